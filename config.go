@@ -1,0 +1,224 @@
+package bourse
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ImageHost is the image of a machine that is a process of the host itself:
+// its command is a program that the host has.
+const ImageHost = "host"
+
+// Config says what a machine is, in the words and the JSON of the Machines
+// API. What Bourse acts on is typed; the rest is kept as it came and given
+// back. Unknown fields are dropped.
+type Config struct {
+	Image        string            `json:"image"`           // required
+	Guest        *Guest            `json:"guest,omitempty"` // filled in by Normalize
+	Size         string            `json:"size,omitempty"`  // preset instead of Guest; cleared by Normalize
+	Env          map[string]string `json:"env,omitempty"`
+	Init         Init              `json:"init"`
+	Metadata     map[string]string `json:"metadata,omitempty"` // changes without a new version
+	Restart      *Restart          `json:"restart,omitempty"`
+	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy when it ends for good
+	StopConfig   *StopConfig       `json:"stop_config,omitempty"`
+	Requirements Requirements      `json:"requirements,omitempty"`
+	Kept
+}
+
+// Kept is the part of a Config that is stored and given back unread.
+type Kept struct {
+	Services   json.RawMessage `json:"services,omitempty"`
+	Checks     json.RawMessage `json:"checks,omitempty"`
+	Mounts     json.RawMessage `json:"mounts,omitempty"`
+	Files      json.RawMessage `json:"files,omitempty"`
+	Processes  json.RawMessage `json:"processes,omitempty"`
+	Containers json.RawMessage `json:"containers,omitempty"`
+	Volumes    json.RawMessage `json:"volumes,omitempty"`
+	Metrics    json.RawMessage `json:"metrics,omitempty"`
+	Schedule   json.RawMessage `json:"schedule,omitempty"`
+	Standbys   json.RawMessage `json:"standbys,omitempty"`
+	DNS        json.RawMessage `json:"dns,omitempty"`
+	Statics    json.RawMessage `json:"statics,omitempty"`
+	Rootfs     json.RawMessage `json:"rootfs,omitempty"`
+}
+
+// Init says which program a machine runs and how. For image "host" the
+// command is Exec, or else Entrypoint followed by Cmd.
+type Init struct {
+	Exec       []string `json:"exec,omitempty"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+	TTY        bool     `json:"tty,omitempty"`
+	User       string   `json:"user,omitempty"`        // name or uid, optionally ":group"; ours, for image host
+	WorkingDir string   `json:"working_dir,omitempty"` // absolute; default the machine's own directory
+}
+
+// Command gives the whole command line, empty when none is named.
+func (i Init) Command() []string {
+	if len(i.Exec) > 0 {
+		return i.Exec
+	}
+	return slices.Concat(i.Entrypoint, i.Cmd)
+}
+
+// RestartPolicy says when a machine whose program ended by itself is started
+// again by its worker.
+type RestartPolicy string
+
+// The policies of the Machines API. The empty one means on-failure.
+const (
+	RestartNo        RestartPolicy = "no"
+	RestartAlways    RestartPolicy = "always"
+	RestartOnFailure RestartPolicy = "on-failure"
+)
+
+// Restart is a machine's restart policy.
+type Restart struct {
+	Policy     RestartPolicy `json:"policy,omitempty"`      // default on-failure
+	MaxRetries int           `json:"max_retries,omitempty"` // within 5 minutes; default 10
+}
+
+// StopConfig says how a machine is asked to end.
+type StopConfig struct {
+	Signal  Signal   `json:"signal,omitempty"`  // default SIGINT
+	Timeout Duration `json:"timeout,omitempty"` // then SIGKILL; default 5 s, at most 300 s
+}
+
+// Defaults and bounds of a config.
+const (
+	DefaultMaxRetries  = 10
+	RestartWindow      = 5 * time.Minute
+	DefaultStopSignal  = Signal("SIGINT")
+	DefaultStopTimeout = 5 * time.Second
+	MaxStopTimeout     = 300 * time.Second
+
+	maxConfigEntries = 1024    // of env, metadata, and words of a command
+	maxConfigString  = 1 << 17 // bytes of one string: what one exec argument may have
+)
+
+// RestartPolicy gives the policy with its defaults filled in.
+func (c *Config) RestartPolicy() Restart {
+	r := Restart{}
+	if c.Restart != nil {
+		r = *c.Restart
+	}
+	if r.Policy == "" {
+		r.Policy = RestartOnFailure
+	}
+	if r.MaxRetries == 0 {
+		r.MaxRetries = DefaultMaxRetries
+	}
+	return r
+}
+
+// Stop gives the stop signal and timeout with their defaults filled in.
+func (c *Config) Stop() (Signal, time.Duration) {
+	signal, timeout := DefaultStopSignal, DefaultStopTimeout
+	if c.StopConfig != nil {
+		if c.StopConfig.Signal != "" {
+			signal = c.StopConfig.Signal
+		}
+		if c.StopConfig.Timeout > 0 {
+			timeout = time.Duration(c.StopConfig.Timeout)
+		}
+	}
+	return signal, timeout
+}
+
+// Normalize fills in what a reply must show (the guest) and reports
+// CodeInvalid for what cannot be run. It is called once, at the edge.
+func (c *Config) Normalize() error {
+	if c.Size != "" {
+		if c.Guest != nil {
+			return Errorf(CodeInvalid, "invalid config: size and guest exclude each other")
+		}
+		g, err := ParseSize(c.Size)
+		if err != nil {
+			return err
+		}
+		c.Guest, c.Size = &g, ""
+	}
+	guest := Guest{}
+	if c.Guest != nil {
+		guest = *c.Guest
+	}
+	guest = guest.WithDefaults()
+	c.Guest = &guest
+	return c.validate()
+}
+
+func (c *Config) validate() error {
+	if err := c.Guest.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case c.Image == "":
+		return Errorf(CodeInvalid, "invalid config.image: it is required (\"host\" runs a command of the host)")
+	case len(c.Image) > 1024 || strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return Errorf(CodeInvalid, "invalid config.image %s", Quoted(c.Image))
+	case c.Image == ImageHost && len(c.Init.Command()) == 0:
+		return Errorf(CodeInvalid, "invalid config.init: image host needs a command (init.exec, or entrypoint and cmd)")
+	case c.Init.WorkingDir != "" && !strings.HasPrefix(c.Init.WorkingDir, "/"):
+		return Errorf(CodeInvalid, "invalid config.init.working_dir %s: use an absolute path", Quoted(c.Init.WorkingDir))
+	}
+	if err := validateStrings("init", c.Init.Command()); err != nil {
+		return err
+	}
+	if err := validateStrings("init", []string{c.Init.User, c.Init.WorkingDir}); err != nil {
+		return err
+	}
+	for what, m := range map[string]map[string]string{"env": c.Env, "metadata": c.Metadata} {
+		if err := validateStrings(what, slices.Collect(maps.Keys(m))); err != nil {
+			return err
+		}
+		if err := validateStrings(what, slices.Collect(maps.Values(m))); err != nil {
+			return err
+		}
+	}
+	for k := range c.Env {
+		if k == "" || strings.Contains(k, "=") {
+			return Errorf(CodeInvalid, "invalid config.env name %s", Quoted(k))
+		}
+	}
+	if err := c.validatePolicies(); err != nil {
+		return err
+	}
+	return c.Requirements.Validate()
+}
+
+func (c *Config) validatePolicies() error {
+	switch r := c.RestartPolicy(); {
+	case r.Policy != RestartNo && r.Policy != RestartAlways && r.Policy != RestartOnFailure:
+		return Errorf(CodeInvalid, "invalid config.restart.policy %s: use no, always or on-failure", Quoted(string(r.Policy)))
+	case r.MaxRetries < 0:
+		return Errorf(CodeInvalid, "invalid config.restart.max_retries %d", r.MaxRetries)
+	}
+	if s := c.StopConfig; s != nil {
+		if err := s.Signal.Validate(); s.Signal != "" && err != nil {
+			return err
+		}
+		if s.Timeout < 0 || time.Duration(s.Timeout) > MaxStopTimeout {
+			return Errorf(CodeInvalid, "invalid config.stop_config.timeout %s: use 0 to %s", time.Duration(s.Timeout), MaxStopTimeout)
+		}
+	}
+	return nil
+}
+
+func validateStrings(what string, list []string) error {
+	if len(list) > maxConfigEntries {
+		return Errorf(CodeInvalid, "invalid config.%s: %d entries, at most %d", what, len(list), maxConfigEntries)
+	}
+	for _, s := range list {
+		if len(s) > maxConfigString {
+			return Errorf(CodeInvalid, "invalid config.%s: an entry has %d bytes, at most %d", what, len(s), maxConfigString)
+		}
+		if strings.ContainsRune(s, 0) {
+			return Errorf(CodeInvalid, "invalid config.%s: %s holds a NUL byte", what, Quoted(s))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package bourse
+
+import "time"
+
+// Outcome is how an order ended.
+type Outcome string
+
+// The outcomes. An order has no other end, and none that waits.
+const (
+	OutcomeFilled   Outcome = "filled"
+	OutcomeRefused  Outcome = "refused"
+	OutcomeCanceled Outcome = "canceled" // the caller left
+	OutcomeTimeout  Outcome = "timeout"  // its deadline passed
+	OutcomeQuoted   Outcome = "quoted"   // only quotes were asked for
+)
+
+// Decision is the record of how an order was decided: who was asked, who said
+// no and why, how the rest was ranked, which claims were made. It lives with
+// the machine on the worker that filled the order, or for a while in the
+// broker that refused it.
+type Decision struct {
+	Order   OrderID   `json:"order"`
+	App     AppName   `json:"app"`
+	Regions []Choice  `json:"regions"`
+	At      time.Time `json:"at"`
+	Outcome Outcome   `json:"outcome"`
+	Worker  WorkerID  `json:"worker,omitempty"`  // that filled it
+	Machine MachineID `json:"machine,omitempty"` // that it became
+	Rounds  []Round   `json:"rounds,omitempty"`
+	Times   Times     `json:"times"`
+	Message string    `json:"message,omitempty"` // of a refusal, as the caller got it
+}
+
+// Round is one asking for quotes: of one choice of regions, or of the rest of
+// a large region after its sample refused.
+type Round struct {
+	Regions    Choice     `json:"regions"`
+	Candidates int        `json:"candidates"`         // known in those regions
+	Asked      int        `json:"asked"`              // of them
+	Ranked     []Ranking  `json:"ranked,omitempty"`   // best first; at most MaxRecorded
+	Refusals   []Refusal  `json:"refusals,omitempty"` // of quotes; at most MaxRecorded
+	Claims     []ClaimTry `json:"claims,omitempty"`
+}
+
+// MaxRecorded bounds each list of a Round in a stored Decision.
+const MaxRecorded = 64
+
+// Ranking is one willing worker's place, with each part of its score. Scores
+// are 0 (worst) to 1 (best), already weighted; Score is their sum.
+type Ranking struct {
+	Worker WorkerID    `json:"worker"`
+	Region Region      `json:"region"`
+	Score  float64     `json:"score"`
+	Parts  []ScorePart `json:"parts,omitempty"`
+}
+
+// ScorePart is one curve's contribution to a Ranking.
+type ScorePart struct {
+	Name  string  `json:"name"`  // a resource, "image", "spread" or "load"
+	Value float64 `json:"value"` // what the curve was asked at
+	Score float64 `json:"score"` // its answer times its weight
+}
+
+// ClaimTry is one claim and what became of it.
+type ClaimTry struct {
+	Worker  WorkerID      `json:"worker"`
+	Refusal *Refusal      `json:"refusal,omitempty"` // nil: it filled the order
+	Took    time.Duration `json:"took"`
+}
+
+// Times are the parts of an order's life, in the order of Server-Timing.
+type Times struct {
+	Quote time.Duration `json:"quote"`
+	Rank  time.Duration `json:"rank"`
+	Claim time.Duration `json:"claim"`
+	Start time.Duration `json:"start"`
+	Total time.Duration `json:"total"`
+}
+
+// Refusals gives every no of the decision, of quotes and of claims.
+func (d *Decision) Refusals() []Refusal {
+	var out []Refusal
+	for _, r := range d.Rounds {
+		out = append(out, r.Refusals...)
+		for _, c := range r.Claims {
+			if c.Refusal != nil {
+				out = append(out, *c.Refusal)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+// Package bourse is the vocabulary of an exchange for compute.
+//
+// A request for a machine is an [Order]. Every worker answers for itself with
+// a [Quote]; a stateless broker ranks the quotes and fills the order on one
+// worker, inside the caller's request, or says at once why nobody could.
+// There is no central scheduler, no consensus and no pending state.
+//
+// # Words
+//
+//   - region: a short code, a product listed on the exchange; strict
+//   - worker: one host and the daemon on it, sole owner of its machines and capacity
+//   - machine: what is placed; one id for life, a new instance id for each version
+//   - guest: the size of a machine
+//   - app: a name space for machines
+//   - order, quote, refusal, claim, fill: the trade, in this order
+//   - ledger: a worker's account of what is committed, per resource
+//   - view: everyone's hint about everyone; never the truth
+//   - broker: the stateless API server
+//
+// # Invariants
+//
+//  1. Own truth. Only a worker changes its machines' state, and its own disk is the only place that counts.
+//  2. No pending. Every order ends filled or refused before its deadline.
+//  3. Region is law. A machine never lands outside the regions its order names, in their order of preference.
+//  4. Never oversold. For each resource of a worker, used is at most capacity times overcommit, at every instant.
+//  5. Intent before effect. Nothing exists on a host without a durable record written first.
+//  6. A bounce is invisible. kill -9 of the worker daemon and a restart stop no machine and lose no exit code, event or log line.
+//  7. Once. A claim is idempotent by order id; an unknown outcome is canceled before another fill counts.
+//  8. The view is a hint. Stale or empty, it costs time or a refusal, never a wrong placement.
+//  9. Brokers keep nothing that matters.
+//  10. No is an answer. A refusal names the worker, the resource, what was wanted and what was free.
+//
+// # Packages
+//
+// Imports point down only; arch_test.go holds the table.
+//
+//	cmd/bourse    flags, wiring
+//	cli           one verb per file, and what it prints
+//	worker        the daemon of a host: its API, its runs, ledger, recovery
+//	broker        the public API server: decode, validate, authorise, forward
+//	market        the exchange: candidates, quotes, ranking, claims, the decision
+//	fabric        how a broker reaches workers; fabric/direct is HTTP
+//	view          what every server knows of the others
+//	store         the worker's bbolt file
+//	driver        the contract with what runs machines; driver/process runs host commands
+//	machinesapi   wire types and the Go client of the public API
+//	fsm           durable typed state machines
+//	bourse        this vocabulary; imports nothing of the project
+package bourse

@@ -1,0 +1,127 @@
+package fabric
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The worker's API, as method and path. Bodies are JSON; durations in query
+// strings are Go durations, times RFC 3339 with nanoseconds. Every reply past
+// 299 has the body [Failure].
+const (
+	PathQuote     = "POST /worker/quote"                        // bourse.Order → bourse.Quote
+	PathClaim     = "POST /worker/claim"                        // bourse.Claim → ClaimReply
+	PathCancel    = "POST /worker/orders/{order}/cancel"        // → bourse.Cancellation
+	PathOrder     = "GET /worker/orders/{order}"                // → bourse.Decision
+	PathMachines  = "GET /worker/machines"                      // ?app= &name= &deleted=true → []bourse.Machine
+	PathMachine   = "GET /worker/machines/{machine}"            // → bourse.Machine, with its latest events
+	PathStart     = "POST /worker/machines/{machine}/start"     // Act → ActReply
+	PathStop      = "POST /worker/machines/{machine}/stop"      // Act → ActReply, before it has stopped
+	PathRestart   = "POST /worker/machines/{machine}/restart"   // Act → ActReply, once started again
+	PathDestroy   = "POST /worker/machines/{machine}/destroy"   // Act → ActReply, once gone
+	PathCordon    = "POST /worker/machines/{machine}/cordon"    // Act → ActReply
+	PathUncordon  = "POST /worker/machines/{machine}/uncordon"  // Act → ActReply
+	PathSignal    = "POST /worker/machines/{machine}/signal"    // Act → ActReply
+	PathExec      = "POST /worker/machines/{machine}/exec"      // ExecRequest → ExecReply
+	PathWait      = "GET /worker/machines/{machine}/wait"       // ?state= (repeated) &timeout= &instance= &after= → WaitReply
+	PathEvents    = "GET /worker/machines/{machine}/events"     // ?limit= → []bourse.Event, newest first
+	PathLogs      = "GET /worker/machines/{machine}/logs"       // ?since= &tail= &follow=true → NDJSON of LogLine
+	PathLease     = "POST /worker/machines/{machine}/lease"     // LeaseRequest → bourse.Lease
+	PathRelease   = "POST /worker/machines/{machine}/release"   // Act → ActReply
+	PathMetadata  = "PATCH /worker/machines/{machine}/metadata" // MetadataRequest → bourse.Machine
+	PathApps      = "GET /worker/apps"                          // → []bourse.App, tombstones included
+	PathApp       = "PUT /worker/apps/{app}"                    // bourse.App → bourse.App: the merge with what was there
+	PathFacts     = "GET /worker/facts"                         // → bourse.Facts
+	PathRuns      = "GET /worker/runs"                          // ?ended=true → []Run
+	PathRunRetry  = "POST /worker/runs/{run}/retry"             // → Run
+	PathRunSkip   = "POST /worker/runs/{run}/skip"              // → Run
+	PathRunCancel = "POST /worker/runs/{run}/cancel"            // → Run
+)
+
+// MaxBody bounds the body of every request, in bytes.
+const MaxBody = 4 << 20
+
+// ClaimReply has either a fill or a refusal.
+type ClaimReply struct {
+	Fill    *bourse.Fill    `json:"fill,omitempty"`
+	Refusal *bourse.Refusal `json:"refusal,omitempty"`
+}
+
+// Act is what the verbs on a machine have in common. Fields that a verb does
+// not know are ignored.
+type Act struct {
+	Nonce   string          `json:"nonce,omitempty"`   // of the machine's lease
+	Signal  bourse.Signal   `json:"signal,omitempty"`  // stop, restart, signal
+	Timeout bourse.Duration `json:"timeout,omitempty"` // stop, restart; 0 means the machine's own
+	Force   bool            `json:"force,omitempty"`   // destroy a machine that runs; restart with SIGKILL
+}
+
+// ActReply tells the machine after the verb and its state before.
+type ActReply struct {
+	Previous bourse.State   `json:"previous"`
+	Machine  bourse.Machine `json:"machine"`
+}
+
+// ExecRequest is a command to run beside a machine's program.
+type ExecRequest struct {
+	Command []string        `json:"command"`
+	Stdin   []byte          `json:"stdin,omitempty"`
+	Timeout bourse.Duration `json:"timeout,omitempty"` // default 60 s, at most 10 min; then its process group is killed
+}
+
+// ExecReply is how it ended; outputs are cut at 1 MiB each.
+type ExecReply struct {
+	Exit   bourse.Exit `json:"exit"`
+	Stdout []byte      `json:"stdout,omitempty"`
+	Stderr []byte      `json:"stderr,omitempty"`
+}
+
+// WaitReply is the machine's state when the wait ended well.
+type WaitReply struct {
+	State    bourse.State      `json:"state"`
+	Instance bourse.InstanceID `json:"instance"`
+	Event    bourse.EventID    `json:"event"` // the latest; a cursor for the next wait
+}
+
+// LeaseRequest takes a lease, or extends it when Nonce is the current one.
+type LeaseRequest struct {
+	Nonce       string        `json:"nonce,omitempty"`
+	TTL         time.Duration `json:"ttl"`
+	Owner       string        `json:"owner,omitempty"`
+	Description string        `json:"description,omitempty"`
+}
+
+// MetadataRequest changes a machine's metadata: nil or empty removes a key.
+type MetadataRequest struct {
+	Set      map[string]*string `json:"set"`
+	Replace  bool               `json:"replace,omitempty"`  // drop the keys that Set does not name
+	Instance bourse.InstanceID  `json:"instance,omitempty"` // refuse with failed_precondition when it has moved on
+}
+
+// LogLine is one line of a machine's output.
+type LogLine struct {
+	At     time.Time `json:"at"`
+	Stream string    `json:"stream"`
+	Text   string    `json:"text"`
+}
+
+// Run is a worker's durable run, for people who ask what it is doing.
+type Run struct {
+	ID         string    `json:"id"`
+	Definition string    `json:"definition"`
+	Resource   string    `json:"resource"`
+	Status     string    `json:"status"`
+	Step       string    `json:"step,omitempty"`
+	Attempt    int       `json:"attempt,omitempty"`
+	NotBefore  time.Time `json:"not_before,omitzero"`
+	Error      string    `json:"error,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
+	UpdatedAt  time.Time `json:"updated_at"`
+}
+
+// Failure is the body of every reply that is an error.
+type Failure struct {
+	Code    bourse.Code `json:"code"`
+	Message string      `json:"message"`
+}

@@ -1,0 +1,157 @@
+package bourse
+
+import (
+	"slices"
+	"time"
+)
+
+// State is where a machine is in its life.
+type State string
+
+// The states of the Machines API that a worker's machine can be in.
+const (
+	StateCreated    State = "created"    // recorded, not yet started or prepared
+	StateStarting   State = "starting"   // its start is under way
+	StateStarted    State = "started"    // its program runs
+	StateStopping   State = "stopping"   // asked to end
+	StateStopped    State = "stopped"    // ended; keeps its disk, not its cpus and memory
+	StateRestarting State = "restarting" // ended, waits for its next start
+	StateFailed     State = "failed"     // could not be started
+	StateDestroying State = "destroying" // what it left on the host is being removed
+	StateDestroyed  State = "destroyed"  // gone; its record is kept for a while
+)
+
+// transitions is the whole life of a machine: from a state to those that may
+// follow it.
+var transitions = map[State][]State{
+	"":              {StateCreated},
+	StateCreated:    {StateStarting, StateStopped, StateFailed, StateDestroying},
+	StateStarting:   {StateStarted, StateStopping, StateStopped, StateRestarting, StateFailed, StateDestroying},
+	StateStarted:    {StateStopping, StateStopped, StateRestarting, StateFailed, StateDestroying},
+	StateStopping:   {StateStopped, StateRestarting, StateDestroying},
+	StateStopped:    {StateStarting, StateDestroying},
+	StateRestarting: {StateStarting, StateStopping, StateStopped, StateFailed, StateDestroying},
+	StateFailed:     {StateStarting, StateStopped, StateDestroying},
+	StateDestroying: {StateDestroyed},
+	StateDestroyed:  {},
+}
+
+// States lists every state in the order of a machine's life.
+func States() []State {
+	return []State{
+		StateCreated, StateStarting, StateStarted, StateStopping, StateStopped, StateRestarting, StateFailed,
+		StateDestroying, StateDestroyed,
+	}
+}
+
+// CanBecome tells whether next may follow s.
+func (s State) CanBecome(next State) bool { return slices.Contains(transitions[s], next) }
+
+// Settled tells whether s is a state that a machine stays in by itself.
+func (s State) Settled() bool {
+	switch s {
+	case StateStarted, StateStopped, StateFailed, StateDestroyed:
+		return true
+	case StateCreated, StateStarting, StateStopping, StateRestarting, StateDestroying:
+		return false
+	}
+	return false
+}
+
+// Machine is a worker's record of one of its machines. Only that worker
+// changes it; everyone else holds copies.
+type Machine struct {
+	ID         MachineID  `json:"id"`
+	Name       string     `json:"name"`
+	App        AppName    `json:"app"`
+	Worker     WorkerID   `json:"worker"`
+	Region     Region     `json:"region"`
+	Order      OrderID    `json:"order"`    // the order that it fills
+	Instance   InstanceID `json:"instance"` // its present version
+	State      State      `json:"state"`
+	Config     Config     `json:"config"`
+	Takes      Amounts    `json:"takes,omitempty"` // from the ledger, in its present state
+	Cordoned   bool       `json:"cordoned,omitempty"`
+	Lease      *Lease     `json:"lease,omitempty"`
+	Boot       Boot       `json:"boot"`
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	LastEvents []Event    `json:"events,omitempty"` // newest first; filled in on reading, from the worker's log
+}
+
+// Boot is what a machine's record says of its latest start.
+type Boot struct {
+	Number    int         `json:"number"`              // counts starts; 0 before the first
+	PID       int         `json:"pid,omitempty"`       // on the worker's host; 0 when nothing runs
+	Port      int         `json:"port,omitempty"`      // what its $PORT says
+	Requested bool        `json:"requested,omitempty"` // its end was asked for
+	Exit      *Exit       `json:"exit,omitempty"`      // how it ended
+	Restarts  []time.Time `json:"restarts,omitempty"`  // by policy, within the restart window
+}
+
+// Exit says how a machine's program ended.
+type Exit struct {
+	Code      int       `json:"code"`             // 0 to 255; -1 when a signal ended it or nobody knows
+	Signal    int       `json:"signal,omitempty"` // the signal that ended it, 0 for none
+	OOMKilled bool      `json:"oom_killed,omitempty"`
+	Error     string    `json:"error,omitempty"` // why there is no code: it could not be started, or was lost
+	At        time.Time `json:"at"`
+}
+
+// Failed tells whether the on-failure policy starts it again.
+func (e Exit) Failed() bool { return e.Code != 0 || e.Signal != 0 || e.Error != "" }
+
+// Lease keeps everyone without its nonce from changing a machine.
+type Lease struct {
+	Nonce       string    `json:"nonce"`
+	Owner       string    `json:"owner"`
+	Description string    `json:"description,omitempty"`
+	ExpiresAt   time.Time `json:"expires_at"`
+}
+
+// Expired tells whether the lease has run out by now. A nil lease has.
+func (l *Lease) Expired(now time.Time) bool { return l == nil || !now.Before(l.ExpiresAt) }
+
+// EventType names what happened to a machine, in the Machines API's words.
+type EventType string
+
+// The types of event.
+const (
+	EventLaunch   EventType = "launch"
+	EventStart    EventType = "start"
+	EventStop     EventType = "stop"
+	EventRestart  EventType = "restart"
+	EventExit     EventType = "exit"
+	EventDestroy  EventType = "destroy"
+	EventCordon   EventType = "cordon"
+	EventUncordon EventType = "uncordon"
+)
+
+// Source says who caused an event.
+type Source string
+
+// The sources of events.
+const (
+	SourceUser   Source = "user"
+	SourceWorker Source = "worker"
+)
+
+// Event is one entry of a machine's history.
+type Event struct {
+	ID       EventID    `json:"id"`
+	Type     EventType  `json:"type"`
+	From     State      `json:"from,omitempty"`
+	State    State      `json:"state"` // after it
+	Source   Source     `json:"source"`
+	At       time.Time  `json:"at"`
+	Instance InstanceID `json:"instance,omitempty"`
+	Exit     *ExitEvent `json:"exit,omitempty"` // of type exit
+}
+
+// ExitEvent is what an exit event adds to the exit itself.
+type ExitEvent struct {
+	Exit
+	RequestedStop bool `json:"requested_stop"`
+	Restarting    bool `json:"restarting"`
+	RestartCount  int  `json:"restart_count"`
+}

@@ -1,0 +1,102 @@
+package bourse
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// MiB is an amount of memory or disk in binary megabytes.
+type MiB int64
+
+// MilliCPU is an amount of processor time: 1000 is one core.
+type MilliCPU int64
+
+// Resource names a line of a worker's ledger.
+type Resource string
+
+// The resources that every worker has. Others are "gpu.<kind>" and whatever
+// countables the operator names, "slots" say.
+const (
+	ResourceCPU    Resource = "cpu"    // MilliCPU
+	ResourceMemory Resource = "memory" // MiB
+	ResourceDisk   Resource = "disk"   // MiB
+)
+
+const gpuPrefix = "gpu."
+
+// GPUResource names the ledger's line for one kind of gpu.
+func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
+
+// MaxAmount bounds every amount that enters a ledger, so that sums of a
+// million of them cannot overflow.
+const MaxAmount = math.MaxInt64 / (1 << 21)
+
+// Amount is so much of one resource, in its own unit (MilliCPU, MiB, or
+// pieces). Amounts lists are sorted by resource and name each once.
+type Amount struct {
+	Resource Resource `json:"resource"`
+	Amount   int64    `json:"amount"`
+}
+
+// Amounts is what a machine takes, or a worker has: sorted by resource, each
+// named once. The zero value is nothing.
+type Amounts []Amount
+
+// Of gives how much of r there is, 0 when r is not named.
+func (a Amounts) Of(r Resource) int64 {
+	for _, x := range a {
+		if x.Resource == r {
+			return x.Amount
+		}
+	}
+	return 0
+}
+
+// Has tells whether r is named at all.
+func (a Amounts) Has(r Resource) bool {
+	return slices.ContainsFunc(a, func(x Amount) bool { return x.Resource == r })
+}
+
+// Validate reports CodeInvalid unless a is sorted, names each resource once
+// and keeps every amount in 0 … MaxAmount.
+func (a Amounts) Validate() error {
+	for i, x := range a {
+		if x.Amount < 0 || x.Amount > MaxAmount {
+			return Errorf(CodeInvalid, "%s: %d is out of range 0 to %d", x.Resource, x.Amount, int64(MaxAmount))
+		}
+		if i > 0 && a[i-1].Resource >= x.Resource {
+			return Errorf(CodeInvalid, "resource %s is named twice or out of order", x.Resource)
+		}
+	}
+	return nil
+}
+
+// Sorted puts a in order of resource, in place, and gives it back.
+func (a Amounts) Sorted() Amounts {
+	slices.SortFunc(a, func(x, y Amount) int { return strings.Compare(string(x.Resource), string(y.Resource)) })
+	return a
+}
+
+// Account is one line of a worker's ledger as others see it, in the
+// resource's own unit. Total is capacity times overcommit.
+type Account struct {
+	Resource Resource `json:"resource"`
+	Total    int64    `json:"total"`
+	Used     int64    `json:"used"` // committed and held
+}
+
+// Free gives what is left, never below 0.
+func (a Account) Free() int64 { return max(0, a.Total-a.Used) }
+
+// Show writes n of r with its unit, for people: "512 MiB", "1.5 cpus".
+func (r Resource) Show(n int64) string {
+	switch r {
+	case ResourceMemory, ResourceDisk:
+		return fmt.Sprintf("%d MiB", n)
+	case ResourceCPU:
+		return fmt.Sprintf("%g cpus", float64(n)/1000)
+	}
+	return fmt.Sprint(n)
+}
