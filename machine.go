@@ -24,7 +24,7 @@ const (
 // transitions is the whole life of a machine: from a state to those that may
 // follow it.
 var transitions = map[State][]State{
-	"":              {StateCreated},
+	"":              {StateCreated, StateStarting}, // starting: recorded by an order that launches at once
 	StateCreated:    {StateStarting, StateStopped, StateFailed, StateDestroying},
 	StateStarting:   {StateStarted, StateStopping, StateStopped, StateRestarting, StateFailed, StateDestroying},
 	StateStarted:    {StateStopping, StateStopped, StateRestarting, StateFailed, StateDestroying},
@@ -118,6 +118,7 @@ type EventType string
 // The types of event.
 const (
 	EventLaunch   EventType = "launch"
+	EventPrepare  EventType = "prepare" // of a machine that is not launched: created to stopped
 	EventStart    EventType = "start"
 	EventStop     EventType = "stop"
 	EventRestart  EventType = "restart"

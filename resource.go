@@ -73,6 +73,18 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
+// Plus gives a with so much of a resource added; a itself may be changed. The
+// sum stops at MaxAmount: that no worker has so much is the point.
+func (a Amounts) Plus(more Amount) Amounts {
+	for i, x := range a {
+		if x.Resource == more.Resource {
+			a[i].Amount = min(x.Amount+more.Amount, MaxAmount) // neither is above MaxAmount: no overflow
+			return a
+		}
+	}
+	return append(a, more)
+}
+
 // Sorted puts a in order of resource, in place, and gives it back.
 func (a Amounts) Sorted() Amounts {
 	slices.SortFunc(a, func(x, y Amount) int { return strings.Compare(string(x.Resource), string(y.Resource)) })

@@ -1,0 +1,156 @@
+package bourse_test
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/bourse-dev/bourse"
+
+// floors says on which floor each package stands. Imports point down only.
+var floors = map[string]int{
+	".":                  1,
+	"fsm":                1,
+	"fsm/fsmtest":        1,
+	"store":              2,
+	"view":               2,
+	"driver":             2,
+	"driver/drivertest":  2,
+	"driver/process":     2,
+	"fabric":             2,
+	"fabric/direct":      2,
+	"fabric/fabrictest":  2,
+	"market":             2,
+	"market/markettest":  2,
+	"machinesapi":        2,
+	"worker":             3,
+	"broker":             3,
+	"cli":                4,
+	"cmd/bourse":         5,
+	"internal/admission": 2,
+	"bench":              5,
+	"scripts/demo":       5,
+	"examples/hello":     5,
+	"test":               5,
+}
+
+// edges are the imports between packages of this project, beside those of the
+// root, which everyone may import. Each has its reason.
+var edges = map[string]map[string]string{
+	"fsm/fsmtest":       {"fsm": "is a journal of it"},
+	"store":             {"fsm": "is its journal"},
+	"driver/drivertest": {"driver": "is the suite of the contract, and a fake of it"},
+	"driver/process":    {"driver": "implements it"},
+	"fabric/direct":     {"fabric": "implements it"},
+	"fabric/fabrictest": {"fabric": "is the suite of the contract"},
+	"market/markettest": {"market": "fakes what it asks for"},
+	"worker": {
+		"driver": "starts machines through it",
+		"fabric": "serves the paths and bodies of the worker's API",
+		"fsm":    "its operations are runs",
+		"store":  "its truth",
+	},
+	"broker": {
+		"fabric":      "asks workers through its client",
+		"machinesapi": "speaks its wire types",
+	},
+	"cli": {
+		"internal/admission": "asks which addresses need credentials",
+		"machinesapi":        "is its client",
+	},
+}
+
+// wiring packages build whole programs and may import whatever they wire.
+var wiring = []string{"cmd/bourse", "bench", "scripts/demo", "test"}
+
+func TestImportsPointDown(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := local(fields[0])
+		seen[from] = true
+		floor, ok := floors[from]
+		if !ok {
+			t.Errorf("package %s has no floor: add it to the table, with a reason for each of its imports", from)
+			continue
+		}
+		for _, path := range fields[1:] {
+			if path == module || !strings.HasPrefix(path, module) {
+				continue
+			}
+			to := local(path)
+			switch {
+			case floors[to] > floor:
+				t.Errorf("%s (floor %d) imports %s (floor %d): imports point down", from, floor, to, floors[to])
+			case slices.Contains(wiring, from):
+			case edges[from][to] == "":
+				t.Errorf("%s imports %s without a reason in the table", from, to)
+			}
+		}
+	}
+	for from := range floors {
+		if !seen[from] {
+			t.Errorf("the table names %s, which is no package", from)
+		}
+	}
+}
+
+func local(path string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func TestEveryPackageIsDocumented(t *testing.T) {
+	for dir := range floors {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented := slices.ContainsFunc(files, func(name string) bool {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+			return err == nil && f.Doc != nil && !strings.HasSuffix(name, "_test.go")
+		})
+		if !documented {
+			t.Errorf("package %s has no package comment", dir)
+		}
+	}
+}
+
+// The package map in the README names each package that a reader meets, and
+// no other.
+func TestReadmeMapMatchesTheTree(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "<!-- packages -->\n```\n")
+	block, _, ended := strings.Cut(rest, "```")
+	if !ok || !ended {
+		t.Fatal("README.md has no block marked <!-- packages -->")
+	}
+	named := map[string]bool{}
+	for line := range strings.Lines(block) {
+		named[strings.TrimSuffix(strings.Fields(line)[0], "/")] = true
+	}
+	for dir := range floors {
+		if !named[dir] {
+			t.Errorf("README.md's map lacks %s", dir)
+		}
+		delete(named, dir)
+	}
+	for dir := range named {
+		t.Errorf("README.md's map names %s, which is no package", dir)
+	}
+}
