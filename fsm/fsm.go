@@ -1,4 +1,3 @@
-// Package fsm runs durable, typed state machines.
 package fsm
 
 import (
@@ -12,26 +11,29 @@ type Status string
 
 // The statuses of a run.
 const (
-	Queued   Status = "queued"   // waits for the run before it on the same resource
-	Delayed  Status = "delayed"  // waits for its NotBefore
-	Running  Status = "running"  // a step is being executed, or is due again
-	Stuck    Status = "stuck"    // a step used up its attempts or its deadline; Retry or Skip it
-	Parked   Status = "parked"   // its definition or step is unknown to this release
-	Done     Status = "done"     // ended well
-	Failed   Status = "failed"   // aborted; Error says why, for ever
-	Canceled Status = "canceled" // ended by Cancel
+	Queued    Status = "queued"   // waits for the run before it on the same resource
+	Delayed   Status = "delayed"  // waits for its NotBefore
+	Running   Status = "running"  // a step is being executed, or is due again
+	Stuck     Status = "stuck"    // a step used up its attempts or its deadline; Retry or Skip it
+	Parked    Status = "parked"   // its definition or step is unknown to this release
+	Succeeded Status = "done"     // ended well
+	Failed    Status = "failed"   // aborted; Error says why, for ever
+	Canceled  Status = "canceled" // ended by Cancel
 )
 
 // Ended tells whether a run in this status will never execute again.
-func (s Status) Ended() bool { return s == Done || s == Failed || s == Canceled }
+func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Canceled }
 
 // Record is all that is kept of a run. A run is rebuilt from its own record
 // alone.
 type Record struct {
-	ID         string          `json:"id"`         // ULID
-	Definition string          `json:"definition"` // "machine.create"
-	Resource   string          `json:"resource"`   // what it acts on: "machine/148e21ea1d5389"
-	Parent     string          `json:"parent,omitempty"`
+	ID         string          `json:"id"`                 // ULID
+	Definition string          `json:"definition"`         // "machine.create"
+	Resource   string          `json:"resource"`           // what it acts on: "machine/148e21ea1d5389"
+	Parent     string          `json:"parent,omitempty"`   // the run that started it as a child
+	Children   []string        `json:"children,omitempty"` // runs that it started with Spawn
+	Place      string          `json:"place,omitempty"`    // the run whose place in the queue it took over; default its own
+	Next       string          `json:"next,omitempty"`     // the run that it handed over to
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // to be executed next, by name
 	Attempt    int             `json:"attempt,omitempty"` // of Step; 0 before the first has failed
@@ -71,6 +73,8 @@ type Commit interface {
 // Journal keeps runs durably. Transactions become durable in the order in
 // which they were submitted; many submitted at once share one fsync.
 type Journal interface {
+	// Submit queues fn and returns at once: the engine calls it under a lock.
+	// fn runs on another goroutine.
 	Submit(fn func(Tx) error) Commit
 	// Unfinished gives every run that has not ended, in the order in which
 	// they were created.

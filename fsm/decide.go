@@ -1,0 +1,105 @@
+package fsm
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// errNoOutcome is what a run aborts with whose step returned the zero Outcome.
+var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step gave no outcome")
+
+// decide gives the record of a run after step s had outcome o. result is the
+// run's encoded result, jitter is in [0, 1).
+//
+// Once a cancellation is recorded, what the outcome says of the run's future
+// does not count any more: the compensation executes next, and then the run
+// has been canceled. The writes of the outcome count always.
+func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessage, now time.Time, jitter float64) Record {
+	rec.UpdatedAt, rec.Status = now.Round(0), Running
+	if o.finished() {
+		rec.Result, rec.Code, rec.Error = result, "", ""
+		rec.Attempt, rec.NotBefore = 0, time.Time{}
+		if !s.compensates {
+			rec.Step = d.following(s.name)
+		}
+	}
+	switch {
+	case s.compensates && o.kind != outcomeRetry:
+		return end(rec, Canceled, bourse.CodeCanceled, rec.Cancel)
+	case !s.compensates && rec.Cancel != "":
+		return canceledNow(d, rec)
+	}
+	switch o.kind {
+	case outcomeDone:
+		if rec.Step == "" {
+			return end(rec, Succeeded, "", "")
+		}
+	case outcomeFinish, outcomeHandover:
+		return end(rec, Succeeded, "", "")
+	case outcomeRetry:
+		return again(rec, s, o, now, jitter)
+	case outcomeAbort, outcomeNone:
+		err := o.err
+		if err == nil {
+			err = errNoOutcome
+		}
+		return end(rec, Failed, bourse.CodeOf(err), messageOf(err))
+	}
+	return rec
+}
+
+// canceledNow gives the record of a canceled run whose step has returned.
+func canceledNow(d *definition, rec Record) Record {
+	rec.Attempt, rec.NotBefore = 0, time.Time{}
+	if d.onCancel == nil {
+		return end(rec, Canceled, bourse.CodeCanceled, rec.Cancel)
+	}
+	return rec
+}
+
+// again gives the record after an attempt that failed.
+func again(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
+	err := o.err
+	if err == nil {
+		err = errors.New("the step asked for another attempt")
+	}
+	rec.Code, rec.Error = string(bourse.CodeOf(err)), messageOf(err)
+	rec.Attempt++
+	if s.Attempts > 0 && rec.Attempt >= s.Attempts {
+		rec.Status, rec.NotBefore = Stuck, time.Time{}
+		return rec
+	}
+	wait := o.after
+	if wait < 0 {
+		wait = backoff(s, rec.Attempt, jitter)
+	}
+	rec.NotBefore = now.Add(wait).Round(0)
+	return rec
+}
+
+// backoff gives the wait before attempt n: doubling, at most MaxBackoff, and
+// between half and all of that by chance, so that runs that failed together
+// do not come back together.
+func backoff(s *step, n int, jitter float64) time.Duration {
+	d := min(float64(s.MaxBackoff), float64(s.Backoff)*math.Pow(2, float64(min(n-1, 62))))
+	return time.Duration(d/2 + d/2*jitter)
+}
+
+func end(rec Record, status Status, code bourse.Code, message string) Record {
+	rec.Status, rec.Code, rec.Error = status, string(code), message
+	rec.Step, rec.Attempt, rec.NotBefore = "", 0, time.Time{}
+	return rec
+}
+
+// messageOf gives the text to record: safe to show when err has a code, all of
+// it when it is our own fault and only the operator will read it.
+func messageOf(err error) string {
+	if bourse.CodeOf(err) == bourse.CodeInternal {
+		return err.Error()
+	}
+	return bourse.MessageOf(err)
+}

@@ -1,0 +1,182 @@
+package fsm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// StepFunc is one step of a definition. It may execute more than once: after
+// a crash, a Retry, or a transaction that was refused. ctx ends at the step's
+// deadline, when the run is canceled and when the engine stops; its cause
+// tells which.
+type StepFunc[Req, Res any] func(ctx context.Context, r *Run[Req, Res]) Outcome
+
+// StepOptions bound a step. The zero value means the defaults.
+type StepOptions struct {
+	Timeout    time.Duration // deadline of each attempt; default DefaultTimeout, negative: none
+	Attempts   int           // then the run is stuck; default DefaultAttempts, negative: no limit
+	Backoff    time.Duration // before the second attempt, doubling; default DefaultBackoff
+	MaxBackoff time.Duration // default DefaultMaxBackoff
+}
+
+// Defaults of StepOptions.
+const (
+	DefaultTimeout    = 30 * time.Second
+	DefaultAttempts   = 10
+	DefaultBackoff    = 100 * time.Millisecond
+	DefaultMaxBackoff = 30 * time.Second
+)
+
+func (o StepOptions) withDefaults() StepOptions {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Attempts == 0 {
+		o.Attempts = DefaultAttempts
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = DefaultBackoff
+	}
+	if o.MaxBackoff <= 0 {
+		o.MaxBackoff = DefaultMaxBackoff
+	}
+	return o
+}
+
+// Definition is what [Engine.Register] takes: a *Def of any types.
+type Definition interface {
+	// Name gives the name that the definition's runs are recorded under.
+	Name() string
+	untyped() *definition
+}
+
+// Def is a state machine: named steps, executed in order, on a request of type
+// Req with a result of type Res. Both are kept as JSON. The names of the
+// definition and its steps are part of the durable record: renaming one parks
+// the runs that are at it.
+type Def[Req, Res any] struct{ d *definition }
+
+// definition is a Def without its types.
+type definition struct {
+	name     string
+	steps    []*step
+	onCancel *step // nil: a canceled run just ends
+	decode   func(e *Engine, rec Record) (typedRun, error)
+}
+
+type step struct {
+	name        string
+	compensates bool // it is the definition's OnCancel
+	StepOptions
+	fn func(ctx context.Context, r typedRun) Outcome
+}
+
+// typedRun is a *Run of any types.
+type typedRun interface {
+	prepare(rec Record, log *slog.Logger) error
+	result() (json.RawMessage, error)
+}
+
+// maxName bounds the names of definitions, steps and resources in bytes.
+const maxName = 512
+
+// validName tells whether s can be part of a record's key.
+func validName(s string) bool {
+	return s != "" && len(s) <= maxName && !strings.ContainsRune(s, 0)
+}
+
+// Define begins a definition. A name that cannot be part of a key is a
+// programming error and panics.
+func Define[Req, Res any](name string) *Def[Req, Res] {
+	if !validName(name) {
+		panic(fmt.Sprintf("fsm: definition name %q", name))
+	}
+	return &Def[Req, Res]{d: &definition{name: name, decode: decodeRun[Req, Res]}}
+}
+
+// Step adds a step. The name is unique in the definition; anything else is a
+// programming error and panics. All steps are added before Register.
+func (d *Def[Req, Res]) Step(name string, fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
+	if !validName(name) || d.d.step(name) != nil {
+		panic(fmt.Sprintf("fsm: %s: step name %q", d.d.name, name))
+	}
+	d.d.steps = append(d.d.steps, newStep(name, fn, options))
+	return d
+}
+
+// OnCancel sets the step that executes instead of the remaining ones once a
+// run has been canceled, also one that never began. When it is done the run
+// ends as canceled; its writes go with the end record. It has the deadline,
+// attempts and backoff of any step, and can be stuck like one.
+func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
+	d.d.onCancel = newStep("cancel", fn, options)
+	d.d.onCancel.compensates = true
+	return d
+}
+
+func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOptions) *step {
+	s := &step{name: name, fn: func(ctx context.Context, r typedRun) Outcome { return fn(ctx, r.(*Run[Req, Res])) }}
+	if len(options) > 0 {
+		s.StepOptions = options[0]
+	}
+	s.StepOptions = s.withDefaults()
+	return s
+}
+
+// Name gives the name that the definition's runs are recorded under.
+func (d *Def[Req, Res]) Name() string { return d.d.name }
+
+func (d *Def[Req, Res]) untyped() *definition { return d.d }
+
+// With makes a run of this definition for Handover and Spawn.
+func (d *Def[Req, Res]) With(req Req) Starter {
+	raw, err := encodeRequest(d.d, req)
+	return Starter{def: d.d, request: raw, err: err}
+}
+
+func encodeRequest(d *definition, req any) (json.RawMessage, error) {
+	raw, err := json.Marshal(req)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "request of %s: %w", d.name, err)
+	}
+	return raw, nil
+}
+
+func (d *definition) step(name string) *step {
+	for _, s := range d.steps {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// following gives the name of the step after name, "" after the last.
+func (d *definition) following(name string) string {
+	for i, s := range d.steps {
+		if s.name == name && i+1 < len(d.steps) {
+			return d.steps[i+1].name
+		}
+	}
+	return ""
+}
+
+// uncompensated stands in for OnCancel where a definition has none.
+var uncompensated = &step{
+	name: "cancel", compensates: true, StepOptions: StepOptions{}.withDefaults(),
+	fn: func(context.Context, typedRun) Outcome { return Done() },
+}
+
+// compensation gives the step that a canceled run executes.
+func (d *definition) compensation() *step {
+	if d.onCancel != nil {
+		return d.onCancel
+	}
+	return uncompensated
+}

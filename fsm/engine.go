@@ -1,0 +1,234 @@
+package fsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Config is what an engine is made of.
+type Config struct {
+	Journal  Journal      // required
+	Log      *slog.Logger // default: discards
+	MaxQueue int          // runs that may wait on one resource; default DefaultMaxQueue
+	// Observe, when set, is called after each durable transition of a run, in
+	// the run's order. It must not block.
+	Observe func(Record)
+}
+
+// DefaultMaxQueue is how many runs may wait on one resource.
+const DefaultMaxQueue = 16
+
+// Engine executes runs. All its methods are safe for concurrent use.
+type Engine struct {
+	journal  Journal
+	log      *slog.Logger
+	maxQueue int
+	observe  func(Record)
+	resumed  chan struct{}
+	stopped  chan struct{}
+	workers  sync.WaitGroup
+
+	// loading is taken before mu and held while unfinished runs are read.
+	loading sync.Mutex
+	loaded  bool
+
+	mu     sync.Mutex // never held over I/O or a callback
+	phase  phase
+	begin  func() (context.Context, context.CancelCauseFunc) // the context of a step; set by Run
+	defs   map[string]*definition
+	runs   map[string]*entry
+	queues map[string]*queue
+	ids    idSource
+}
+
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseRunning
+	phaseStopping
+)
+
+// errStopping is the cause of the end of a step's ctx when the engine stops.
+var errStopping = errors.New("the engine stops")
+
+// New makes an engine that executes nothing yet.
+func New(cfg Config) *Engine {
+	e := &Engine{
+		journal: cfg.Journal, log: cfg.Log, maxQueue: cfg.MaxQueue, observe: cfg.Observe,
+		resumed: make(chan struct{}), stopped: make(chan struct{}),
+		defs: map[string]*definition{}, runs: map[string]*entry{}, queues: map[string]*queue{},
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.maxQueue <= 0 {
+		e.maxQueue = DefaultMaxQueue
+	}
+	if e.observe == nil {
+		e.observe = func(Record) {}
+	}
+	return e
+}
+
+// Register makes definitions known. It is called before Run; a name that is
+// registered twice or has no steps is a programming error and panics.
+func (e *Engine) Register(defs ...Definition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, def := range defs {
+		d := def.untyped()
+		if e.defs[d.name] != nil || len(d.steps) == 0 {
+			panic(fmt.Sprintf("fsm: definition %q is registered twice or has no steps", d.name))
+		}
+		e.defs[d.name] = d
+	}
+}
+
+// Run resumes every unfinished run and executes runs until ctx ends. Steps
+// that execute then see the end of their own ctx, and execute again after the
+// next start unless they say that they are done. Run returns when all of them
+// have returned. It is called once.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.load(); err != nil {
+		return err
+	}
+	steps, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	if err := e.resume(func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(steps) }); err != nil {
+		return err
+	}
+	close(e.resumed)
+	<-ctx.Done()
+
+	e.mu.Lock()
+	e.phase = phaseStopping
+	for _, q := range e.queues {
+		q.disarm()
+	}
+	e.mu.Unlock()
+	stop(errStopping)
+	e.workers.Wait()
+	close(e.stopped)
+	return nil
+}
+
+// Resumed is closed once every unfinished run has been loaded and scheduled.
+func (e *Engine) Resumed() <-chan struct{} { return e.resumed }
+
+// load reads the unfinished runs, once.
+func (e *Engine) load() error {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	if e.loaded {
+		return nil
+	}
+	records, err := e.journal.Unfinished()
+	if err != nil {
+		return fmt.Errorf("read unfinished runs: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, rec := range records {
+		ent := newEntry(rec)
+		ent.recorded = closed
+		e.runs[rec.ID] = ent
+		e.queue(rec.Resource).load(ent)
+		e.ids.seen(rec.ID)
+	}
+	e.loaded = true
+	return nil
+}
+
+// resume parks what this release does not know and schedules the rest.
+func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc)) error {
+	e.mu.Lock()
+	if e.phase != phaseNew {
+		e.mu.Unlock()
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the engine has been run before")
+	}
+	e.phase, e.begin = phaseRunning, begin
+	var parked []Record
+	for _, ent := range e.runs {
+		ent.def = e.defs[ent.definition]
+		if ent.parked = e.unknown(ent); ent.parked != "" {
+			parked = append(parked, e.show(ent))
+		}
+	}
+	for _, q := range e.queues {
+		e.launch(q)
+	}
+	e.mu.Unlock()
+	for _, rec := range parked {
+		e.report(rec)
+	}
+	return nil
+}
+
+// unknown says what of a run this release does not know, "" when it knows all.
+// A canceled run needs its compensation only.
+func (e *Engine) unknown(ent *entry) string {
+	switch {
+	case ent.def == nil:
+		return fmt.Sprintf("unknown definition %q", ent.definition)
+	case ent.rec.Cancel == "" && ent.def.step(ent.rec.Step) == nil:
+		return fmt.Sprintf("unknown step %q", ent.rec.Step)
+	}
+	return ""
+}
+
+// report tells the operator of a run that was parked.
+func (e *Engine) report(rec Record) {
+	e.logger(rec).Error("run parked", "reason", rec.Error)
+	e.observe(rec)
+}
+
+func (e *Engine) logger(rec Record) *slog.Logger {
+	return e.log.With("run", rec.ID, "definition", rec.Definition, "step", rec.Step, "resource", rec.Resource)
+}
+
+// queue gives the queue of a resource, made if need be. e.mu is held.
+func (e *Engine) queue(resource string) *queue {
+	q := e.queues[resource]
+	if q == nil {
+		q = &queue{resource: resource}
+		e.queues[resource] = q
+	}
+	return q
+}
+
+// launch lets the next run of q execute on a goroutine of its own, or arms the
+// queue's timer for it. e.mu is held.
+func (e *Engine) launch(q *queue) {
+	if ent := e.schedule(q); ent != nil {
+		e.workers.Go(func() { e.work(ent) })
+	}
+}
+
+// schedule gives the run of q that is to execute now, and marks it busy; nil
+// when there is none. e.mu is held.
+func (e *Engine) schedule(q *queue) *entry {
+	if e.phase != phaseRunning {
+		return nil
+	}
+	ent, due := q.next(time.Now())
+	switch {
+	case ent != nil:
+		ent.busy = true
+	case !due.IsZero():
+		q.arm(due, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.launch(q)
+		})
+	case q.empty() && e.queues[q.resource] == q:
+		delete(e.queues, q.resource)
+	}
+	return ent
+}

@@ -1,0 +1,432 @@
+package fsm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/fsm/fsmtest"
+)
+
+type (
+	def    = fsm.Def[string, []string]
+	run    = fsm.Run[string, []string]
+	handle = fsm.Handle[[]string]
+)
+
+// lab is an engine on a disk in memory, in a bubble.
+type lab struct {
+	*fsm.Engine
+	disk *fsmtest.Memory
+	t    *testing.T
+	log  bytes.Buffer
+	seen []fsm.Status
+	stop func()
+}
+
+// inLab runs a test in a bubble with an engine that knows defs and runs.
+func inLab(t *testing.T, test func(t *testing.T, l *lab), defs ...fsm.Definition) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{disk: &fsmtest.Memory{Latency: time.Millisecond}, t: t}
+		l.Engine = fsm.New(fsm.Config{
+			Journal: l.disk.Journal(), Log: slog.New(slog.NewTextHandler(&l.log, &slog.HandlerOptions{Level: slog.LevelDebug})), MaxQueue: 3,
+			Observe: func(rec fsm.Record) { l.seen = append(l.seen, rec.Status) },
+		})
+		l.Register(defs...)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		<-l.Resumed()
+		l.stop = func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			ended <- nil
+		}
+		test(t, l)
+		l.stop()
+	})
+}
+
+func (l *lab) start(d *def, request string, o fsm.StartOptions) *handle {
+	l.t.Helper()
+	h, err := d.Start(l.t.Context(), l.Engine, "machine/1", request, o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return h
+}
+
+func (l *lab) status(h *handle) fsm.Status {
+	l.t.Helper()
+	for _, rec := range l.Runs() {
+		if rec.ID == h.ID() {
+			return rec.Status
+		}
+	}
+	return ""
+}
+
+func (l *lab) wait(h *handle, want bourse.Code) error {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)
+	defer cancel()
+	_, err := h.Wait(ctx)
+	if bourse.CodeOf(err) != want {
+		l.t.Fatalf("run ended with %v (code %q), want code %q", err, bourse.CodeOf(err), want)
+	}
+	return err
+}
+
+func done(context.Context, *run) fsm.Outcome { return fsm.Done() }
+
+// hang is a step that executes until its ctx ends.
+func hang(ctx context.Context, _ *run) fsm.Outcome {
+	<-ctx.Done()
+	return fsm.Retry(context.Cause(ctx))
+}
+
+func one(name string, fn fsm.StepFunc[string, []string], o ...fsm.StepOptions) *def {
+	return fsm.Define[string, []string](name).Step("go", fn, o...)
+}
+
+func TestStepsShareTheResult(t *testing.T) {
+	add := func(_ context.Context, r *run) fsm.Outcome {
+		*r.Result = append(*r.Result, r.Request+" "+r.Step)
+		return fsm.Done()
+	}
+	d := fsm.Define[string, []string]("create").Step("a", add).Step("b", add).
+		Step("c", func(context.Context, *run) fsm.Outcome { return fsm.Finish() }).Step("d", add)
+	inLab(t, func(t *testing.T, l *lab) {
+		got, err := l.start(d, "x", fsm.StartOptions{}).Wait(t.Context())
+		if diff := cmp.Diff([]string{"x a", "x b"}, got); err != nil || diff != "" {
+			t.Errorf("result: %v (-want +got):\n%s", err, diff)
+		}
+		if diff := cmp.Diff([]fsm.Status{fsm.Running, fsm.Running, fsm.Running, fsm.Succeeded}, l.seen); diff != "" {
+			t.Errorf("observed (-want +got):\n%s", diff)
+		}
+	}, d)
+}
+
+func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
+	fixed := false
+	d := fsm.Define[string, []string]("create").Step("go", func(ctx context.Context, r *run) fsm.Outcome {
+		if fixed {
+			return fsm.Done()
+		}
+		return hang(ctx, r)
+	}, fsm.StepOptions{Timeout: time.Second, Attempts: 3, Backoff: time.Second, MaxBackoff: 2 * time.Second}).Step("after", done)
+	inLab(t, func(t *testing.T, l *lab) {
+		began := time.Now()
+		h := l.start(d, "", fsm.StartOptions{})
+		for l.status(h) != fsm.Stuck {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("after a minute: %s", l.status(h))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		// Three attempts of 1 s, after 0.5 to 1 s and 1 to 2 s.
+		if took := time.Since(began); took < 4500*time.Millisecond || took > 6100*time.Millisecond {
+			t.Errorf("stuck after %s", took)
+		}
+		if rec := l.Runs()[0]; rec.Code != string(bourse.CodeTimeout) || !strings.Contains(rec.Error, "longer than 1s") {
+			t.Errorf("stuck with %s %q", rec.Code, rec.Error)
+		}
+		waiting := l.start(d, "waiting", fsm.StartOptions{Queue: true})
+		time.Sleep(time.Hour)
+		if got := l.status(waiting); got != fsm.Queued {
+			t.Errorf("run behind a stuck one: %s, want queued", got)
+		}
+		fixed = true
+		if err := l.Skip(t.Context(), h.ID()); err != nil {
+			t.Fatal(err)
+		}
+		l.wait(h, "")
+		l.wait(waiting, "")
+		if err := l.Retry(t.Context(), h.ID()); bourse.CodeOf(err) != bourse.CodeFailedPrecondition && bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("retry of an ended run: %v", err)
+		}
+
+		fixed = false
+		h = l.start(d, "", fsm.StartOptions{})
+		time.Sleep(time.Minute)
+		fixed = true
+		if err := l.Retry(t.Context(), h.ID()); err != nil {
+			t.Fatal(err)
+		}
+		l.wait(h, "")
+	}, d)
+}
+
+func TestCancelRunning(t *testing.T) {
+	var cause error
+	d := one("create", func(ctx context.Context, r *run) fsm.Outcome {
+		o := hang(ctx, r)
+		cause = context.Cause(ctx)
+		return o
+	})
+	inLab(t, func(t *testing.T, l *lab) {
+		h := l.start(d, "", fsm.StartOptions{})
+		time.Sleep(time.Second)
+		for range 2 {
+			if err := l.Cancel(t.Context(), h.ID(), "the order is canceled"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.wait(h, bourse.CodeCanceled); bourse.MessageOf(err) != "the order is canceled" {
+			t.Errorf("run ended with %v", err)
+		}
+		if bourse.CodeOf(cause) != bourse.CodeCanceled {
+			t.Errorf("cause of the step's end: %v", cause)
+		}
+		if err := l.Cancel(t.Context(), h.ID(), "again"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("cancel of an ended run: %v", err)
+		}
+		if err := l.Cancel(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", ""); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("cancel of no run: %v", err)
+		}
+	}, d)
+}
+
+func TestCancelCompensates(t *testing.T) {
+	var trail []string
+	wrote := false
+	d := one("create", hang).OnCancel(func(_ context.Context, r *run) fsm.Outcome {
+		trail = append(trail, r.Request+": "+r.Cancel+" at "+r.Step)
+		if r.Attempt == 0 {
+			return fsm.Retry(errors.New("not yet"))
+		}
+		return fsm.Done(func(fsm.Tx) error { wrote = true; return nil })
+	})
+	inLab(t, func(t *testing.T, l *lab) {
+		running := l.start(d, "running", fsm.StartOptions{})
+		queued := l.start(d, "queued", fsm.StartOptions{Queue: true})
+		delayed := l.start(d, "delayed", fsm.StartOptions{Queue: true, NotBefore: time.Now().Add(48 * time.Hour)})
+		for _, h := range []*handle{delayed, queued, running} {
+			if err := l.Cancel(t.Context(), h.ID(), "why"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, h := range []*handle{running, queued, delayed} {
+			l.wait(h, bourse.CodeCanceled)
+		}
+		want := []string{"running: why at go", "running: why at go", "queued: why at go", "queued: why at go", "delayed: why at go", "delayed: why at go"}
+		if diff := cmp.Diff(want, trail); diff != "" || !wrote {
+			t.Errorf("compensations, wrote %t (-want +got):\n%s", wrote, diff)
+		}
+	}, d)
+}
+
+func TestCancelStuck(t *testing.T) {
+	d := one("create", func(context.Context, *run) fsm.Outcome { return fsm.Retry(errors.New("no")) }, fsm.StepOptions{Attempts: 1})
+	inLab(t, func(t *testing.T, l *lab) {
+		h := l.start(d, "", fsm.StartOptions{})
+		time.Sleep(time.Second)
+		if err := l.Cancel(t.Context(), h.ID(), ""); err != nil {
+			t.Fatal(err)
+		}
+		l.wait(h, bourse.CodeCanceled)
+	}, d)
+}
+
+func TestPanicAborts(t *testing.T) {
+	d := one("create", func(context.Context, *run) fsm.Outcome { panic("oh no") })
+	inLab(t, func(t *testing.T, l *lab) {
+		h := l.start(d, "", fsm.StartOptions{})
+		err := l.wait(h, bourse.CodeInternal)
+		if bourse.MessageOf(err) != "internal error" || !strings.Contains(err.Error(), "oh no") {
+			t.Errorf("error %q, shown as %q", err, bourse.MessageOf(err))
+		}
+		for _, want := range []string{"step panicked", "engine_test.go", "run=" + h.ID(), "definition=create", "step=go", "resource=machine/1"} {
+			if !strings.Contains(l.log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, l.log.String())
+			}
+		}
+	}, d)
+}
+
+func TestNoOutcomeAborts(t *testing.T) {
+	d := one("create", func(context.Context, *run) fsm.Outcome { return fsm.Outcome{} })
+	inLab(t, func(t *testing.T, l *lab) { l.wait(l.start(d, "", fsm.StartOptions{}), bourse.CodeInternal) }, d)
+}
+
+func TestRefusedWriteIsTriedAgain(t *testing.T) {
+	calls, executed := 0, 0
+	d := one("create", func(context.Context, *run) fsm.Outcome {
+		executed++
+		return fsm.Done(func(fsm.Tx) error {
+			if calls++; calls < 3 {
+				panic("a write that panics is one that fails")
+			}
+			return nil
+		})
+	})
+	inLab(t, func(t *testing.T, l *lab) {
+		l.wait(l.start(d, "", fsm.StartOptions{}), "")
+		if executed != 3 {
+			t.Errorf("executed %d times, want 3", executed)
+		}
+	}, d)
+}
+
+func TestSecondStartJoins(t *testing.T) {
+	gate := make(chan struct{})
+	block := func(context.Context, *run) fsm.Outcome { <-gate; return fsm.Done() }
+	a, b := one("a", block), one("b", block)
+	inLab(t, func(t *testing.T, l *lab) {
+		first := l.start(a, "1", fsm.StartOptions{})
+		second := l.start(a, "2", fsm.StartOptions{Write: func(fsm.Tx) error { t.Error("the write of a joined start ran"); return nil }})
+		if first.Joined() || !second.Joined() || first.ID() != second.ID() {
+			t.Errorf("ids %s and %s, joined %t and %t", first.ID(), second.ID(), first.Joined(), second.Joined())
+		}
+		other := l.start(b, "3", fsm.StartOptions{})
+		own := l.start(a, "4", fsm.StartOptions{Queue: true})
+		l.start(a, "5", fsm.StartOptions{Queue: true})
+		if other.Joined() || own.Joined() {
+			t.Error("joined a run of another definition, or in spite of Queue")
+		}
+		if _, err := a.Start(t.Context(), l.Engine, "machine/1", "6", fsm.StartOptions{Queue: true}); bourse.CodeOf(err) != bourse.CodeRateLimited {
+			t.Errorf("start on a full queue: %v", err)
+		}
+		if _, err := a.Start(t.Context(), l.Engine, "machine/1\x00x", "7", fsm.StartOptions{}); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("start on a resource with a zero byte: %v", err)
+		}
+		close(gate)
+		l.wait(own, "")
+	}, a, b)
+}
+
+// A start that would join one whose record is refused becomes a run itself.
+func TestJoinOfARefusedStart(t *testing.T) {
+	d := one("create", done)
+	refusal := errors.New("refused")
+	inLab(t, func(t *testing.T, l *lab) {
+		l.disk.Latency = time.Second
+		other := one("other", done)
+		l.Register(other)
+		go func() { _, _ = other.Start(t.Context(), l.Engine, "busy", "", fsm.StartOptions{}) }() // keeps the journal busy
+		synctest.Wait()
+		refused := make(chan error, 1)
+		go func() {
+			_, err := d.Start(t.Context(), l.Engine, "machine/1", "", fsm.StartOptions{Write: func(fsm.Tx) error { return refusal }})
+			refused <- err
+		}()
+		synctest.Wait()
+		h := l.start(d, "", fsm.StartOptions{})
+		if err := <-refused; !errors.Is(err, refusal) {
+			t.Errorf("first start: %v", err)
+		}
+		if h.Joined() {
+			t.Error("joined a run that was never recorded")
+		}
+		l.wait(h, "")
+	}, d)
+}
+
+func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
+	d := one("create", func(_ context.Context, r *run) fsm.Outcome { *r.Result = []string{"x"}; return fsm.Done() })
+	inLab(t, func(t *testing.T, l *lab) {
+		h := l.start(d, "", fsm.StartOptions{})
+		began := time.Now()
+		got, err := h.Applied(t.Context())
+		if took := time.Since(began); err != nil || took != 0 || len(got) != 1 {
+			t.Errorf("applied: %v %v after %s, want at once", got, err, took)
+		}
+		again := l.start(d, "", fsm.StartOptions{}) // it has ended for those who look
+		if again.Joined() {
+			t.Error("joined a run whose end was told")
+		}
+		l.wait(h, "")
+		if took := time.Since(began); took < time.Millisecond {
+			t.Errorf("durable after %s, before the disk can have it", took)
+		}
+	}, d)
+}
+
+func TestJournalFailsForAWhile(t *testing.T) {
+	executed := 0
+	d := one("create", func(context.Context, *run) fsm.Outcome { executed++; return fsm.Done() })
+	inLab(t, func(t *testing.T, l *lab) {
+		full := bourse.Errorf(bourse.CodeUnavailable, "disk full")
+		l.disk.Latency = time.Second
+		h := l.start(d, "", fsm.StartOptions{})
+		l.disk.Break(full) // the step is done, its record on the way
+		if _, err := d.Start(t.Context(), l.Engine, "machine/2", "", fsm.StartOptions{}); !errors.Is(err, full) {
+			t.Errorf("start on a full disk: %v", err)
+		}
+		time.Sleep(time.Minute)
+		l.disk.Break(nil)
+		l.wait(h, "")
+		if executed != 1 {
+			t.Errorf("the step executed %d times, want once", executed)
+		}
+	}, d)
+}
+
+func TestStartBeforeRunAndAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := one("create", done)
+		e := fsm.New(fsm.Config{Journal: (&fsmtest.Memory{}).Journal()})
+		e.Register(d)
+		h, err := d.Start(t.Context(), e, "machine/1", "", fsm.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := e.Runs(); len(got) != 1 {
+			t.Fatalf("runs %v, want one that waits for the engine", got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		if _, err := h.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		late, err := d.Start(t.Context(), e, "machine/1", "", fsm.StartOptions{NotBefore: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := late.Wait(t.Context()); bourse.CodeOf(err) != bourse.CodeTimeout {
+			t.Errorf("wait on a stopped engine: %v", err)
+		}
+		if _, err := d.Start(t.Context(), e, "machine/1", "", fsm.StartOptions{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("start on a stopped engine: %v", err)
+		}
+		if err := e.Cancel(t.Context(), late.ID(), ""); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("cancel on a stopped engine: %v", err)
+		}
+		if err := e.Run(t.Context()); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("second run of an engine: %v", err)
+		}
+	})
+}
+
+// A step that the stopping engine interrupts has not failed, whatever it says.
+func TestStopIsNoFailure(t *testing.T) {
+	d := one("create", func(ctx context.Context, _ *run) fsm.Outcome {
+		<-ctx.Done()
+		return fsm.Abort(ctx.Err())
+	})
+	inLab(t, func(t *testing.T, l *lab) {
+		h := l.start(d, "", fsm.StartOptions{})
+		l.stop()
+		rec, ok, err := l.disk.Journal().Run(h.ID())
+		if err != nil || !ok || rec.Status != fsm.Running || rec.Attempt != 0 {
+			t.Errorf("after the stop: %+v %t %v", rec, ok, err)
+		}
+	}, d)
+}

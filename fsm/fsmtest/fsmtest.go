@@ -1,0 +1,134 @@
+// Package fsmtest is the suite that every journal of package fsm passes, with
+// a working journal in memory.
+//
+// The tests run in synctest bubbles: delays, backoffs and deadlines cost no
+// time, and a run that waits for nothing is a failure at once.
+package fsmtest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Disk is a medium that keeps a journal over restarts of the process, and that
+// can have the process killed at a commit.
+type Disk interface {
+	// Open gives the journal with what is durable. KillAt, when n is not 0,
+	// was called before.
+	Open(t testing.TB) fsm.Journal
+	// Close ends the process that has opened the journal. What is not durable
+	// is lost.
+	Close(t testing.TB)
+	// KillAt makes the n-th commit after the next Open the process's last:
+	// right before it is durable, or right after. 0 means never.
+	KillAt(n int, after bool)
+	// Commits counts the commits since the last Open.
+	Commits() int
+}
+
+// Run puts the journal of a new disk through the suite.
+func Run(t *testing.T, open func(t testing.TB) Disk) {
+	tests := []struct {
+		name string
+		test func(t *testing.T, w *world)
+	}{
+		{"a run is rebuilt from its own record alone", testOwnRecord},
+		{"a run resumes as its own definition", testOwnDefinition},
+		{"the queue of a resource survives a restart in its order", testQueueSurvives},
+		{"queued and delayed runs can be canceled", testCancelWaiting},
+		{"a failed run reads as failed for ever", testFailedStaysFailed},
+		{"runs at once share commits", testShareCommits},
+		{"a delayed run keeps its time over a restart", testDelaySurvives},
+		{"a backing-off run keeps its time over a restart", testBackoffSurvives},
+		{"a handed-over run keeps its place over a restart", testHandoverSurvives},
+		{"children are started once", testChildrenOnce},
+		{"an unknown definition or step is parked", testParked},
+		{"a start is undone with its write", testStartUndone},
+		{"a crash at any commit loses nothing", testCrashEverywhere},
+	}
+	for _, x := range tests {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x.test(t, &world{t: t, disk: open(t), fresh: open})
+			})
+		})
+	}
+	t.Run("random runs end as they should", func(t *testing.T) { testRandom(t, open) })
+}
+
+// world is a disk and the engine that runs on it now.
+type world struct {
+	t       testing.TB
+	disk    Disk
+	fresh   func(testing.TB) Disk
+	engine  *fsm.Engine
+	journal fsm.Journal
+	observe func(fsm.Record)
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// boot starts an engine on what the disk holds.
+func (w *world) boot(defs ...fsm.Definition) {
+	w.t.Helper()
+	w.open(defs...)
+	w.run()
+}
+
+// open makes an engine that does not run yet.
+func (w *world) open(defs ...fsm.Definition) {
+	w.journal = w.disk.Open(w.t)
+	w.engine = fsm.New(fsm.Config{Journal: w.journal, Observe: w.observe})
+	w.engine.Register(defs...)
+}
+
+func (w *world) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop, w.ended = stop, make(chan error, 1)
+	go func() { w.ended <- w.engine.Run(ctx) }()
+	<-w.engine.Resumed()
+}
+
+// halt ends the engine and its process.
+func (w *world) halt() {
+	w.t.Helper()
+	w.stop()
+	if err := <-w.ended; err != nil {
+		w.t.Errorf("engine: %v", err)
+	}
+	w.disk.Close(w.t)
+}
+
+// patience bounds every wait of the suite, in virtual time.
+const patience = time.Hour
+
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+// end waits for the end of a run and gives its record.
+func (w *world) end(id string) fsm.Record {
+	w.t.Helper()
+	rec, err := w.engine.Wait(w.ctx(), id)
+	if err != nil {
+		w.t.Fatalf("wait for run %s: %v", id, err)
+	}
+	return rec
+}
+
+// must fails the test on an error.
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

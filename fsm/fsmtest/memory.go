@@ -1,0 +1,230 @@
+package fsmtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Memory is a disk in memory with group commit. The zero value is an empty
+// one.
+type Memory struct {
+	Latency time.Duration // of a commit; default none
+
+	mu      sync.Mutex
+	durable map[string]fsm.Record
+	life    int // counts openings; commits of an earlier one are lost
+	kill    int
+	after   bool
+	commits int
+	broken  error
+}
+
+var _ Disk = (*Memory)(nil)
+
+// Open gives a journal with what is durable.
+func (m *Memory) Open(testing.TB) fsm.Journal { return m.Journal() }
+
+// Journal is Open without a test.
+func (m *Memory) Journal() fsm.Journal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life++
+	m.commits = 0
+	return &memoryJournal{disk: m, life: m.life}
+}
+
+// Close ends the journal that was opened last.
+func (m *Memory) Close(testing.TB) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life++
+}
+
+// KillAt says at which commit the journal that is opened next fails.
+func (m *Memory) KillAt(n int, after bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kill, m.after = n, after
+}
+
+// Break lets every commit fail with err, as a full disk does, until it is
+// called with nil.
+func (m *Memory) Break(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broken = err
+}
+
+// Commits counts the commits since the last Open.
+func (m *Memory) Commits() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.commits
+}
+
+var errDead = bourse.Errorf(bourse.CodeUnavailable, "the process has been killed")
+
+// keep makes records the durable ones, unless the process dies at it.
+func (m *Memory) keep(life int, records map[string]fsm.Record) error {
+	time.Sleep(m.Latency)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != life {
+		return errDead
+	}
+	if m.broken != nil {
+		return m.broken
+	}
+	m.commits++
+	dies := m.commits == m.kill
+	if !dies || m.after {
+		m.durable = records
+	}
+	if dies {
+		m.life++
+		return errDead
+	}
+	return nil
+}
+
+// memoryJournal is one opening of a Memory.
+type memoryJournal struct {
+	disk *Memory
+	life int
+
+	mu      sync.Mutex
+	queue   []*memoryCommit
+	working bool // a goroutine works on queue; it ends when that is empty
+}
+
+type memoryCommit struct {
+	fn            func(fsm.Tx) error
+	applied, done chan struct{}
+	err           error
+}
+
+func (c *memoryCommit) Applied() <-chan struct{} { return c.applied }
+
+func (c *memoryCommit) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the journal: %w", ctx.Err())
+	}
+}
+
+func (c *memoryCommit) finish(err error) {
+	c.err = err
+	close(c.done)
+	select {
+	case <-c.applied:
+	default:
+		close(c.applied)
+	}
+}
+
+// Submit queues a transaction.
+func (j *memoryJournal) Submit(fn func(fsm.Tx) error) fsm.Commit {
+	c := &memoryCommit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.queue = append(j.queue, c)
+	if !j.working {
+		j.working = true
+		go j.work()
+	}
+	return c
+}
+
+func (j *memoryJournal) work() {
+	for {
+		j.mu.Lock()
+		batch := j.queue
+		j.queue = nil
+		j.working = len(batch) > 0
+		j.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		j.commit(batch)
+	}
+}
+
+func (j *memoryJournal) commit(batch []*memoryCommit) {
+	state, err := j.disk.read(j.life)
+	if err != nil {
+		for _, c := range batch {
+			c.finish(err)
+		}
+		return
+	}
+	refused := map[*memoryCommit]error{}
+	for _, c := range batch {
+		tx := memoryTx{maps.Clone(state)}
+		if err := c.fn(tx); err != nil {
+			refused[c] = err
+			continue
+		}
+		state = tx.records
+		close(c.applied)
+	}
+	if len(refused) < len(batch) {
+		err = j.disk.keep(j.life, state)
+	}
+	for _, c := range batch {
+		c.finish(cmp.Or(err, refused[c]))
+	}
+}
+
+func (m *Memory) read(life int) (map[string]fsm.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != life {
+		return nil, errDead
+	}
+	if m.durable == nil {
+		return map[string]fsm.Record{}, nil
+	}
+	return maps.Clone(m.durable), nil
+}
+
+// Unfinished lists the runs that have not ended.
+func (j *memoryJournal) Unfinished() ([]fsm.Record, error) {
+	records, err := j.disk.read(j.life)
+	var out []fsm.Record
+	for _, id := range slices.Sorted(maps.Keys(records)) {
+		if !records[id].Status.Ended() {
+			out = append(out, records[id])
+		}
+	}
+	return out, err
+}
+
+// Run finds a run.
+func (j *memoryJournal) Run(id string) (fsm.Record, bool, error) {
+	records, err := j.disk.read(j.life)
+	rec, ok := records[id]
+	return rec, ok, err
+}
+
+type memoryTx struct{ records map[string]fsm.Record }
+
+func (t memoryTx) PutRun(rec fsm.Record) error {
+	t.records[rec.ID] = rec
+	return nil
+}
+
+func (t memoryTx) DeleteRun(rec fsm.Record) error {
+	delete(t.records, rec.ID)
+	return nil
+}

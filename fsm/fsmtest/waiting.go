@@ -1,0 +1,217 @@
+package fsmtest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+func testShareCommits(t *testing.T, w *world) {
+	const runs = 64
+	var l trail
+	d := fsm.Define[string, sum]("create").Step("one", note(&l, "one", nil)).Step("two", note(&l, "two", nil)).Step("three", note(&l, "three", nil))
+	w.boot(d)
+	handles := make(chan *fsm.Handle[sum], runs)
+	for i := range runs {
+		go func() {
+			h, err := d.Start(w.ctx(), w.engine, "machine/"+strconv.Itoa(i), "x", fsm.StartOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			handles <- h
+		}()
+	}
+	for range runs {
+		must[sum](t)((<-handles).Wait(w.ctx()))
+	}
+	// One after the other they would take four commits each.
+	if got, most := w.disk.Commits(), runs*4/2; got > most {
+		t.Errorf("%d runs of 3 steps took %d commits, want at most %d", runs, got, most)
+	}
+	w.halt()
+}
+
+func testDelaySurvives(t *testing.T, w *world) {
+	var l trail
+	d := fsm.Define[string, sum]("create").Step("go", note(&l, "go", nil))
+	w.boot(d)
+	due := time.Now().Add(time.Minute)
+	late := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "late", fsm.StartOptions{NotBefore: due}))
+	early := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "early", fsm.StartOptions{Queue: true}))
+	must[sum](t)(early.Wait(w.ctx())) // a delayed run keeps nobody waiting
+	if got := w.engine.Runs(); len(got) != 1 || got[0].Status != fsm.Delayed {
+		t.Errorf("runs %v, want one that is delayed", got)
+	}
+	w.halt()
+
+	w.boot(d)
+	rec := w.end(late.ID())
+	if rec.UpdatedAt.Before(due) {
+		t.Errorf("executed at %s, not before %s", rec.UpdatedAt, due)
+	}
+	l.want(t, "early go", "late go")
+	w.halt()
+}
+
+func testBackoffSurvives(t *testing.T, w *world) {
+	var l trail
+	d := fsm.Define[string, sum]("create").Step("go", func(_ context.Context, r *fsm.Run[string, sum]) fsm.Outcome {
+		l.add("attempt " + strconv.Itoa(r.Attempt))
+		r.Result.Steps = append(r.Result.Steps, "attempt") // of a failed attempt: dropped
+		if r.Attempt == 0 {
+			return fsm.RetryAfter(time.Minute, errors.New("not yet"))
+		}
+		return fsm.Done()
+	})
+	w.boot(d)
+	began := time.Now()
+	h := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "", fsm.StartOptions{}))
+	time.Sleep(time.Second)
+	w.halt()
+
+	w.boot(d)
+	rec := w.end(h.ID())
+	if took := rec.UpdatedAt.Sub(began); took < time.Minute || took > 2*time.Minute {
+		t.Errorf("ended after %s, want a minute", took)
+	}
+	if want := `{"Steps":["attempt"]}`; string(rec.Result) != want {
+		t.Errorf("result %s, want %s", rec.Result, want)
+	}
+	l.want(t, "attempt 0", "attempt 1")
+	w.halt()
+}
+
+func testHandoverSurvives(t *testing.T, w *world) {
+	var l trail
+	gate := make(chan struct{})
+	second := fsm.Define[string, sum]("second").Step("go", note(&l, "second", gate))
+	first := fsm.Define[string, sum]("first").Step("go", func(context.Context, *fsm.Run[string, sum]) fsm.Outcome {
+		l.add("first")
+		<-gate
+		return fsm.Handover(second.With("after"))
+	})
+	other := fsm.Define[string, sum]("other").Step("go", note(&l, "other", nil))
+	w.boot(first, second, other)
+	a := must[*fsm.Handle[sum]](t)(first.Start(w.ctx(), w.engine, "machine/1", "", fsm.StartOptions{}))
+	b := must[*fsm.Handle[sum]](t)(other.Start(w.ctx(), w.engine, "machine/1", "waiting", fsm.StartOptions{}))
+	gate <- struct{}{}
+	next := w.end(a.ID()).Next
+	time.Sleep(time.Second)
+	w.halt() // the second one has begun; the other waits since before it was born
+
+	close(gate)
+	w.boot(first, second, other)
+	w.end(b.ID())
+	if rec := w.end(next); rec.Status != fsm.Succeeded {
+		t.Errorf("the run that was handed over to: %s", rec.Status)
+	}
+	l.want(t, "first", "after second", "after second", "waiting other")
+	w.halt()
+}
+
+func testChildrenOnce(t *testing.T, w *world) {
+	var l trail
+	gate := make(chan struct{})
+	child := fsm.Define[string, sum]("child").Step("go", note(&l, "child", gate))
+	parent := fsm.Define[string, []string]("parent").
+		Step("spawn", func(context.Context, *fsm.Run[string, []string]) fsm.Outcome {
+			return fsm.Spawn([]fsm.Starter{child.With("a").On("child/a"), child.With("b").On("child/b")})
+		}).
+		Step("collect", func(ctx context.Context, r *fsm.Run[string, []string]) fsm.Outcome {
+			records, err := r.Children(ctx)
+			if err != nil {
+				return fsm.Retry(err)
+			}
+			for _, rec := range records {
+				*r.Result = append(*r.Result, rec.Resource+" "+string(rec.Status))
+			}
+			return fsm.Done()
+		})
+	w.boot(parent, child)
+	h := must[*fsm.Handle[[]string]](t)(parent.Start(w.ctx(), w.engine, "parent", "", fsm.StartOptions{}))
+	time.Sleep(time.Second)
+	if got := w.engine.Children(h.ID()); len(got) != 2 {
+		t.Errorf("%d children, want 2", len(got))
+	}
+	w.halt()
+	l.take()
+
+	close(gate)
+	w.boot(parent, child)
+	got := must[[]string](t)(must[*fsm.Handle[[]string]](t)(parent.Find(w.engine, h.ID())).Wait(w.ctx()))
+	if diff := cmp.Diff([]string{"child/a done", "child/b done"}, got); diff != "" {
+		t.Errorf("children (-want +got):\n%s", diff)
+	}
+	w.halt()
+}
+
+func testParked(t *testing.T, w *world) {
+	var l trail
+	gone := fsm.Define[string, sum]("gone").Step("go", note(&l, "gone", make(chan struct{})))
+	old := fsm.Define[string, sum]("changed").Step("old step", note(&l, "old", make(chan struct{})))
+	w.boot(gone, old)
+	a := must[*fsm.Handle[sum]](t)(gone.Start(w.ctx(), w.engine, "machine/1", "a", fsm.StartOptions{}))
+	b := must[*fsm.Handle[sum]](t)(old.Start(w.ctx(), w.engine, "machine/2", "b", fsm.StartOptions{}))
+	time.Sleep(time.Second)
+	w.halt()
+	l.take()
+
+	now := fsm.Define[string, sum]("changed").Step("new step", note(&l, "new", nil))
+	other := fsm.Define[string, sum]("other").Step("go", note(&l, "other", nil))
+	w.boot(now, other)
+	for _, rec := range w.engine.Runs() {
+		if rec.Status != fsm.Parked || rec.Error == "" {
+			t.Errorf("run of %s: %s %q, want it parked with a reason", rec.Definition, rec.Status, rec.Error)
+		}
+	}
+	for _, id := range []string{a.ID(), b.ID()} {
+		if err := w.engine.Skip(w.ctx(), id); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("skip of a parked run: %v", err)
+		}
+	}
+	blocked := must[*fsm.Handle[sum]](t)(other.Start(w.ctx(), w.engine, "machine/1", "blocked", fsm.StartOptions{}))
+	free := must[*fsm.Handle[sum]](t)(other.Start(w.ctx(), w.engine, "machine/3", "free", fsm.StartOptions{}))
+	must[sum](t)(free.Wait(w.ctx()))
+	time.Sleep(time.Minute)
+	l.want(t, "free other")
+	w.halt()
+
+	open := make(chan struct{})
+	close(open) // the release that knows them is back
+	gone = fsm.Define[string, sum]("gone").Step("go", note(&l, "gone", open))
+	old = fsm.Define[string, sum]("changed").Step("old step", note(&l, "old", open))
+	w.boot(gone, old, other)
+	for _, id := range []string{a.ID(), b.ID(), blocked.ID()} {
+		if rec := w.end(id); rec.Status != fsm.Succeeded {
+			t.Errorf("run of %s: %s", rec.Definition, rec.Status)
+		}
+	}
+	w.halt()
+}
+
+func testStartUndone(t *testing.T, w *world) {
+	var l trail
+	d := fsm.Define[string, sum]("create").Step("go", note(&l, "go", nil))
+	w.boot(d)
+	refusal := errors.New("no room")
+	_, err := d.Start(w.ctx(), w.engine, "machine/1", "a", fsm.StartOptions{Write: func(fsm.Tx) error { return refusal }})
+	if !errors.Is(err, refusal) {
+		t.Errorf("start: %v, want the write's own error", err)
+	}
+	if got := w.engine.Runs(); len(got) != 0 {
+		t.Errorf("runs %v, want none", got)
+	}
+	w.halt()
+	w.boot(d)
+	h := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "b", fsm.StartOptions{}))
+	must[sum](t)(h.Wait(w.ctx()))
+	l.want(t, "b go")
+	w.halt()
+}

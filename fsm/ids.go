@@ -1,0 +1,34 @@
+package fsm
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// idSource makes ULIDs that only grow, also when the clock steps back.
+type idSource struct {
+	ms      uint64
+	entropy *ulid.MonotonicEntropy
+}
+
+// seen makes every later id greater than id.
+func (s *idSource) seen(id string) {
+	if u, err := ulid.ParseStrict(id); err == nil {
+		s.ms = max(s.ms, u.Time()+1)
+	}
+}
+
+func (s *idSource) next(now time.Time) string {
+	if s.entropy == nil {
+		s.entropy = ulid.Monotonic(rand.Reader, 0)
+	}
+	s.ms = max(s.ms, uint64(max(0, now.UnixMilli())))
+	id, err := ulid.New(s.ms, s.entropy)
+	if err != nil { // the entropy of this millisecond is used up
+		s.ms++
+		id = ulid.MustNew(s.ms, s.entropy)
+	}
+	return id.String()
+}

@@ -1,0 +1,82 @@
+package fsm
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Runs lists every unfinished run as it is now, in the order in which they
+// were started. A parked run's Error says what of it is unknown.
+func (e *Engine) Runs() []Record {
+	return e.list(func(*entry) bool { return true })
+}
+
+// Children lists the unfinished runs that have this parent.
+func (e *Engine) Children(parent string) []Record {
+	return e.list(func(ent *entry) bool { return ent.rec.Parent == parent })
+}
+
+func (e *Engine) list(wanted func(*entry) bool) []Record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Record
+	for _, ent := range e.runs {
+		if !ent.pending() && wanted(ent) {
+			out = append(out, e.show(ent))
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// show gives the record of ent with its present status. e.mu is held.
+func (e *Engine) show(ent *entry) Record {
+	rec := ent.rec
+	switch {
+	case ent.parked != "":
+		rec.Status, rec.Error = Parked, ent.parked
+	case rec.Status == Stuck || rec.Status.Ended():
+	case ent.busy || e.queue(ent.resource).current == ent:
+		rec.Status = Running
+	case rec.NotBefore.After(time.Now()):
+		rec.Status = Delayed
+	case rec.Status == Delayed:
+		rec.Status = Queued
+	}
+	return rec
+}
+
+// Wait blocks until a run of any definition has ended durably, and gives its
+// last record; see Handle.Wait.
+func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
+	ent, err := e.find(runID)
+	if err != nil {
+		return Record{}, err
+	}
+	return e.await(ctx, ent, ent.done)
+}
+
+// find gives a run that is unfinished, or one that has ended and is kept.
+func (e *Engine) find(id string) (*entry, error) {
+	if err := e.load(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	ent := e.runs[id]
+	e.mu.Unlock()
+	if ent != nil && !ent.pending() {
+		return ent, nil
+	}
+	rec, ok, err := e.journal.Run(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok || !rec.Status.Ended():
+		return nil, notFound(id)
+	}
+	ent = newEntry(rec)
+	ent.recorded, ent.applied, ent.done, ent.final = closed, closed, closed, rec
+	return ent, nil
+}

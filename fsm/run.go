@@ -1,0 +1,76 @@
+package fsm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Run is what a step sees of the run that it is a part of. It is valid during
+// the step's call only, and used by one goroutine at a time.
+type Run[Req, Res any] struct {
+	ID        string // ULID
+	Resource  string
+	Parent    string // of a child run
+	Step      string // the step that executes; for OnCancel the one that was to
+	Attempt   int    // of this step; 0 the first time
+	CreatedAt time.Time
+	Cancel    string       // why, once the run has been canceled
+	Request   Req          // not to be changed
+	Result    *Res         // never nil; made durable with each finished step
+	Log       *slog.Logger // carries run, definition, resource and step
+
+	engine   *Engine
+	children []string
+	stale    bool // Result may differ from what is durable
+}
+
+func decodeRun[Req, Res any](e *Engine, rec Record) (typedRun, error) {
+	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, Parent: rec.Parent, CreatedAt: rec.CreatedAt, engine: e, stale: true}
+	if err := json.Unmarshal(rec.Request, &r.Request); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	return r, r.prepare(rec, slog.New(slog.DiscardHandler))
+}
+
+// prepare readies r for the next attempt, from its record.
+func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
+	r.Step, r.Attempt, r.Cancel, r.Log, r.children = rec.Step, rec.Attempt, rec.Cancel, log, rec.Children
+	// A failed attempt may have left its changes behind.
+	if r.stale || rec.Attempt > 0 {
+		r.Result = new(Res)
+		if len(rec.Result) > 0 {
+			if err := json.Unmarshal(rec.Result, r.Result); err != nil {
+				return fmt.Errorf("result: %w", err)
+			}
+		}
+	}
+	r.stale = true
+	return nil
+}
+
+// result encodes what a finished step leaves; from here on Result is what will
+// be durable.
+func (r *Run[Req, Res]) result() (json.RawMessage, error) {
+	if r.Result == nil {
+		r.Result = new(Res)
+	}
+	r.stale = false
+	return json.Marshal(r.Result)
+}
+
+// Children waits until every child that earlier steps have spawned has ended,
+// and gives their last records in the order of spawning.
+func (r *Run[Req, Res]) Children(ctx context.Context) ([]Record, error) {
+	out := make([]Record, 0, len(r.children))
+	for _, id := range r.children {
+		rec, err := r.engine.Wait(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}

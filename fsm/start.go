@@ -1,0 +1,162 @@
+package fsm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// StartOptions are what a caller says about a run beside its request.
+type StartOptions struct {
+	NotBefore time.Time // the first step executes no earlier; default at once
+	Parent    string    // the run that this one is a part of, for those who look
+	// Write becomes durable in the same transaction as the run's first record.
+	// Its error means that nothing was recorded, and Start gives it unchanged.
+	Write Write
+	// Queue makes a run of its own even if one of the same definition is going
+	// on the resource.
+	Queue bool
+}
+
+// Start records a run on a resource, in one transaction, and returns once it
+// is durable; the run executes as soon as its turn comes, which may be before
+// Start returns. When a run of the same definition is unfinished on the
+// resource (and not canceled), Start gives a handle on that one, unless
+// o.Queue is set. It may be called before Engine.Run.
+//
+// Errors: what o.Write gave; CodeRateLimited when too many runs wait on the
+// resource, CodeUnavailable when the engine stops or the journal cannot write
+// (nothing was recorded), CodeInvalid for a resource or request that cannot be
+// recorded. When ctx ends first the outcome is unknown.
+func (d *Def[Req, Res]) Start(ctx context.Context, e *Engine, resource string, req Req, o StartOptions) (*Handle[Res], error) {
+	raw, err := encodeRequest(d.d, req)
+	if err != nil {
+		return nil, err
+	}
+	ent, joined, err := e.start(ctx, d.d, resource, raw, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle[Res]{engine: e, entry: ent, joined: joined}, nil
+}
+
+func (e *Engine) start(ctx context.Context, d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
+	if !validName(resource) {
+		return nil, false, bourse.Errorf(bourse.CodeInvalid, "resource %s of a run", bourse.Quoted(resource))
+	}
+	if err := e.load(); err != nil {
+		return nil, false, err
+	}
+	for {
+		ent, joined, err := e.admit(d, resource, request, o)
+		if err != nil {
+			return nil, false, err
+		}
+		select {
+		case <-ent.recorded:
+		case <-ctx.Done():
+			return nil, false, fmt.Errorf("start %s: %w", d.name, ctx.Err())
+		}
+		if joined && ent.startErr != nil {
+			continue // the run to join was never recorded: start it ourselves
+		}
+		return ent, joined, ent.startErr
+	}
+}
+
+// admit finds the run to join, or submits the first record of a new one.
+func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase == phaseStopping {
+		return nil, false, bourse.Errorf(bourse.CodeUnavailable, "the worker is stopping")
+	}
+	if e.defs[d.name] != d {
+		return nil, false, bourse.Errorf(bourse.CodeInternal, "definition %s is not registered", d.name)
+	}
+	q := e.queue(resource)
+	if !o.Queue {
+		if ent := q.joinable(d.name); ent != nil {
+			return ent, true, nil
+		}
+	}
+	now := time.Now()
+	if err := e.room(q); err != nil {
+		return nil, false, err
+	}
+	rec := Record{Definition: d.name, Resource: resource, Parent: o.Parent, Request: request, NotBefore: o.NotBefore.Round(0)}
+	ent := e.enqueue(q, d, rec, now)
+	t := &transaction{records: []Record{ent.rec}}
+	if o.Write != nil {
+		t.writes = []Write{o.Write}
+	}
+	t.submit(e.journal)
+	e.workers.Go(func() { e.record(ent, t) })
+	return ent, false, nil
+}
+
+// room reports CodeRateLimited when no further run may wait in q.
+func (e *Engine) room(q *queue) error {
+	waiting := len(q.waiting)
+	if q.current == nil {
+		waiting-- // the first of them is about to execute
+	}
+	if waiting >= e.maxQueue {
+		return bourse.Errorf(bourse.CodeRateLimited, "%d runs wait on %s already", waiting, q.resource)
+	}
+	return nil
+}
+
+// enqueue completes rec, the first record of a run, and puts the run into q,
+// pending. e.mu is held, and until the record has been submitted: runs become
+// durable in the order of their ids.
+func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *entry {
+	rec.ID, rec.Step, rec.CreatedAt, rec.UpdatedAt = e.ids.next(now), d.steps[0].name, now.Round(0), now.Round(0)
+	switch {
+	case rec.NotBefore.After(now):
+		rec.Status = Delayed
+	case q.idle(now):
+		rec.Status = Running
+	default:
+		rec.Status = Queued
+	}
+	ent := newEntry(rec)
+	ent.def = d
+	e.runs[ent.id] = ent
+	q.insert(ent)
+	return ent
+}
+
+// record waits until a new run is durable, and executes it if it is its turn.
+func (e *Engine) record(ent *entry, t *transaction) {
+	err := t.wait()
+	if err != nil {
+		e.reject(ent, err)
+		return
+	}
+	e.observe(ent.rec)
+	e.work(e.admitted(ent))
+}
+
+// admitted makes a durable run a candidate for execution.
+func (e *Engine) admitted(ent *entry) *entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(ent.recorded)
+	return e.schedule(e.queue(ent.resource))
+}
+
+// reject forgets a run that could not be recorded.
+func (e *Engine) reject(ent *entry, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ent.startErr = err
+	close(ent.recorded)
+	delete(e.runs, ent.id)
+	q := e.queue(ent.resource)
+	q.remove(ent)
+	e.launch(q)
+}

@@ -1,0 +1,58 @@
+package fsm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// transaction is one durable transition: records of runs, and what a step or a
+// caller adds to it.
+type transaction struct {
+	records []Record
+	writes  []Write
+	commit  Commit
+
+	// Set by the journal's goroutine each time that it executes the
+	// transaction; read once the commit says that this is over.
+	ran     bool
+	refused error // by one of writes
+}
+
+func (t *transaction) submit(j Journal) { t.commit = j.Submit(t.execute) }
+
+func (t *transaction) execute(tx Tx) error {
+	t.ran, t.refused = true, nil
+	for _, write := range t.writes {
+		if t.refused = safely(write, tx); t.refused != nil {
+			return t.refused
+		}
+	}
+	for _, rec := range t.records {
+		if err := tx.PutRun(rec); err != nil {
+			return fmt.Errorf("run %s: %w", rec.ID, err)
+		}
+	}
+	return nil
+}
+
+// wait blocks until the transaction is durable or has failed. It does not take
+// a context: the engine has to know the outcome.
+func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
+
+// applied waits until the outcome of the transaction is decided but for the
+// disk, and tells whether it is part of later ones.
+func (t *transaction) applied() bool {
+	<-t.commit.Applied()
+	return t.ran && t.refused == nil
+}
+
+func safely(write Write, tx Tx) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = bourse.Errorf(bourse.CodeInternal, "a write of a run panicked: %v", v)
+		}
+	}()
+	return write(tx)
+}
