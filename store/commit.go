@@ -1,0 +1,277 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// maxBatch bounds how many transactions share one commit, so that the first
+// does not wait for too many others.
+const maxBatch = 256
+
+var (
+	errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
+	errKilled = bourse.Errorf(bourse.CodeUnavailable, "the store has failed")
+)
+
+// Commit is a submitted transaction.
+type Commit struct {
+	fn      func(*Tx) error
+	applied chan struct{}
+	done    chan struct{}
+	err     error // of the transaction; set before done is closed
+}
+
+var _ fsm.Commit = (*Commit)(nil)
+
+// Applied is closed when the function has run without an error and its effects
+// are part of every later transaction, or when it has failed (then Wait does
+// not block). It is not durable yet.
+func (c *Commit) Applied() <-chan struct{} { return c.applied }
+
+// Wait blocks until the transaction is durable or has failed. When ctx ends
+// first the outcome is unknown and the transaction goes on.
+func (c *Commit) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the store: %w", ctx.Err())
+	}
+}
+
+func (c *Commit) finish(err error) {
+	c.err = err
+	close(c.done)
+	select {
+	case <-c.applied:
+	default:
+		close(c.applied)
+	}
+}
+
+// flight is a batch between its application and its durability.
+type flight struct {
+	landed chan struct{}
+	err    error // set before landed is closed
+}
+
+// Submit queues fn, which will be executed in a read-write transaction on the
+// store's own goroutine, after everything submitted before. It does not block.
+// fn must not block either, and may be executed more than once, each time in a
+// fresh transaction; its error undoes all that it did and is what Wait gives.
+func (s *Store) Submit(fn func(*Tx) error) *Commit {
+	c := &Commit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		c.finish(errClosed)
+	case s.failed != nil:
+		c.finish(s.failed)
+	default:
+		s.queue = append(s.queue, c)
+		s.work.Signal()
+	}
+	return c
+}
+
+// commitAll is the store's goroutine.
+func (s *Store) commitAll() {
+	defer close(s.ended)
+	for {
+		batch, failed := s.take()
+		switch {
+		case batch == nil:
+			return
+		case failed != nil:
+			finishAll(batch, failed)
+		default:
+			s.commit(batch)
+		}
+	}
+}
+
+// take waits for work; nil once the store is closed and the queue empty.
+func (s *Store) take() ([]*Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 {
+		if s.closed {
+			return nil, nil
+		}
+		s.work.Wait()
+	}
+	s.gather()
+	n := min(len(s.queue), maxBatch)
+	s.shared = n
+	batch := s.queue[:n:n]
+	s.queue = s.queue[n:]
+	if len(s.queue) == 0 {
+		s.queue = nil // let go of the backing array
+	}
+	return batch, s.failed
+}
+
+// gather lets those that the last commit has woken submit what they do next
+// before another commit begins: else it would begin with the first of them,
+// and all others would have to wait for two. It yields the processor and waits
+// for nothing; a lone writer is not kept at all. s.mu is held.
+func (s *Store) gather() {
+	if s.shared < 2 {
+		return
+	}
+	for range s.shared {
+		n := len(s.queue)
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+		if len(s.queue) == n || n >= s.shared {
+			return
+		}
+	}
+}
+
+func finishAll(batch []*Commit, err error) {
+	for _, c := range batch {
+		c.finish(err)
+	}
+}
+
+// commit makes a batch durable. An error of a function is told only when what
+// it was based on is durable.
+func (s *Store) commit(batch []*Commit) {
+	tx, good, refused, err := s.apply(batch)
+	if err == nil && tx != nil {
+		err = s.land(tx, good)
+	}
+	if err != nil {
+		s.log.Error("commit failed", "transactions", len(batch), "err", err)
+		finishAll(batch, err)
+		return
+	}
+	finishAll(good, nil)
+	for c, err := range refused {
+		c.finish(err)
+	}
+}
+
+// apply executes the functions in order. One that fails after it has written
+// spoils the transaction: the others are executed again without it. tx is nil
+// when nothing is to be written.
+func (s *Store) apply(batch []*Commit) (_ *bbolt.Tx, good []*Commit, refused map[*Commit]error, _ error) {
+	refused = map[*Commit]error{}
+again:
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return nil, nil, nil, unavailable(err)
+	}
+	good, dirty := good[:0], false
+	for _, c := range batch {
+		if refused[c] != nil {
+			continue
+		}
+		t := &Tx{tx: tx}
+		if err := s.execute(c.fn, t); err != nil {
+			refused[c] = err
+			if !t.dirty {
+				continue
+			}
+			if err := tx.Rollback(); err != nil {
+				return nil, nil, nil, unavailable(err)
+			}
+			goto again
+		}
+		good, dirty = append(good, c), dirty || t.dirty
+	}
+	if !dirty {
+		return nil, good, refused, tx.Rollback()
+	}
+	return tx, good, refused, nil
+}
+
+// execute runs one function; a panic is its error.
+func (s *Store) execute(fn func(*Tx) error, t *Tx) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("transaction panicked", "err", v, "stack", string(debug.Stack()))
+			t.dirty = true // nobody knows
+			err = bourse.Errorf(bourse.CodeInternal, "a transaction panicked: %v", v)
+		}
+	}()
+	return fn(t)
+}
+
+// land commits a transaction that is complete.
+func (s *Store) land(tx *bbolt.Tx, good []*Commit) error {
+	s.commits++
+	before := tx.ID() - 1
+	f := &flight{landed: make(chan struct{})}
+	s.setFlight(f)
+	for _, c := range good {
+		close(c.applied)
+	}
+	// A crash from here to the end of Commit leaves the file as it was before
+	// the batch, or with all of it: nothing of it has been acknowledged.
+	err := s.fault(FaultBefore, s.commits)
+	if err != nil {
+		_ = tx.Rollback() // the process counts as dead
+		err = s.fail(err)
+	} else if err = tx.Commit(); err != nil {
+		if err = unavailable(err); s.visible() != before {
+			err = s.fail(err)
+		}
+	} else if err = s.fault(FaultAfter, s.commits); err != nil {
+		err = s.fail(err)
+	}
+	f.err = err
+	close(f.landed)
+	s.setFlight(nil)
+	return err
+}
+
+func (s *Store) setFlight(f *flight) {
+	s.mu.Lock()
+	s.flight = f
+	s.mu.Unlock()
+}
+
+// visible gives the number of the transaction that readers see. When a failed
+// commit has moved it, its last page was written and not synced: the disk may
+// hold either state, and going on could mix them.
+func (s *Store) visible() int {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return -1
+	}
+	defer tx.Rollback() //nolint:errcheck // of a read
+	return tx.ID()
+}
+
+// fail stops all further writing.
+func (s *Store) fail(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = &bourse.Error{Code: bourse.CodeUnavailable, Message: errKilled.Error(), Err: cause}
+	return s.failed
+}
+
+func unavailable(err error) error {
+	if _, ok := errors.AsType[*bourse.Error](err); ok {
+		return err
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "the store cannot write: %w", err)
+}

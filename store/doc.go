@@ -1,0 +1,66 @@
+// Package store is the durable memory of a worker: one bbolt file.
+//
+// # Schema, version 1
+//
+//	worker.db
+//	├── meta
+//	│   ├── "version"                        uint32, big endian: the version of this schema
+//	│   └── "identity"                       Identity
+//	├── machines
+//	│   └── MachineID                        bourse.Machine, without its events
+//	├── machine_app                          every machine
+//	│   └── app 00 MachineID                 (empty)
+//	├── machine_name                         living machines
+//	│   └── app 00 name                      MachineID
+//	├── machine_port                         living machines that have a port
+//	│   └── uint16, big endian               MachineID
+//	├── machine_gone                         destroyed machines, oldest first
+//	│   └── int64 time 00 MachineID          (empty)
+//	├── machine_living
+//	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
+//	├── committed
+//	│   └── resource                         int64, big endian: the sum of all machines' Takes; absent for 0
+//	├── orders
+//	│   └── OrderID                          OrderRecord
+//	├── order_time                           the same, oldest first
+//	│   └── int64 time 00 OrderID            MachineID, or empty for a tombstone
+//	├── apps
+//	│   └── AppName                          bourse.App
+//	├── log                                  append-only
+//	│   └── uint64 sequence                  Entry
+//	├── log_of
+//	│   └── kind 00 id 00 uint64 sequence    (empty)
+//	├── runs
+//	│   └── definition 00 resource 00 run    fsm.Record: its head, request and result, see encodeRun
+//	├── run_key
+//	│   └── run                              its key in runs
+//	└── run_open                             runs that have not ended, in the order of creation
+//	    └── run                              its key in runs
+//
+// Records are one version byte (1) and JSON. A time is nanoseconds since 1970.
+// Parts of keys are joined by a zero byte, which none of them may hold.
+//
+// # Promises
+//
+//   - What Wait or Update has answered without an error survives a crash at
+//     any later instant; transactions become durable in the order of Submit.
+//   - A transaction whose function fails leaves no trace and harms no other.
+//   - Indexes and sums change in the transaction of the record that they are
+//     about; [Tx.Verify] proves it.
+//   - Nothing is cached: reads come from the mapped file.
+//   - A file of a newer schema is not opened and not changed.
+//
+// # Group commit
+//
+// [Open] starts one goroutine, which [Store.Close] ends. It takes everything
+// that was submitted meanwhile, executes it in one bbolt transaction in order
+// of submission and commits that once: many who write at the same moment share
+// one pair of fsyncs, and one who writes alone waits for nothing but his own.
+// Functions passed to Submit run on that goroutine: they must not block, nor
+// call Submit and wait, and may run more than once.
+//
+// A commit that fails (a full disk) has changed nothing; all who took part are
+// told so with CodeUnavailable, and the next one may succeed. Only when the
+// last sync fails is it unknown what the disk holds: the store then refuses
+// all further writes until it is opened again.
+package store

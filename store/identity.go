@@ -1,0 +1,27 @@
+package store
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Identity is who the worker is, chosen at its first start.
+type Identity struct {
+	Worker    bourse.WorkerID  `json:"worker"`
+	Tag       bourse.WorkerTag `json:"tag"`
+	Region    bourse.Region    `json:"region"`
+	CreatedAt time.Time        `json:"created_at"`
+}
+
+var keyIdentity = []byte("identity")
+
+// Identity gives the worker's identity; false before it has one.
+func (t *Tx) Identity() (Identity, bool, error) {
+	var id Identity
+	ok, err := t.record(bucketMeta, keyIdentity, &id)
+	return id, ok, err
+}
+
+// PutIdentity sets the worker's identity.
+func (t *Tx) PutIdentity(id Identity) error { return t.putRecord(bucketMeta, keyIdentity, id) }

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/fsm/fsmtest"
+)
+
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var errKill = errors.New("killed by the test")
+
+// disk is a store directory for the suite of journals.
+type disk struct {
+	dir     string
+	s       *Store
+	kill    uint64
+	after   bool
+	commits atomic.Uint64
+}
+
+func (d *disk) Open(t testing.TB) fsm.Journal {
+	d.commits.Store(0)
+	kill, after := d.kill, d.after
+	s, err := Open(Config{Dir: d.dir, Fault: func(stage FaultStage, n uint64) error {
+		d.commits.Store(n)
+		if n == kill && after == (stage == FaultAfter) {
+			return errKill
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.s = s
+	return s.Journal()
+}
+
+func (d *disk) Close(t testing.TB) {
+	if err := d.s.View((*Tx).Verify); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	if err := d.s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func (d *disk) KillAt(n int, after bool) { d.kill, d.after = uint64(n), after }
+
+func (d *disk) Commits() int { return int(d.commits.Load()) }
+
+func TestJournal(t *testing.T) {
+	fsmtest.Run(t, func(t testing.TB) fsmtest.Disk { return &disk{dir: t.TempDir()} })
+}
+
+// open opens a store in a new directory for the length of a test.
+func open(t testing.TB) *Store {
+	t.Helper()
+	s, err := Open(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func update(t testing.TB, s *Store, fn func(*Tx) error) {
+	t.Helper()
+	if err := s.Update(context.Background(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func view(t testing.TB, s *Store, fn func(*Tx) error) {
+	t.Helper()
+	if err := s.View(fn); err != nil {
+		t.Fatal(err)
+	}
+}

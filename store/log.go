@@ -1,0 +1,130 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Entry is one line of the operations log: a transition of a resource.
+type Entry struct {
+	Seq    uint64          `json:"seq"` // set by Append; grows by one
+	At     time.Time       `json:"at"`
+	Kind   string          `json:"kind"` // of the resource; KindMachine
+	ID     string          `json:"id"`   // of the resource
+	Run    string          `json:"run,omitempty"`
+	Type   string          `json:"type"`
+	From   string          `json:"from,omitempty"`
+	To     string          `json:"to,omitempty"`
+	Source string          `json:"source,omitempty"`
+	Event  bourse.EventID  `json:"event,omitempty"`
+	Detail json.RawMessage `json:"detail,omitempty"`
+}
+
+// KindMachine is the kind of the entries about machines, which DeleteMachine
+// takes with it.
+const KindMachine = "machine"
+
+// Append writes an entry at the end of the log and gives it with its number.
+func (t *Tx) Append(e Entry) (Entry, error) {
+	prefix, err := logPrefix(e.Kind, e.ID)
+	if err != nil {
+		return e, err
+	}
+	t.dirty = true
+	b := t.bucket(bucketLog)
+	b.FillPercent = 1 // it only grows at its end
+	if e.Seq, err = b.NextSequence(); err != nil {
+		return e, err
+	}
+	seq := uint64Bytes(e.Seq)
+	if err := t.put(bucketLogOf, append(prefix, seq...), []byte{}); err != nil {
+		return e, err
+	}
+	return e, t.putRecord(bucketLog, seq, e)
+}
+
+// logPrefix begins the keys of a resource's entries in log_of.
+func logPrefix(kind, id string) ([]byte, error) {
+	k, err := key(kind, id)
+	return append(k, 0), err
+}
+
+// Entries gives the newest entries of a resource, newest first; all when limit
+// is not positive.
+func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
+	prefix, err := logPrefix(kind, id)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	c := t.bucket(bucketLogOf).Cursor()
+	for k := last(c, prefix); bytes.HasPrefix(k, prefix) && (limit <= 0 || len(out) < limit); k, _ = c.Prev() {
+		var e Entry
+		ok, err := t.record(bucketLog, k[len(prefix):], &e)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// last moves c to the last key that has a prefix, or to one before all of them.
+func last(c interface {
+	Seek(k []byte) (key, value []byte)
+	Last() (key, value []byte)
+	Prev() (key, value []byte)
+}, prefix []byte,
+) []byte {
+	// Prefixes end with a zero byte, so no key is between prefix and end
+	// without having the prefix.
+	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
+	if k, _ := c.Seek(end); k == nil {
+		k, _ = c.Last()
+		return k
+	}
+	k, _ := c.Prev()
+	return k
+}
+
+// Since gives the entries after number seq, oldest first, at most limit of
+// them; all when limit is not positive.
+func (t *Tx) Since(seq uint64, limit int) ([]Entry, error) {
+	var out []Entry
+	c := t.bucket(bucketLog).Cursor()
+	for k, v := c.Seek(uint64Bytes(seq + 1)); k != nil && (limit <= 0 || len(out) < limit); k, v = c.Next() {
+		var e Entry
+		if err := decode(v, &e); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// deleteEntries removes the log of a resource.
+func (t *Tx) deleteEntries(kind, id string) error {
+	prefix, err := logPrefix(kind, id)
+	if err != nil {
+		return err
+	}
+	var keys [][]byte
+	c := t.bucket(bucketLogOf).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if err := t.delete(bucketLogOf, k); err != nil {
+			return err
+		}
+		if err := t.delete(bucketLog, k[len(prefix):]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Machine gives a machine's record; CodeNotFound when there is none.
+func (t *Tx) Machine(id bourse.MachineID) (bourse.Machine, error) {
+	var m bourse.Machine
+	ok, err := t.record(bucketMachines, []byte(id), &m)
+	if err == nil && !ok {
+		err = errNoMachine
+	}
+	return m, err
+}
+
+var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
+
+// PutMachine inserts a machine's record or replaces it, and with it the
+// indexes and the committed sums. Its events are not stored.
+//
+// Errors: CodeInternal for a state that may not follow the recorded one, or a
+// record that is out of its ranges; CodeAlreadyExists when another living
+// machine has the app and name, or the port.
+func (t *Tx) PutMachine(m *bourse.Machine) error {
+	now := *m
+	now.LastEvents = nil
+	if err := validMachine(&now); err != nil {
+		return err
+	}
+	old, err := t.facts(now.ID)
+	if err != nil {
+		return err
+	}
+	was := bourse.State("")
+	if old != nil {
+		was = old.State
+	}
+	if was != now.State && !was.CanBecome(now.State) {
+		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot go from %q to %q", now.ID, was, now.State)
+	}
+	if err := t.reindex(old, factsOf(&now)); err != nil {
+		return err
+	}
+	return t.putRecord(bucketMachines, []byte(now.ID), &now)
+}
+
+func validMachine(m *bourse.Machine) error {
+	errs := []error{m.ID.Validate(), m.App.Validate(), m.Takes.Validate()}
+	if m.Name != "" {
+		errs = append(errs, bourse.ValidateMachineName(m.Name))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return bourse.Errorf(bourse.CodeInternal, "record of machine %s: %w", bourse.Quoted(string(m.ID)), err)
+		}
+	}
+	if m.Boot.Port < 0 || m.Boot.Port > 65535 {
+		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: port %d", m.ID, m.Boot.Port)
+	}
+	return nil
+}
+
+// DeleteMachine removes a machine's record, its indexes and its log. It has to
+// be destroyed (CodeFailedPrecondition); CodeNotFound when there is none.
+func (t *Tx) DeleteMachine(id bourse.MachineID) error {
+	old, err := t.facts(id)
+	switch {
+	case err != nil:
+		return err
+	case old == nil:
+		return errNoMachine
+	case old.State != bourse.StateDestroyed:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: its record stays", id, old.State)
+	}
+	if err := t.reindex(old, nil); err != nil {
+		return err
+	}
+	if err := t.deleteEntries(KindMachine, string(id)); err != nil {
+		return err
+	}
+	return t.delete(bucketMachines, []byte(id))
+}
+
+// Machines gives every machine in order of id, destroyed ones included.
+func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] {
+	return all[bourse.Machine](t, bucketMachines)
+}
+
+// MachinesOf gives every machine of an app in order of id, destroyed ones
+// included.
+func (t *Tx) MachinesOf(app bourse.AppName) iter.Seq2[bourse.Machine, error] {
+	return func(yield func(bourse.Machine, error) bool) {
+		prefix := append([]byte(app), 0)
+		c := t.bucket(bucketMachineApp).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			m, err := t.Machine(bourse.MachineID(k[len(prefix):]))
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// MachineNamed gives the living machine of an app that has this name.
+func (t *Tx) MachineNamed(app bourse.AppName, name string) (bourse.MachineID, bool, error) {
+	k, err := key(string(app), name)
+	if err != nil {
+		return "", false, err
+	}
+	id := t.get(bucketMachineName, k)
+	return bourse.MachineID(id), id != nil, nil
+}
+
+// LivingOf counts the machines of an app that are not destroyed.
+func (t *Tx) LivingOf(app bourse.AppName) int {
+	return int(uint64Of(t.get(bucketMachineLiving, []byte(app))))
+}
+
+// PortUser gives the living machine that has a port.
+func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
+	id := t.get(bucketMachinePort, portKey(port))
+	return bourse.MachineID(id), id != nil
+}
+
+// Committed gives what all machines together take, by resource.
+func (t *Tx) Committed() (bourse.Amounts, error) {
+	var sum bourse.Amounts
+	c := t.bucket(bucketCommitted).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if len(v) != 8 {
+			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of %s", bourse.Quoted(string(k)))
+		}
+		sum = append(sum, bourse.Amount{Resource: bourse.Resource(k), Amount: int64(uint64Of(v))})
+	}
+	return sum, nil
+}

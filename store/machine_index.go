@@ -1,0 +1,164 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// facts is the part of a machine's record that indexes and sums are made of.
+type facts struct {
+	ID        bourse.MachineID `json:"id"`
+	Name      string           `json:"name"`
+	App       bourse.AppName   `json:"app"`
+	State     bourse.State     `json:"state"`
+	Takes     bourse.Amounts   `json:"takes"`
+	UpdatedAt time.Time        `json:"updated_at"`
+	Boot      struct {
+		Port int `json:"port"`
+	} `json:"boot"`
+}
+
+func factsOf(m *bourse.Machine) *facts {
+	f := &facts{ID: m.ID, Name: m.Name, App: m.App, State: m.State, Takes: m.Takes, UpdatedAt: m.UpdatedAt}
+	f.Boot.Port = m.Boot.Port
+	return f
+}
+
+// facts reads those of a recorded machine, nil when there is none.
+func (t *Tx) facts(id bourse.MachineID) (*facts, error) {
+	var f facts
+	ok, err := t.record(bucketMachines, []byte(id), &f)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &f, nil
+}
+
+func (f *facts) living() bool { return f != nil && f.State != bourse.StateDestroyed }
+
+func portKey(port int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(port)) }
+
+// indexEntry is one key of an index and its value.
+type indexEntry struct {
+	bucket     string
+	key, value []byte
+	taken      string // what is wrong when another machine has the key; "" when none can
+}
+
+// index gives every index entry that a machine has, as its record stands.
+func (f *facts) index() []indexEntry {
+	if f == nil {
+		return nil
+	}
+	id := []byte(f.ID)
+	out := []indexEntry{{bucketMachineApp, append(append([]byte(f.App), 0), id...), []byte{}, ""}}
+	if !f.living() {
+		return append(out, indexEntry{bucketMachineGone, timeKey(f.UpdatedAt, string(f.ID)), []byte{}, ""})
+	}
+	if f.Name != "" {
+		out = append(out, indexEntry{bucketMachineName, append(append([]byte(f.App), 0), f.Name...), id, "name"})
+	}
+	if f.Boot.Port != 0 {
+		out = append(out, indexEntry{bucketMachinePort, portKey(f.Boot.Port), id, "port"})
+	}
+	return out
+}
+
+func (e indexEntry) in(list []indexEntry) bool {
+	for _, x := range list {
+		if x.bucket == e.bucket && bytes.Equal(x.key, e.key) && bytes.Equal(x.value, e.value) {
+			return true
+		}
+	}
+	return false
+}
+
+// reindex replaces what the old record contributes to indexes, counts and sums
+// by what the new one does. Either may be nil.
+func (t *Tx) reindex(old, now *facts) error {
+	before, after := old.index(), now.index()
+	for _, e := range before {
+		if !e.in(after) {
+			if err := t.delete(e.bucket, e.key); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range after {
+		if e.in(before) {
+			continue
+		}
+		if e.taken != "" && t.get(e.bucket, e.key) != nil {
+			return bourse.Errorf(bourse.CodeAlreadyExists, "another machine has the %s of machine %s", e.taken, now.ID)
+		}
+		if err := t.put(e.bucket, e.key, e.value); err != nil {
+			return err
+		}
+	}
+	if err := t.recount(old, now); err != nil {
+		return err
+	}
+	return t.resum(old, now)
+}
+
+func (t *Tx) recount(old, now *facts) error {
+	if old.living() && now.living() && old.App == now.App {
+		return nil
+	}
+	if old.living() {
+		if err := t.add(bucketMachineLiving, string(old.App), -1); err != nil {
+			return err
+		}
+	}
+	if now.living() {
+		return t.add(bucketMachineLiving, string(now.App), 1)
+	}
+	return nil
+}
+
+// resum adds to each resource's sum what the new record takes more.
+func (t *Tx) resum(old, now *facts) error {
+	var before, after bourse.Amounts
+	if old != nil {
+		before = old.Takes
+	}
+	if now != nil {
+		after = now.Takes
+	}
+	for _, x := range after {
+		if err := t.add(bucketCommitted, string(x.Resource), x.Amount-before.Of(x.Resource)); err != nil {
+			return err
+		}
+	}
+	for _, x := range before {
+		if !after.Has(x.Resource) {
+			if err := t.add(bucketCommitted, string(x.Resource), -x.Amount); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add changes a sum by n; one that becomes 0 is removed.
+func (t *Tx) add(bucket, name string, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	k, err := key(name)
+	if err != nil {
+		return err
+	}
+	have := int64(uint64Of(t.get(bucket, k)))
+	sum := have + n
+	switch {
+	case sum < 0 || n > 0 && sum < have:
+		return bourse.Errorf(bourse.CodeInternal, "%s of %s: %d and %d", bucket, name, have, n)
+	case sum == 0:
+		return t.delete(bucket, k)
+	}
+	return t.put(bucket, k, uint64Bytes(uint64(sum)))
+}

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var keyVersion = []byte("version")
+
+// migration brings a file from the version before it to its own.
+type migration func(*bbolt.Tx) error
+
+// migrations is the history of the schema: the n-th entry makes version n+1.
+// Entries are added, never changed: files of every age are in use.
+func migrations() []migration {
+	return []migration{
+		createBuckets,
+	}
+}
+
+func createBuckets(tx *bbolt.Tx) error {
+	for _, name := range []string{
+		bucketMeta, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
+		bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
+	} {
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// migrate brings db to the present version, one transaction for each step: a
+// crash leaves a file of some version, never one between two.
+func migrate(db *bbolt.DB) error {
+	all := migrations()
+	have := 0
+	if err := db.View(func(tx *bbolt.Tx) (err error) { have, err = version(tx); return err }); err != nil {
+		return err
+	}
+	if have > len(all) {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, written by a newer release; this one knows %d", have, len(all))
+	}
+	for n := have; n < len(all); n++ {
+		err := db.Update(func(tx *bbolt.Tx) error {
+			if err := all[n](tx); err != nil {
+				return err
+			}
+			return tx.Bucket([]byte(bucketMeta)).Put(keyVersion, binary.BigEndian.AppendUint32(nil, uint32(n+1)))
+		})
+		if err != nil {
+			return bourse.Errorf(bourse.CodeUnavailable, "migrate to version %d: %w", n+1, err)
+		}
+	}
+	return nil
+}
+
+// version reads the version of a file, 0 for a new one.
+func version(tx *bbolt.Tx) (int, error) {
+	meta := tx.Bucket([]byte(bucketMeta))
+	if meta == nil {
+		if name, _ := tx.Cursor().First(); name != nil {
+			return 0, bourse.Errorf(bourse.CodeInternal, "the file is not a worker's store")
+		}
+		return 0, nil
+	}
+	b := meta.Get(keyVersion)
+	if len(b) != 4 {
+		return 0, bourse.Errorf(bourse.CodeInternal, "the store has no version")
+	}
+	return int(binary.BigEndian.Uint32(b)), nil
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// OrderRecord is what a worker knows of an order: which machine filled it, or
+// that none ever will.
+type OrderRecord struct {
+	ID       bourse.OrderID   `json:"id"`
+	Machine  bourse.MachineID `json:"machine,omitempty"` // empty: only a tombstone
+	Canceled bool             `json:"canceled,omitempty"`
+	Decision bourse.Decision  `json:"decision"`
+	At       time.Time        `json:"at"`
+}
+
+// Order gives the record of an order.
+func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) {
+	var o OrderRecord
+	ok, err := t.record(bucketOrders, []byte(id), &o)
+	return o, ok, err
+}
+
+// PutOrder inserts the record of an order or replaces it. The order's id is the
+// client's word: it is not trusted to tell the time.
+func (t *Tx) PutOrder(o OrderRecord) error {
+	k, err := key(string(o.ID))
+	if err != nil {
+		return err
+	}
+	var old OrderRecord
+	ok, err := t.record(bucketOrders, k, &old)
+	if err != nil {
+		return err
+	}
+	if ok && !old.At.Equal(o.At) {
+		if err := t.delete(bucketOrderTime, timeKey(old.At, string(o.ID))); err != nil {
+			return err
+		}
+	}
+	if err := t.put(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.Machine)); err != nil {
+		return err
+	}
+	return t.putRecord(bucketOrders, k, o)
+}
+
+// PruneOrders forgets at most most orders from before a time, oldest first,
+// and tells how many. An order whose machine has a record is kept with it.
+func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
+	var old [][]byte
+	c := t.bucket(bucketOrderTime).Cursor()
+	for k, machine := c.First(); k != nil && len(old) < most; k, machine = c.Next() {
+		if at, _ := splitTimeKey(k); !at.Before(before) {
+			break
+		}
+		if len(machine) == 0 || t.get(bucketMachines, machine) == nil {
+			old = append(old, append([]byte(nil), k...))
+		}
+	}
+	for _, k := range old {
+		_, id := splitTimeKey(k)
+		if err := t.delete(bucketOrderTime, k); err != nil {
+			return 0, err
+		}
+		if err := t.delete(bucketOrders, []byte(id)); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// pruneBatch bounds how much one transaction of Prune removes: others wait for
+// it.
+const pruneBatch = 128
+
+// Pruned counts what Prune has forgotten.
+type Pruned struct{ Machines, Orders, Runs int }
+
+// Prune forgets what ended longer than Config.Keep before now: destroyed
+// machines with their log, orders that no recorded machine fills, ended runs.
+// What belongs to a living machine is never touched.
+func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
+	var total Pruned
+	before := now.Add(-s.keep)
+	for _, x := range []struct {
+		count *int
+		prune func(*Tx) (int, error)
+	}{
+		{&total.Machines, func(t *Tx) (int, error) { return t.pruneMachines(before, pruneBatch) }},
+		{&total.Orders, func(t *Tx) (int, error) { return t.PruneOrders(before, pruneBatch) }},
+		{&total.Runs, func(t *Tx) (int, error) { return t.PruneRuns(before, pruneBatch) }},
+	} {
+		for n := pruneBatch; n == pruneBatch; *x.count += n {
+			err := s.Update(ctx, func(t *Tx) (err error) { n, err = x.prune(t); return err })
+			if err != nil {
+				return total, err
+			}
+		}
+	}
+	return total, nil
+}
+
+// pruneMachines deletes at most most machines that were destroyed before a
+// time, oldest first.
+func (t *Tx) pruneMachines(before time.Time, most int) (int, error) {
+	var old []bourse.MachineID
+	c := t.bucket(bucketMachineGone).Cursor()
+	for k, _ := c.First(); k != nil && len(old) < most; k, _ = c.Next() {
+		at, id := splitTimeKey(k)
+		if !at.Before(before) {
+			break
+		}
+		old = append(old, bourse.MachineID(id))
+	}
+	for _, id := range old {
+		if err := t.DeleteMachine(id); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}

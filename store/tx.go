@@ -1,0 +1,147 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Tx is a transaction. It is valid during the call of the function that it was
+// passed to, on that goroutine only. A sequence that one of its methods gives
+// reads as it goes: nothing is to be written while it is ranged over.
+type Tx struct {
+	tx    *bbolt.Tx
+	dirty bool // something was written
+}
+
+var _ fsm.Tx = (*Tx)(nil)
+
+// The buckets; see the schema in doc.go.
+const (
+	bucketMeta          = "meta"
+	bucketMachines      = "machines"
+	bucketMachineApp    = "machine_app"
+	bucketMachineName   = "machine_name"
+	bucketMachinePort   = "machine_port"
+	bucketMachineGone   = "machine_gone"
+	bucketMachineLiving = "machine_living"
+	bucketCommitted     = "committed"
+	bucketOrders        = "orders"
+	bucketOrderTime     = "order_time"
+	bucketApps          = "apps"
+	bucketLog           = "log"
+	bucketLogOf         = "log_of"
+	bucketRuns          = "runs"
+	bucketRunKey        = "run_key"
+	bucketRunOpen       = "run_open"
+)
+
+// Write makes a transaction of this store out of the engine's: what a step
+// writes besides its run.
+func Write(fn func(*Tx) error) fsm.Write {
+	return func(tx fsm.Tx) error {
+		t, ok := tx.(*Tx)
+		if !ok {
+			return bourse.Errorf(bourse.CodeInternal, "the engine's journal is not this store")
+		}
+		return fn(t)
+	}
+}
+
+func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }
+
+func (t *Tx) get(bucket string, key []byte) []byte { return t.bucket(bucket).Get(key) }
+
+func (t *Tx) put(bucket string, key, value []byte) error {
+	t.dirty = true
+	return t.bucket(bucket).Put(key, value)
+}
+
+func (t *Tx) delete(bucket string, key []byte) error {
+	t.dirty = true
+	return t.bucket(bucket).Delete(key)
+}
+
+// maxKeyPart bounds each part of a key in bytes.
+const maxKeyPart = 1024
+
+// key joins parts with zero bytes. A part that is empty, too long or holds a
+// zero byte is refused: it could be taken for another key.
+func key(parts ...string) ([]byte, error) {
+	for _, p := range parts {
+		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s cannot be part of a key", bourse.Quoted(p))
+		}
+	}
+	return []byte(strings.Join(parts, "\x00")), nil
+}
+
+// timeKey orders ids by time.
+func timeKey(at time.Time, id string) []byte {
+	// Shifted, so that times before 1970 come first.
+	return append(append(uint64Bytes(uint64(at.UnixNano())^(1<<63)), 0), id...)
+}
+
+// splitTimeKey undoes timeKey.
+func splitTimeKey(b []byte) (time.Time, string) {
+	if len(b) < 9 {
+		return time.Time{}, ""
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(b)^(1<<63))), string(b[9:])
+}
+
+func uint64Bytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func uint64Of(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// recordVersion begins every record.
+const recordVersion = 1
+
+// encode writes a record.
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "encode a record: %w", err)
+	}
+	return append([]byte{recordVersion}, b...), nil
+}
+
+// decode reads a record into v. It keeps nothing of b.
+func decode(b []byte, v any) error {
+	if len(b) == 0 || b[0] != recordVersion {
+		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))
+	}
+	if err := json.Unmarshal(b[1:], v); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "damaged record: %w", err)
+	}
+	return nil
+}
+
+// putRecord encodes v under key.
+func (t *Tx) putRecord(bucket string, key []byte, v any) error {
+	b, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return t.put(bucket, key, b)
+}
+
+// record decodes what is under key into v; false when there is nothing.
+func (t *Tx) record(bucket string, key []byte, v any) (bool, error) {
+	b := t.get(bucket, key)
+	if b == nil {
+		return false, nil
+	}
+	return true, decode(b, v)
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Verify computes every index, count and sum anew from the records and reports
+// each difference. It reads the whole file: for tests and for doubts.
+func (t *Tx) Verify() error {
+	want := map[string]map[string][]byte{}
+	set := func(bucket string, key, value []byte) {
+		if want[bucket] == nil {
+			want[bucket] = map[string][]byte{}
+		}
+		want[bucket][string(key)] = value
+	}
+	add := func(bucket, key string, n int64) {
+		sum := int64(uint64Of(want[bucket][key])) + n
+		set(bucket, []byte(key), uint64Bytes(uint64(sum)))
+	}
+	if err := t.expectMachines(set, add); err != nil {
+		return err
+	}
+	if err := t.expectRest(set); err != nil {
+		return err
+	}
+	var errs []error
+	for _, bucket := range []string{
+		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
+		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen,
+	} {
+		errs = append(errs, t.compare(bucket, want[bucket])...)
+	}
+	return errors.Join(errs...)
+}
+
+func (t *Tx) expectMachines(set func(string, []byte, []byte), add func(string, string, int64)) error {
+	for f, err := range all[facts](t, bucketMachines) {
+		if err != nil {
+			return err
+		}
+		for _, e := range f.index() {
+			set(e.bucket, e.key, e.value)
+		}
+		if f.living() {
+			add(bucketMachineLiving, string(f.App), 1)
+		}
+		for _, x := range f.Takes {
+			if x.Amount != 0 {
+				add(bucketCommitted, string(x.Resource), x.Amount)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Tx) expectRest(set func(string, []byte, []byte)) error {
+	for o, err := range all[OrderRecord](t, bucketOrders) {
+		if err != nil {
+			return err
+		}
+		set(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.Machine))
+	}
+	for e, err := range all[Entry](t, bucketLog) {
+		if err != nil {
+			return err
+		}
+		prefix, err := logPrefix(e.Kind, e.ID)
+		if err != nil {
+			return err
+		}
+		set(bucketLogOf, append(prefix, uint64Bytes(e.Seq)...), nil)
+	}
+	for r, err := range t.Runs() {
+		if err != nil {
+			return err
+		}
+		k, err := key(r.Definition, r.Resource, r.ID)
+		if err != nil {
+			return err
+		}
+		set(bucketRunKey, []byte(r.ID), k)
+		if !r.Status.Ended() {
+			set(bucketRunOpen, []byte(r.ID), k)
+		}
+	}
+	return nil
+}
+
+// compare reports how a bucket differs from what it should hold.
+func (t *Tx) compare(bucket string, want map[string][]byte) (errs []error) {
+	seen := map[string]bool{}
+	c := t.bucket(bucket).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		seen[string(k)] = true
+		if w, ok := want[string(k)]; !ok || !bytes.Equal(v, w) {
+			errs = append(errs, bourse.Errorf(bourse.CodeInternal, "%s holds %q for %q, want %q (%t)", bucket, v, k, w, ok))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if !seen[k] {
+			errs = append(errs, fmt.Errorf("%s lacks %q", bucket, k))
+		}
+	}
+	return errs
+}
