@@ -1,0 +1,72 @@
+package machinesapi
+
+import (
+	"hash/fnv"
+	"math"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// App is an app as the Machines API shows it.
+type App struct {
+	ID           string         `json:"id"`
+	Name         bourse.AppName `json:"name"`
+	NumericID    int32          `json:"internal_numeric_id"` // made of ID; never 0
+	Network      string         `json:"network"`
+	Status       AppStatus      `json:"status"`
+	MachineCount int64          `json:"machine_count"` // of living machines
+	VolumeCount  int64          `json:"volume_count"`
+	Organization Organization   `json:"organization"`
+	CreatedAt    int64          `json:"created_at"` // milliseconds since 1970
+}
+
+// AppStatus says whether an app has machines.
+type AppStatus string
+
+// The statuses of an app.
+const (
+	AppPending  AppStatus = "pending" // no machine yet
+	AppDeployed AppStatus = "deployed"
+)
+
+// Organization is an app's owner. Bourse knows it by its slug alone.
+type Organization struct {
+	Name      string `json:"name"`
+	Slug      string `json:"slug"`
+	NumericID int32  `json:"internal_numeric_id"`
+}
+
+// FromApp shows an app that has so many living machines.
+func FromApp(a bourse.App, machines int) App {
+	status := AppPending
+	if machines > 0 {
+		status = AppDeployed
+	}
+	return App{
+		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines),
+		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
+		CreatedAt:    a.CreatedAt.UnixMilli(),
+	}
+}
+
+// numericID makes the positive number that old clients want beside an id.
+func numericID(id string) int32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // a hash never fails
+	return int32(h.Sum32()%math.MaxInt32) + 1
+}
+
+// CreateApp is the body of a request for a new app.
+type CreateApp struct {
+	Name           bourse.AppName `json:"name,omitempty"`
+	AppName        bourse.AppName `json:"app_name,omitempty"` // the older word for Name
+	Org            string         `json:"org_slug,omitempty"` // default "personal"
+	Network        string         `json:"network,omitempty"`
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // the same key gives the same app
+}
+
+// AppList is a list of apps.
+type AppList struct {
+	Apps  []App `json:"apps"`
+	Total int   `json:"total_apps"`
+}

@@ -1,0 +1,176 @@
+package machinesapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Client calls the public API of a broker. The zero value of each field but
+// BaseURL is useful. It is safe for concurrent use, keeps nothing and retries
+// nothing: the code of an error says what a repetition would do.
+//
+// Errors are *bourse.Error with the code that the server gave, and a
+// [ReplyError] below it. Beside the codes that a method names, any may give
+//
+//	unauthorized, forbidden  the token, for this app or at all
+//	unavailable              nothing happened: no connection, or no worker answered
+//	timeout                  the outcome is unknown: the connection broke or the worker fell silent
+//	canceled                 ctx ended
+//	internal                 the server's fault
+type Client struct {
+	BaseURL string       // "http://127.0.0.1:4280", without /v1
+	Token   string       // sent as a bearer token when it is not empty
+	HTTP    *http.Client // default http.DefaultClient
+}
+
+// ReplyError is what an error reply said beside its code and text.
+type ReplyError struct {
+	Status    int
+	RequestID string // to be found in the server's log; "" when the server gave none
+	OrderID   bourse.OrderID
+	Refusals  []bourse.Refusal
+}
+
+// Error names the request.
+func (e *ReplyError) Error() string {
+	if e.RequestID == "" {
+		return fmt.Sprintf("HTTP status %d", e.Status)
+	}
+	return "request " + e.RequestID
+}
+
+// call is one request and where its reply goes.
+type call struct {
+	method string
+	path   string // escaped, begins with /v1
+	query  url.Values
+	header http.Header
+	in     any // JSON body; nil for none
+	out    any // JSON reply; nil to drop it
+}
+
+// do sends a request and decodes its reply. The reply's header is returned
+// also with an error, if there was a reply.
+func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
+	resp, err := c.send(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode > 299 {
+		return resp.Header, replyError(resp)
+	}
+	if k.out == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // so that the connection can be used again
+		return resp.Header, nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(k.out); err != nil {
+		return resp.Header, c.lost(ctx, k, fmt.Errorf("read the reply: %w", err))
+	}
+	return resp.Header, nil
+}
+
+func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
+	var body io.Reader
+	if k.in != nil {
+		b, err := json.Marshal(k.in)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "encode the request: %w", err)
+		}
+		body = bytes.NewReader(b)
+	}
+	target := strings.TrimSuffix(c.BaseURL, "/") + k.path
+	if len(k.query) > 0 {
+		target += "?" + k.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "address %s: %w", bourse.Quoted(c.BaseURL), err)
+	}
+	for name, values := range k.header {
+		req.Header[name] = values
+	}
+	if k.in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, c.lost(ctx, k, err)
+	}
+	return resp, nil
+}
+
+// lost says what a request without a reply means: nothing happened when no
+// connection was made or the request only reads; otherwise nobody knows.
+func (c *Client) lost(ctx context.Context, k call, err error) error {
+	if ctx.Err() != nil {
+		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // its text repeats the address
+	}
+	code := bourse.CodeTimeout
+	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet {
+		code = bourse.CodeUnavailable
+	}
+	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, err)
+}
+
+// replyError rebuilds the error that the server had.
+func replyError(resp *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // what there is of a broken body still helps
+	var body ErrorBody
+	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
+		body = ErrorBody{Error: strings.TrimSpace(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)))}
+	}
+	if body.Code == "" {
+		body.Code = CodeOfStatus(resp.StatusCode)
+	}
+	return &bourse.Error{Code: body.Code, Message: withoutPrefix(body.Code, body.Error), Err: &ReplyError{
+		Status: resp.StatusCode, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
+	}}
+}
+
+func shorten(b []byte) []byte { return b[:min(len(b), 256)] }
+
+// path joins escaped segments: path("apps", app) is "/v1/apps/…".
+func path(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// Health asks whether the broker serves. No token is needed.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	var out Health
+	_, err := c.do(ctx, call{method: http.MethodGet, path: path("health"), out: &out})
+	return out, err
+}
+
+// Regions lists the regions of the exchange. No token is needed.
+func (c *Client) Regions(ctx context.Context) (RegionList, error) {
+	var out RegionList
+	_, err := c.do(ctx, call{method: http.MethodGet, path: path("platform", "regions"), out: &out})
+	return out, err
+}

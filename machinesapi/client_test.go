@@ -1,0 +1,173 @@
+package machinesapi_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// replying serves one reply to everything and remembers the last request.
+func replying(t *testing.T, status int, body string, header ...string) (*machinesapi.Client, *http.Request) {
+	t.Helper()
+	last := &http.Request{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*last = *r.Clone(context.WithoutCancel(r.Context()))
+		raw, _ := io.ReadAll(r.Body)
+		last.Body = io.NopCloser(strings.NewReader(string(raw)))
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return &machinesapi.Client{BaseURL: server.URL + "/", Token: "secret", HTTP: server.Client()}, last
+}
+
+func TestCreateSendsAndReads(t *testing.T) {
+	client, last := replying(t, 200, `{"id":"148e21ea1d5389","name":"web"}`,
+		"Bourse-Order-Id", "01J00000000000000000000000", "Server-Timing", "quote;dur=0.250, rank;dur=x, , start;dur=2")
+	got, err := client.Create(t.Context(), "shop", machinesapi.CreateMachine{Name: "web"}, "01J00000000000000000000000")
+	if err != nil || got.Name != "web" || got.OrderID != "01J00000000000000000000000" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	want := machinesapi.Timing{"quote": 250 * time.Microsecond, "start": 2 * time.Millisecond}
+	if diff := cmp.Diff(want, got.Timing); diff != "" {
+		t.Errorf("timing (-want +got):\n%s", diff)
+	}
+	if last.URL.Path != "/v1/apps/shop/machines" || last.Header.Get("Authorization") != "Bearer secret" ||
+		last.Header.Get("Bourse-Order-Id") != "01J00000000000000000000000" || last.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("sent %s with %v", last.URL, last.Header)
+	}
+}
+
+// Ids come from people: none may lead to another path.
+func TestPathsAreEscaped(t *testing.T) {
+	client, last := replying(t, 200, `{}`)
+	_, _ = client.Machine(t.Context(), "../../x", "a/b?c")
+	if got := last.URL.EscapedPath(); got != "/v1/apps/..%2F..%2Fx/machines/a%2Fb%3Fc" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
+func TestErrorReplies(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		code   bourse.Code
+		text   string
+	}{
+		"the code in the body decides": {409, `{"error":"no","code":"already_exists"}`, bourse.CodeAlreadyExists, "no"},
+		"a prefix is for machines":     {404, `{"error":"not_found: machine not found","code":"not_found"}`, bourse.CodeNotFound, "machine not found"},
+		"of another server":            {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
+		"of a proxy":                   {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
+		"of a proxy that gave up":      {504, ``, bourse.CodeTimeout, "504 Gateway Timeout:"},
+		"of nobody knows what":         {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := replying(t, c.status, c.body, "fly-request-id", "r1")
+			_, err := client.App(t.Context(), "shop")
+			if bourse.CodeOf(err) != c.code || bourse.MessageOf(err) != c.text {
+				t.Errorf("%s %q, want %s %q", bourse.CodeOf(err), bourse.MessageOf(err), c.code, c.text)
+			}
+			reply, ok := errors.AsType[*machinesapi.ReplyError](err)
+			if !ok || reply.Status != c.status || reply.RequestID != "r1" || !strings.HasSuffix(err.Error(), "request r1") {
+				t.Errorf("reply %+v of %v", reply, err)
+			}
+		})
+	}
+}
+
+func TestEveryStatusHasACode(t *testing.T) {
+	for _, code := range bourse.Codes() {
+		got := machinesapi.CodeOfStatus(machinesapi.StatusOf(code))
+		shared := machinesapi.StatusOf(got) == machinesapi.StatusOf(code) || code == bourse.CodeInsufficient
+		if got != code && !shared {
+			t.Errorf("%s has status %d, which reads as %s", code, machinesapi.StatusOf(code), got)
+		}
+	}
+}
+
+// Without a reply, the code says whether something may have happened.
+func TestNoReply(t *testing.T) {
+	t.Run("nobody listens", func(t *testing.T) {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		_ = l.Close()
+		client := &machinesapi.Client{BaseURL: "http://" + address}
+		if err := client.DeleteApp(t.Context(), "shop", false); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("%v", err)
+		}
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(server.Close)
+	client := &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
+	t.Run("the connection breaks under a change", func(t *testing.T) {
+		if err := client.DeleteApp(t.Context(), "shop", false); bourse.CodeOf(err) != bourse.CodeTimeout {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("the connection breaks under a read", func(t *testing.T) {
+		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("the caller leaves", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := client.App(ctx, "shop"); bourse.CodeOf(err) != bourse.CodeCanceled {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("half a reply", func(t *testing.T) {
+		client, _ := replying(t, 200, `{"name":"sh`)
+		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("an address that is none", func(t *testing.T) {
+		client := &machinesapi.Client{BaseURL: "http://[::bad"}
+		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestQueries(t *testing.T) {
+	client, last := replying(t, 200, `[]`, "Bourse-Unreachable", "w1,w2")
+	_, silent, err := client.Machines(t.Context(), "shop", machinesapi.ListMachines{
+		Deleted: true, Leases: true, Summary: true, Region: "gru", States: []bourse.State{"started", "stopped"}, Metadata: map[string]string{"k": "v"},
+	})
+	if want := "include_deleted=true&include_leases=true&metadata.k=v&region=gru&state=started&state=stopped&summary=true"; last.URL.RawQuery != want {
+		t.Errorf("asked ?%s, want ?%s", last.URL.RawQuery, want)
+	}
+	if err != nil || !cmp.Equal(silent, []bourse.WorkerID{"w1", "w2"}) {
+		t.Errorf("silent are %v, %v", silent, err)
+	}
+	client, last = replying(t, 200, `{"ok":true,"state":"started","version":"v","event_id":"e"}`)
+	reply, err := client.Wait(t.Context(), "shop", "148e21ea1d5389", machinesapi.WaitMachine{
+		States: []string{"started", machinesapi.StateSettled}, Timeout: bourse.Duration(5 * time.Second), Version: "v", After: "a",
+	})
+	if want := "from_event_id=a&state=started&state=settled&timeout=5s&version=v"; err != nil || last.URL.RawQuery != want || reply.EventID != "e" {
+		t.Errorf("asked ?%s for %+v, %v; want ?%s", last.URL.RawQuery, reply, err, want)
+	}
+	client, last = replying(t, 200, `{"ok":true}`)
+	if err := client.Restart(t.Context(), "shop", "148e21ea1d5389", machinesapi.RestartMachine{ForceStop: true, Signal: "SIGTERM", Timeout: bourse.Duration(time.Second)}, "n"); err != nil ||
+		last.URL.RawQuery != "force_stop=true&signal=SIGTERM&timeout=1s" || last.Header.Get("fly-machine-lease-nonce") != "n" {
+		t.Errorf("asked ?%s with %v, %v", last.URL.RawQuery, last.Header, err)
+	}
+}

@@ -1,0 +1,94 @@
+package machinesapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The verbs take the nonce of the machine's lease, "" when the caller holds
+// none. Beside those named, each may give not_found and conflict (somebody
+// else holds the lease).
+
+func (c *Client) act(ctx context.Context, app bourse.AppName, id bourse.MachineID, verb, nonce string, k call) error {
+	k.method, k.path = http.MethodPost, machinePath(app, id, verb)
+	k.header = nonceHeader(nonce)
+	_, err := c.do(ctx, k)
+	return err
+}
+
+func nonceHeader(nonce string) http.Header {
+	h := http.Header{}
+	if nonce != "" {
+		h.Set(HeaderNonce, nonce)
+	}
+	return h
+}
+
+// Start starts a machine that does not run. Codes: failed_precondition,
+// insufficient_capacity (its worker is full).
+func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) (StartReply, error) {
+	var out StartReply
+	err := c.act(ctx, app, id, "start", nonce, call{out: &out})
+	return out, err
+}
+
+// Stop asks a machine to end and does not wait for it. Codes: invalid,
+// failed_precondition.
+func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
+	return c.act(ctx, app, id, "stop", nonce, call{in: in})
+}
+
+// Restart stops a machine and starts it again. Codes: invalid,
+// failed_precondition, insufficient_capacity.
+func (c *Client) Restart(ctx context.Context, app bourse.AppName, id bourse.MachineID, in RestartMachine, nonce string) error {
+	query := url.Values{}
+	if in.ForceStop {
+		query.Set("force_stop", "true")
+	}
+	if in.Signal != "" {
+		query.Set("signal", string(in.Signal))
+	}
+	if in.Timeout > 0 {
+		query.Set("timeout", time.Duration(in.Timeout).String())
+	}
+	return c.act(ctx, app, id, "restart", nonce, call{query: query})
+}
+
+// Signal sends a signal to the machine's main process. Codes: invalid,
+// failed_precondition.
+func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.MachineID, signal bourse.Signal) error {
+	return c.act(ctx, app, id, "signal", "", call{in: SignalMachine{Signal: signal}})
+}
+
+// Exec runs a command beside the machine's program until it ends. Codes:
+// invalid (also a command that does not exist), failed_precondition.
+func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
+	var out ExecReply
+	err := c.act(ctx, app, id, "exec", "", call{in: in, out: &out})
+	return out, err
+}
+
+// Cordon takes a machine's services out of routing.
+func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
+	return c.act(ctx, app, id, "cordon", nonce, call{})
+}
+
+// Uncordon brings them back.
+func (c *Client) Uncordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
+	return c.act(ctx, app, id, "uncordon", nonce, call{})
+}
+
+// Destroy removes a machine for good and waits until it is gone. Codes:
+// failed_precondition (it runs, and in.Force is not set).
+func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.MachineID, in DestroyMachine, nonce string) error {
+	query := url.Values{}
+	if in.Force {
+		query.Set("force", "true")
+	}
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query, header: nonceHeader(nonce)})
+	return err
+}

@@ -1,0 +1,30 @@
+package machinesapi
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// CreateMachine is the body of a request for a new machine, and of one for
+// quotes. Deadline and Race are Bourse's own.
+type CreateMachine struct {
+	Name                    string         `json:"name,omitempty"`
+	Region                  string         `json:"region,omitempty"` // an expression; default "any"
+	Config                  *bourse.Config `json:"config"`
+	SkipLaunch              bool           `json:"skip_launch,omitempty"`
+	SkipServiceRegistration bool           `json:"skip_service_registration,omitempty"`
+	LeaseTTL                int64          `json:"lease_ttl,omitempty"` // seconds
+
+	Deadline bourse.Duration `json:"deadline,omitempty"` // for the whole order; default 10 s
+	Race     int             `json:"race,omitempty"`     // claim so many workers, keep the first that starts
+}
+
+// Created is a machine with what the reply's headers told of its order.
+type Created struct {
+	Machine
+	Timing Timing `json:"timing,omitempty"`
+}
+
+// Timing is what a Server-Timing header says: how long each part took.
+type Timing map[string]time.Duration

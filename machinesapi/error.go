@@ -1,0 +1,113 @@
+package machinesapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// StatusCanceled is the status of a request whose caller left before the
+// answer. Nobody reads it but logs and tests.
+const StatusCanceled = 499
+
+// statuses is the boundary's one table: a status for each code. Statuses are
+// shared (409), so the code in the body decides.
+var statuses = map[bourse.Code]int{
+	bourse.CodeInvalid:            http.StatusBadRequest,
+	bourse.CodeUnauthorized:       http.StatusUnauthorized,
+	bourse.CodeForbidden:          http.StatusForbidden,
+	bourse.CodeNotFound:           http.StatusNotFound,
+	bourse.CodeAlreadyExists:      http.StatusConflict,
+	bourse.CodeConflict:           http.StatusConflict,
+	bourse.CodeFailedPrecondition: http.StatusPreconditionFailed,
+	bourse.CodeInsufficient:       http.StatusUnprocessableEntity,
+	bourse.CodeRateLimited:        http.StatusTooManyRequests,
+	bourse.CodeUnavailable:        http.StatusServiceUnavailable,
+	bourse.CodeTimeout:            http.StatusRequestTimeout,
+	bourse.CodeCanceled:           StatusCanceled,
+	bourse.CodeInternal:           http.StatusInternalServerError,
+}
+
+// StatusOf gives the HTTP status of a code; 500 for an unknown one. Two places
+// of the API take another status: a name that is taken is 422, and a machine
+// that no longer fits on its own worker is 409.
+func StatusOf(code bourse.Code) int {
+	if s, ok := statuses[code]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// CodeOfStatus gives the code of a reply that carries none, as a proxy on the
+// way may write.
+func CodeOfStatus(status int) bourse.Code {
+	switch status {
+	case http.StatusConflict:
+		return bourse.CodeConflict
+	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
+		return bourse.CodeInvalid
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		// A proxy that gave up cannot say whether the server had begun.
+		return bourse.CodeTimeout
+	}
+	for code, s := range statuses {
+		if s == status {
+			return code
+		}
+	}
+	return bourse.CodeInternal
+}
+
+// ErrorStatus is the word in an error body's "status" field.
+type ErrorStatus string
+
+// The words that clients of the Machines API know.
+const (
+	StatusUnknown              ErrorStatus = "unknown"
+	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
+	StatusNameTaken            ErrorStatus = "name_taken"
+)
+
+// ErrorBody is the body of every reply past 299.
+type ErrorBody struct {
+	Error  string      `json:"error"` // for people; parts of it are matched by clients
+	Status ErrorStatus `json:"status"`
+	Code   bourse.Code `json:"code,omitempty"`
+
+	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // of a create that was not filled
+	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // why, worker by worker
+	RequestID string           `json:"request_id,omitempty"`
+}
+
+// The texts that begin the errors of a lack of capacity: clients look for
+// parts of them.
+const (
+	NoCapacityText = "insufficient resources available to fulfill request: could not reserve resource for machine: "
+	HostFullText   = "aborted: could not reserve resource for machine: "
+)
+
+// prefixes begin the texts of errors about machines, where clients of the
+// Machines API are used to them.
+var prefixes = map[bourse.Code]string{
+	bourse.CodeNotFound:           "not_found: ",
+	bourse.CodeFailedPrecondition: "failed_precondition: ",
+	bourse.CodeTimeout:            "deadline_exceeded: ",
+	bourse.CodeInsufficient:       HostFullText,
+}
+
+// WithPrefix writes the text of an error about a machine as the Machines API
+// does, with the code's words in front. It changes nothing when they are there
+// already or the API has none.
+func WithPrefix(code bourse.Code, text string) string {
+	prefix := prefixes[code]
+	if strings.HasPrefix(text, prefix) {
+		return text
+	}
+	return prefix + text
+}
+
+// withoutPrefix undoes WithPrefix: people see the code elsewhere.
+func withoutPrefix(code bourse.Code, text string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(text, prefixes[code]), NoCapacityText)
+}

@@ -1,0 +1,84 @@
+package machinesapi
+
+import (
+	"github.com/bourse-dev/bourse"
+)
+
+// Event is one entry of a machine's history.
+type Event struct {
+	ID        bourse.EventID   `json:"id"`
+	Type      bourse.EventType `json:"type"`
+	Status    bourse.State     `json:"status"` // after it
+	Source    string           `json:"source"`
+	Timestamp int64            `json:"timestamp"` // milliseconds since 1970
+	Request   *EventRequest    `json:"request,omitempty"`
+}
+
+// The sources of events, in the Machines API's words.
+const (
+	SourceUser   = "user"
+	SourceWorker = "flyd"
+)
+
+// EventRequest is what an exit event carries.
+type EventRequest struct {
+	ExitEvent    *ExitEvent `json:"exit_event,omitempty"`
+	RestartCount int        `json:"restart_count"`
+}
+
+// ExitEvent says how a machine's program ended.
+type ExitEvent struct {
+	ExitCode      int    `json:"exit_code"`       // 128 and the signal when one ended it; -1: nobody knows
+	GuestExitCode int    `json:"guest_exit_code"` // the same
+	GuestSignal   int    `json:"guest_signal"`    // -1: none
+	Signal        int    `json:"signal"`          // the same
+	OOMKilled     bool   `json:"oom_killed"`
+	RequestedStop bool   `json:"requested_stop"`
+	Restarting    bool   `json:"restarting"`
+	ExitedAt      string `json:"exited_at"` // RFC 3339; a number would break fly-go
+	Error         string `json:"error,omitempty"`
+}
+
+// FromEvents shows events in the order in which they are given.
+func FromEvents(events []bourse.Event) []Event {
+	out := make([]Event, len(events))
+	for i := range events {
+		out[i] = FromEvent(&events[i])
+	}
+	return out
+}
+
+// FromEvent shows one event. Clients read the exit event of type exit without
+// a check, so such an event always has one.
+func FromEvent(e *bourse.Event) Event {
+	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli()}
+	if e.Source == bourse.SourceWorker {
+		out.Source = SourceWorker
+	}
+	exit := e.Exit
+	if exit == nil && e.Type == bourse.EventExit {
+		exit = &bourse.ExitEvent{Exit: bourse.Exit{Code: -1, At: e.At}}
+	}
+	if exit != nil {
+		out.Request = &EventRequest{ExitEvent: fromExit(exit), RestartCount: exit.RestartCount}
+	}
+	return out
+}
+
+func fromExit(e *bourse.ExitEvent) *ExitEvent {
+	code, signal := ExitStatus(e.Exit)
+	return &ExitEvent{
+		ExitCode: code, GuestExitCode: code, GuestSignal: signal, Signal: signal, OOMKilled: e.OOMKilled,
+		RequestedStop: e.RequestedStop, Restarting: e.Restarting, Error: e.Error,
+		ExitedAt: e.At.UTC().Format("2006-01-02T15:04:05.000Z"),
+	}
+}
+
+// ExitStatus gives an exit's code and signal as the API writes them: a signal
+// makes the code that a shell would give, and -1 means no signal.
+func ExitStatus(e bourse.Exit) (code, signal int) {
+	if e.Signal > 0 {
+		return 128 + e.Signal, e.Signal
+	}
+	return e.Code, -1
+}

@@ -1,0 +1,49 @@
+package machinesapi
+
+import "github.com/bourse-dev/bourse"
+
+// LeaseRequest is the optional body of a lease request.
+type LeaseRequest struct {
+	TTL         int64  `json:"ttl,omitempty"` // seconds; default 60
+	Description string `json:"description,omitempty"`
+}
+
+// LeaseEnvelope is the reply of lease calls.
+type LeaseEnvelope struct {
+	Status string `json:"status"` // "success"
+	Data   Lease  `json:"data"`
+}
+
+// Lease is a machine's lease as its holder sees it.
+type Lease struct {
+	Nonce       string            `json:"nonce"`
+	ExpiresAt   int64             `json:"expires_at"` // seconds since 1970
+	Owner       string            `json:"owner"`
+	Description string            `json:"description"`
+	Version     bourse.InstanceID `json:"version"` // of the machine
+}
+
+// LeaseInfo is a machine's lease as others see it.
+type LeaseInfo struct {
+	Owner       string `json:"owner"`
+	Description string `json:"description"`
+	ExpiresAt   int64  `json:"expires_at"` // seconds since 1970
+}
+
+// Released is the reply to the release of a lease.
+type Released struct {
+	Status string `json:"status"` // "success"
+	Data   OK     `json:"data"`
+}
+
+// FromLease shows a lease of the machine's version to its holder.
+func FromLease(l *bourse.Lease, version bourse.InstanceID) LeaseEnvelope {
+	return LeaseEnvelope{Status: "success", Data: Lease{
+		Nonce: l.Nonce, ExpiresAt: l.ExpiresAt.Unix(), Owner: l.Owner, Description: l.Description, Version: version,
+	}}
+}
+
+// InfoFromLease shows a lease to others.
+func InfoFromLease(l *bourse.Lease) *LeaseInfo {
+	return &LeaseInfo{Owner: l.Owner, Description: l.Description, ExpiresAt: l.ExpiresAt.Unix()}
+}
