@@ -1,0 +1,309 @@
+package broker_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func TestCreateApp(t *testing.T) {
+	for name, body := range map[string]string{
+		"as fly-go asks":   `{"name":"shop","org_slug":"acme","network":"","app_role_id":""}`,
+		"by its old name":  `{"app_name":"shop","org_slug":"acme"}`,
+		"with other words": `{"name":"shop","org_slug":"acme","enable_subdomains":true,"x":{}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			rec := s.call(t, "POST", "/v1/apps?wait=true", body)
+			app := decodeBody[machinesapi.App](t, rec.Body.Bytes())
+			if rec.Code != http.StatusCreated || app.Name != "shop" || app.Organization.Slug != "acme" || app.Status != "pending" ||
+				app.NumericID <= 0 || len(app.ID) != 26 || app.CreatedAt < 1e12 {
+				t.Errorf("status %d: %+v", rec.Code, app)
+			}
+			for id, w := range s.workers {
+				if w.apps["shop"].ID != app.ID {
+					t.Errorf("worker %s keeps %+v", id, w.apps["shop"])
+				}
+			}
+			if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got != app {
+				t.Errorf("GET gives %+v, want %+v", got, app)
+			}
+		})
+	}
+}
+
+func TestAnAppNameIsTaken(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "acme")
+	for _, name := range []string{"shop", "default"} { // the default one is always there
+		rec := s.call(t, "POST", "/v1/apps", `{"name":"`+name+`"}`)
+		got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
+		if rec.Code != 422 || got.Status != "name_taken" || got.Code != bourse.CodeAlreadyExists || !strings.Contains(got.Error, "Name has already been taken") {
+			t.Errorf("%s: status %d, %+v", name, rec.Code, got)
+		}
+	}
+}
+
+func TestBadAppNames(t *testing.T) {
+	s := start(t)
+	for _, body := range []string{
+		`{}`, `{"name":""}`, `{"name":"a b"}`, `{"name":"a/b"}`, `{"name":".."}`, `{"name":"A"}`, `{"name":"a\u0000"}`, `{"name":7}`,
+		`{"name":"` + strings.Repeat("a", 10<<10) + `"}`, `{"name":"-a"}`, `{"name":"ok","org_slug":"no/org"}`, `nonsense`, ``,
+	} {
+		if rec := s.call(t, "POST", "/v1/apps", body); rec.Code != http.StatusBadRequest {
+			t.Errorf("%.60s: status %d", body, rec.Code)
+		}
+	}
+	if n := s.workers["w1"].called("put app"); n != 0 {
+		t.Errorf("%d were written", n)
+	}
+}
+
+// The race of two brokers for one name: the merge decides, and the loser hears
+// of it.
+func TestTheEarlierOfTwoMakersWins(t *testing.T) {
+	s := start(t)
+	early := bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "other", CreatedAt: time.Now().Add(-time.Second)}
+	w := s.workers["w2"]
+	w.fail = func(call string) error {
+		if call == "put app" { // between our look and our write
+			w.apps["shop"] = early
+		}
+		return nil
+	}
+	rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`)
+	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 422 || got.Status != "name_taken" {
+		t.Errorf("status %d, %+v", rec.Code, got)
+	}
+	if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got.ID != early.ID {
+		t.Errorf("the app is %+v", got)
+	}
+}
+
+func TestAnAppIsWrittenToAllThatAnswerAndReadFromAny(t *testing.T) {
+	s := start(t)
+	s.workers["w1"].silence(errDown)
+	s.workers["w2"].silence(errLost)
+	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	s.workers["w1"].silence(nil)
+	rec := s.call(t, "GET", "/v1/apps/shop", "")
+	if rec.Code != http.StatusOK || rec.Header().Get("Bourse-Unreachable") != "w2" {
+		t.Errorf("status %d, unreachable %q", rec.Code, rec.Header().Get("Bourse-Unreachable"))
+	}
+}
+
+// 503 invites a repetition, so it is for what did nothing only.
+func TestCreateAppOfWhichNobodyTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		read, write error
+		status      int
+	}{
+		"nobody answers the look":        {errDown, nil, 503},
+		"nobody has seen the write":      {nil, errDown, 503},
+		"the write's answers were lost":  {nil, errLost, 408},
+		"the look's answers were lost":   {errLost, nil, 503},
+		"the write ended without a code": {nil, http.ErrAbortHandler, 408},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			for _, w := range s.workers {
+				w.set(func(call string) error {
+					if call == "put app" {
+						return c.write
+					}
+					return c.read
+				})
+			}
+			if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != c.status {
+				t.Errorf("status %d, want %d: %s", rec.Code, c.status, rec.Body)
+			}
+		})
+	}
+}
+
+func TestAnIdempotencyKeyMakesOneApp(t *testing.T) {
+	s := start(t)
+	create := func(body string) (int, machinesapi.App) {
+		rec := s.call(t, "POST", "/v1/apps", body)
+		return rec.Code, decodeBody[machinesapi.App](t, rec.Body.Bytes())
+	}
+	_, first := create(`{"name":"shop","idempotency_key":"k"}`)
+	for _, body := range []string{`{"name":"shop","idempotency_key":"k"}`, `{"idempotency_key":"k"}`} {
+		if status, again := create(body); status != http.StatusCreated || again.ID != first.ID || again.Name != "shop" {
+			t.Errorf("%s: status %d, %+v", body, status, again)
+		}
+	}
+	if status, _ := create(`{"name":"other","idempotency_key":"k"}`); status != http.StatusUnprocessableEntity {
+		t.Errorf("another name: status %d", status)
+	}
+	if status, _ := create(`{"name":"shop","idempotency_key":"k2"}`); status != http.StatusUnprocessableEntity {
+		t.Errorf("another key: status %d", status)
+	}
+	if status, _ := create(`{"idempotency_key":"k3"}`); status != http.StatusBadRequest {
+		t.Errorf("no name and a new key: status %d", status)
+	}
+	s.call(t, "DELETE", "/v1/apps/shop", "")
+	if status, _ := create(`{"name":"shop","idempotency_key":"k"}`); status != http.StatusUnprocessableEntity {
+		t.Errorf("after deletion: status %d", status)
+	}
+}
+
+func TestGetApp(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w3", "b", bourse.StateStopped)
+	s.machine(t, "w3", "c", bourse.StateDestroyed)
+	got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes())
+	if got.MachineCount != 2 || got.Status != "deployed" {
+		t.Errorf("app is %+v", got)
+	}
+	rec := s.call(t, "GET", "/v1/apps/none", "")
+	// fly-go compares this text as a whole to find out whether a name is free.
+	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 404 || got.Error != "app not found" {
+		t.Errorf("status %d, %+v", rec.Code, got)
+	}
+}
+
+func TestListApps(t *testing.T) {
+	s := start(t)
+	s.app(t, "zoo", "acme")
+	s.app(t, "shop", "personal")
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`) // uses the default app
+	for query, want := range map[string][]bourse.AppName{
+		"": {"default", "shop", "zoo"}, "?org_slug=personal": {"default", "shop"}, "?org_slug=acme&app_role=": {"zoo"}, "?org_slug=none": {},
+	} {
+		list := decodeBody[machinesapi.AppList](t, s.call(t, "GET", "/v1/apps"+query, "").Body.Bytes())
+		got := []bourse.AppName{}
+		for _, a := range list.Apps {
+			got = append(got, a.Name)
+			if a.Name == "shop" && a.MachineCount != 1 {
+				t.Errorf("shop is %+v", a)
+			}
+		}
+		if !cmp.Equal(got, want) || list.Total != len(want) {
+			t.Errorf("GET apps%s: %v of %d, want %v", query, got, list.Total, want)
+		}
+	}
+}
+
+func TestDeleteApp(t *testing.T) {
+	t.Run("with its stopped machines", func(t *testing.T) {
+		s := start(t)
+		m := s.machine(t, "w3", "a", bourse.StateStopped)
+		rec := s.call(t, "DELETE", "/v1/apps/shop", "")
+		if rec.Code != http.StatusAccepted || rec.Body.Len() != 0 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		if got := s.workers["w3"].machines[m.ID].State; got != bourse.StateDestroyed {
+			t.Errorf("the machine is %s", got)
+		}
+		for _, path := range []string{"/v1/apps/shop", "/v1/apps/shop/machines"} {
+			if rec := s.call(t, "GET", path, ""); rec.Code != 404 {
+				t.Errorf("GET %s: status %d", path, rec.Code)
+			}
+		}
+		if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 404 {
+			t.Errorf("again: status %d", rec.Code)
+		}
+		if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`); rec.Code != 404 {
+			t.Errorf("a new machine: status %d", rec.Code)
+		}
+		if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != 201 {
+			t.Errorf("the name's second life: status %d: %s", rec.Code, rec.Body)
+		}
+	})
+	t.Run("not while machines run, unless forced", func(t *testing.T) {
+		s := start(t)
+		m := s.machine(t, "w3", "a", bourse.StateStarted)
+		s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/lease?ttl=60", "")
+		if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 412 || !strings.Contains(rec.Body.String(), "force=true") {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		if rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", ""); rec.Code != 202 || s.workers["w3"].machines[m.ID].State != bourse.StateDestroyed {
+			t.Errorf("forced: status %d: %s", rec.Code, rec.Body)
+		}
+	})
+	t.Run("not while a worker is silent, unless forced", func(t *testing.T) {
+		s := start(t)
+		s.machine(t, "w1", "a", bourse.StateStopped)
+		s.workers["w2"].silence(errDown)
+		if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 503 || s.workers["w1"].called("destroy") != 0 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		if rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", ""); rec.Code != 202 || rec.Header().Get("Bourse-Unreachable") != "w2" {
+			t.Errorf("forced: status %d, unreachable %q", rec.Code, rec.Header().Get("Bourse-Unreachable"))
+		}
+	})
+	t.Run("not when a machine stays", func(t *testing.T) {
+		s := start(t)
+		s.machine(t, "w1", "a", bourse.StateStopped)
+		s.workers["w1"].set(func(call string) error {
+			if call == "destroy" {
+				return errLost
+			}
+			return nil
+		})
+		if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 408 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		if rec := s.call(t, "GET", "/v1/apps/shop", ""); rec.Code != 200 {
+			t.Errorf("the app is gone: status %d", rec.Code)
+		}
+	})
+}
+
+// The default app comes back after its deletion, the same one at every broker.
+func TestTheDefaultAppHasALifeAfterDeletion(t *testing.T) {
+	s := start(t)
+	id := func() string {
+		return decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/default", "").Body.Bytes()).ID
+	}
+	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`)
+	first := id()
+	if rec := s.call(t, "DELETE", "/v1/apps/default?force=true", ""); rec.Code != 202 {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	second := id()
+	if first == second || second == "" {
+		t.Errorf("ids %s and %s", first, second)
+	}
+	if rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`); rec.Code != 200 || s.lastOrder(t).App.ID != second {
+		t.Errorf("status %d, app %+v, want id %s", rec.Code, s.lastOrder(t).App, second)
+	}
+	if got := id(); got != second {
+		t.Errorf("after its use it is %s, want %s", got, second)
+	}
+}
+
+// What a broker remembers of apps it forgets by itself.
+func TestAnAppDeletedElsewhereIsSoonForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		app := s.app(t, "shop", "personal")
+		create := func() int {
+			return s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`).Code
+		}
+		if got := create(); got != 200 {
+			t.Fatalf("status %d", got)
+		}
+		now := time.Now()
+		app.DeletedAt = &now
+		for _, w := range s.workers {
+			w.apps["shop"] = app
+		}
+		time.Sleep(5*time.Second + time.Millisecond)
+		if got := create(); got != 404 {
+			t.Errorf("status %d", got)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package broker_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+)
+
+// BenchmarkCreate is what the broker itself adds to an order: everything but
+// the network and the exchange.
+func BenchmarkCreate(b *testing.B) {
+	s := start(b, func(c *broker.Config) { c.Log = nil; c.Exchange = instant{c.Exchange} })
+	body := `{"config":` + hostConfig + `,"region":"gru"}`
+	b.ReportAllocs()
+	for b.Loop() {
+		req := httptest.NewRequestWithContext(b.Context(), "POST", createPath, strings.NewReader(body))
+		rec := httptest.NewRecorder()
+		s.handler.ServeHTTP(rec, req)
+		if rec.Code != 200 {
+			b.Fatalf("status %d: %s", rec.Code, rec.Body)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
+}
+
+// instant fills every order at once.
+type instant struct{ broker.Exchange }
+
+func (instant) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
+	return bourse.Fill{Machine: bourse.Machine{
+		ID: bourse.NewMachineID(0xaaaaaa), App: order.App.Name, Order: order.ID, Config: order.Config, State: bourse.StateStarted,
+	}}, bourse.Decision{Order: order.ID}, nil
+}

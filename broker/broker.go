@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Exchange decides orders.
+type Exchange interface {
+	// Place fills the order or says why nobody would. The decision is told
+	// also with an error; one with CodeInsufficient is a refusal.
+	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
+	// Quote goes through the motions of Place up to the claim.
+	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
+	// Decision finds what this exchange decided lately.
+	Decision(id bourse.OrderID) (bourse.Decision, bool)
+}
+
+// Directory knows the members of the cluster: a hint, as old as the last
+// gossip.
+type Directory interface {
+	// Workers gives every worker heard of. The slice is the caller's.
+	Workers() []bourse.Member
+	// Worker finds one by its id.
+	Worker(id bourse.WorkerID) (bourse.Member, bool)
+	// ByTag finds the owner of the machines whose ids begin with the tag.
+	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
+	// Regions gives every region that has a worker, sorted.
+	Regions() []bourse.Region
+}
+
+// Workers is what a broker asks of workers, each part beside its use. An error
+// with CodeUnavailable means that the worker has not seen the request.
+type Workers interface {
+	MachineReader
+	MachineActor
+	MachineHelper
+	MachineWaiter
+	AppKeeper
+	OrderReader
+	Operator
+}
+
+var _ Workers = (*fabric.Client)(nil)
+
+// Config is what a broker is made of.
+type Config struct {
+	Exchange  Exchange
+	Directory Directory
+	Workers   Workers
+	Tokens    Tokens           // nil: no credentials are asked for, which only loopback allows
+	Log       *slog.Logger     // default: nothing is logged
+	Region    bourse.Region    // where this broker stands; shown in request ids
+	Version   string           // shown by the health call
+	Now       func() time.Time // default time.Now
+	Patience  time.Duration    // for workers asked side by side and for reads; default 2 s
+}
+
+// Broker serves the public API. Make one with [New].
+type Broker struct {
+	Config
+
+	apps        *appStore
+	owners      *owners
+	crossOrigin *http.CrossOriginProtection
+	handler     http.Handler
+}
+
+// New makes a broker. It starts nothing.
+func New(config Config) *Broker {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	config.Patience = cmp.Or(config.Patience, 2*time.Second)
+	config.Region = cmp.Or(config.Region, "local")
+	b := &Broker{Config: config, owners: newOwners(), crossOrigin: http.NewCrossOriginProtection()}
+	b.apps = newAppStore(config.Workers, config.Directory.Workers, config.Patience, config.Now)
+	b.handler = b.routed()
+	return b
+}
+
+// Handler serves /v1.
+func (b *Broker) Handler() http.Handler { return b.handler }

@@ -1,0 +1,121 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// decode reads a JSON body into into; an empty body leaves it as it is, when
+// optional. Unknown fields are ignored. Codes: invalid.
+func decode(w http.ResponseWriter, r *request, optional bool, into any) error {
+	raw, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		if optional {
+			return nil
+		}
+		return bourse.Errorf(bourse.CodeInvalid, "the request has no body: send JSON")
+	}
+	return unmarshal(raw, into)
+}
+
+// unmarshal decodes JSON and says in CodeInvalid what is wrong with it.
+func unmarshal(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into)
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*bourse.Error](err); ok {
+		return err
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "invalid " + fieldName(e.Field) + ": a JSON " + e.Value + " does not fit", Err: err}
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: byte %d: %w", e.Offset, err)
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
+}
+
+func fieldName(field string) string {
+	if field == "" {
+		return "body"
+	}
+	return field
+}
+
+func readBody(w http.ResponseWriter, r *request) ([]byte, error) {
+	tooLong := &reply{status: http.StatusRequestEntityTooLarge, err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: at most %d bytes", machinesapi.MaxBody)}
+	if r.ContentLength > machinesapi.MaxBody {
+		return nil, tooLong
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead) // MinRead more keeps ReadFrom from growing it
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLong
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// queryBool reads a flag of the query: absent is false, present without a
+// value is true.
+func queryBool(r *request, name string) (bool, error) {
+	values, ok := r.URL.Query()[name]
+	if !ok {
+		return false, nil
+	}
+	if values[0] == "" {
+		return true, nil
+	}
+	v, err := strconv.ParseBool(values[0])
+	if err != nil {
+		return false, bourse.Errorf(bourse.CodeInvalid, "invalid %s %s: use true or false", name, bourse.Quoted(values[0]))
+	}
+	return v, nil
+}
+
+// queryInt reads a whole number of the query, absent is 0.
+func queryInt(r *request, name string) (int, error) {
+	s := r.URL.Query().Get(name)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid %s %s: use a whole number", name, bourse.Quoted(s))
+	}
+	return n, nil
+}
+
+// queryTimeout reads the query's timeout, seconds or a Go duration; absent is
+// 0, negative is invalid, and what is longer than most is cut to it.
+func queryTimeout(r *request, most time.Duration) (time.Duration, error) {
+	s := r.URL.Query().Get("timeout")
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if n, e := strconv.ParseInt(s, 10, 64); e == nil {
+		d, err = time.Duration(min(n, int64(most/time.Second)))*time.Second, nil
+	}
+	if err != nil || d < 0 {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid timeout %s: use seconds or a duration such as 15s", bourse.Quoted(s))
+	}
+	return min(d, most), nil
+}

@@ -1,0 +1,240 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// cluster is a small working exchange, directory and set of workers in memory.
+type cluster struct {
+	members []bourse.Member
+	workers map[bourse.WorkerID]*worker
+
+	mu        sync.Mutex
+	orders    []bourse.Order // placed, in order
+	decisions map[bourse.OrderID]bourse.Decision
+	placeErr  error // instead of placing
+}
+
+func newCluster(members ...bourse.Member) *cluster {
+	c := &cluster{workers: map[bourse.WorkerID]*worker{}, decisions: map[bourse.OrderID]bourse.Decision{}}
+	for _, m := range members {
+		c.members = append(c.members, m)
+		c.workers[m.ID] = newWorker(m)
+	}
+	return c
+}
+
+// three makes a cluster of three workers in two regions.
+func three() *cluster {
+	return newCluster(
+		bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "127.0.0.1:1", Tag: 0xaaaaaa},
+		bourse.Member{ID: "w2", Role: bourse.RoleWorker, Region: "gru", Address: "127.0.0.1:2", Tag: 0xbbbbbb},
+		bourse.Member{ID: "w3", Role: bourse.RoleWorker, Region: "mad", Address: "127.0.0.1:3", Tag: 0xcccccc},
+	)
+}
+
+// setup is a cluster with a broker in front of it.
+type setup struct {
+	*cluster
+	broker  *broker.Broker
+	handler http.Handler
+	log     *strings.Builder
+}
+
+func start(t testing.TB, change ...func(*broker.Config)) *setup {
+	t.Helper()
+	c := three()
+	log := &strings.Builder{}
+	config := broker.Config{
+		Exchange: c, Directory: c, Workers: c, Region: "gru", Version: "test", Patience: 200 * time.Millisecond,
+		Log: slog.New(slog.NewJSONHandler(&lockedWriter{w: log}, nil)),
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	b := broker.New(config)
+	return &setup{cluster: c, broker: b, handler: b.Handler(), log: log}
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// client serves the broker on loopback and gives a client of it.
+func (s *setup) client(t testing.TB) *machinesapi.Client {
+	t.Helper()
+	server := httptest.NewServer(s.handler)
+	t.Cleanup(server.Close)
+	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
+}
+
+// call makes one request of the handler and gives its reply.
+func (s *setup) call(t testing.TB, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	s.handler.ServeHTTP(rec, req)
+	return rec
+}
+
+const hostConfig = `{"image":"host","init":{"exec":["sleep","60"]}}`
+
+// machine makes a machine of app "shop" on worker w, in a state.
+func (s *setup) machine(t testing.TB, w bourse.WorkerID, name string, state bourse.State) bourse.Machine {
+	t.Helper()
+	s.app(t, "shop", "personal")
+	return s.workers[w].add(bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Name: name,
+		Config: bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"sleep", "60"}}},
+	}, state)
+}
+
+// app makes an app that every worker knows.
+func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
+	t.Helper()
+	app := bourse.App{Name: name, ID: "01J0000000000000000000" + fmt.Sprintf("%04d", len(name)), Org: org, CreatedAt: time.Now().UTC()}
+	for _, w := range s.workers {
+		w.mu.Lock()
+		w.apps[name] = app
+		w.mu.Unlock()
+	}
+	return app
+}
+
+// Workers and the rest make a directory of the cluster.
+func (c *cluster) Workers() []bourse.Member { return slices.Clone(c.members) }
+
+func (c *cluster) Worker(id bourse.WorkerID) (bourse.Member, bool) {
+	for _, m := range c.members {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return bourse.Member{}, false
+}
+
+func (c *cluster) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
+	for _, m := range c.members {
+		if m.Tag == tag {
+			return m, true
+		}
+	}
+	return bourse.Member{}, false
+}
+
+func (c *cluster) Regions() []bourse.Region {
+	var out []bourse.Region
+	for _, m := range c.members {
+		if !slices.Contains(out, m.Region) {
+			out = append(out, m.Region)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Place fills the order on the first worker of its regions that has room.
+func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.orders = append(c.orders, order)
+	d := bourse.Decision{
+		Order: order.ID, App: order.App.Name, Regions: order.Regions, At: time.Now().UTC(), Outcome: bourse.OutcomeFilled,
+		Times: bourse.Times{Quote: 200 * time.Microsecond, Rank: time.Microsecond, Claim: time.Millisecond, Start: 2 * time.Millisecond},
+	}
+	if c.placeErr != nil {
+		return bourse.Fill{}, d, c.placeErr
+	}
+	for _, choice := range order.Regions {
+		round := bourse.Round{Regions: choice}
+		for _, m := range c.members {
+			if !slices.Contains(choice, m.Region) {
+				continue
+			}
+			w := c.workers[m.ID]
+			if old, ok := w.filled(order.ID); ok {
+				return bourse.Fill{Machine: old, Again: true}, d, nil
+			}
+			if w.full {
+				round.Refusals = append(round.Refusals, bourse.Refusal{
+					Worker: m.ID, Region: m.Region, Reason: bourse.RefusedResource, Resource: "memory", Wanted: 256, Free: 8, Detail: "memory: 8 MiB free",
+				})
+				continue
+			}
+			state := bourse.StateStarted
+			if order.SkipLaunch {
+				state = bourse.StateCreated
+			}
+			made := w.add(order, state)
+			d.Worker, d.Machine = m.ID, made.ID
+			w.mu.Lock()
+			w.decisions[order.ID] = d
+			w.mu.Unlock()
+			return bourse.Fill{Machine: made}, d, nil
+		}
+		d.Rounds = append(d.Rounds, round)
+	}
+	d.Outcome, d.Message = bourse.OutcomeRefused, "nobody has room"
+	c.decisions[order.ID] = d
+	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "nobody has room")
+}
+
+func (c *cluster) Quote(_ context.Context, order bourse.Order) (bourse.Decision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, Outcome: bourse.OutcomeQuoted}
+	if c.placeErr != nil {
+		d.Outcome = bourse.OutcomeRefused
+	}
+	return d, c.placeErr
+}
+
+func (c *cluster) Decision(id bourse.OrderID) (bourse.Decision, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.decisions[id]
+	return d, ok
+}
+
+func (c *cluster) lastOrder(t testing.TB) bourse.Order {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.orders) == 0 {
+		t.Fatal("no order was placed")
+	}
+	return c.orders[len(c.orders)-1]
+}
+
+var (
+	_       broker.Exchange  = (*cluster)(nil)
+	_       broker.Directory = (*cluster)(nil)
+	_       broker.Workers   = (*cluster)(nil)
+	errDown                  = bourse.Errorf(bourse.CodeUnavailable, "worker cannot be reached: %w", errors.New("connection refused"))
+	errLost                  = bourse.Errorf(bourse.CodeTimeout, "the answer was lost: %w", io.ErrUnexpectedEOF)
+)

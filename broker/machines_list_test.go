@@ -1,0 +1,162 @@
+package broker_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func (s *setup) list(t *testing.T, query string) ([]string, http.Header) {
+	t.Helper()
+	rec := s.call(t, "GET", "/v1/apps/shop/machines"+query, "")
+	if rec.Code != http.StatusOK {
+		t.Fatalf("GET machines%s: status %d: %s", query, rec.Code, rec.Body)
+	}
+	names := []string{}
+	for _, m := range decodeBody[[]machinesapi.Machine](t, rec.Body.Bytes()) {
+		names = append(names, m.Name)
+	}
+	return names, rec.Header()
+}
+
+func TestListFilters(t *testing.T) {
+	s := start(t)
+	a := s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w2", "b", bourse.StateStopped)
+	s.machine(t, "w3", "c", bourse.StateStarted)
+	s.machine(t, "w3", "d", bourse.StateDestroyed)
+	s.workers["w1"].add(bourse.Order{App: bourse.App{Name: "other"}, Name: "x"}, bourse.StateStarted)
+	meta := "/v1/apps/shop/machines/" + string(a.ID) + "/metadata/"
+	s.call(t, "POST", meta+"group", `{"value":"web"}`)
+	s.call(t, "POST", meta+"v", `{"value":"2"}`)
+	for query, want := range map[string][]string{
+		"":                                  {"a", "b", "c"},
+		"?include_deleted=true":             {"a", "b", "c", "d"},
+		"?region=mad":                       {"c"},
+		"?region=nowhere":                   {},
+		"?state=started":                    {"a", "c"},
+		"?state=stopped,started":            {"a", "b", "c"},
+		"?state=stopped&state=failed":       {"b"},
+		"?state=nonsense":                   {},
+		"?metadata.group=web":               {"a"},
+		"?metadata.group=web&metadata.v=1":  {},
+		"?metadata.group=web&metadata.v=2":  {"a"},
+		"?metadata.none=":                   {},
+		"?state=started&region=gru&x=y":     {"a"},
+		"?include_deleted&state=destroyed":  {"d"},
+		"?include_deleted=false&region=gru": {"a", "b"},
+	} {
+		if got, _ := s.list(t, query); !cmp.Equal(got, want) {
+			t.Errorf("GET machines%s: %v, want %v", query, got, want)
+		}
+	}
+}
+
+func TestASummaryLeavesOutConfigAndHistory(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	m := decodeBody[[]map[string]any](t, s.call(t, "GET", "/v1/apps/shop/machines?summary=true", "").Body.Bytes())[0]
+	for _, key := range []string{"config", "events", "checks", "host_status", "nonce"} {
+		if _, ok := m[key]; ok {
+			t.Errorf("%s is there", key)
+		}
+	}
+	if m["id"] == "" || m["state"] != "started" {
+		t.Errorf("machine is %v", m)
+	}
+}
+
+func TestListNamesWhoDidNotAnswer(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w3", "c", bourse.StateStarted)
+	s.workers["w3"].silence(errDown)
+	s.workers["w2"].silence(errLost)
+	got, header := s.list(t, "")
+	if !cmp.Equal(got, []string{"a"}) || header.Get("Bourse-Unreachable") != "w2,w3" {
+		t.Errorf("%v, unreachable %q", got, header.Get("Bourse-Unreachable"))
+	}
+	if _, header := s.list(t, "?region=gru"); header.Get("Bourse-Unreachable") != "w2" {
+		t.Errorf("of gru unreachable: %q", header.Get("Bourse-Unreachable"))
+	}
+}
+
+// A list made of nobody's answer would read as "no machines".
+func TestListOfNobodysAnswerIsAnError(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	for _, w := range s.workers {
+		w.silence(errDown)
+	}
+	if rec := s.call(t, "GET", "/v1/apps/shop/machines", ""); rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d: %s", rec.Code, rec.Body)
+	}
+}
+
+func TestListTellsAnEmptyAppFromNone(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	if rec := s.call(t, "GET", "/v1/apps/shop/machines", ""); rec.Body.String() != "[]\n" {
+		t.Errorf("an app without machines: %d %s", rec.Code, rec.Body)
+	}
+	if rec := s.call(t, "GET", "/v1/apps/default/machines", ""); rec.Body.String() != "[]\n" {
+		t.Errorf("the default app before its use: %d %s", rec.Code, rec.Body)
+	}
+	if rec := s.call(t, "GET", "/v1/apps/none/machines", ""); rec.Code != http.StatusNotFound {
+		t.Errorf("no app: status %d", rec.Code)
+	}
+}
+
+func TestGetMachine(t *testing.T) {
+	s := start(t)
+	m := s.machine(t, "w2", "web", bourse.StateStarted)
+	path := "/v1/apps/shop/machines/" + string(m.ID)
+	got := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path, "").Body.Bytes())
+	if got.ID != m.ID || got.Worker != "w2" || got.Port != 30000 || got.HostStatus != "ok" || got.Config == nil || got.Lease != nil {
+		t.Errorf("machine is %+v", got)
+	}
+	t.Run("with its lease when asked", func(t *testing.T) {
+		s.call(t, "POST", path+"/lease?ttl=30", `{"description":"deploy"}`)
+		got := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path+"?include_leases=true", "").Body.Bytes())
+		if got.Lease == nil || got.Lease.Owner != "local" || got.Lease.Description != "deploy" || got.Lease.ExpiresAt == 0 || got.Nonce != "" {
+			t.Errorf("lease is %+v, nonce %q", got.Lease, got.Nonce)
+		}
+	})
+	t.Run("destroyed it is still told, with its exit", func(t *testing.T) {
+		s := start(t)
+		path := "/v1/apps/shop/machines/" + string(s.machine(t, "w2", "web", bourse.StateStarted).ID)
+		s.call(t, "POST", path+"/stop", "")
+		s.call(t, "DELETE", path, "")
+		got := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path, "").Body.Bytes())
+		if got.State != bourse.StateDestroyed || got.Events[0].Type != bourse.EventDestroy || got.Events[1].Request.ExitEvent.ExitCode != 130 {
+			t.Errorf("state %s, events %+v", got.State, got.Events)
+		}
+	})
+	t.Run("from a silent worker nothing is known, and nothing happened", func(t *testing.T) {
+		for _, err := range []error{errDown, errLost} {
+			s.workers["w2"].silence(err)
+			if rec := s.call(t, "GET", path, ""); rec.Code != http.StatusServiceUnavailable {
+				t.Errorf("%v: status %d", err, rec.Code)
+			}
+		}
+	})
+}
+
+func TestEvents(t *testing.T) {
+	s := start(t)
+	m := s.machine(t, "w2", "web", bourse.StateStarted)
+	path := "/v1/apps/shop/machines/" + string(m.ID) + "/events"
+	for range 60 {
+		s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/restart", "")
+	}
+	for query, want := range map[string]int{"": 20, "?limit=3": 3, "?limit=1000": 50} {
+		got := decodeBody[[]machinesapi.Event](t, s.call(t, "GET", path+query, "").Body.Bytes())
+		if len(got) != want || got[0].Type != bourse.EventRestart || got[0].Timestamp == 0 {
+			t.Errorf("GET events%s: %d of %+v, want %d", query, len(got), got[0], want)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// OrderReader finds the record of a filled order where its machine is.
+type OrderReader interface {
+	// Order gives the decision of an order that the worker filled, or
+	// CodeNotFound.
+	Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error)
+}
+
+// getOrder tells how an order was decided. A refused one is known to the
+// broker that refused it, for a while; a filled one to the worker that has the
+// machine.
+func (b *Broker) getOrder(w http.ResponseWriter, r *request) error {
+	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	decision, err := b.decisionOf(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if err := b.mayUse(r, decision.App); err != nil {
+		return errNoOrder(id) // whose it is stays unsaid
+	}
+	return writeJSON(w, http.StatusOK, decision)
+}
+
+func (b *Broker) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
+	if d, ok := b.Exchange.Decision(id); ok {
+		return d, nil
+	}
+	answers := ask(ctx, b.Patience, b.Directory.Workers(), func(ctx context.Context, to bourse.Member) (bourse.Decision, error) {
+		return b.Workers.Order(ctx, to, id)
+	})
+	lost := 0
+	for _, a := range answers {
+		switch {
+		case a.err == nil:
+			return a.got, nil
+		case bourse.CodeOf(a.err) != bourse.CodeNotFound:
+			lost++
+		}
+	}
+	if lost > 0 {
+		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other knows it", id, lost)
+	}
+	return bourse.Decision{}, errNoOrder(id)
+}
+
+func errNoOrder(id bourse.OrderID) error {
+	return bourse.Errorf(bourse.CodeNotFound, "order %s not found: no worker filled it, and this broker did not refuse it lately", id)
+}

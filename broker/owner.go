@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// target is a machine and the worker that owns it.
+type target struct {
+	worker bourse.Member
+	id     bourse.MachineID
+}
+
+// owner finds the worker of the path's machine by the machine's id alone. An
+// id whose tag belongs to no worker is not found: without a replicated view
+// nobody can tell a lost worker from one that never was. Codes: not_found.
+func (b *Broker) owner(r *request) (target, error) {
+	id := bourse.MachineID(r.PathValue("machine"))
+	tag := id.Tag()
+	if tag == 0 {
+		return target{}, errNoMachine()
+	}
+	worker, ok := b.Directory.ByTag(tag)
+	if !ok {
+		return target{}, errNoMachine()
+	}
+	return target{worker, id}, nil
+}
+
+// machineOf reads the path's machine from its owner. A machine of another app
+// is not found. Codes: not_found, unavailable.
+func (b *Broker) machineOf(r *request) (target, bourse.Machine, error) {
+	to, err := b.owner(r)
+	if err != nil {
+		return to, bourse.Machine{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	defer cancel()
+	m, err := b.Workers.Machine(ctx, to.worker, to.id)
+	if err != nil {
+		return to, m, workerError(r.Context(), to.worker.ID, reading, err)
+	}
+	b.owners.remember(m.ID, m.App)
+	if m.App != r.app() {
+		return to, m, errNoMachine()
+	}
+	return to, m, nil
+}
+
+// targetOf is machineOf for those who need no more than to know that the
+// machine is of the path's app, which is usually remembered.
+func (b *Broker) targetOf(r *request) (target, error) {
+	to, err := b.owner(r)
+	if err != nil {
+		return to, err
+	}
+	if app, ok := b.owners.app(to.id); ok {
+		if app != r.app() {
+			return to, errNoMachine()
+		}
+		return to, nil
+	}
+	to, _, err = b.machineOf(r)
+	return to, err
+}
+
+// maxOwners bounds what is remembered; past it the memory starts anew.
+const maxOwners = 1 << 16
+
+// owners remembers which app a machine is of. That never changes, so what is
+// remembered is never wrong, and forgetting costs one more question.
+type owners struct {
+	mu   sync.Mutex
+	apps map[bourse.MachineID]bourse.AppName
+}
+
+func newOwners() *owners { return &owners{apps: map[bourse.MachineID]bourse.AppName{}} }
+
+func (o *owners) app(id bourse.MachineID) (bourse.AppName, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	app, ok := o.apps[id]
+	return app, ok
+}
+
+func (o *owners) remember(id bourse.MachineID, app bourse.AppName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.apps) >= maxOwners {
+		clear(o.apps)
+	}
+	o.apps[id] = app
+}
+
+// verbPatience bounds a call that may wait for a program to end: the longest
+// stop timeout and some.
+const verbPatience = bourse.MaxStopTimeout + 30*time.Second

@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// route is one endpoint: its pattern, who may call it, and what serves it.
+type route struct {
+	pattern string
+	needs   scope
+	serve   func(*Broker, http.ResponseWriter, *request) error
+}
+
+const (
+	oneApp     = "/v1/apps/{app}"
+	machines   = oneApp + "/machines"
+	oneMachine = machines + "/{machine}"
+	oneWorker  = "/v1/workers/{worker}"
+)
+
+// routes is the whole API. Updates, versions, volumes and secrets will be
+// further lines and files of their own.
+func routes() []route {
+	return []route{
+		{"GET /v1/health", scopeNone, (*Broker).health},
+		{"GET /v1/platform/regions", scopeNone, (*Broker).regions},
+
+		{"GET /v1/apps", scopeToken, (*Broker).listApps},
+		{"POST /v1/apps", scopeToken, (*Broker).createApp},
+		{"GET " + oneApp, scopeApp, (*Broker).getApp},
+		{"DELETE " + oneApp, scopeApp, (*Broker).deleteApp},
+
+		{"GET " + machines, scopeApp, (*Broker).listMachines},
+		{"POST " + machines, scopeApp, (*Broker).createMachine},
+		{"POST " + oneApp + "/quotes", scopeApp, (*Broker).quoteMachine},
+		{"GET " + oneMachine, scopeApp, (*Broker).getMachine},
+		{"DELETE " + oneMachine, scopeApp, (*Broker).destroyMachine},
+		{"POST " + oneMachine + "/start", scopeApp, (*Broker).startMachine},
+		{"POST " + oneMachine + "/stop", scopeApp, (*Broker).stopMachine},
+		{"POST " + oneMachine + "/restart", scopeApp, (*Broker).restartMachine},
+		{"POST " + oneMachine + "/signal", scopeApp, (*Broker).signalMachine},
+		{"POST " + oneMachine + "/cordon", scopeApp, (*Broker).cordonMachine},
+		{"POST " + oneMachine + "/uncordon", scopeApp, (*Broker).uncordonMachine},
+		{"POST " + oneMachine + "/exec", scopeApp, (*Broker).execMachine},
+		{"GET " + oneMachine + "/wait", scopeApp, (*Broker).waitMachine},
+		{"GET " + oneMachine + "/events", scopeApp, (*Broker).machineEvents},
+		{"GET " + oneMachine + "/logs", scopeApp, (*Broker).machineLogs},
+
+		{"GET " + oneMachine + "/lease", scopeApp, (*Broker).getLease},
+		{"POST " + oneMachine + "/lease", scopeApp, (*Broker).acquireLease},
+		{"DELETE " + oneMachine + "/lease", scopeApp, (*Broker).releaseLease},
+
+		{"GET " + oneMachine + "/metadata", scopeApp, (*Broker).getMetadata},
+		{"PUT " + oneMachine + "/metadata", scopeApp, (*Broker).patchMetadata},
+		{"PATCH " + oneMachine + "/metadata", scopeApp, (*Broker).patchMetadata},
+		{"GET " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).getMetadataKey},
+		{"POST " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).setMetadataKey},
+		{"DELETE " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).deleteMetadataKey},
+
+		{"GET /v1/orders/{order}", scopeToken, (*Broker).getOrder},
+
+		{"GET /v1/workers", scopeCluster, (*Broker).listWorkers},
+		{"GET " + oneWorker, scopeCluster, (*Broker).getWorker},
+		{"GET " + oneWorker + "/runs", scopeCluster, (*Broker).listRuns},
+		{"POST " + oneWorker + "/runs/{run}/retry", scopeCluster, (*Broker).retryRun},
+		{"POST " + oneWorker + "/runs/{run}/skip", scopeCluster, (*Broker).skipRun},
+		{"POST " + oneWorker + "/runs/{run}/cancel", scopeCluster, (*Broker).cancelRun},
+	}
+}
+
+// routed puts the table into a mux, with JSON for what it does not know.
+func (b *Broker) routed() http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range routes() {
+		mux.Handle(rt.pattern, b.endpoint(rt))
+	}
+	mux.Handle(anyPath, b.endpoint(route{anyPath, scopeNone, func(_ *Broker, w http.ResponseWriter, r *request) error {
+		return unknownPath(mux, w, r)
+	}}))
+	return mux
+}
+
+const anyPath = "/"
+
+// unknownPath tells a path that exists under other methods from one that does
+// not.
+func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *request) error {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(&other); pattern != anyPath && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		return bourse.Errorf(bourse.CodeNotFound, "no such endpoint: %s %s", r.Method, bourse.Quoted(r.URL.Path))
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return &reply{status: http.StatusMethodNotAllowed, err: bourse.Errorf(bourse.CodeInvalid,
+		"%s is not for %s: use %s", bourse.Quoted(r.URL.Path), r.Method, strings.Join(allowed, ", "))}
+}

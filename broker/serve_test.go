@@ -1,0 +1,74 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A panic is one request's failure: it is told with a request id that the log
+// has too, its cause stays in the log, and the process goes on.
+func TestAPanicEndsOneRequest(t *testing.T) {
+	s := start(t)
+	m := s.machine(t, "w1", "web", bourse.StateStarted)
+	path := "/v1/apps/shop/machines/" + string(m.ID)
+	s.workers["w1"].set(func(call string) error {
+		if call == "stop" {
+			panic("the secret of the handler")
+		}
+		return nil
+	})
+	rec := s.call(t, "POST", path+"/stop", "")
+	got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
+	if rec.Code != 500 || got.Error != "internal error" || got.Code != bourse.CodeInternal || got.RequestID != rec.Header().Get("fly-request-id") {
+		t.Errorf("status %d, %+v", rec.Code, got)
+	}
+	if log := s.log.String(); !strings.Contains(log, "the secret of the handler") || !strings.Contains(log, got.RequestID) {
+		t.Errorf("the log has neither cause nor request:\n%s", log)
+	}
+	if rec := s.call(t, "GET", path, ""); rec.Code != 200 {
+		t.Errorf("the next request: status %d", rec.Code)
+	}
+}
+
+// One line for a request that changes something, none for one that reads.
+func TestTheLogOfRequests(t *testing.T) {
+	s := start(t)
+	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`)
+	s.call(t, "GET", createPath, "")
+	s.call(t, "POST", createPath, `{`)
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines:\n%s", len(lines), s.log)
+	}
+	first, second := decodeBody[map[string]any](t, []byte(lines[0])), decodeBody[map[string]any](t, []byte(lines[1]))
+	if first["msg"] != "request" || first["endpoint"] != "POST /v1/apps/{app}/machines" || first["app"] != "default" || first["status"] != 200.0 || first["who"] != "local" {
+		t.Errorf("the first line is %v", first)
+	}
+	if second["status"] != 400.0 || second["code"] != "invalid" || second["request"] == first["request"] {
+		t.Errorf("the second line is %v", second)
+	}
+}
+
+// A page of another site, open in a browser on the same host, gets nothing.
+func TestOtherSitesMayNotOrder(t *testing.T) {
+	s := start(t)
+	body := `{"config":` + hostConfig + `}`
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
+		if rec := s.call(t, "POST", createPath, body, header...); rec.Code != 403 || len(s.orders) != 0 {
+			t.Errorf("%v: status %d", header, rec.Code)
+		}
+	}
+}
+
+// A panic on the way to one of several workers is that worker's silence.
+func TestAPanicAmongMany(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.workers["w2"].set(func(string) error { panic("bad answer") })
+	if _, header := s.list(t, ""); header.Get("Bourse-Unreachable") != "w2" {
+		t.Errorf("unreachable: %q", header.Get("Bourse-Unreachable"))
+	}
+}

@@ -1,0 +1,77 @@
+package broker_test
+
+import (
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func TestWorkers(t *testing.T) {
+	s := start(t)
+	s.workers["w2"].silence(errDown)
+	client := s.client(t)
+	got, err := client.Workers(t.Context())
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%d workers, %v", len(got), err)
+	}
+	if w := got[0]; w.ID != "w1" || w.Tag != "aaaaaa" || w.Status != machinesapi.WorkerOK || w.Facts == nil || w.Facts.Version != "fake" {
+		t.Errorf("w1 is %+v", w)
+	}
+	if w := got[1]; w.ID != "w2" || w.Status != machinesapi.WorkerUnreachable || w.Error == "" || w.Facts != nil {
+		t.Errorf("w2 is %+v", w)
+	}
+	one, err := client.Worker(t.Context(), "w3")
+	if err != nil || one.Region != "mad" || one.Facts == nil {
+		t.Errorf("w3 is %+v, %v", one, err)
+	}
+	if _, err := client.Worker(t.Context(), "w9"); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("w9: %v", err)
+	}
+}
+
+func TestRuns(t *testing.T) {
+	s := start(t)
+	s.workers["w1"].runs = []fabric.Run{
+		{ID: "r1", Definition: "machine.create", Status: "stuck", Step: "boot", Attempt: 3},
+		{ID: "r2", Definition: "machine.stop", Status: "done"},
+	}
+	client := s.client(t)
+	runs, err := client.Runs(t.Context(), "w1", false)
+	if err != nil || len(runs) != 1 || runs[0].Step != "boot" {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+	if runs, err := client.Runs(t.Context(), "w1", true); err != nil || len(runs) != 2 {
+		t.Errorf("all runs %+v, %v", runs, err)
+	}
+	if run, err := client.RetryRun(t.Context(), "w1", "r1"); err != nil || run.Status != "running" {
+		t.Errorf("retry: %+v, %v", run, err)
+	}
+	if run, err := client.SkipRun(t.Context(), "w1", "r1"); err != nil || run.Status != "skipped" {
+		t.Errorf("skip: %+v, %v", run, err)
+	}
+	if run, err := client.CancelRun(t.Context(), "w1", "r1"); err != nil || run.Status != "canceled" {
+		t.Errorf("cancel: %+v, %v", run, err)
+	}
+	if _, err := client.RetryRun(t.Context(), "w1", "r9"); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("no such run: %v", err)
+	}
+	s.workers["w1"].silence(errDown)
+	if _, err := client.Runs(t.Context(), "w1", true); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("silent worker: %v", err)
+	}
+}
+
+func TestPlatform(t *testing.T) {
+	s := start(t)
+	client := s.client(t)
+	regions, err := client.Regions(t.Context())
+	if err != nil || len(regions.Regions) != 2 || regions.Regions[0] != (machinesapi.Region{Code: "gru", Name: "gru", Workers: 2}) || regions.Nearest != "gru" {
+		t.Errorf("regions %+v, %v", regions, err)
+	}
+	health, err := client.Health(t.Context())
+	if err != nil || health != (machinesapi.Health{Status: "ok", Version: "test", Workers: 3}) {
+		t.Errorf("health %+v, %v", health, err)
+	}
+}
