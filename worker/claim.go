@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// refused carries a refusal out of a transaction as an error, which undoes it.
+type refused struct{ bourse.Refusal }
+
+func (r refused) Error() string { return r.Detail }
+
+// errFilled says that the order is filled here already.
+var errFilled = errors.New("the order is filled already")
+
+// claim fills an order here, or gives the refusal. It answers when the
+// machine has started (or been prepared, or failed to start, which is a
+// refusal), or when ctx ends; the operation itself then goes on, and the
+// order's id finds or cancels it.
+func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	begin := time.Now()
+	order := &c.Order
+	refusal, err := w.precheck(order)
+	if err != nil || refusal != nil {
+		return nil, refusal, err
+	}
+	m, run, err := w.record(ctx, c)
+	defer w.applied.forget(m.ID)
+	if r, ok := errors.AsType[refused](err); ok {
+		return nil, &r.Refusal, nil
+	}
+	if errors.Is(err, errFilled) {
+		return w.filledBefore(ctx, order.ID)
+	}
+	if bourse.CodeOf(err) == bourse.CodeUnavailable { // the disk is full, or worse: nothing was recorded
+		return nil, w.refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	w.machineChanged(m.ID)
+	claimed := time.Since(begin)
+	started, err := w.appliedMachine(ctx, m.ID, run)
+	switch code := bourse.CodeOf(err); {
+	case err == nil:
+		return &bourse.Fill{Machine: started, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
+	case ctx.Err() != nil:
+		return nil, nil, err
+	case code == bourse.CodeCanceled:
+		return nil, w.refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	default:
+		return nil, w.refusal(bourse.RefusedDriver, bourse.MessageOf(err)), nil
+	}
+}
+
+func (w *Worker) refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
+	return &bourse.Refusal{Worker: w.self.Worker, Region: w.self.Region, Reason: reason, Detail: detail}
+}
+
+// precheck spares the store a transaction for an order that is refused
+// anyway.
+func (w *Worker) precheck(order *bourse.Order) (*bourse.Refusal, error) {
+	var refusal *bourse.Refusal
+	err := w.store.View(func(tx *store.Tx) error {
+		filled, err := filledMachine(tx, order.ID)
+		if err != nil || filled != nil {
+			return err
+		}
+		refusal, err = w.refuse(tx, order, w.ledger.running(&order.Config))
+		return err
+	})
+	return refusal, err
+}
+
+// record writes the machine, what it takes, its order and the run that will
+// start it, all in one transaction: the intent before every effect.
+func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *fsm.Handle[machineResult], error) {
+	for {
+		m, err := w.newMachine(&c.Order)
+		if err != nil {
+			return m, nil, err
+		}
+		def := w.defs.create
+		if c.Order.SkipLaunch {
+			def = w.defs.prepare
+		}
+		w.applied.expect(m.ID)
+		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), machineRequest{Machine: m.ID, Boot: m.Boot.Number}, fsm.StartOptions{
+			Write: inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
+		})
+		if !errors.Is(err, errTaken) {
+			return m, run, err
+		}
+		w.applied.forget(m.ID)
+	}
+}
+
+// errTaken says that an id, name or port made up for a machine is in use
+// after all: make up another.
+var errTaken = errors.New("taken")
+
+func (w *Worker) newMachine(order *bourse.Order) (bourse.Machine, error) {
+	now := time.Now().UTC()
+	m := bourse.Machine{
+		ID: bourse.NewMachineID(w.self.Tag), Name: order.Name, App: order.App.Name,
+		Worker: w.self.Worker, Region: w.self.Region,
+		Order: order.ID, Instance: bourse.NewInstanceID(), State: bourse.StateCreated, Config: order.Config,
+		Takes: w.ledger.running(&order.Config), Cordoned: order.Cordoned, CreatedAt: now, UpdatedAt: now,
+	}
+	if m.Name == "" {
+		m.Name = randomName()
+	}
+	if order.LeaseTTL > 0 {
+		m.Lease = newLease(order.LeaseOwner, "", now.Add(time.Duration(order.LeaseTTL)*time.Second))
+	}
+	if order.SkipLaunch {
+		m.Takes = resting(m.Takes)
+		return m, nil
+	}
+	m.State = bourse.StateStarting
+	m.Boot.Number = 1
+	var err error
+	m.Boot.Port, err = w.cfg.Ports.pick(&m.Config)
+	return m, err
+}
+
+func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) error {
+	rec, known, err := tx.Order(c.Order.ID)
+	if err != nil {
+		return err
+	}
+	if known && rec.Machine != "" && !rec.Canceled {
+		return errFilled
+	}
+	refusal, err := w.refuse(tx, &c.Order, w.ledger.running(&c.Order.Config))
+	if err != nil {
+		return err
+	}
+	if refusal != nil {
+		return refused{*refusal}
+	}
+	if err := w.untaken(tx, &m); err != nil {
+		return err
+	}
+	decision := c.Decision
+	decision.Outcome, decision.Worker, decision.Machine = bourse.OutcomeFilled, w.self.Worker, m.ID
+	if err := tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Machine: m.ID, Decision: decision, At: m.CreatedAt}); err != nil {
+		return err
+	}
+	if err := keepApp(tx, c.Order.App); err != nil {
+		return err
+	}
+	if err := tx.PutMachine(&m); err != nil {
+		return err
+	}
+	return appendEvent(tx, &m, "", bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, At: m.CreatedAt})
+}
+
+// untaken reports errTaken when what was made up for m is in use.
+func (w *Worker) untaken(tx *store.Tx, m *bourse.Machine) error {
+	if _, err := tx.Machine(m.ID); err == nil {
+		return errTaken
+	}
+	if _, taken, err := tx.MachineNamed(m.App, m.Name); err != nil || taken {
+		return errors.Join(err, errTaken)
+	}
+	return portUntaken(tx, m.Boot.Port)
+}
+
+// filledBefore answers a repeated claim with the first one's machine, once
+// that has settled.
+func (w *Worker) filledBefore(ctx context.Context, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
+	var m *bourse.Machine
+	err := w.store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = filledMachine(tx, id)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if m == nil {
+		return nil, w.refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
+	}
+	settled, err := w.await(ctx, m.ID, func(m *bourse.Machine) bool { return m.State.Settled() })
+	if err != nil {
+		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
+	}
+	return &bourse.Fill{Machine: settled, Again: true}, nil, nil
+}
+
+// keepApp merges the app's record into the worker's own copy.
+func keepApp(tx *store.Tx, app bourse.App) error {
+	old, ok, err := tx.App(app.Name)
+	if err != nil {
+		return err
+	}
+	merged := app
+	if ok {
+		if merged = old.Merge(app); merged.ID == old.ID && (merged.DeletedAt == nil) == (old.DeletedAt == nil) {
+			return nil
+		}
+	}
+	return tx.PutApp(merged)
+}

@@ -1,0 +1,235 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+func TestRefusalsSayWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		h.place(func(o *bourse.Order) { o.Name = "taken" })
+		for name, c := range map[string]struct {
+			change func(*bourse.Order)
+			reason bourse.RefusalReason
+			what   string
+		}{
+			"memory":            {func(o *bourse.Order) { o.Config.Guest.MemoryMB = 5000 }, bourse.RefusedResource, "memory"},
+			"cpus":              {func(o *bourse.Order) { *o.Config.Guest = bourse.Guest{CPUKind: "performance", CPUs: 9} }, bourse.RefusedResource, "cpu"},
+			"a gpu":             {func(o *bourse.Order) { o.Config.Guest.GPUKind = "a10" }, bourse.RefusedUnknown, "gpu.a10"},
+			"slots":             {requires("slots", bourse.Requirement{Count: 11}), bourse.RefusedResource, "slots"},
+			"unknown countable": {requires("seats", bourse.Requirement{Count: 1}), bourse.RefusedUnknown, "seats"},
+			"another label":     {requires("arch", bourse.Requirement{Label: "arm64"}), bourse.RefusedLabel, "arch"},
+			"unknown label":     {requires("zone", bourse.Requirement{Label: "b"}), bourse.RefusedUnknown, "zone"},
+			"image":             {func(o *bourse.Order) { o.Config.Image = "nginx" }, bourse.RefusedImage, "nginx"},
+			"region":            {func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }, bourse.RefusedRegion, ""},
+			"name":              {func(o *bourse.Order) { o.Name = "taken" }, bourse.RefusedName, ""},
+		} {
+			order := newOrder(t, c.change)
+			q, err := h.quote(t.Context(), order)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for from, r := range map[string]*bourse.Refusal{"quote": q.Refusal, "claim": refusal} {
+				if r == nil || r.Reason != c.reason || r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
+					t.Errorf("%s, %s: %+v, want %s of %q by w1 in gru, with a sentence", name, from, r, c.reason, c.what)
+				}
+			}
+		}
+		h.verify()
+	})
+}
+
+func requires(name string, r bourse.Requirement) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{name: r} }
+}
+
+func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		order := newOrder(t, run("missing"))
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedDriver {
+			t.Fatalf("claim: %+v, %v; want a refusal by the driver", refusal, err)
+		}
+		all, err := h.machines(t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+		if err != nil || len(all) != 0 {
+			t.Errorf("left behind: %v, %v", all, err)
+		}
+		q, err := h.quote(t.Context(), newOrder(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range q.Accounts {
+			if a.Used != 0 {
+				t.Errorf("%d of %s still taken", a.Used, a.Resource)
+			}
+		}
+		h.verify()
+	})
+}
+
+// Invariant 7, the worker's part: claims and cancellations of one order, in
+// any number and order, leave at most one machine, and none once canceled.
+func TestInvariant7OnceOnAWorker(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 7))
+				h := newHost(t, nil)
+				defer h.crash()
+				order := newOrder(t)
+				canceled := false
+				var wg sync.WaitGroup
+				for range 2 + rng.IntN(6) {
+					delay := time.Duration(rng.IntN(3)) * time.Millisecond
+					if cancel := rng.IntN(3) == 0; cancel {
+						canceled = true
+						wg.Go(func() {
+							time.Sleep(delay)
+							if _, err := h.cancel(t.Context(), order.ID); err != nil {
+								t.Errorf("cancel: %v", err)
+							}
+						})
+						continue
+					}
+					wg.Go(func() {
+						time.Sleep(delay)
+						_, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+						if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+							t.Errorf("claim: %v", err)
+						}
+					})
+				}
+				wg.Wait()
+				if canceled { // one more, too late
+					if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
+						t.Errorf("claim after the cancellation: %+v, %v", r, err)
+					}
+				}
+				time.Sleep(time.Minute)
+				living, want := len(h.mem.Running()), 1
+				if canceled {
+					want = 0
+				}
+				if living != want {
+					t.Errorf("%d machines run, want %d (canceled: %t)", living, want, canceled)
+				}
+				h.verify()
+			})
+		})
+	}
+}
+
+func TestARepeatedClaimGivesTheSameMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		claim := &bourse.Claim{Order: *newOrder(t)}
+		first, _, err := h.claim(t.Context(), claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := h.claim(t.Context(), claim)
+		if err != nil || !again.Again || again.Machine.ID != first.Machine.ID {
+			t.Errorf("again: %+v, %v; want machine %s", again, err, first.Machine.ID)
+		}
+		if h.mem.Starts() != 1 {
+			t.Errorf("%d starts, want 1", h.mem.Starts())
+		}
+	})
+}
+
+// Invariant 4: sixteen claimers at once, sizes of all kinds, hostile ones
+// among them, machines stopping, starting and going: at every instant no
+// resource is oversold, and at the end the ledger is what the machines take.
+func TestInvariant4NeverOversold(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Capacity.Memory, c.Capacity.CPUs = 700, 2 })
+	server := httptest.NewServer(h.Handler())
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(t.Context())
+	var claimers, checker sync.WaitGroup
+	checker.Go(func() {
+		for ctx.Err() == nil {
+			h.verify()
+		}
+	})
+	const each = 40
+	for c := range uint64(16) {
+		claimers.Go(func() {
+			rng := rand.New(rand.NewPCG(c, 4))
+			for range each {
+				id := claimOverHTTP(t, server.URL, rng)
+				if id == "" {
+					continue
+				}
+				if rng.IntN(2) == 0 {
+					_, _ = h.Worker.stop(ctx, id, fabric.Act{})  // may lose a race
+					_, _ = h.Worker.start(ctx, id, fabric.Act{}) // may be refused
+				}
+				if _, err := h.destroy(ctx, id, fabric.Act{Force: true}); err != nil {
+					t.Errorf("destroy: %v", err)
+				}
+			}
+		})
+	}
+	claimers.Wait()
+	cancel()
+	checker.Wait()
+	h.verify()
+	free, err := h.Free()
+	if err != nil || free.Of("memory") != 700 || free.Of("slots") != 10 {
+		t.Errorf("free at the end %v, %v: capacity has appeared or disappeared", free, err)
+	}
+}
+
+// claimOverHTTP sends a claim with numbers that a client may not know to be
+// nonsense, and gives the machine if one was made.
+func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
+	hostile := []string{"-1", "0", "1", "64", "256", "701", "1e3", "1e300", "9223372036854775807", "-9223372036854775808", "18446744073709551616", "0.5", `"64"`, "null"}
+	pick := func() string { return hostile[rng.IntN(len(hostile))] }
+	if rng.IntN(3) > 0 {
+		pick = func() string { return fmt.Sprint(1 + rng.IntN(300)) }
+	}
+	body := fmt.Sprintf(`{"order":{"id":%q,"app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","init":{"exec":["run"]},
+		"guest":{"cpu_kind":"shared","cpus":%s,"memory_mb":%s},"requirements":{"slots":%s}}}}`,
+		bourse.NewOrderID(), []string{"1", pick()}[rng.IntN(2)], pick(), []string{"1", "2", pick()}[rng.IntN(3)])
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/worker/claim", bytes.NewBufferString(body))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Errorf("claim: %v", err)
+		return ""
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		t.Errorf("%s answered %s", body, resp.Status)
+	}
+	var reply fabric.ClaimReply
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil || reply.Fill == nil {
+		return ""
+	}
+	return reply.Fill.Machine.ID
+}

@@ -1,0 +1,418 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+)
+
+var errCrash = errors.New("crash")
+
+// crashAt fails the store at one stage of its n-th commit, and from then on.
+func crashAt(stage store.FaultStage, n uint64) func(store.FaultStage, uint64) error {
+	return func(s store.FaultStage, commit uint64) error {
+		if s == stage && commit == n {
+			return errCrash
+		}
+		return nil
+	}
+}
+
+// diary is what callers were told before a crash: it must still be so after.
+type diary struct {
+	started   map[bourse.MachineID]int // pid
+	stopped   map[bourse.MachineID]bool
+	destroyed map[bourse.MachineID]bool
+	canceled  map[bourse.OrderID]bool
+	refused   map[bourse.OrderID]bool
+	events    map[bourse.MachineID][]bourse.EventID
+}
+
+// lifetime is a scenario that uses every operation. It ends at the first
+// error, as a caller does whose worker has died.
+func (h *host) lifetime(d *diary) error {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
+	defer cancel()
+	claim := func(change ...func(*bourse.Order)) (bourse.Machine, error) {
+		order := newOrder(h.t, change...)
+		fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
+		if err != nil {
+			return bourse.Machine{}, err
+		}
+		if refusal != nil {
+			if refusal.Reason == bourse.RefusedUnavailable {
+				return bourse.Machine{}, errors.New(refusal.Detail)
+			}
+			d.refused[order.ID] = true
+			return bourse.Machine{}, nil
+		}
+		if fill.Machine.State == bourse.StateStarted {
+			d.note(&fill.Machine)
+		}
+		return fill.Machine, nil
+	}
+	long, err := claim(run("run"))
+	if err != nil {
+		return err
+	}
+	if _, err := claim(run("exit", "3")); err != nil {
+		return err
+	}
+	if _, err := claim(run("sleep", "1s", "exit", "4"), restart(bourse.RestartOnFailure, 2)); err != nil {
+		return err
+	}
+	if _, err := claim(run("missing")); err != nil {
+		return err
+	}
+	prepared, err := claim(run("run"), func(o *bourse.Order) { o.SkipLaunch = true })
+	if err != nil {
+		return err
+	}
+	doomed, err := claim(run("run"), func(o *bourse.Order) { o.Config.AutoDestroy = true })
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return d.verb(h.Worker.start(ctx, prepared.ID, fabric.Act{})) },
+		func() error { return d.verb(h.Worker.restart(ctx, long.ID, fabric.Act{})) },
+		func() error {
+			_, err := h.Worker.stop(ctx, long.ID, fabric.Act{})
+			if err == nil {
+				delete(d.started, long.ID)
+				d.stopped[long.ID] = true
+			}
+			return err
+		},
+		func() error {
+			_, err := h.cancel(ctx, doomed.Order)
+			if err == nil {
+				delete(d.started, doomed.ID)
+				d.canceled[doomed.Order], d.destroyed[doomed.ID] = true, true
+			}
+			return err
+		},
+		func() error {
+			_, err := h.destroy(ctx, prepared.ID, fabric.Act{Force: true})
+			if err == nil {
+				delete(d.started, prepared.ID)
+				d.destroyed[prepared.ID] = true
+			}
+			return err
+		},
+	} {
+		// What an operation has begun without its caller being told of the end
+		// may be so or not after a crash.
+		d.uncertain(long.ID, prepared.ID, doomed.ID)
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newDiary() *diary {
+	return &diary{
+		started: map[bourse.MachineID]int{}, stopped: map[bourse.MachineID]bool{}, destroyed: map[bourse.MachineID]bool{},
+		canceled: map[bourse.OrderID]bool{}, refused: map[bourse.OrderID]bool{}, events: map[bourse.MachineID][]bourse.EventID{},
+	}
+}
+
+func (d *diary) note(m *bourse.Machine) {
+	d.started[m.ID] = m.Boot.PID
+	d.events[m.ID] = nil
+	for _, e := range m.LastEvents {
+		d.events[m.ID] = append(d.events[m.ID], e.ID)
+	}
+}
+
+func (d *diary) verb(reply fabric.ActReply, err error) error {
+	if err == nil {
+		d.note(&reply.Machine)
+	}
+	return err
+}
+
+func (d *diary) uncertain(ids ...bourse.MachineID) {
+	for _, id := range ids {
+		delete(d.started, id)
+	}
+}
+
+// Invariants 5 and 6: the daemon dies before and after every single commit of
+// a scenario that uses every operation. After each death and restart: what
+// runs has a record, what a caller was told is so, no task was stopped or
+// started twice for it, each exit is told once, every run comes to its end.
+func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, checkIntent) }
+
+// See TestInvariant5IntentBeforeEffect.
+func TestInvariant6ABounceIsInvisible(t *testing.T) { enumerateCrashes(t, checkBounce) }
+
+func enumerateCrashes(t *testing.T, check func(*host, *diary)) {
+	commits := countCommits(t)
+	t.Logf("%d commits", commits)
+	for n := uint64(2); n <= commits; n++ { // the first one makes the store itself
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHostDown(t, nil)
+					d := newDiary()
+					if h.tryStart(crashAt(stage, n)) == nil {
+						_ = h.lifetime(d) // the crash ends it early
+						h.crash()
+					}
+					running := h.mem.Running()
+					h.start(nil)
+					h.checkRunning(running)
+					check(h, d)
+					h.verify()
+					h.crash()
+				})
+			})
+		}
+	}
+}
+
+// countCommits tells how many commits the scenario makes when nothing fails.
+func countCommits(t *testing.T) (commits uint64) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHostDown(t, nil)
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		if err := h.lifetime(newDiary()); err != nil {
+			t.Fatalf("the scenario fails by itself: %v", err)
+		}
+		h.crash()
+	})
+	if commits < 20 {
+		t.Fatalf("the scenario makes %d commits only", commits)
+	}
+	return commits
+}
+
+// checkRunning: the restart itself stopped nothing that has a record and is
+// not meant to end.
+func (h *host) checkRunning(before []driver.TaskID) {
+	h.t.Helper()
+	now := h.mem.Running()
+	for _, id := range before {
+		m, err := h.machine(h.t.Context(), id.Machine)
+		if err != nil {
+			h.t.Errorf("task %v ran without a record", id)
+			continue
+		}
+		if m.State == bourse.StateStarted && m.Boot.Number == id.Boot && !slices.Contains(now, id) {
+			h.t.Errorf("task %v of a started machine no longer runs", id)
+		}
+	}
+}
+
+func checkIntent(h *host, _ *diary) {
+	h.t.Helper()
+	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
+	recorded := map[bourse.MachineID]bourse.Machine{}
+	all, err := h.machines(h.t.Context(), "", func(*bourse.Machine) bool { return true })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, m := range all {
+		recorded[m.ID] = m
+		if !m.State.Settled() {
+			h.t.Errorf("machine %s is %s for ever: %v", m.ID, m.State, story(m))
+		}
+		if m.State == bourse.StateStarted && !slices.Contains(h.mem.Running(), taskOf(&m)) {
+			h.t.Errorf("machine %s is started, its task does not run: %v", m.ID, story(m))
+		}
+		if m.State != bourse.StateDestroyed && h.canceledOrder(m.Order) {
+			h.t.Errorf("machine %s of a canceled order is %s: %v", m.ID, m.State, story(m))
+		}
+	}
+	for _, id := range h.mem.Running() {
+		if m := recorded[id.Machine]; m.State != bourse.StateStarted || m.Boot.Number != id.Boot {
+			h.t.Errorf("task %v runs, its machine is %q at boot %d", id, m.State, m.Boot.Number)
+		}
+	}
+	for _, id := range h.mem.Machines() {
+		if m := recorded[id]; m.State == "" || m.State == bourse.StateDestroyed {
+			h.t.Errorf("the host keeps machine %s, which is %q", id, m.State)
+		}
+	}
+	runs, err := h.listRuns(false)
+	if err != nil || len(runs) != 0 {
+		h.t.Errorf("unfinished runs: %+v, %v", runs, err)
+	}
+}
+
+func (h *host) canceledOrder(id bourse.OrderID) bool {
+	h.t.Helper()
+	var canceled bool
+	if err := h.store.View(func(tx *store.Tx) error {
+		rec, _, err := tx.Order(id)
+		canceled = rec.Canceled
+		return err
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	return canceled
+}
+
+func checkBounce(h *host, d *diary) {
+	h.t.Helper()
+	for id, pid := range d.started {
+		m := h.get(id)
+		if running := m.State == bourse.StateStarted && m.Boot.PID == pid; !running && m.Boot.Exit == nil {
+			if m = h.awaitBoot(id, pid); m.Boot.Exit == nil && m.Boot.PID != pid {
+				h.t.Errorf("machine %s was told started with pid %d, is %s with pid %d: %v", id, pid, m.State, m.Boot.PID, story(m))
+			}
+		}
+	}
+	time.Sleep(10 * time.Minute)
+	for id, told := range d.events {
+		have := map[bourse.EventID]int{}
+		for _, e := range h.get(id).LastEvents {
+			have[e.ID]++
+		}
+		for _, e := range told {
+			if have[e] != 1 {
+				h.t.Errorf("machine %s: event %s was told and is there %d times", id, e, have[e])
+			}
+		}
+	}
+	for id := range d.stopped {
+		if m := h.get(id); m.State != bourse.StateStopped {
+			h.t.Errorf("machine %s was told to stop and is %s", id, m.State)
+		}
+	}
+	for id := range d.destroyed {
+		if m := h.get(id); m.State != bourse.StateDestroyed {
+			h.t.Errorf("machine %s was told destroyed and is %s", id, m.State)
+		}
+	}
+	for id := range d.canceled {
+		if _, err := h.decision(h.t.Context(), id); err != nil {
+			h.t.Errorf("canceled order %s: %v", id, err)
+		}
+	}
+	h.checkExits()
+}
+
+// awaitBoot waits until the resumed start has found the task again.
+func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
+	h.t.Helper()
+	m, err := h.await(h.t.Context(), id, func(m *bourse.Machine) bool { return m.Boot.PID == pid || m.Boot.Exit != nil })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return m
+}
+
+// checkExits: as many exits are told as there were starts that have ended.
+func (h *host) checkExits() {
+	h.t.Helper()
+	all, err := h.machines(h.t.Context(), "", func(*bourse.Machine) bool { return true })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, m := range all {
+		starts, exits := 0, 0
+		for _, e := range m.LastEvents {
+			switch e.Type {
+			case bourse.EventStart:
+				starts++
+			case bourse.EventExit:
+				if e.Exit.Error == "" {
+					exits++
+				}
+			}
+		}
+		running := 0
+		if m.State == bourse.StateStarted {
+			running = 1
+		}
+		if starts != exits+running {
+			h.t.Errorf("machine %s: %d starts, %d exits, %d running: %v", m.ID, starts, exits, running, story(m))
+		}
+	}
+}
+
+// Invariant 1: the worker's disk is the only place that counts. Callers that
+// believe in an older state are refused by the store's, and a worker that has
+// forgotten everything else tells the same story.
+func TestInvariant1OwnTruth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := h.place(run("run"))
+		q, err := h.quote(t.Context(), newOrder(t, func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 }))
+		if err != nil || q.Refusal != nil {
+			t.Fatalf("quote: %+v, %v", q.Refusal, err)
+		}
+		h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3500 })
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 })})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedResource {
+			t.Errorf("a claim on an old quote: %+v, %v; want a refusal by the ledger of now", refusal, err)
+		}
+		before := h.get(m.ID)
+		h.crash()
+		h.start(nil)
+		after := h.get(m.ID)
+		after.UpdatedAt = before.UpdatedAt
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("after the restart (-before +after):\n%s", diff)
+		}
+		h.crash()
+	})
+}
+
+func TestIdentityIsFixedAtTheFirstStart(t *testing.T) {
+	h := newHost(t, nil)
+	h.crash()
+	for name, change := range map[string]func(*Config){
+		"another id":     func(c *Config) { c.ID = "w2" },
+		"another region": func(c *Config) { c.Region = "mad" },
+	} {
+		h.setup = change
+		if err := h.tryStart(nil); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("%s: %v, want failed_precondition", name, err)
+		}
+	}
+	h.setup = func(c *Config) { c.ID, c.Region = "", "" }
+	h.start(nil)
+	if got := h.Identity(); got.Worker != "w1" || got.Region != "gru" || got.Tag == 0 {
+		t.Errorf("identity %+v, want w1 in gru with a tag", got)
+	}
+}
+
+func TestTwoDaemonsOnOneDirectory(t *testing.T) {
+	h := newHost(t, nil)
+	_, err := Open(Config{Dir: h.dir, ID: "w1", Region: "gru", Driver: h.mem.Driver(), Log: testLog(t)})
+	if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("second daemon: %v, want already_exists", err)
+	}
+}
+
+// What the driver runs without a record, by whatever fault, is removed.
+func TestRecoveryRemovesStrays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := h.place(run("run"))
+		h.crash()
+		stray := driver.TaskID{Machine: "abcdef01234567", Boot: 1}
+		if _, err := h.mem.Driver().Start(t.Context(), driver.Task{ID: stray, Command: []string{"run"}}); err != nil {
+			t.Fatal(err)
+		}
+		h.start(nil)
+		if got := h.mem.Running(); len(got) != 1 || got[0].Machine != m.ID {
+			t.Errorf("runs %v, want machine %s alone", got, m.ID)
+		}
+		h.crash()
+	})
+}

@@ -1,0 +1,26 @@
+// Package worker is the daemon of one host: the sole owner of its machines
+// and its capacity. It answers orders with quotes, fills claims, runs
+// machines through a driver, and keeps all that matters in its store.
+//
+// What it promises:
+//
+//   - A claim takes from the ledger in the transaction that records the
+//     machine, so capacity is never oversold (invariant 4).
+//   - Every effect on the host follows a durable record of it; each operation
+//     is a run of package fsm whose steps may execute again after a crash
+//     (invariant 5).
+//   - After a crash it asks the driver what is alive, adopts what has a
+//     record and removes what has none; nothing is restarted for it, no exit
+//     is lost (invariant 6).
+//   - A claim is idempotent by order id, and a cancellation that comes first
+//     wins (invariant 7).
+//
+// # Concurrency
+//
+// All state is in the store. Whoever changes a machine does so in one store
+// transaction that reads the record, decides and writes; the store runs
+// transactions one after the other, so there is nothing to lock. Operations
+// that touch the host are runs, serialised per machine by the engine. One
+// goroutine per started machine waits for its end (watch.go); they, the
+// engine and the housekeeper belong to Run.
+package worker

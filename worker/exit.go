@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// aftermath is what follows a task's end.
+type aftermath string
+
+const (
+	nothing aftermath = "nothing" // known already, or of an earlier boot
+	rest    aftermath = "rest"    // the machine's next state is not ours to begin
+	revive  aftermath = "revive"  // its policy starts it again
+	remove  aftermath = "remove"  // auto_destroy
+)
+
+// Backoff of restart policies: doubles from reviveFirst to reviveMost.
+const (
+	reviveFirst = 100 * time.Millisecond
+	reviveMost  = 30 * time.Second
+)
+
+// afterExit decides what follows the end of a boot of m, and records it in m:
+// its state, what it takes, the event. It decides from its arguments alone.
+func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
+	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
+		return nothing, bourse.Event{}
+	}
+	told := &bourse.ExitEvent{Exit: exit, RequestedStop: m.Boot.Requested}
+	next := rest
+	switch {
+	case m.State == bourse.StateDestroying:
+	case m.State == bourse.StateRestarting: // on request: the run goes on with it
+		told.Restarting = true
+	case !m.Boot.Requested && policyRestarts(m, exit):
+		next, m.State, told.Restarting = revive, bourse.StateRestarting, true
+		m.Boot.Restarts = append(m.Boot.Restarts, exit.At)
+	case m.Config.AutoDestroy:
+		next, m.State = remove, bourse.StateStopped
+	default:
+		m.State = bourse.StateStopped
+	}
+	told.RestartCount = len(m.Boot.Restarts)
+	if m.State == bourse.StateStopped {
+		m.Takes, m.Boot.Port = resting(m.Takes), 0
+	}
+	m.Boot.Exit, m.Boot.PID = &exit, 0
+	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
+}
+
+// policyRestarts tells whether m's policy starts it again after this exit. It
+// forgets restarts that are out of the window.
+func policyRestarts(m *bourse.Machine, exit bourse.Exit) bool {
+	policy := m.Config.RestartPolicy()
+	recent := m.Boot.Restarts[:0:0]
+	for _, at := range m.Boot.Restarts {
+		if exit.At.Sub(at) < bourse.RestartWindow {
+			recent = append(recent, at)
+		}
+	}
+	m.Boot.Restarts = recent
+	if len(recent) >= policy.MaxRetries {
+		return false
+	}
+	switch policy.Policy {
+	case bourse.RestartAlways:
+		return true
+	case bourse.RestartOnFailure:
+		return exit.Failed()
+	case bourse.RestartNo:
+		return false
+	}
+	return false
+}
+
+// backoff is how long a machine waits for its n-th restart in a row, n from 1.
+func backoff(n int) time.Duration {
+	d := reviveFirst
+	for range n - 1 {
+		if d *= 2; d >= reviveMost {
+			return reviveMost
+		}
+	}
+	return d
+}
+
+// recordExit writes a task's end, in the transaction that was given. It fails
+// with errMoved when what follows is no longer what the caller prepared for,
+// and with errUnborn before the task's start was recorded.
+func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
+	_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if unborn(m, boot) {
+			return false, nil, errUnborn
+		}
+		next, event := afterExit(m, boot, exit)
+		if next != prepared {
+			return false, nil, errMoved
+		}
+		if next == nothing {
+			return false, nil, nil
+		}
+		events := []bourse.Event{event}
+		if next == remove {
+			events = append(events, intendDestroy(m, bourse.SourceWorker))
+		}
+		return true, events, nil
+	})
+	return err
+}
+
+// unborn tells whether the start of this boot has still to be recorded: the
+// end of a task is told after its start.
+func unborn(m *bourse.Machine, boot int) bool {
+	return m.Boot.Number == boot && m.State == bourse.StateStarting
+}

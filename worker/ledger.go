@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// ledger judges whether an order fits a worker. It is a value without state:
+// what is committed comes from the store, in the transaction that decides.
+type ledger struct {
+	totals bourse.Amounts // capacity times overcommit
+	shared float64        // shared vCPUs per core
+}
+
+func newLedger(c Capacity) ledger {
+	totals := c.amounts()
+	for i, a := range totals {
+		if f, ok := c.Overcommit[string(a.Resource)]; ok {
+			totals[i].Amount = int64(min(float64(a.Amount)*f, float64(bourse.MaxAmount)))
+		}
+	}
+	return ledger{totals: totals, shared: c.shared()}
+}
+
+// running gives what a machine of this config takes while it runs: its guest
+// and the countables among its requirements.
+func (l *ledger) running(c *bourse.Config) bourse.Amounts {
+	takes := c.Guest.Takes(l.shared)
+	for name, r := range c.Requirements {
+		if r.Count == 0 {
+			continue
+		}
+		takes = takes.Plus(bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
+	}
+	return takes.Sorted()
+}
+
+// resting gives what is left of takes while the machine does not run: its
+// disk.
+func resting(takes bourse.Amounts) bourse.Amounts {
+	if n := takes.Of(bourse.ResourceDisk); n > 0 {
+		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
+	}
+	return nil
+}
+
+// fits tells whether takes can be added to what is committed without selling
+// more than there is of anything (invariant 4); the answer is the first
+// resource that is short, or nil.
+func (l *ledger) fits(committed, takes bourse.Amounts) *bourse.Refusal {
+	for _, want := range takes {
+		if !l.totals.Has(want.Resource) {
+			return &bourse.Refusal{
+				Reason: bourse.RefusedUnknown, Resource: string(want.Resource), Wanted: want.Amount,
+				Detail: fmt.Sprintf("the worker has no %s", want.Resource),
+			}
+		}
+		free := l.totals.Of(want.Resource) - committed.Of(want.Resource)
+		if want.Amount <= free { // no sum that could overflow: free is at most MaxAmount
+			continue
+		}
+		free = max(0, free)
+		return &bourse.Refusal{
+			Reason: bourse.RefusedResource, Resource: string(want.Resource), Wanted: want.Amount, Free: free,
+			Detail: fmt.Sprintf("insufficient %s: wanted %s, free %s",
+				want.Resource, want.Resource.Show(want.Amount), want.Resource.Show(free)),
+		}
+	}
+	return nil
+}
+
+// accounts is the ledger as others see it.
+func (l *ledger) accounts(committed bourse.Amounts) []bourse.Account {
+	out := make([]bourse.Account, len(l.totals))
+	for i, a := range l.totals {
+		out[i] = bourse.Account{Resource: a.Resource, Total: a.Amount, Used: committed.Of(a.Resource)}
+	}
+	return out
+}

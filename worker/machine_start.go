@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// errAlready says that the machine is where the caller wants it.
+var errAlready = errors.New("already there")
+
+// start starts a stopped machine and answers when it has started. Errors:
+// failed_precondition from another state, or when the program cannot be
+// started; insufficient_capacity when the host has no room for it now;
+// conflict while another holds its lease.
+func (w *Worker) start(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	for {
+		reply, err := w.startOnce(ctx, id, act)
+		if !errors.Is(err, errTaken) {
+			return reply, err
+		}
+	}
+}
+
+func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	old, err := w.machine(ctx, id)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	port, err := w.cfg.Ports.pick(&old.Config)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	w.applied.expect(id)
+	defer w.applied.forget(id)
+	run, err := w.begin(ctx, w.defs.start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
+		_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			old = *m
+			if err := mayStart(m, act.Nonce); err != nil {
+				return false, nil, err
+			}
+			return true, nil, w.takeBoot(tx, m, port)
+		})
+		return err
+	}))
+	if errors.Is(err, errAlready) {
+		return fabric.ActReply{Previous: old.State, Machine: old}, nil
+	}
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	now, err := w.appliedMachine(ctx, id, run)
+	if bourse.CodeOf(err) == bourse.CodeInvalid {
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
+	}
+	return fabric.ActReply{Previous: old.State, Machine: now}, err
+}
+
+// appliedMachine gives the machine as a run's last transaction leaves it. The
+// caller has said that it expects it.
+func (w *Worker) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
+	if _, err := run.Applied(ctx); err != nil {
+		return bourse.Machine{}, err
+	}
+	if m := w.applied.take(id); m != nil {
+		return *m, nil
+	}
+	return w.machine(ctx, id) // another call expected it too, and has forgotten it
+}
+
+func mayStart(m *bourse.Machine, nonce string) error {
+	if err := checkLease(m, nonce); err != nil {
+		return err
+	}
+	switch m.State {
+	case bourse.StateStarted, bourse.StateStarting:
+		return errAlready
+	case bourse.StateStopped, bourse.StateFailed:
+		return nil
+	case bourse.StateStopping, bourse.StateRestarting:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine still active, refusing to start")
+	case bourse.StateDestroyed:
+		return errNoMachine
+	default:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "unable to start machine from current state: '%s'", m.State)
+	}
+}
+
+// takeBoot takes what m needs to run from the ledger and records its next
+// boot, in the transaction that was given.
+func (w *Worker) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
+	committed, err := tx.Committed()
+	if err != nil {
+		return err
+	}
+	takes := w.ledger.running(&m.Config)
+	if r := w.ledger.fits(less(committed, m.Takes), takes); r != nil {
+		return bourse.Errorf(bourse.CodeInsufficient,
+			"could not reserve resource for machine: insufficient %s available to fulfill request on the current host (%s)", r.Resource, r.Detail)
+	}
+	if err := portUntaken(tx, port); err != nil {
+		return err
+	}
+	m.Takes = takes
+	recordBoot(m, port)
+	m.Boot.Restarts = nil
+	return nil
+}
+
+// less gives what is committed by all but one who has taken so much.
+func less(committed, taken bourse.Amounts) bourse.Amounts {
+	out := append(bourse.Amounts(nil), committed...)
+	for i := range out {
+		out[i].Amount -= taken.Of(out[i].Resource)
+	}
+	return out
+}
+
+// startLaunch starts a machine again. When that is impossible it has failed.
+func (w *Worker) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
+	return w.launch(ctx, r, func(tx *store.Tx, m *bourse.Machine, cause error) error {
+		_, err := changeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			m.State = bourse.StateFailed
+			return true, unlaunched(m, cause), nil
+		})
+		return err
+	})
+}

@@ -1,0 +1,318 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+func restart(policy bourse.RestartPolicy, retries int) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Config.Restart = &bourse.Restart{Policy: policy, MaxRetries: retries} }
+}
+
+func TestLifeOfAMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m := h.place(run("run"))
+		if m.State != bourse.StateStarted || m.Boot.PID == 0 || m.Boot.Port == 0 {
+			t.Fatalf("the fill says %s, pid %d, port %d", m.State, m.Boot.PID, m.Boot.Port)
+		}
+		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{}))
+		stopped := h.reaches(m.ID, bourse.StateStopped)
+		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != 2 {
+			t.Errorf("exit event %+v, want a requested stop by SIGINT", e)
+		}
+		again := h.must(h.Worker.start(ctx, m.ID, fabric.Act{}))
+		if again.State != bourse.StateStarted || again.Boot.Number != 2 || again.ID != m.ID || again.Instance != m.Instance {
+			t.Errorf("started again as %+v", again.Boot)
+		}
+		restarted := h.must(h.Worker.restart(ctx, m.ID, fabric.Act{}))
+		if restarted.State != bourse.StateStarted || restarted.Boot.Number != 3 {
+			t.Errorf("restarted: %s, boot %d", restarted.State, restarted.Boot.Number)
+		}
+		gone := h.must(h.destroy(ctx, m.ID, fabric.Act{Force: true}))
+		want := []string{
+			"launch/created", "start/started",
+			"stop/stopping", "exit/stopped", "start/started",
+			"restart/restarting", "exit/restarting", "start/started",
+			"destroy/destroying", "exit/destroying", "destroy/destroyed",
+		}
+		if diff := cmp.Diff(want, story(gone)); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if left := h.mem.Machines(); len(left) != 0 {
+			t.Errorf("the host keeps %v", left)
+		}
+		h.verify()
+	})
+}
+
+func TestRestartPolicies(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy  bourse.RestartPolicy
+		retries int
+		program []string
+		starts  int
+	}{
+		"no, failed":              {bourse.RestartNo, 0, []string{"exit", "1"}, 1},
+		"on-failure, well":        {bourse.RestartOnFailure, 0, []string{"exit", "0"}, 1},
+		"on-failure, failed":      {bourse.RestartOnFailure, 3, []string{"exit", "1"}, 4},
+		"on-failure, out of mem":  {bourse.RestartOnFailure, 1, []string{"oom"}, 2},
+		"the default, ten times":  {"", 0, []string{"exit", "1"}, 11},
+		"always, well":            {bourse.RestartAlways, 2, []string{"exit", "0"}, 3},
+		"always, after some time": {bourse.RestartAlways, 2, []string{"sleep", "1s", "exit", "0"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				defer h.crash()
+				m := h.place(run(c.program...), restart(c.policy, c.retries))
+				time.Sleep(4 * time.Minute) // virtual; inside the restart window
+				m = h.get(m.ID)
+				if m.State != bourse.StateStopped || h.mem.Starts() != c.starts {
+					t.Errorf("%s after %d starts, want stopped after %d", m.State, h.mem.Starts(), c.starts)
+				}
+				if len(m.Takes) != 0 {
+					t.Errorf("stopped, it takes %v", m.Takes)
+				}
+				h.verify()
+			})
+		})
+	}
+}
+
+func TestRestartsOutsideTheWindowDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("sleep", "6m", "exit", "1"), restart(bourse.RestartOnFailure, 1))
+		time.Sleep(time.Hour)
+		if m = h.get(m.ID); h.mem.Starts() < 9 || m.State != bourse.StateStarted {
+			t.Errorf("%s after %d starts in an hour, want it to go on", m.State, h.mem.Starts())
+		}
+	})
+}
+
+func TestStopEndsTheWaitForARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("exit", "1"), restart(bourse.RestartAlways, 20))
+		time.Sleep(10 * time.Second)
+		h.reaches(m.ID, bourse.StateRestarting)
+		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+		before := h.mem.Starts()
+		time.Sleep(5 * time.Minute)
+		if h.mem.Starts() != before {
+			t.Error("started again after it was stopped")
+		}
+		h.verify()
+	})
+}
+
+func TestAutoDestroy(t *testing.T) {
+	auto := func(o *bourse.Order) { o.Config.AutoDestroy = true }
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		byItself := h.place(run("sleep", "1s", "exit", "7"), auto)
+		onRequest := h.place(run("run"), auto)
+		h.must(h.Worker.stop(t.Context(), onRequest.ID, fabric.Act{}))
+		time.Sleep(10 * time.Second)
+		for _, id := range []bourse.MachineID{byItself.ID, onRequest.ID} {
+			m := h.get(id)
+			if m.State != bourse.StateDestroyed || m.Boot.Exit == nil {
+				t.Errorf("machine is %s, exit %v; want destroyed, its exit kept", m.State, m.Boot.Exit)
+			}
+		}
+		if code := h.get(byItself.ID).Boot.Exit.Code; code != 7 {
+			t.Errorf("exit code %d, want 7", code)
+		}
+		if len(h.mem.Machines()) != 0 {
+			t.Errorf("the host keeps %v", h.mem.Machines())
+		}
+	})
+}
+
+// Verbs that come from the wrong state are refused by code; those that find
+// the machine where they want it are not.
+func TestVerbsByState(t *testing.T) {
+	act := fabric.Act{}
+	verbs := map[string]func(*host, bourse.MachineID) error{
+		"start": func(h *host, id bourse.MachineID) error { _, err := h.Worker.start(h.t.Context(), id, act); return err },
+		"stop":  func(h *host, id bourse.MachineID) error { _, err := h.Worker.stop(h.t.Context(), id, act); return err },
+		"restart": func(h *host, id bourse.MachineID) error {
+			_, err := h.Worker.restart(h.t.Context(), id, act)
+			return err
+		},
+		"destroy": func(h *host, id bourse.MachineID) error { _, err := h.destroy(h.t.Context(), id, act); return err },
+		"signal": func(h *host, id bourse.MachineID) error {
+			_, err := h.signal(h.t.Context(), id, fabric.Act{Signal: "SIGCONT"})
+			return err
+		},
+		"exec": func(h *host, id bourse.MachineID) error {
+			_, err := h.exec(h.t.Context(), id, &fabric.ExecRequest{Command: []string{"print", "x"}})
+			return err
+		},
+	}
+	const ok, wrong, gone = bourse.Code(""), bourse.CodeFailedPrecondition, bourse.CodeNotFound
+	for state, want := range map[string]map[string]bourse.Code{
+		"started":   {"start": ok, "stop": ok, "restart": ok, "destroy": wrong, "signal": ok, "exec": ok},
+		"stopped":   {"start": ok, "stop": ok, "restart": ok, "destroy": ok, "signal": wrong, "exec": wrong},
+		"failed":    {"start": wrong, "stop": wrong, "restart": wrong, "destroy": ok, "signal": wrong, "exec": wrong},
+		"destroyed": {"start": gone, "stop": gone, "restart": gone, "destroy": gone, "signal": wrong, "exec": wrong},
+		"unknown":   {"start": gone, "stop": gone, "restart": gone, "destroy": gone, "signal": gone, "exec": gone},
+	} {
+		for verb, code := range want {
+			t.Run(state+"/"+verb, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHost(t, nil)
+					defer h.crash()
+					if got := bourse.CodeOf(verbs[verb](h, h.inState(state))); got != code {
+						t.Errorf("code %q, want %q", got, code)
+					}
+					h.verify()
+				})
+			})
+		}
+	}
+}
+
+// inState makes a machine and brings it into a state.
+func (h *host) inState(state string) bourse.MachineID {
+	h.t.Helper()
+	ctx := h.t.Context()
+	if state == "unknown" {
+		return "00000000000000"
+	}
+	if state == "failed" {
+		m := h.place(func(o *bourse.Order) { o.SkipLaunch = true; o.Config.Init.Exec = []string{"missing"} })
+		_, err := h.Worker.start(ctx, m.ID, fabric.Act{})
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			h.t.Fatalf("start of a missing program: %v", err)
+		}
+		return h.reaches(m.ID, bourse.StateFailed).ID
+	}
+	m := h.place(run("run"))
+	switch state {
+	case "stopped":
+		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+	case "destroyed":
+		h.must(h.destroy(ctx, m.ID, fabric.Act{Force: true}))
+	}
+	return m.ID
+}
+
+func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 })
+		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+		h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 2000 })
+		_, err := h.Worker.start(t.Context(), m.ID, fabric.Act{})
+		if bourse.CodeOf(err) != bourse.CodeInsufficient {
+			t.Errorf("start on a full host: %v, want insufficient_capacity", err)
+		}
+		if h.get(m.ID).State != bourse.StateStopped {
+			t.Error("the refused start changed the machine")
+		}
+		h.verify()
+	})
+}
+
+func TestLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m := h.place(run("run"))
+		lease, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: 10 * time.Second, Owner: "ana"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second}); bourse.CodeOf(err) != bourse.CodeConflict {
+			t.Errorf("second lease: %v, want conflict", err)
+		}
+		if _, err := h.Worker.stop(ctx, m.ID, fabric.Act{Nonce: "wrong"}); bourse.CodeOf(err) != bourse.CodeConflict {
+			t.Errorf("stop without the nonce: %v, want conflict", err)
+		}
+		if longer, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: 20 * time.Second, Nonce: lease.Nonce}); err != nil || longer.Nonce != lease.Nonce {
+			t.Errorf("extend: nonce %s, %v; want the same nonce", longer.Nonce, err)
+		}
+		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}))
+		time.Sleep(21 * time.Second)
+		h.must(h.Worker.start(ctx, m.ID, fabric.Act{})) // it has expired
+		if _, err := h.release(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("release of an expired lease: %v, want not_found", err)
+		}
+	})
+}
+
+func TestMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("run"), func(o *bourse.Order) { o.Config.Metadata = map[string]string{"a": "1", "b": "2"} })
+		got, err := h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{"a": nil, "c": new("3")}})
+		if diff := cmp.Diff(map[string]string{"b": "2", "c": "3"}, got.Config.Metadata); err != nil || diff != "" {
+			t.Errorf("error %v; metadata (-want +got):\n%s", err, diff)
+		}
+		if got.Instance != m.Instance || got.State != bourse.StateStarted {
+			t.Error("metadata made a new version or moved the machine")
+		}
+		if _, err := h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("stale version: %v, want failed_precondition", err)
+		}
+	})
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m := h.place(run("sleep", "10s", "exit", "0"))
+		begin := time.Now()
+		reply, err := h.wait(ctx, m.ID, waitFor{states: []string{"stopped", "failed"}}, time.Minute)
+		if err != nil || reply.State != bourse.StateStopped || time.Since(begin) != 10*time.Second {
+			t.Errorf("wait: %+v, %v after %s", reply, err, time.Since(begin))
+		}
+		if _, err := h.wait(ctx, m.ID, waitFor{states: []string{waitSettled}}, time.Minute); err != nil {
+			t.Errorf("settled: %v", err)
+		}
+		if _, err := h.wait(ctx, m.ID, waitFor{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
+			t.Errorf("started, never: %v, want timeout", err)
+		}
+		if _, err := h.wait(ctx, m.ID, waitFor{instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("of another version: %v, want failed_precondition", err)
+		}
+		if _, err := h.wait(ctx, m.ID, waitFor{states: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("for no state: %v, want invalid", err)
+		}
+		if r, err := h.wait(ctx, m.ID, waitFor{states: []string{"started"}, after: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
+			t.Errorf("a state passed since the event: %+v, %v", r, err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			_, _ = h.destroy(context.WithoutCancel(ctx), m.ID, fabric.Act{}) // the wait tells whether it worked
+		}()
+		if _, err := h.wait(ctx, m.ID, waitFor{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("destroyed while waiting for started: %v, want not_found", err)
+		}
+		if r, err := h.wait(ctx, m.ID, waitFor{states: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
+			t.Errorf("for its end: %+v, %v", r, err)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+const (
+	envPort   = "PORT"
+	portTries = 64
+)
+
+// PortRange is where the ports come from that machines are told in $PORT,
+// both ends included.
+type PortRange struct {
+	First, Last int
+}
+
+// Validate reports CodeInvalid for a range that is empty or out of 1 to 65535.
+func (p PortRange) Validate() error {
+	if p.First < 1 || p.Last > 65535 || p.Last < p.First {
+		return bourse.Errorf(bourse.CodeInvalid, "port range %d-%d: use two ports from 1 to 65535, the smaller first", p.First, p.Last)
+	}
+	return nil
+}
+
+// pick gives a port that nobody on the host listens on now, 0 when the
+// machine's own environment names one. Whether another machine has it is
+// checked in the transaction that records it.
+func (p PortRange) pick(c *bourse.Config) (int, error) {
+	if _, own := c.Env[envPort]; own {
+		return 0, nil
+	}
+	for range portTries {
+		port := p.First + rand.IntN(p.Last-p.First+1)
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+		if err == nil {
+			_ = l.Close() // it was only asked for
+			return port, nil
+		}
+	}
+	return 0, bourse.Errorf(bourse.CodeUnavailable, "no free port in %d-%d after %d tries", p.First, p.Last, portTries)
+}
+
+// portUntaken reports errTaken when a living machine of this worker has the
+// port.
+func portUntaken(tx *store.Tx, port int) error {
+	if port == 0 {
+		return nil
+	}
+	if _, taken := tx.PortUser(port); taken {
+		return errTaken
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// quote answers an order from the worker's own truth. It holds nothing and
+// writes nothing.
+func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	q := bourse.Quote{Worker: w.self.Worker, Region: w.self.Region, Load: w.load.read()}
+	if order.Named { // only then can it be filled already, perhaps a moment ago
+		if err := w.store.Sync(ctx); err != nil {
+			return q, err
+		}
+	}
+	q.Takes = w.ledger.running(&order.Config)
+	err := w.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		if err != nil {
+			return err
+		}
+		q.Accounts = w.ledger.accounts(committed)
+		q.AppMachines = tx.LivingOf(order.App.Name)
+		if q.Filled, err = filledMachine(tx, order.ID); err != nil || q.Filled != nil {
+			return err
+		}
+		q.Refusal, err = w.refuse(tx, order, q.Takes)
+		return err
+	})
+	return q, err
+}
+
+// filledMachine gives the machine that fills the order here, if one does.
+func filledMachine(tx *store.Tx, id bourse.OrderID) (*bourse.Machine, error) {
+	rec, ok, err := tx.Order(id)
+	if err != nil || !ok || rec.Machine == "" || rec.Canceled {
+		return nil, err
+	}
+	m, err := readMachine(tx, rec.Machine, recentEvents)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return nil, nil
+	}
+	return &m, err
+}
+
+// refuse gives this worker's reason not to fill the order now, nil if there
+// is none. A claim asks again in the transaction that takes.
+func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts) (*bourse.Refusal, error) {
+	r := w.refuseEver(order)
+	if r == nil {
+		rec, ok, err := tx.Order(order.ID)
+		if err != nil {
+			return nil, err
+		}
+		if ok && rec.Canceled {
+			r = &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}
+		}
+	}
+	if r == nil && order.Name != "" {
+		if _, taken, err := tx.MachineNamed(order.App.Name, order.Name); err != nil {
+			return nil, err
+		} else if taken {
+			r = &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s has a machine named %s", order.App.Name, order.Name)}
+		}
+	}
+	if r == nil {
+		committed, err := tx.Committed()
+		if err != nil {
+			return nil, err
+		}
+		r = w.ledger.fits(committed, takes)
+	}
+	if r != nil {
+		r.Worker, r.Region = w.self.Worker, w.self.Region
+	}
+	return r, nil
+}
+
+// refuseEver gives the reasons that no other machine's end would remove.
+func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
+	if !named(order.Regions, w.self.Region) {
+		return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker stands in %s", w.self.Region)}
+	}
+	if !w.runs(order.Config.Image) {
+		return &bourse.Refusal{
+			Reason: bourse.RefusedImage, Resource: order.Config.Image,
+			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(order.Config.Image), w.drivers()),
+		}
+	}
+	labels := w.labels()
+	for name, want := range order.Config.Requirements {
+		have, known := labels[name]
+		switch {
+		case want.Count != 0: // a countable: the ledger knows it or refuses
+		case !known:
+			return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: name, Detail: fmt.Sprintf("the worker has no label %s", name)}
+		case have != want.Label:
+			return &bourse.Refusal{
+				Reason: bourse.RefusedLabel, Resource: name,
+				Detail: fmt.Sprintf("label %s is %s here, wanted %s", name, bourse.Quoted(have), bourse.Quoted(want.Label)),
+			}
+		}
+	}
+	return nil
+}
+
+func named(regions []bourse.Choice, here bourse.Region) bool {
+	for _, choice := range regions {
+		for _, r := range choice {
+			if r == here {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,290 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// Config says what a worker is and has. Identity fields are fixed at the
+// first start: a later start with others is refused.
+type Config struct {
+	Dir      string                  // data directory; required
+	ID       bourse.WorkerID         // required at the first start, "" afterwards means the one in the store
+	Tag      func() bourse.WorkerTag // chooses a tag at the first start; default at random
+	Region   bourse.Region
+	Capacity Capacity
+	Ports    PortRange     // of $PORT; zero: 20000 to 29999
+	Driver   driver.Driver // of image "host"; required
+	NoHost   bool          // refuse orders for image "host"
+	Version  string
+	Publish  func(free bourse.Amounts)            // told of free capacity after it changed, at most twice a second; may be nil
+	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
+	Log      *slog.Logger
+}
+
+// Worker is one host's daemon. Its methods are safe for concurrent use.
+type Worker struct {
+	cfg    Config
+	log    *slog.Logger
+	self   store.Identity
+	store  *store.Store
+	engine *fsm.Engine
+	ledger ledger
+	defs   definitions
+	news   *news
+	load   loadGauge
+
+	ready   atomic.Bool   // recovered: calls are answered
+	up      chan struct{} // closed when first ready
+	changed chan struct{} // holds one token when the ledger may have changed
+	watched watching
+	applied applied
+	watches sync.WaitGroup
+	life    context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
+}
+
+// Open opens the worker's store and checks who it is. It starts nothing.
+// Errors: already_exists when another daemon uses the directory,
+// failed_precondition when the store is of a newer release or of another
+// worker, invalid for a bad configuration.
+func Open(cfg Config) (*Worker, error) {
+	if cfg.Ports == (PortRange{}) {
+		cfg.Ports = PortRange{First: 20000, Last: 29999}
+	}
+	if err := errors.Join(cfg.Capacity.Validate(), cfg.Ports.Validate()); err != nil {
+		return nil, err
+	}
+	s, err := store.Open(store.Config{Dir: cfg.Dir, Log: cfg.Log, Fault: cfg.Fault})
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		cfg:     cfg,
+		log:     cfg.Log,
+		store:   s,
+		engine:  nil,
+		ledger:  newLedger(cfg.Capacity),
+		news:    newNews(),
+		changed: make(chan struct{}, 1),
+		up:      make(chan struct{}),
+		life:    context.Background(),
+	}
+	if w.self, err = w.identify(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	w.log = cfg.Log.With("worker", w.self.Worker)
+	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
+	w.define()
+	return w, nil
+}
+
+// identify reads who this worker is, or records it at the first start.
+func (w *Worker) identify() (store.Identity, error) {
+	var id store.Identity
+	err := w.store.Update(context.Background(), func(tx *store.Tx) error {
+		known, ok, err := tx.Identity()
+		if err != nil {
+			return err
+		}
+		if ok {
+			id = known
+			return w.sameIdentity(known)
+		}
+		id = store.Identity{Worker: w.cfg.ID, Tag: w.chooseTag(), Region: w.cfg.Region, CreatedAt: time.Now().UTC()}
+		if err := errors.Join(id.Worker.Validate(), id.Region.Validate()); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "%w", err)
+		}
+		return tx.PutIdentity(id)
+	})
+	return id, err
+}
+
+func (w *Worker) chooseTag() bourse.WorkerTag {
+	if w.cfg.Tag != nil {
+		return w.cfg.Tag()
+	}
+	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1))
+}
+
+func (w *Worker) sameIdentity(known store.Identity) error {
+	if w.cfg.ID != "" && w.cfg.ID != known.Worker {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the data directory belongs to worker %s, not %s", known.Worker, w.cfg.ID)
+	}
+	if w.cfg.Region != "" && w.cfg.Region != known.Region {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s stands in region %s, not %s", known.Worker, known.Region, w.cfg.Region)
+	}
+	return nil
+}
+
+// Identity tells the worker's id, tag and region.
+func (w *Worker) Identity() store.Identity { return w.self }
+
+// Recovered is closed when the worker has recovered and answers calls.
+func (w *Worker) Recovered() <-chan struct{} { return w.up }
+
+// Close closes the store. Call it after Run has returned.
+func (w *Worker) Close() error { return w.store.Close() }
+
+// Run recovers what an earlier daemon left, then works until ctx ends.
+// Machines go on after it. It is called once.
+func (w *Worker) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	w.life = ctx
+	if err := w.recover(ctx); err != nil {
+		return err
+	}
+	group.Go(func() error { return w.engine.Run(ctx) })
+	group.Go(func() error { return w.keepHouse(ctx) })
+	err := group.Wait()
+	w.ready.Store(false)
+	w.watches.Wait()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// commit runs fn as one durable transaction about a machine and tells those
+// who wait for a change of it.
+func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
+	err := w.store.Update(ctx, fn)
+	w.machineChanged(id)
+	return err
+}
+
+// observe hears of every durable transition of a run.
+func (w *Worker) observe(r fsm.Record) {
+	if id, ok := machineOf(r.Resource); ok {
+		w.machineChanged(id)
+	}
+}
+
+func (w *Worker) machineChanged(id bourse.MachineID) {
+	w.news.tell(id)
+	select {
+	case w.changed <- struct{}{}:
+	default: // one token is enough: the reader looks at everything
+	}
+}
+
+// inTx makes a function of the worker's own transaction type fit an fsm run.
+func inTx(fn func(*store.Tx) error) fsm.Write {
+	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
+}
+
+// drivers names the drivers that this worker has.
+func (w *Worker) drivers() []string {
+	if w.cfg.NoHost {
+		return []string{}
+	}
+	return []string{"process"}
+}
+
+// runs tells whether a driver of this worker runs the image.
+func (w *Worker) runs(image string) bool {
+	return image == bourse.ImageHost && !w.cfg.NoHost
+}
+
+// Facts gives what the worker says of itself.
+func (w *Worker) Facts() (bourse.Facts, error) {
+	facts := bourse.Facts{
+		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
+		Labels: w.labels(), Machines: map[bourse.State]int{}, Drivers: w.drivers(), Load: w.load.read(),
+	}
+	err := w.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		if err != nil {
+			return err
+		}
+		facts.Accounts = w.ledger.accounts(committed)
+		for m, err := range tx.Machines() {
+			if err != nil {
+				return err
+			}
+			facts.Machines[m.State]++
+		}
+		return nil
+	})
+	return facts, err
+}
+
+// Free gives what is free of each resource now.
+func (w *Worker) Free() (bourse.Amounts, error) {
+	var free bourse.Amounts
+	err := w.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		for _, a := range w.ledger.accounts(committed) {
+			free = append(free, bourse.Amount{Resource: a.Resource, Amount: a.Free()})
+		}
+		return err
+	})
+	return free, err
+}
+
+// labels are the worker's own facts, its driver's and the operator's; the
+// operator's win.
+func (w *Worker) labels() map[string]string {
+	labels := maps.Clone(w.cfg.Driver.Labels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, w.cfg.Capacity.Labels)
+	return labels
+}
+
+// machine reads a machine as it is after everything acknowledged so far.
+func (w *Worker) machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
+	if err := w.store.Sync(ctx); err != nil {
+		return bourse.Machine{}, err
+	}
+	var m bourse.Machine
+	err := w.store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = readMachine(tx, id, recentEvents)
+		return err
+	})
+	return m, err
+}
+
+// machines lists the machines of an app, or all for "".
+func (w *Worker) machines(ctx context.Context, app bourse.AppName, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
+	if err := w.store.Sync(ctx); err != nil {
+		return nil, err
+	}
+	out := []bourse.Machine{}
+	err := w.store.View(func(tx *store.Tx) error {
+		all := tx.Machines()
+		if app != "" {
+			all = tx.MachinesOf(app)
+		}
+		for m, err := range all {
+			if err != nil {
+				return err
+			}
+			if !keep(&m) {
+				continue
+			}
+			if m.LastEvents, err = readEvents(tx, m.ID, recentEvents); err != nil {
+				return err
+			}
+			out = append(out, m)
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b bourse.Machine) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return out, err
+}

@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// host is a machine room: a directory and a memory host that outlive the
+// daemons started on them.
+type host struct {
+	t     testing.TB
+	dir   string
+	mem   *drivertest.Memory
+	setup func(*Config)
+
+	*Worker
+	stop func()
+	done chan error
+}
+
+// newHost makes a host and starts a worker on it.
+func newHost(t testing.TB, setup func(*Config)) *host {
+	t.Helper()
+	h := newHostDown(t, setup)
+	h.start(nil)
+	return h
+}
+
+func newHostDown(t testing.TB, setup func(*Config)) *host {
+	t.Helper()
+	h := &host{t: t, dir: t.TempDir(), mem: drivertest.NewMemory(), setup: setup}
+	t.Cleanup(func() { h.crash() })
+	return h
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	if testing.Verbose() {
+		return slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	return slog.New(slog.NewTextHandler(io.Discard, nil))
+}
+
+// start starts the daemon and waits until it has recovered.
+func (h *host) start(fault func(store.FaultStage, uint64) error) {
+	h.t.Helper()
+	if err := h.tryStart(fault); err != nil {
+		h.t.Fatalf("start the worker: %v", err)
+	}
+}
+
+func (h *host) tryStart(fault func(store.FaultStage, uint64) error) error {
+	cfg := Config{
+		Dir: h.dir, ID: "w1", Region: "gru", Driver: h.mem.Driver(), Log: testLog(h.t), Fault: fault,
+		Capacity: Capacity{CPUs: 8, Memory: 4096, Disk: 1000, Countables: map[string]int64{"slots": 10}, Labels: map[string]string{"arch": "amd64"}},
+	}
+	if h.setup != nil {
+		h.setup(&cfg)
+	}
+	w, err := Open(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.Worker, h.stop, h.done = w, cancel, make(chan error, 1)
+	go func() { h.done <- w.Run(ctx) }()
+	select {
+	case <-w.Recovered():
+		return nil
+	case err := <-h.done:
+		cancel()
+		h.done <- err
+		h.crash()
+		return err
+	}
+}
+
+// crash ends the daemon without a word to anyone; what the driver runs goes
+// on. The next daemon is cut off from nothing: its driver is new.
+func (h *host) crash() {
+	if h.Worker == nil {
+		return
+	}
+	h.stop()
+	<-h.done
+	_ = h.Close() // a faulty store may complain
+	h.Worker = nil
+}
+
+// run is an order's command for the memory host.
+func run(words ...string) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Config.Init.Exec = words }
+}
+
+func newOrder(t testing.TB, change ...func(*bourse.Order)) *bourse.Order {
+	t.Helper()
+	o := &bourse.Order{
+		ID:      bourse.NewOrderID(),
+		App:     bourse.App{Name: "web", ID: "01", Org: "personal", CreatedAt: time.Unix(1, 0).UTC()},
+		Regions: []bourse.Choice{{"gru"}},
+		Config: bourse.Config{
+			Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"run"}}, Guest: &bourse.Guest{MemoryMB: 64},
+			Restart: &bourse.Restart{Policy: bourse.RestartNo},
+		},
+	}
+	for _, f := range change {
+		f(o)
+	}
+	if err := o.Config.Normalize(); err != nil {
+		t.Fatalf("normalize: %v", err)
+	}
+	return o
+}
+
+// place claims an order and fails the test unless it is filled.
+func (h *host) place(change ...func(*bourse.Order)) bourse.Machine {
+	h.t.Helper()
+	fill, refusal, err := h.claim(h.t.Context(), &bourse.Claim{Order: *newOrder(h.t, change...)})
+	if err != nil || refusal != nil {
+		h.t.Fatalf("claim: refusal %+v, error %v", refusal, err)
+	}
+	return fill.Machine
+}
+
+// reaches waits until a machine is in a state.
+func (h *host) reaches(id bourse.MachineID, want bourse.State) bourse.Machine {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := h.await(ctx, id, func(m *bourse.Machine) bool { return m.State == want })
+	if err != nil {
+		h.t.Fatalf("machine %s is %s, never %s: %v", id, m.State, want, err)
+	}
+	return m
+}
+
+func (h *host) get(id bourse.MachineID) bourse.Machine {
+	h.t.Helper()
+	m, err := h.machine(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatalf("machine %s: %v", id, err)
+	}
+	return m
+}
+
+// must fails the test when a verb did.
+func (h *host) must(reply fabric.ActReply, err error) bourse.Machine {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return reply.Machine
+}
+
+// verify checks what must hold of a store at any time.
+func (h *host) verify() {
+	h.t.Helper()
+	err := h.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		if err != nil {
+			return err
+		}
+		for _, a := range h.ledger.accounts(committed) {
+			if a.Used > a.Total {
+				err = errors.Join(err, bourse.Errorf(bourse.CodeInternal, "oversold: %s used %d of %d", a.Resource, a.Used, a.Total))
+			}
+		}
+		return errors.Join(err, tx.Verify())
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// story tells a machine's events as "type/state", oldest first.
+func story(m bourse.Machine) []string {
+	out := []string{}
+	for i := len(m.LastEvents) - 1; i >= 0; i-- {
+		e := m.LastEvents[i]
+		out = append(out, string(e.Type)+"/"+string(e.State))
+	}
+	return out
+}
