@@ -1,4 +1,39 @@
-// Package market is the exchange.
+// Package market is the exchange: it finds the worker that fills an order, or
+// says why none does.
+//
+// An order goes through four steps, each in its own file: candidates are
+// taken from a [Directory] (sample.go), asked for quotes side by side
+// (quote.go), ranked by a pure function (rank.go, curves.go) and claimed in
+// that order until one worker fills the order (claim.go; race.go when several
+// are claimed at once). Each choice of regions is tried in turn; an order that
+// may be a repetition is looked for first (once.go). What happened is written
+// down in a bourse.Decision (record.go), and a no is put into words by
+// refusal.go.
+//
+// What the package promises, by the numbers of package bourse's invariants:
+//
+//   - 2, no pending: [Exchange.Place] returns before the order's deadline,
+//     whatever workers do, as long as the Trader returns when its context ends.
+//   - 3, region is law: quotes and fills from a worker that stands outside the
+//     choice being tried are ignored and undone; what the directory said of
+//     its region counts for nothing.
+//   - 7, once: a claim whose outcome is unknown is canceled at that worker
+//     before another worker's fill counts, and nobody who was told no, or has
+//     left, leaves a machine behind. What cannot be delivered at once is
+//     retried by [Exchange.Run].
+//   - 9, brokers keep nothing: the undelivered cancellations and the last
+//     refusals are all the memory there is.
+//   - 10, no is an answer: a refusal names worker, resource, wanted and free.
+//
+// It does not check orders (the edge does), does not hold capacity, and does
+// not try again later.
+//
+// Concurrency: an Exchange is safe for concurrent use. An order is worked on
+// by the goroutine of the Place call that brought it first; a race adds one
+// goroutine per claim, and all of them have ended when Place returns. Run owns
+// the goroutines that deliver cancellations. Each mutex guards one small
+// structure (flights, memory, voids, chance), none is held over I/O or while
+// another is taken.
 package market
 
 import (
@@ -17,7 +52,8 @@ type Directory interface {
 	Candidates(region bourse.Region) []bourse.Member
 }
 
-// Trader is what the exchange asks of workers.
+// Trader is what the exchange asks of workers. Its methods return when ctx
+// ends, and use what they were given no longer than that.
 type Trader interface {
 	// Ask puts an order to many workers side by side; see fabric.Fabric.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))

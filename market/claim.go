@@ -1,0 +1,166 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// claims claims the ranked members, best first, until one fills the order.
+// Nil without an error means that all refused.
+func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
+	for len(ranked) > 0 {
+		if err := t.over(ctx); err != nil {
+			return nil, err
+		}
+		n := min(max(1, t.order.Race), len(ranked))
+		batch := make([]*bourse.Member, n)
+		for i := range batch {
+			batch[i] = &members[ranked[i].Quote]
+		}
+		ranked = ranked[n:]
+		began := time.Now()
+		fill := t.claimBatch(ctx, batch, len(ranked) > 0)
+		t.timed(time.Since(began), fill)
+		if fill != nil {
+			return fill, nil
+		}
+		if err := t.noes.final(t.order); err != nil {
+			return nil, err
+		}
+	}
+	return nil, t.over(ctx)
+}
+
+// claimBatch claims at all of batch side by side. The first fill is kept;
+// wherever else the order may be filled it is canceled before this returns.
+// more says that others are willing: then a worker that hangs may use up half
+// of the time that is left, not all of it.
+func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
+	work := ctx
+	if deadline, ok := ctx.Deadline(); ok && more {
+		var cancel context.CancelFunc
+		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	tries := make([]attempt, len(batch))
+	if len(batch) == 1 {
+		tries[0] = t.attempt(work, batch[0], t.sofar())
+	} else {
+		t.race(work, batch, tries)
+	}
+	return t.settle(ctx, batch, tries)
+}
+
+// attempt is what came of one claim: a fill or a refusal.
+type attempt struct {
+	fill    *bourse.Fill
+	refusal *bourse.Refusal
+	unknown bool // it may be filled there: cancel it
+	won     bool // the fill is the one to keep
+	took    time.Duration
+}
+
+// attempt claims at one worker. It changes nothing of t.
+func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
+	began := time.Now()
+	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
+	a := judge(fill, refusal, err, m, t.order.ID, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
+	a.took = time.Since(began)
+	a.won = a.fill != nil
+	return a
+}
+
+// judge says what a claim's answer means. A fill that is not what was asked
+// for is undone like an unknown one.
+func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order bourse.OrderID, choice bourse.Choice) attempt {
+	switch {
+	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
+		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
+	case err != nil:
+		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim was lost; canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
+	case fill == nil && refusal != nil:
+		return attempt{refusal: tidy(refusal, m)}
+	case fill == nil || refusal != nil || fill.Machine.Worker != m.ID || fill.Machine.Order != order:
+		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim makes no sense; canceled there")}
+	case !slices.Contains(choice, fill.Machine.Region): // invariant 3, whatever the hint said
+		return attempt{unknown: true, refusal: no(m, bourse.RefusedRegion, "it filled the order in region "+bourse.Quoted(string(fill.Machine.Region))+"; canceled there")}
+	}
+	return attempt{fill: fill}
+}
+
+// settle keeps the winning fill, if the caller still waits for it, and cancels
+// the order at every other worker that may have filled it. Then it records
+// what happened.
+func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []attempt) *bourse.Fill {
+	var kept *bourse.Fill
+	var undo []*bourse.Member
+	left := errors.Is(ctx.Err(), context.Canceled)
+	for i := range tries {
+		a := &tries[i]
+		switch {
+		case a.won && !left:
+			kept = a.fill
+			continue
+		case a.won:
+			a.refusal = no(batch[i], bourse.RefusedCanceled, "the caller left; canceled there")
+		case a.fill != nil:
+			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
+		case !a.unknown:
+			continue
+		}
+		undo = append(undo, batch[i])
+	}
+	t.void(ctx, undo)
+	for i := range tries {
+		t.claimed(bourse.ClaimTry{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
+	}
+	return kept
+}
+
+// voidWithin bounds one cancellation while the caller waits.
+const voidWithin = time.Second
+
+// void cancels the order at members side by side, also when ctx has ended.
+// What is not delivered within its share of the time left is handed to Run,
+// and the order goes on: the caller wants a machine, and a duplicate is
+// destroyed when its worker is back. Until the replicated view carries
+// cancellations, one that this process cannot deliver before it ends is lost.
+func (t *trade) void(ctx context.Context, members []*bourse.Member) {
+	if len(members) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(voidWithin, time.Until(t.deadline)/2))
+	defer cancel()
+	voidOne := func(m *bourse.Member) {
+		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
+			t.x.voids.add(void{order: t.order.ID, at: *m}, err)
+		}
+	}
+	for _, m := range members {
+		t.voided = append(t.voided, m.ID)
+	}
+	if len(members) == 1 {
+		voidOne(members[0])
+		return
+	}
+	var wg sync.WaitGroup
+	for _, m := range members {
+		wg.Go(func() { voidOne(m) })
+	}
+	wg.Wait()
+}
+
+// timed adds a batch of claims to the times, the winner's start apart.
+func (t *trade) timed(took time.Duration, fill *bourse.Fill) {
+	started := time.Duration(0)
+	if fill != nil {
+		started = min(max(0, fill.Started), took)
+	}
+	t.decision.Times.Start += started
+	t.decision.Times.Claim += took - started
+}

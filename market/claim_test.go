@@ -1,0 +1,197 @@
+package market_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+func TestClaimsFallThroughInRankOrder(t *testing.T) {
+	c := floor(6, "gru", room(1))
+	var tried []bourse.WorkerID
+	x := broker(c, func(cfg *market.Config) {
+		cfg.Trader = claimer{cfg.Trader, func(to bourse.Member) (*bourse.Refusal, error) {
+			tried = append(tried, to.ID)
+			switch len(tried) {
+			case 1:
+				return &bourse.Refusal{Reason: bourse.RefusedResource, Resource: "memory", Wanted: 256, Free: 3}, nil
+			case 2:
+				return nil, bourse.Errorf(bourse.CodeUnavailable, "connection refused")
+			case 3:
+				return nil, errors.New("connection reset")
+			}
+			return nil, nil
+		}}
+	})
+	o := order("gru")
+	a := place(t.Context(), x, o)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	round := a.decision.Rounds[0]
+	for i, id := range tried {
+		if round.Ranked[i].Worker != id {
+			t.Errorf("claim %d went to %s, ranked there: %s", i, id, round.Ranked[i].Worker)
+		}
+	}
+	var reasons []bourse.RefusalReason
+	for _, claim := range round.Claims {
+		if claim.Refusal != nil {
+			reasons = append(reasons, claim.Refusal.Reason)
+		}
+	}
+	if want := []bourse.RefusalReason{"resource", "no_answer", "lost_answer"}; len(tried) != 4 || !slices.Equal(reasons, want) {
+		t.Errorf("tried %v, refused for %v, want four and %v", tried, reasons, want)
+	}
+	if got := c.Calls(markettest.Cancel); got != 1 {
+		t.Errorf("%d cancels, want only the one after the lost answer", got)
+	}
+}
+
+// claimer answers some claims itself.
+type claimer struct {
+	market.Trader
+	first func(bourse.Member) (*bourse.Refusal, error)
+}
+
+func (c claimer) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if r, err := c.first(to); r != nil || err != nil {
+		return nil, r, err
+	}
+	return c.Trader.Claim(ctx, to, claim)
+}
+
+// A lone candidate is claimed without being asked, and the record says so.
+func TestLoneCandidateIsNotAsked(t *testing.T) {
+	c := floor(1, "gru", bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 9000}, {Resource: bourse.ResourceMemory, Amount: 300}})
+	x := broker(c, nil)
+	yes, no := place(t.Context(), x, order("gru")), place(t.Context(), x, order("gru"))
+	if yes.err != nil {
+		t.Fatal(yes.err)
+	}
+	fails(t, no.err, bourse.CodeInsufficient)
+	if got := c.Calls(markettest.Ask); got != 0 {
+		t.Errorf("%d asks, want none", got)
+	}
+	if r := yes.decision.Rounds[0]; r.Asked != 1 || len(r.Ranked) != 0 || len(r.Claims) != 1 {
+		t.Errorf("recorded: %+v", r)
+	}
+	const want = "insufficient resources available to fulfill request: could not reserve resource for machine: " +
+		"insufficient memory available to fulfill request (gru: 1 worker asked; memory: wanted 256 MiB, most free 44 MiB on w0)"
+	if no.err.Error() != want {
+		t.Errorf("refused with\n %q, want\n %q", no.err, want)
+	}
+}
+
+// Whoever leaves is not left a machine, at whatever moment.
+func TestCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, "gru", room(1))
+		ctx, leave := context.WithCancel(t.Context())
+		x := broker(c, func(cfg *market.Config) { cfg.Trader = leaver{cfg.Trader, leave} })
+		o := order("gru")
+		a := place(ctx, x, o)
+		fails(t, a.err, bourse.CodeCanceled)
+		if a.decision.Outcome != bourse.OutcomeCanceled {
+			t.Errorf("outcome %s", a.decision.Outcome)
+		}
+		if living := c.Living(o.ID); len(living) != 0 {
+			t.Errorf("machine %s lives", living[0].ID)
+		}
+		if d, ok := x.Decision(o.ID); !ok || d.Outcome != bourse.OutcomeCanceled || len(d.Rounds) != 1 {
+			t.Errorf("remembered: %v, %+v", ok, d)
+		}
+	})
+}
+
+// leaver's caller leaves just before a claim's answer arrives.
+type leaver struct {
+	market.Trader
+	leave func()
+}
+
+func (l leaver) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	fill, refusal, err := l.Trader.Claim(ctx, to, claim)
+	l.leave()
+	<-ctx.Done()
+	return fill, refusal, err
+}
+
+// A worker that hangs uses up half of the time, not all, when others are
+// willing.
+func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, "gru", room(1))
+		var hung bourse.WorkerID
+		c.Break(func(call markettest.Call) markettest.Fault {
+			if call.Verb == markettest.Claim && (hung == "" || hung == call.Worker) {
+				hung = call.Worker
+				return markettest.Fault{LoseReply: true}
+			}
+			return markettest.Fault{}
+		})
+		o := order("gru")
+		a := place(t.Context(), broker(c, nil), o)
+		c.Quiet()
+		if a.err != nil || a.fill.Machine.Worker == hung {
+			t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)
+		}
+		if living := c.Living(o.ID); len(living) != 1 {
+			t.Errorf("%d machines live", len(living))
+		}
+	})
+}
+
+// When the deadline passes in the middle of a claim, the cancellation is
+// delivered before the caller is told.
+func TestDeadlineCancelsTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, "gru", room(1))
+		c.Break(func(call markettest.Call) markettest.Fault {
+			if call.Verb == markettest.Claim {
+				return markettest.Fault{LoseReply: true}
+			}
+			return markettest.Fault{Delay: 100 * time.Millisecond}
+		})
+		o := order("gru")
+		o.Within = bourse.Duration(2 * time.Second)
+		a := place(t.Context(), broker(c, nil), o)
+		fails(t, a.err, bourse.CodeTimeout)
+		if living := c.Living(o.ID); len(living) != 0 || a.took > 2*time.Second {
+			t.Errorf("%d machines live after %s", len(living), a.took)
+		}
+		if a.decision.Outcome != bourse.OutcomeTimeout || !strings.Contains(a.err.Error(), "1 worker lost the answer to a claim") {
+			t.Errorf("%s: %v", a.decision.Outcome, a.err)
+		}
+		c.Quiet()
+	})
+}
+
+// The worker keeps the decision that led to it.
+func TestClaimCarriesTheDecision(t *testing.T) {
+	c := floor(3, "gru", room(1))
+	o := order("gru")
+	a := place(t.Context(), broker(c, nil), o)
+	kept, ok := c.Kept(o.ID)
+	if a.err != nil || !ok {
+		t.Fatal(a.err, ok)
+	}
+	if kept.Order != o.ID || len(kept.Rounds) != 1 || len(kept.Rounds[0].Ranked) != 3 || len(kept.Rounds[0].Claims) != 0 {
+		t.Errorf("kept: %+v", kept)
+	}
+	d := a.decision
+	if d.Outcome != bourse.OutcomeFilled || d.Machine != a.fill.Machine.ID || d.Worker != a.fill.Machine.Worker || len(d.Rounds[0].Claims) != 1 {
+		t.Errorf("decision: %+v", d)
+	}
+	if parts := d.Rounds[0].Ranked[0].Parts; len(parts) != 5 { // cpu, memory, image, spread, load
+		t.Errorf("parts: %+v", parts)
+	}
+}

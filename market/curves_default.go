@@ -1,0 +1,60 @@
+package market
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// DefaultCurves gives the set that ranks where none is configured. The caller
+// may change it.
+//
+// Resources are packed (best fit): the fuller a worker would be the better,
+// so that large orders find room later, up to a knee past which the last
+// tenth is kept for those who are there. Gpus and countables are packed to
+// the brim. Machines of one app are spread, which counts most while there are
+// few of them.
+func DefaultCurves() *CurveSet {
+	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}
+	return &CurveSet{
+		Resources: map[bourse.Resource]Curve{
+			bourse.ResourceCPU:    {Weight: 1, Points: packed},
+			bourse.ResourceMemory: {Weight: 1, Points: packed},
+			bourse.ResourceDisk:   {Weight: 0.5, Points: packed},
+			AnyGPU:                {Weight: 2, Points: []Point{{0, 0}, {1, 1}}},
+			AnyResource:           {Weight: 1, Points: []Point{{0, 0}, {1, 1}}},
+		},
+		Image:    Curve{Weight: 1, Points: []Point{{0, 1}, {1, 0.8}, {10, 0.3}, {60, 0}}},
+		Spread:   Curve{Weight: 1.5, Points: []Point{{0, 1}, {1, 0.5}, {4, 0.2}, {16, 0}}},
+		Load:     Curve{Weight: 0.5, Points: []Point{{0, 1}, {1, 0.7}, {2, 0.2}, {4, 0}}},
+		PullRate: 100e6,
+	}
+}
+
+// Curves holds the curve sets of an exchange. The zero value ranks every
+// region by the default set.
+type Curves struct {
+	Default *CurveSet                   `json:"default,omitempty"` // nil: DefaultCurves
+	Regions map[bourse.Region]*CurveSet `json:"regions,omitempty"` // a region's own set
+}
+
+// Validate reports CodeInvalid unless every set and region is valid.
+func (c *Curves) Validate() error {
+	if c.Default != nil {
+		if err := c.Default.Validate(); err != nil {
+			return err
+		}
+	}
+	for r, set := range c.Regions {
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		if set == nil {
+			continue
+		}
+		if err := set.Validate(); err != nil {
+			return fmt.Errorf("region %s: %w", r, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package market
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Config is what an exchange is made of. It is not changed after New.
+type Config struct {
+	Directory Directory    // required
+	Trader    Trader       // required
+	Log       *slog.Logger // default: none
+	// Rand is where chance comes from; tests give a seeded one. It is used
+	// under a lock, and only to seed each order's own source. Default: by
+	// chance.
+	Rand   rand.Source
+	Curves Curves // default: DefaultCurves for every region
+	// SampleAbove is the number of candidates past which only some of a
+	// choice are asked at first. Default 32.
+	SampleAbove int
+	// Sample is how many are then asked. Default 8.
+	Sample int
+	// QuoteWithin is how long answers are waited for. Default 250 ms.
+	QuoteWithin time.Duration
+	// Recorded is how many decisions of orders that were not filled are kept.
+	// Default 4096.
+	Recorded int
+	// VoidWithin is how long an undeliverable cancellation is retried.
+	// Default 10 min.
+	VoidWithin time.Duration
+	// VoidQueue is how many of them are held; the oldest give way. Default
+	// 4096.
+	VoidQueue int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Rand == nil {
+		c.Rand = rand.NewPCG(rand.Uint64(), rand.Uint64())
+	}
+	if c.Curves.Default == nil {
+		c.Curves.Default = DefaultCurves()
+	}
+	orDefault(&c.SampleAbove, 32)
+	orDefault(&c.Sample, 8)
+	orDefault(&c.QuoteWithin, 250*time.Millisecond)
+	orDefault(&c.Recorded, 4096)
+	orDefault(&c.VoidWithin, 10*time.Minute)
+	orDefault(&c.VoidQueue, 4096)
+	return c
+}
+
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Exchange fills orders. It is safe for concurrent use.
+type Exchange struct {
+	cfg     Config
+	chance  *chance
+	flights flights
+	memory  memory
+	voids   *voids
+}
+
+// New makes an exchange. It starts nothing; without a Run going on, what
+// could not be canceled at once stays as it is.
+func New(cfg Config) *Exchange {
+	cfg = cfg.withDefaults()
+	chance := &chance{source: cfg.Rand}
+	return &Exchange{cfg: cfg, chance: chance, memory: newMemory(cfg.Recorded), voids: newVoids(&cfg, chance.rng())}
+}
+
+// Run delivers the cancellations that Place could not, until ctx ends. It
+// returns nil. Those still undelivered then are lost with the process, as they
+// are when it is killed: the machines they were about are found by their order
+// ids only.
+func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
+
+// Place fills an order that was validated and normalized, before its deadline.
+// The decision tells how it came about, whatever the end. The error's code is
+//
+//   - insufficient_capacity: no worker takes it; the message says why
+//   - already_exists: the machine's name is taken in its app
+//   - unavailable: not one worker answered; nothing happened
+//   - timeout: its deadline passed first; it was canceled where it was claimed
+//   - canceled: the caller left; the same
+//
+// Concurrent calls with one order id are one order: the later ones get the
+// first one's answer, as long as any of the callers stays.
+func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
+	began := time.Now()
+	if err := ctx.Err(); err != nil {
+		return bourse.Fill{}, abandoned(&order), errLeft(err)
+	}
+	f, work, err := x.flights.board(ctx, order.ID, softDeadline(began, order.Deadline()))
+	if err != nil {
+		return bourse.Fill{}, abandoned(&order), err
+	}
+	if work == nil {
+		return x.flights.ride(ctx, f, &order)
+	}
+	defer x.flights.land(f)
+	t := x.newTrade(&order, began)
+	fill, err := t.place(work)
+	t.finish(fill, err)
+	f.decision, f.err = t.decision, err
+	if err != nil {
+		x.memory.put(t.decision)
+		return bourse.Fill{}, f.decision, err
+	}
+	f.fill = *fill
+	if order.Named { // the refusal of an earlier try says nothing any more
+		x.memory.drop(order.ID)
+	}
+	return f.fill, f.decision, nil
+}
+
+// Quote tells what Place would do, up to the first claim: it asks and ranks,
+// and takes nothing. The decision's outcome is quoted, with the best worker
+// first in the last round; the errors are those of Place. A worker that has
+// filled the order already is named with its machine.
+func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, softDeadline(began, order.Deadline()))
+	defer cancel()
+	t := x.newTrade(&order, began)
+	t.quoteOnly = true
+	fill, err := t.place(ctx)
+	t.finish(fill, err)
+	return t.decision, err
+}
+
+// Decision gives the record of a recent order that this exchange did not fill.
+// The lists in it are shared and not to be changed.
+func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) { return x.memory.get(id) }
+
+// candidates gives the workers that the directory knows in each choice, one
+// choice after the other, and where each choice ends. A worker that the hint
+// has in two regions is in the first.
+func (x *Exchange) candidates(choices ...bourse.Choice) (members []bourse.Member, ends []int) {
+	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent, and the hint repeats nobody
+		members = x.cfg.Directory.Candidates(choices[0][0])
+		return members, []int{len(members)}
+	}
+	seen := map[bourse.WorkerID]bool{}
+	for _, choice := range choices {
+		for _, region := range choice {
+			for _, m := range x.cfg.Directory.Candidates(region) {
+				if !seen[m.ID] {
+					seen[m.ID] = true
+					members = append(members, m)
+				}
+			}
+		}
+		ends = append(ends, len(members))
+	}
+	return members, ends
+}
+
+// chance is where orders get their own sources from.
+type chance struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (c *chance) rng() *rand.Rand {
+	c.mu.Lock()
+	a, b := c.source.Uint64(), c.source.Uint64()
+	c.mu.Unlock()
+	return rand.New(rand.NewPCG(a, b))
+}
+
+// softDeadline is when an order's work ends. What is left until its deadline
+// is for canceling what may have been filled and for the reply, so that the
+// caller knows the end in time.
+func softDeadline(began time.Time, within time.Duration) time.Time {
+	return began.Add(within - min(within/8, 500*time.Millisecond))
+}

@@ -1,0 +1,82 @@
+package market_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// TestInvariant2NoPending: whatever the network and the workers do, an order
+// ends before its deadline, with a fill or a code that says why not.
+func TestInvariant2NoPending(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			c := floor(rapid.IntRange(0, 40).Draw(t, "workers"), "gru", room(1))
+			c.Break(badNetwork(t))
+			if rapid.Bool().Draw(t, "everything hangs") {
+				c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: true} })
+			}
+			o := order("gru")
+			o.Race = rapid.IntRange(0, 8).Draw(t, "race")
+			o.Named = rapid.Bool().Draw(t, "named")
+			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Minute}).Draw(t, "within"))
+			a := place(t.Context(), broker(c, nil), o)
+			c.Quiet()
+			if a.took > o.Deadline() {
+				t.Fatalf("took %s of %s", a.took, o.Deadline())
+			}
+			if a.decision.Outcome == "" || a.decision.Times.Total != a.took {
+				t.Fatalf("outcome %q after %s, recorded %s", a.decision.Outcome, a.took, a.decision.Times.Total)
+			}
+			switch code := bourse.CodeOf(a.err); code {
+			case "", bourse.CodeInsufficient, bourse.CodeUnavailable, bourse.CodeTimeout:
+			default:
+				t.Fatalf("code %s: %v", code, a.err)
+			}
+		})
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	c := floor(1, "gru", room(0))
+	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 10 })
+	var ids []bourse.OrderID
+	for range 25 {
+		o := order("gru")
+		ids = append(ids, o.ID)
+		place(t.Context(), x, o)
+		place(t.Context(), x, o) // again: it takes no second place
+	}
+	for i, id := range ids {
+		d, ok := x.Decision(id)
+		if want := i >= 15; ok != want || (ok && d.Order != id) {
+			t.Errorf("order %d: remembered %v, want %v", i, ok, want)
+		}
+	}
+}
+
+func BenchmarkPlace(b *testing.B) {
+	for _, n := range []int{1, 6, 100} {
+		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
+			c := floor(n, "gru", room(1<<30))
+			link := c.Link()
+			x := market.New(market.Config{Directory: c, Trader: link, Rand: rand.NewPCG(1, 2)})
+			b.ReportAllocs()
+			for b.Loop() {
+				o := order("gru")
+				if _, _, err := x.Place(b.Context(), o); err != nil {
+					b.Fatal(err)
+				}
+				c.Clear()
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package market
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// flights are the orders being placed now, so that concurrent calls with one
+// order id become one order, with one claim (invariant 7).
+type flights struct {
+	mu  sync.Mutex
+	now map[bourse.OrderID]*flight
+}
+
+// flight is one order and those who wait for it. The last of them to leave
+// ends it.
+type flight struct {
+	id   bourse.OrderID
+	end  context.CancelFunc // ends the order's context
+	stay func() bool        // undoes the first caller's registration to leave
+
+	landed   chan struct{} // closed once the fields below are set
+	fill     bourse.Fill
+	decision bourse.Decision
+	err      error
+
+	callers int // guarded by flights.mu
+}
+
+// board begins the flight of an order and gives the context to work in, or
+// joins the one that is under way and gives none. Who began it calls land.
+func (s *flights) board(ctx context.Context, id bourse.OrderID, soft time.Time) (*flight, context.Context, error) {
+	for {
+		f, work, abandoned := s.tryBoard(ctx, id, soft)
+		if !abandoned {
+			return f, work, nil
+		}
+		// Everyone has left it and it is being canceled: a claim made now
+		// would be canceled with it.
+		select {
+		case <-f.landed:
+		case <-ctx.Done():
+			return nil, nil, errLeft(ctx.Err())
+		}
+	}
+}
+
+func (s *flights) tryBoard(ctx context.Context, id bourse.OrderID, soft time.Time) (f *flight, work context.Context, abandoned bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f = s.now[id]; f != nil {
+		if f.callers == 0 {
+			return f, nil, true
+		}
+		f.callers++
+		return f, nil, false
+	}
+	f = &flight{id: id, landed: make(chan struct{}), callers: 1}
+	// The order outlives its first caller while others wait for it.
+	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
+	f.stay = context.AfterFunc(ctx, func() { s.leave(f) })
+	if s.now == nil {
+		s.now = map[bourse.OrderID]*flight{}
+	}
+	s.now[id] = f
+	return f, work, false
+}
+
+func (s *flights) leave(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.callers--; f.callers == 0 {
+		f.end()
+	}
+}
+
+// land ends a flight whose result is set.
+func (s *flights) land(f *flight) {
+	s.mu.Lock()
+	delete(s.now, f.id)
+	s.mu.Unlock()
+	f.stay()
+	f.end()
+	close(f.landed)
+}
+
+// ride waits for the result of another caller's flight.
+func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
+	stay := context.AfterFunc(ctx, func() { s.leave(f) })
+	defer stay()
+	select {
+	case <-f.landed:
+	case <-ctx.Done():
+		return bourse.Fill{}, abandoned(order), errLeft(ctx.Err())
+	}
+	fill := f.fill
+	fill.Again = f.err == nil
+	return fill, f.decision, f.err
+}
+
+// abandoned is the decision of an order that its caller left before this call
+// did anything for it.
+func abandoned(order *bourse.Order) bourse.Decision {
+	return bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, Outcome: bourse.OutcomeCanceled}
+}

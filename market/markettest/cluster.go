@@ -1,0 +1,162 @@
+// Package markettest is a small working exchange floor in memory: workers with
+// a ledger, idempotent claims and tombstones, a directory that may lie about
+// them, and a network between them and any number of brokers that loses,
+// delays, repeats and reorders what it carries.
+//
+// It is made for synctest bubbles: delays are timers, and nothing else waits.
+package markettest
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+)
+
+// Spec is one worker of a cluster.
+type Spec struct {
+	ID     bourse.WorkerID
+	Region bourse.Region
+	Hint   bourse.Region     // where the directory thinks it stands; default Region
+	Total  bourse.Amounts    // its capacity
+	Labels map[string]string // as on a real worker
+	Load   float64
+}
+
+// Cluster is all workers and what the directory says of them. It is safe for
+// concurrent use.
+type Cluster struct {
+	order   []bourse.WorkerID // as given to New
+	workers map[bourse.WorkerID]*worker
+	flying  sync.WaitGroup // messages under way
+
+	mu      sync.Mutex
+	members map[bourse.Region][]bourse.Member
+	faults  func(Call) Fault
+	calls   map[Verb]int
+}
+
+var _ market.Directory = (*Cluster)(nil)
+
+// New makes a cluster whose network works.
+func New(specs ...Spec) *Cluster {
+	c := &Cluster{
+		workers: map[bourse.WorkerID]*worker{},
+		members: map[bourse.Region][]bourse.Member{},
+		calls:   map[Verb]int{},
+	}
+	for i, s := range specs {
+		tag := bourse.WorkerTag(i + 1)
+		hint := s.Hint
+		if hint == "" {
+			hint = s.Region
+		}
+		c.order = append(c.order, s.ID)
+		c.workers[s.ID] = newWorker(s, tag)
+		c.members[hint] = append(c.members[hint], bourse.Member{
+			ID: s.ID, Role: bourse.RoleWorker, Region: hint, Address: string(s.ID) + ":1", Tag: tag, Free: slices.Clone(s.Total),
+		})
+	}
+	return c
+}
+
+// Regions implements market.Directory.
+func (c *Cluster) Regions() []bourse.Region {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.members))
+}
+
+// Candidates implements market.Directory.
+func (c *Cluster) Candidates(region bourse.Region) []bourse.Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members[region])
+}
+
+// Forget takes a worker out of the directory. It goes on working.
+func (c *Cluster) Forget(id bourse.WorkerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for region, list := range c.members {
+		c.members[region] = slices.DeleteFunc(list, func(m bourse.Member) bool { return m.ID == id })
+	}
+}
+
+// Break makes the network ask faults about every message from now on. Nil
+// mends it; what is under way stays so.
+func (c *Cluster) Break(faults func(Call) Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = faults
+}
+
+// Calls counts the messages sent so far, asks by worker.
+func (c *Cluster) Calls(v Verb) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[v]
+}
+
+// Quiet waits until no message is under way.
+func (c *Cluster) Quiet() { c.flying.Wait() }
+
+// Living gives the machines that fill an order and have not been destroyed, in
+// the order of the workers.
+func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
+	var out []bourse.Machine
+	for _, id := range c.order {
+		if m := c.workers[id].filled(order); m != nil {
+			out = append(out, *m)
+		}
+	}
+	return out
+}
+
+// Used gives what a worker's ledger has committed.
+func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
+	w := c.workers[id]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.used[r]
+}
+
+// Kept gives the decision that a worker keeps with the machine that fills an
+// order.
+func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
+	for _, w := range c.workers {
+		w.mu.Lock()
+		e := w.orders[order]
+		w.mu.Unlock()
+		if e != nil && e.machine != nil && !e.canceled {
+			return e.decision, true
+		}
+	}
+	return bourse.Decision{}, false
+}
+
+// Tell makes a worker answer falsely from now on; nil makes it honest again.
+func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
+	w := c.workers[id]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lies = lies
+}
+
+// Lies change what a worker answers, not what it does. Any may be nil.
+type Lies struct {
+	Quote func(*bourse.Quote)
+	Claim func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error)
+}
+
+// Clear destroys all machines and forgets all orders.
+func (c *Cluster) Clear() {
+	for _, w := range c.workers {
+		w.mu.Lock()
+		clear(w.used)
+		clear(w.orders)
+		w.mu.Unlock()
+	}
+}

@@ -1,0 +1,188 @@
+package markettest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+)
+
+// Verb is a kind of message.
+type Verb string
+
+// The verbs of a market.Trader.
+const (
+	Ask    Verb = "ask"
+	Claim  Verb = "claim"
+	Cancel Verb = "cancel"
+)
+
+// Call is one message to one worker.
+type Call struct {
+	Verb   Verb
+	Worker bourse.WorkerID
+	Order  bourse.OrderID
+}
+
+// Fault is what happens to a message. The zero Fault carries it at once.
+type Fault struct {
+	Unreachable bool          // the worker does not see it, and the sender is told so
+	LoseRequest bool          // the worker does not see it
+	LoseReply   bool          // the worker acts, the sender does not learn it
+	Reset       bool          // a sender that will get no reply is told so at once; else it hangs
+	Delay       time.Duration // before the worker sees it
+	ReplyDelay  time.Duration // before the sender sees the reply
+	Repeat      time.Duration // after which the worker sees it again; 0: it does not
+}
+
+// Link is one broker's connection to the cluster.
+type Link struct {
+	c   *Cluster
+	cut chan struct{}
+	one sync.Once
+}
+
+var _ market.Trader = (*Link)(nil)
+
+// Link connects one more broker.
+func (c *Cluster) Link() *Link { return &Link{c: c, cut: make(chan struct{})} }
+
+// Cut is the death of the broker at the other end: its calls end, and no new
+// one reaches anyone. What was sent before still arrives.
+func (l *Link) Cut() { l.one.Do(func() { close(l.cut) }) }
+
+// errLost is what a sender knows of a lost message.
+var errLost = errors.New("connection reset")
+
+// Ask implements market.Trader.
+func (l *Link) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range to {
+		w, fault, err := l.dial(Ask, to[i].ID, order.ID)
+		if err != nil {
+			continue
+		}
+		if fault == (Fault{}) {
+			q := w.quote(order)
+			mu.Lock()
+			answer(q)
+			mu.Unlock()
+			continue
+		}
+		o := *order
+		wg.Go(func() {
+			q, err := carry(ctx, l, fault, func() bourse.Quote { return w.quote(&o) })
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				answer(q)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+type claimReply struct {
+	fill    *bourse.Fill
+	refusal *bourse.Refusal
+	err     error
+}
+
+// Claim implements market.Trader.
+func (l *Link) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	w, fault, err := l.dial(Claim, to.ID, claim.Order.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if fault == (Fault{}) {
+		return w.claim(claim)
+	}
+	sent := *claim
+	r, err := carry(ctx, l, fault, func() claimReply {
+		fill, refusal, err := w.claim(&sent)
+		return claimReply{fill, refusal, err}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.fill, r.refusal, r.err
+}
+
+// Cancel implements market.Trader.
+func (l *Link) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
+	w, fault, err := l.dial(Cancel, to.ID, order)
+	if err != nil {
+		return bourse.Cancellation{}, err
+	}
+	if fault == (Fault{}) {
+		return w.cancel(order), nil
+	}
+	return carry(ctx, l, fault, func() bourse.Cancellation { return w.cancel(order) })
+}
+
+// dial finds a worker and what the network will do to the message.
+func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worker, Fault, error) {
+	select {
+	case <-l.cut:
+		return nil, Fault{}, errLost
+	default:
+	}
+	l.c.mu.Lock()
+	l.c.calls[verb]++
+	faults := l.c.faults
+	l.c.mu.Unlock()
+	var fault Fault
+	if faults != nil {
+		fault = faults(Call{verb, id, order})
+	}
+	w := l.c.workers[id]
+	if w == nil || fault.Unreachable {
+		return nil, fault, bourse.Errorf(bourse.CodeUnavailable, "worker %s: connection refused", id)
+	}
+	return w, fault, nil
+}
+
+// carry takes a message to a worker and its reply back. A message under way
+// arrives whether or not its sender still waits.
+func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, error) {
+	reply := make(chan R, 1)
+	l.c.flying.Go(func() {
+		time.Sleep(fault.Delay)
+		if fault.LoseRequest {
+			return
+		}
+		r := act()
+		if fault.Repeat > 0 {
+			l.c.flying.Go(func() {
+				time.Sleep(fault.Repeat)
+				act()
+			})
+		}
+		if fault.LoseReply {
+			return
+		}
+		time.Sleep(fault.ReplyDelay)
+		reply <- r
+	})
+	var reset <-chan time.Time
+	if fault.Reset && (fault.LoseRequest || fault.LoseReply) {
+		timer := time.NewTimer(fault.Delay + fault.ReplyDelay)
+		defer timer.Stop()
+		reset = timer.C
+	}
+	var none R
+	select {
+	case r := <-reply:
+		return r, nil
+	case <-reset:
+		return none, errLost
+	case <-l.cut:
+		return none, errLost
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}

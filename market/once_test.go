@@ -1,0 +1,288 @@
+package market_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// badNetwork draws a network that loses, delays, repeats and reorders.
+func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) markettest.Fault {
+	p := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0.05, 0.3, 0.7}).Draw(t, name) }
+	rates := markettest.Rates{
+		Lose: p("lose"), Refuse: p("refuse"), Delay: p("delay"), Repeat: p("repeat"), Verbs: verbs,
+		Longest: rapid.SampledFrom([]time.Duration{5 * time.Millisecond, 300 * time.Millisecond, 6 * time.Second}).Draw(t, "longest"),
+	}
+	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
+}
+
+// mend lets the network work again and waits until nothing is under way and
+// every cancellation that waited has been delivered.
+func mend(c *markettest.Cluster) {
+	c.Break(nil)
+	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any void is given up
+	synctest.Wait()
+}
+
+// TestInvariant7Once: whatever the network does to claims and cancels, at
+// quiet an order has exactly one living machine if its caller was told so,
+// that one, and none otherwise.
+func TestInvariant7Once(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), "gru", room(3))
+			x := broker(c, nil)
+			stop := running(t.Context(), x)
+			c.Break(badNetwork(t))
+			var wg sync.WaitGroup
+			answers := make([]told, rapid.IntRange(1, 8).Draw(t, "orders"))
+			for i := range answers {
+				o := order("gru")
+				o.Race = rapid.IntRange(0, 3).Draw(t, "race")
+				o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 2 * time.Second, 10 * time.Second}).Draw(t, "within"))
+				patience := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "patience")
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					answers[i] = place(ctx, x, o)
+				})
+			}
+			wg.Wait()
+			mend(c)
+			stop()
+			c.Quiet()
+			for _, a := range answers {
+				checkOnce(t, c, a)
+			}
+			checkLedger(t, c)
+		})
+	})
+}
+
+func checkOnce(t *rapid.T, c *markettest.Cluster, a told) {
+	living := c.Living(a.order.ID)
+	switch {
+	case a.err != nil && len(living) != 0:
+		t.Fatalf("told %v, but %d machines live", a.err, len(living))
+	case a.err == nil && len(living) != 1:
+		t.Fatalf("told of machine %s, but %d live\n%+v", a.fill.Machine.ID, len(living), a.decision)
+	case a.err == nil && living[0].ID != a.fill.Machine.ID:
+		t.Fatalf("told of machine %s, but %s lives", a.fill.Machine.ID, living[0].ID)
+	}
+}
+
+// checkLedger compares what is committed with room for the machines that
+// live: the fake itself must not lie.
+func checkLedger(t *rapid.T, c *markettest.Cluster) {
+	for _, m := range c.Candidates("gru") {
+		if used := c.Used(m.ID, bourse.ResourceMemory); used < 0 || used > 3*256 {
+			t.Fatalf("%s has %d MiB committed", m.ID, used)
+		}
+	}
+}
+
+// TestInvariant7OnceAcrossBrokers: two brokers are given one order at about
+// the same time. With a network that delays, repeats and reorders, and loses
+// quotes, exactly one machine is left if anyone was told yes. One that loses claims and cancels too
+// may cost the machine (a broker that lost its claim's answer cancels what
+// the other one found), but never leaves two.
+func TestInvariant7OnceAcrossBrokers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), "gru", room(5))
+			rates := markettest.Rates{
+				Delay: 0.7, Repeat: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "repeat"),
+				Longest: rapid.SampledFrom([]time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond}).Draw(t, "longest"),
+			}
+			seed := rapid.Uint64().Draw(t, "seed")
+			calm, lossy := markettest.Chaos(rand.New(rand.NewPCG(seed, 0)), rates), rates
+			lossy.Lose = rapid.SampledFrom([]float64{0.1, 0.5}).Draw(t, "lose")
+			losing := markettest.Chaos(rand.New(rand.NewPCG(seed, 1)), lossy)
+			lostClaims := rapid.Bool().Draw(t, "claims are lost")
+			c.Break(func(call markettest.Call) markettest.Fault {
+				if call.Verb == markettest.Ask || lostClaims {
+					return losing(call)
+				}
+				return calm(call)
+			})
+			o := order("gru")
+			o.Named = true
+			answers := make([]told, 2)
+			stops := make([]func(), 2)
+			var wg sync.WaitGroup
+			for i := range answers {
+				x := broker(c, nil)
+				stops[i] = running(t.Context(), x)
+				offset := time.Duration(rapid.IntRange(0, 300).Draw(t, "offset")) * time.Millisecond
+				wg.Go(func() {
+					time.Sleep(offset)
+					answers[i] = place(t.Context(), x, o)
+				})
+			}
+			wg.Wait()
+			mend(c)
+			stops[0]()
+			stops[1]()
+			c.Quiet()
+			living := c.Living(o.ID)
+			if len(living) > 1 {
+				t.Fatalf("%d machines live: %s and %s\n%+v\n%+v", len(living), living[0].Worker, living[1].Worker, answers[0].decision, answers[1].decision)
+			}
+			filled := answers[0].err == nil || answers[1].err == nil
+			if !lostClaims && filled != (len(living) == 1) {
+				t.Fatalf("%d machines live; told %v and %v", len(living), answers[0].err, answers[1].err)
+			}
+		})
+	})
+}
+
+func TestNamedOrderIsFoundAgain(t *testing.T) {
+	c := floor(5, "gru", room(5))
+	o := order("gru")
+	o.Named = true
+	first := place(t.Context(), broker(c, nil), o)
+	second := place(t.Context(), broker(c, nil), o)
+	if first.err != nil || second.err != nil {
+		t.Fatal(first.err, second.err)
+	}
+	if !second.fill.Again || second.fill.Machine.ID != first.fill.Machine.ID {
+		t.Errorf("the repetition got %s (again: %v), want %s again", second.fill.Machine.ID, second.fill.Again, first.fill.Machine.ID)
+	}
+	if got := second.decision.Machine; got != first.fill.Machine.ID {
+		t.Errorf("its decision names machine %s", got)
+	}
+	if got := c.Calls(markettest.Claim); got != 1 {
+		t.Errorf("%d claims, want 1", got)
+	}
+}
+
+// A named order is found wherever its regions allow it to be, though it would
+// be placed elsewhere today.
+func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
+	c := markettest.New(
+		markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
+		markettest.Spec{ID: "b", Region: "mad", Total: room(1)},
+	)
+	c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: call.Worker == "a"} })
+	o := order("gru", "mad")
+	o.Named = true
+	first := place(t.Context(), broker(c, nil), o)
+	c.Break(nil)
+	second := place(t.Context(), broker(c, nil), o)
+	if first.err != nil || first.fill.Machine.Worker != "b" {
+		t.Fatalf("filled on %q: %v", first.fill.Machine.Worker, first.err)
+	}
+	if second.err != nil || second.fill.Machine.ID != first.fill.Machine.ID {
+		t.Errorf("the repetition got %q: %v", second.fill.Machine.ID, second.err)
+	}
+	if got := c.Calls(markettest.Claim); got != 1 {
+		t.Errorf("%d claims, want 1", got)
+	}
+}
+
+// Two brokers that cannot see each other's fill in their first asking agree on
+// the older one, for equal age on the smaller worker id, and the other is
+// destroyed.
+func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
+	for name, delay := range map[string]map[bourse.WorkerID]time.Duration{
+		"w0 is older":  {"w0": 10 * time.Millisecond, "w1": 20 * time.Millisecond},
+		"w1 is older":  {"w0": 20 * time.Millisecond, "w1": 10 * time.Millisecond},
+		"of equal age": {"w0": 10 * time.Millisecond, "w1": 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { twoFills(t, delay) }) })
+	}
+}
+
+func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
+	c := floor(2, "gru", room(5))
+	c.Break(func(call markettest.Call) markettest.Fault {
+		if call.Verb != markettest.Claim {
+			return markettest.Fault{}
+		}
+		return markettest.Fault{Delay: delay[call.Worker]}
+	})
+	want := bourse.WorkerID("w0")
+	if delay["w1"] < delay["w0"] {
+		want = "w1"
+	}
+	o := order("gru")
+	o.Named = true
+	var wg sync.WaitGroup
+	answers := make([]told, 2)
+	for i, id := range []bourse.WorkerID{"w0", "w1"} {
+		x := broker(c, func(cfg *market.Config) { cfg.Trader = onlyClaims{cfg.Trader, id} })
+		wg.Go(func() { answers[i] = place(t.Context(), x, o) })
+	}
+	wg.Wait()
+	living := c.Living(o.ID)
+	if len(living) != 1 || living[0].Worker != want {
+		t.Fatalf("%d living, want one on %s: %+v", len(living), want, living)
+	}
+	for i, a := range answers {
+		mine := bourse.WorkerID([]string{"w0", "w1"}[i]) == want
+		switch {
+		case a.err != nil:
+			t.Errorf("broker %d: %v", i, a.err)
+		case mine && a.fill.Machine.ID != living[0].ID:
+			t.Errorf("the winner's broker told of %s", a.fill.Machine.ID)
+		case !mine && delay["w0"] == delay["w1"] && !a.fill.Again && a.fill.Machine.ID == living[0].ID:
+			t.Error("the loser's broker takes the fill for its own")
+		}
+	}
+}
+
+// onlyClaims cannot reach other workers with a claim.
+type onlyClaims struct {
+	market.Trader
+	id bourse.WorkerID
+}
+
+func (o onlyClaims) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if to.ID != o.id {
+		return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "no route")
+	}
+	return o.Trader.Claim(ctx, to, claim)
+}
+
+// TestInvariant9BrokersKeepNothing: a broker dies at any moment of an order. A
+// repetition through another one finds what was filled, or places exactly one.
+func TestInvariant9BrokersKeepNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), "gru", room(5))
+			c.Break(markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), markettest.Rates{
+				Delay: 1, Longest: 20 * time.Millisecond, Repeat: 0.3,
+			}))
+			link := c.Link()
+			dying := market.New(market.Config{Directory: c, Trader: link, Rand: rand.NewPCG(3, 4)})
+			o := order("gru")
+			o.Named = true
+			var wg sync.WaitGroup
+			wg.Go(func() { place(t.Context(), dying, o) }) // nobody hears what it says
+			time.Sleep(time.Duration(rapid.IntRange(0, 100).Draw(t, "dies after ms")) * time.Millisecond)
+			link.Cut()
+			wg.Wait()
+			c.Quiet()
+			before := c.Living(o.ID)
+
+			again := place(t.Context(), broker(c, nil), o)
+			c.Quiet()
+			after := c.Living(o.ID)
+			if again.err != nil || len(after) != 1 || after[0].ID != again.fill.Machine.ID {
+				t.Fatalf("told %q, %v; living: %d", again.fill.Machine.ID, again.err, len(after))
+			}
+			if len(before) == 1 && before[0].ID != after[0].ID {
+				t.Fatalf("machine %s was there, and %s was made", before[0].ID, after[0].ID)
+			}
+		})
+	})
+}

@@ -1,0 +1,146 @@
+package market
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// ask puts the order to members and gives their quotes, of the same index. Who
+// did not answer in time has a refusal that says so.
+func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
+	began := time.Now()
+	// Whatever hangs, half of the time left is for claims.
+	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
+	quotes := hear(ctx, t.x.cfg.Trader, within, t.order, members)
+	for i := range quotes {
+		if q := &quotes[i]; q.Worker == "" {
+			m := &members[i]
+			q.Worker, q.Region = m.ID, m.Region
+			q.Refusal = no(m, bourse.RefusedNoAnswer, "no answer within "+within.Round(time.Millisecond).String())
+		}
+	}
+	t.decision.Times.Quote += time.Since(began)
+	return quotes
+}
+
+// hear gives the first quote of each member, of the same index; the zero Quote
+// for who stayed silent. Quotes of others, second ones and late ones are not
+// heard.
+func hear(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	quotes := make([]bourse.Quote, len(members))
+	index := make(map[bourse.WorkerID]int, len(members))
+	for i := range members {
+		index[members[i].ID] = i
+	}
+	var mu sync.Mutex // a fabric that answers late or from several goroutines must do no harm
+	over := false
+	trader.Ask(ctx, members, order, func(q bourse.Quote) {
+		mu.Lock()
+		defer mu.Unlock()
+		if i, ok := index[q.Worker]; ok && !over {
+			quotes[i] = q
+			delete(index, q.Worker)
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	return quotes
+}
+
+// silent tells whether q stands for an answer that did not come, or that made
+// no sense.
+func silent(q *bourse.Quote) bool {
+	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
+}
+
+// vet turns a quote that cannot be taken into a refusal, and puts right what a
+// refusal says of its sender. choice is what m was asked for: what counts is
+// where the worker says it stands, not where the directory thought it did
+// (invariant 3).
+func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
+	if q.Refusal != nil {
+		q.Refusal = tidy(q.Refusal, m)
+		q.Filled = nil
+		return
+	}
+	if f := q.Filled; f != nil {
+		// The order's other choices are as good: it is there already.
+		if f.Order != order.ID || f.Worker != m.ID || !names(order.Regions, f.Region) {
+			q.Refusal = nonsense(m, "a machine of another order, worker or region")
+			q.Filled = nil
+		}
+		return
+	}
+	if !slices.Contains(choice, q.Region) {
+		q.Refusal = no(m, bourse.RefusedRegion, "the worker stands in region "+bourse.Quoted(string(q.Region)))
+		return
+	}
+	if what := absurd(q); what != "" {
+		q.Refusal = nonsense(m, what)
+	}
+}
+
+// absurd names what is impossible in a willing quote, "" when nothing is.
+func absurd(q *bourse.Quote) string {
+	switch {
+	case !(q.Load >= 0 && q.Load <= math.MaxFloat32):
+		return "load"
+	case q.MissingBytes < 0:
+		return "missing bytes"
+	case q.AppMachines < 0:
+		return "number of machines"
+	case q.Takes.Validate() != nil:
+		return "takes"
+	}
+	for i, a := range q.Accounts {
+		if a.Total < 0 || a.Total > bourse.MaxAmount || a.Used < 0 || a.Used > bourse.MaxAmount {
+			return "account of " + bourse.Quoted(string(a.Resource))
+		}
+		if i > 0 && q.Accounts[i-1].Resource >= a.Resource {
+			return "order of accounts"
+		}
+	}
+	return ""
+}
+
+func names(choices []bourse.Choice, r bourse.Region) bool {
+	return slices.ContainsFunc(choices, func(c bourse.Choice) bool { return slices.Contains(c, r) })
+}
+
+// no makes a refusal in a worker's name.
+func no(m *bourse.Member, reason bourse.RefusalReason, detail string) *bourse.Refusal {
+	return &bourse.Refusal{Worker: m.ID, Region: m.Region, Reason: reason, Detail: detail}
+}
+
+func nonsense(m *bourse.Member, what string) *bourse.Refusal {
+	return no(m, bourse.RefusedNoAnswer, "its answer makes no sense: "+what)
+}
+
+// Bounds of what a worker may say in a refusal.
+const (
+	maxDetail = 512
+	maxWord   = 128
+)
+
+// tidy gives a worker's refusal with its sender as we know it, texts cut to
+// what a record can hold and numbers that can be shown.
+func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
+	out := *r
+	out.Worker = m.ID
+	if out.Region.Validate() != nil {
+		out.Region = m.Region
+	}
+	out.Detail = cut(out.Detail, maxDetail)
+	out.Resource = cut(out.Resource, maxWord)
+	out.Reason = bourse.RefusalReason(cut(string(out.Reason), maxWord))
+	out.Wanted, out.Free = max(0, out.Wanted), max(0, out.Free)
+	return &out
+}

@@ -1,0 +1,111 @@
+package market_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// Workers that answer nonsense neither win nor do harm.
+func TestNonsenseLoses(t *testing.T) {
+	inf := math.Inf(1)
+	quotes := map[string]func(*bourse.Quote){
+		"another worker's id": func(q *bourse.Quote) { q.Worker = "good" },
+		"no id":               func(q *bourse.Quote) { q.Worker = "" },
+		"another region":      func(q *bourse.Quote) { q.Region = "mad" },
+		"load is no number":   func(q *bourse.Quote) { q.Load = math.NaN() },
+		"infinite load":       func(q *bourse.Quote) { q.Load = -inf },
+		"negative image":      func(q *bourse.Quote) { q.MissingBytes = math.MinInt64 },
+		"negative machines":   func(q *bourse.Quote) { q.AppMachines = -1 },
+		"negative total":      func(q *bourse.Quote) { q.Accounts[0].Total = -5 },
+		"enormous total":      func(q *bourse.Quote) { q.Accounts[0].Total = math.MaxInt64 },
+		"negative use":        func(q *bourse.Quote) { q.Accounts[1].Used = math.MinInt64 },
+		"negative takes":      func(q *bourse.Quote) { q.Takes[0].Amount = -1 },
+		"enormous takes":      func(q *bourse.Quote) { q.Takes[0].Amount = math.MaxInt64 },
+		"unsorted":            func(q *bourse.Quote) { slices.Reverse(q.Accounts) },
+		"twice":               func(q *bourse.Quote) { q.Accounts = append(q.Accounts, q.Accounts...) },
+		"another order's machine": func(q *bourse.Quote) {
+			q.Filled = &bourse.Machine{ID: "00000000000001", Order: bourse.NewOrderID(), Worker: "bad", Region: "gru"}
+		},
+		"another worker's machine": func(q *bourse.Quote) { q.Filled = &bourse.Machine{Order: "x", Worker: "good", Region: "gru"} },
+		"a long refusal": func(q *bourse.Quote) {
+			q.Refusal = &bourse.Refusal{Reason: "resource", Wanted: -1, Free: math.MaxInt64, Detail: strings.Repeat("\xff", 1<<20)}
+		},
+	}
+	for name, lie := range quotes {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s named=%v", name, named), func(t *testing.T) {
+				c := markettest.New(
+					markettest.Spec{ID: "bad", Region: "gru", Total: room(1)}, // better than the other
+					markettest.Spec{ID: "good", Region: "gru", Total: room(10), Load: 3},
+				)
+				c.Tell("bad", &markettest.Lies{Quote: lie})
+				o := order("gru")
+				o.Named = named
+				a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.QuoteWithin = 5 * time.Millisecond }), o)
+				if a.err != nil || a.fill.Machine.Worker != "good" {
+					t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)
+				}
+				if len(a.decision.Message) > 4096 {
+					t.Errorf("the message has %d bytes", len(a.decision.Message))
+				}
+			})
+		}
+	}
+}
+
+func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
+	c := floor(100, "gru", room(1))
+	x := broker(c, nil)
+	a := place(t.Context(), x, order("gru"))
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	if got := c.Calls(markettest.Ask); got != 8 {
+		t.Errorf("%d asked of 100, want 8", got)
+	}
+	for range 99 { // the directory's hint is as stale as can be
+		if a := place(t.Context(), x, order("gru")); a.err != nil {
+			t.Fatal(a.err)
+		}
+	}
+	full := place(t.Context(), x, order("gru"))
+	fails(t, full.err, bourse.CodeInsufficient)
+	if r := full.decision.Rounds; len(r) != 2 || r[0].Asked != 8 || r[1].Asked != 92 || r[1].Candidates != 100 || len(r[1].Refusals) != bourse.MaxRecorded {
+		t.Errorf("%d rounds: %+v", len(r), r)
+	}
+	if !strings.Contains(full.err.Error(), "gru: 8 workers asked of 100; gru: 92 workers asked of 100;") {
+		t.Errorf("refused with %q", full.err)
+	}
+}
+
+func TestQuoteTakesNothing(t *testing.T) {
+	for n, asked := range map[int]int{1: 1, 3: 3, 50: 8} {
+		c := floor(n, "gru", room(1))
+		x := broker(c, nil)
+		o := order("gru")
+		d, err := x.Quote(t.Context(), o)
+		if err != nil || d.Outcome != bourse.OutcomeQuoted || len(d.Rounds) != 1 || len(d.Rounds[0].Ranked) != asked {
+			t.Errorf("%d workers: %v\n%+v", n, err, d)
+		}
+		if c.Calls(markettest.Claim) != 0 {
+			t.Errorf("%d workers: claimed", n)
+		}
+		o.Config.Guest.MemoryMB = 1 << 20
+		d, err = x.Quote(t.Context(), o)
+		fails(t, err, bourse.CodeInsufficient)
+		if d.Outcome != bourse.OutcomeRefused || d.Message == "" {
+			t.Errorf("%d workers: outcome %s, message %q", n, d.Outcome, d.Message)
+		}
+		if _, ok := x.Decision(o.ID); ok {
+			t.Error("a mere quote is remembered")
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package market
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Ranked is one willing quote's place. It points into the quotes it was made
+// from instead of holding one, so that sorting moves little.
+type Ranked struct {
+	Quote int     // index
+	Score float64 // 0 (worst) to 1 (best)
+	tie   uint64  // by chance: equals are told apart by it
+}
+
+// Rank appends the willing ones of quotes to dst, best first, and gives it
+// back. It is a pure function of its arguments: rng (required) only breaks
+// ties, so that brokers which see equal workers do not all claim the same one.
+// A quote is asked through the curves of the region it names; numbers in it
+// that make no sense are worth nothing. Nothing is allocated per quote when
+// dst has room.
+func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
+	scorers := newScorers(order, curves)
+	return scorers.rank(quotes, rng, dst)
+}
+
+// Explain gives every part of a quote's score, as Rank saw it.
+func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
+	scorers := newScorers(order, curves)
+	return scorers.of(q.Region).explain(q)
+}
+
+// scorers holds a scorer for each curve set that a quote's region asked for.
+type scorers struct {
+	order   *bourse.Order
+	regions map[bourse.Region]*CurveSet
+	made    []setScorer // the default set's first
+}
+
+type setScorer struct {
+	set *CurveSet
+	scorer
+}
+
+func newScorers(order *bourse.Order, curves *Curves) scorers {
+	set := curves.Default
+	if set == nil {
+		set = DefaultCurves()
+	}
+	return scorers{order, curves.Regions, []setScorer{{set, newScorer(order, set)}}}
+}
+
+func (s *scorers) of(r bourse.Region) *scorer {
+	set := s.regions[r]
+	if set == nil {
+		return &s.made[0].scorer
+	}
+	for i := range s.made {
+		if s.made[i].set == set {
+			return &s.made[i].scorer
+		}
+	}
+	s.made = append(s.made, setScorer{set, newScorer(s.order, set)})
+	return &s.made[len(s.made)-1].scorer
+}
+
+func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ranked {
+	from := len(dst)
+	for i := range quotes {
+		q := &quotes[i]
+		if q.Refusal != nil {
+			continue
+		}
+		dst = append(dst, Ranked{Quote: i, Score: s.of(q.Region).score(q), tie: rng.Uint64()})
+	}
+	slices.SortFunc(dst[from:], func(a, b Ranked) int {
+		if a.Score != b.Score { // scores are never NaN
+			return cmp.Compare(b.Score, a.Score)
+		}
+		return cmp.Compare(a.tie, b.tie)
+	})
+	return dst
+}
+
+// scorer is a curve set made ready for one order.
+type scorer struct{ terms []term }
+
+// term is one thing that is looked at.
+type term struct {
+	kind     termKind
+	name     string          // in the decision record
+	resource bourse.Resource // of kind utilisation
+	curve    Curve
+	share    float64 // of the whole score
+	scale    float64 // divides what is asked, of kind image
+}
+
+type termKind int
+
+const (
+	utilisation termKind = iota
+	image
+	spread
+	load
+)
+
+// newScorer takes what counts from the order, not from a quote: all quotes
+// are measured by the same terms, and one that leaves a number out gets
+// nothing for it.
+func newScorer(order *bourse.Order, set *CurveSet) scorer {
+	terms := make([]term, 0, 8)
+	for _, r := range wanted(order) {
+		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: set.of(r)})
+	}
+	terms = append(terms,
+		term{kind: image, name: "image", curve: set.Image, scale: set.PullRate},
+		term{kind: spread, name: "spread", curve: set.Spread},
+		term{kind: load, name: "load", curve: set.Load},
+	)
+	terms = slices.DeleteFunc(terms, func(t term) bool { return !(t.curve.Weight > 0) })
+	total := 0.0
+	for _, t := range terms {
+		total += t.curve.Weight
+	}
+	for i := range terms {
+		terms[i].share = terms[i].curve.Weight / total
+	}
+	return scorer{terms}
+}
+
+// wanted names the resources that an order takes, sorted.
+func wanted(order *bourse.Order) []bourse.Resource {
+	out := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory}
+	if g := order.Config.Guest; g != nil && g.GPUs > 0 {
+		out = append(out, bourse.GPUResource(g.GPUKind))
+	}
+	for name, r := range order.Config.Requirements {
+		if r.Count > 0 {
+			out = append(out, bourse.Resource(name))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s *scorer) score(q *bourse.Quote) float64 {
+	sum := 0.0
+	for i := range s.terms {
+		t := &s.terms[i]
+		sum += t.curve.At(t.ask(q)) * t.share
+	}
+	return sum
+}
+
+func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
+	parts := make([]bourse.ScorePart, len(s.terms))
+	for i := range s.terms {
+		t := &s.terms[i]
+		x := t.ask(q)
+		parts[i] = bourse.ScorePart{Name: t.name, Value: x, Score: t.curve.At(x) * t.share}
+		if math.IsNaN(x) { // JSON has no word for it
+			parts[i].Value = -1
+		}
+	}
+	return parts
+}
+
+// ask gives what the term's curve is asked at, NaN for what makes no sense.
+func (t *term) ask(q *bourse.Quote) float64 {
+	x := math.NaN()
+	switch t.kind {
+	case utilisation:
+		return utilisationAfter(q, t.resource)
+	case image:
+		x = float64(q.MissingBytes) / t.scale
+	case spread:
+		x = float64(q.AppMachines)
+	case load:
+		x = q.Load
+	}
+	if !(x >= 0 && x <= math.MaxFloat64) {
+		return math.NaN()
+	}
+	return x
+}
+
+// utilisationAfter gives the share of r, 0 to 1, that would be in use after
+// the fill. It is not a number when the quote's own account says that the
+// order does not fit, or does not mention r.
+func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
+	takes := q.Takes.Of(r)
+	for i := range q.Accounts {
+		a := &q.Accounts[i]
+		if a.Resource != r {
+			continue
+		}
+		sane := a.Total > 0 && a.Total <= bourse.MaxAmount && a.Used >= 0 && a.Used <= a.Total && takes >= 0 && takes <= a.Total-a.Used
+		if !sane {
+			break
+		}
+		return float64(a.Used+takes) / float64(a.Total)
+	}
+	return math.NaN()
+}

@@ -1,0 +1,63 @@
+package market
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// present is the round that is going on.
+func (t *trade) present() *bourse.Round { return &t.decision.Rounds[len(t.decision.Rounds)-1] }
+
+// refused records the no of a quote.
+func (t *trade) refused(r bourse.Refusal) {
+	t.noes.add(r)
+	if round := t.present(); len(round.Refusals) < bourse.MaxRecorded {
+		round.Refusals = append(round.Refusals, r)
+	}
+}
+
+// claimed records a claim; its refusal is nil if it filled the order.
+func (t *trade) claimed(try bourse.ClaimTry) {
+	if try.Refusal != nil {
+		t.noes.add(*try.Refusal)
+	}
+	if round := t.present(); len(round.Claims) < bourse.MaxRecorded {
+		round.Claims = append(round.Claims, try)
+	}
+}
+
+// sofar gives the claim with the decision as it stands, for a worker to keep.
+// The rounds are copied because they go on being written here.
+func (t *trade) sofar() *bourse.Claim {
+	t.claim.Order = *t.order
+	t.claim.Decision = t.decision
+	t.claim.Decision.Rounds = slices.Clone(t.decision.Rounds)
+	return &t.claim
+}
+
+// finish completes the decision with the order's end.
+func (t *trade) finish(fill *bourse.Fill, err error) {
+	d := &t.decision
+	d.Times.Total = time.Since(d.At)
+	if err != nil {
+		d.Message = bourse.MessageOf(err)
+	}
+	switch code := bourse.CodeOf(err); {
+	case fill != nil:
+		d.Worker, d.Machine = fill.Machine.Worker, fill.Machine.ID
+		d.Outcome = bourse.OutcomeFilled
+		if t.quoteOnly {
+			d.Outcome = bourse.OutcomeQuoted
+		}
+	case err == nil:
+		d.Outcome = bourse.OutcomeQuoted
+	case code == bourse.CodeTimeout:
+		d.Outcome = bourse.OutcomeTimeout
+	case code == bourse.CodeCanceled:
+		d.Outcome = bourse.OutcomeCanceled
+	default:
+		d.Outcome = bourse.OutcomeRefused
+	}
+}

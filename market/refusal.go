@@ -1,0 +1,228 @@
+package market
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// tally counts the noes of an order, all of them, however few are recorded.
+type tally struct {
+	kinds []kind
+	name  *bourse.Refusal // the first that says that the machine's name is taken
+}
+
+// kind is what refusals of one reason, about one thing, have in common.
+type kind struct {
+	reason bourse.RefusalReason
+	about  string         // the resource or label
+	count  int            // of refusals
+	best   bourse.Refusal // of a resource: with the most free; else the first
+}
+
+// maxKinds bounds a tally whatever workers say.
+const maxKinds = 32
+
+func (t *tally) add(r bourse.Refusal) {
+	if r.Reason == bourse.RefusedName && t.name == nil {
+		t.name = &r
+	}
+	i := slices.IndexFunc(t.kinds, func(k kind) bool { return k.reason == r.Reason && k.about == r.Resource })
+	switch {
+	case i >= 0:
+		k := &t.kinds[i]
+		k.count++
+		if r.Reason == bourse.RefusedResource && r.Free > k.best.Free {
+			k.best = r
+		}
+	case len(t.kinds) < maxKinds:
+		t.kinds = append(t.kinds, kind{r.Reason, r.Resource, 1, r})
+	}
+}
+
+// final gives the error of a no that holds for the whole exchange: a machine's
+// name is one in its app, so no other worker may use it either.
+func (t *tally) final(order *bourse.Order) error {
+	if t.name == nil {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeAlreadyExists, "app %s has a machine named %s already, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
+}
+
+// err gives the error of an order that nobody filled.
+func (t *tally) err(rounds []bourse.Round) error {
+	const insufficient = "insufficient resources available to fulfill request: "
+	known := 0
+	for i := range rounds {
+		known += rounds[i].Candidates
+	}
+	if known == 0 {
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker takes orders in %s", regions(rounds))
+	}
+	kinds := t.sorted()
+	answered := slices.ContainsFunc(kinds, func(k kind) bool { return !k.unanswered() })
+	switch {
+	case !answered:
+		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
+	case kinds[0].reason == bourse.RefusedResource:
+		// Clients of the Machines API match this phrase.
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for machine: insufficient %s available to fulfill request%s",
+			word(kinds[0].about), t.summary(rounds))
+	}
+	return bourse.Errorf(bourse.CodeInsufficient, "no worker can fulfill the request%s", t.summary(rounds))
+}
+
+// unanswered tells whether k says nothing of the order itself.
+func (k *kind) unanswered() bool {
+	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
+}
+
+// sorted gives the kinds, most telling first: too little of a resource before
+// other noes before silence; then the most frequent; then the resource that
+// people look at first.
+func (t *tally) sorted() []kind {
+	out := slices.Clone(t.kinds)
+	slices.SortStableFunc(out, func(a, b kind) int {
+		return cmp.Or(
+			cmp.Compare(a.class(), b.class()),
+			cmp.Compare(b.count, a.count),
+			cmp.Compare(familiarity(a.about), familiarity(b.about)),
+			cmp.Compare(a.about, b.about),
+		)
+	})
+	return out
+}
+
+func (k *kind) class() int {
+	switch {
+	case k.reason == bourse.RefusedResource:
+		return 0
+	case k.unanswered():
+		return 2
+	}
+	return 1
+}
+
+func familiarity(resource string) int {
+	i := slices.Index([]bourse.Resource{bourse.ResourceMemory, bourse.ResourceCPU, bourse.ResourceDisk}, bourse.Resource(resource))
+	if i < 0 {
+		return 3
+	}
+	return i
+}
+
+// word is what the Machines API calls a resource.
+func word(resource string) string {
+	switch r := bourse.Resource(resource); {
+	case r == bourse.ResourceCPU:
+		return "CPUs"
+	case strings.HasPrefix(resource, string(bourse.GPUResource(""))):
+		return "GPUs"
+	case resource == "":
+		return "resources"
+	}
+	return resource
+}
+
+// Bounds of a message.
+const (
+	maxShown  = 6   // of kinds, and of rounds
+	maxReason = 160 // bytes of a worker's sentence
+)
+
+// summary tells in parentheses who was asked and why they said no. It is empty
+// before anyone was asked.
+func (t *tally) summary(rounds []bourse.Round) string {
+	var parts []string
+	for i := range rounds[:min(len(rounds), maxShown)] {
+		r := &rounds[i]
+		asked := fmt.Sprintf("%s: %s asked", join(r.Regions), workers(r.Asked))
+		switch {
+		case r.Candidates == 0:
+			asked = join(r.Regions) + ": no worker there"
+		case r.Asked < r.Candidates:
+			asked += fmt.Sprintf(" of %d", r.Candidates)
+		}
+		parts = append(parts, asked)
+	}
+	parts = more(parts, len(rounds)-maxShown)
+	kinds := t.sorted()
+	for i := range kinds[:min(len(kinds), maxShown)] {
+		parts = append(parts, kinds[i].String())
+	}
+	parts = more(parts, len(kinds)-maxShown)
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+func more(parts []string, n int) []string {
+	if n <= 0 {
+		return parts
+	}
+	return append(parts, fmt.Sprintf("and %d more", n))
+}
+
+// String says it in a few words, naming one worker for all.
+func (k *kind) String() string {
+	switch k.reason {
+	case bourse.RefusedResource:
+		r := bourse.Resource(k.about)
+		return fmt.Sprintf("%s: wanted %s, most free %s on %s", k.about, r.Show(k.best.Wanted), r.Show(k.best.Free), k.best.Worker)
+	case bourse.RefusedNoAnswer:
+		return fmt.Sprintf("%s did not answer", workers(k.count))
+	case bourse.RefusedLost:
+		return fmt.Sprintf("%s lost the answer to a claim", workers(k.count))
+	}
+	s := string(k.reason)
+	if k.about != "" {
+		s += " " + k.about
+	}
+	s += ": " + cut(k.best.Detail, maxReason) + " (" + string(k.best.Worker)
+	if k.count > 1 {
+		s += fmt.Sprintf(" and %d more", k.count-1)
+	}
+	return s + ")"
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
+}
+
+func regions(rounds []bourse.Round) string {
+	var all bourse.Choice
+	for i := range rounds {
+		all = append(all, rounds[i].Regions...)
+	}
+	return join(all)
+}
+
+func join(choice bourse.Choice) string {
+	var b strings.Builder
+	for i, r := range choice {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(r))
+	}
+	return b.String()
+}
+
+// cut shortens s to at most n bytes of valid UTF-8.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "")
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,200 @@
+package market_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// TestInvariant10NoIsAnAnswer: a refusal comes in one asking, is recorded with
+// worker, resource, wanted and free, and says in words what was short.
+func TestInvariant10NoIsAnAnswer(t *testing.T) {
+	const phrase = "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient %s available to fulfill request"
+	amounts := func(cpu, memory, gpus int64) bourse.Amounts {
+		return bourse.Amounts{{Resource: "cpu", Amount: cpu}, {Resource: "gpu.a10", Amount: gpus}, {Resource: "memory", Amount: memory}, {Resource: "slots", Amount: 1}}
+	}
+	full, arm := amounts(9000, 128, 1), map[string]string{"arch": "arm64"}
+	for name, test := range map[string]refusalCase{
+		"memory": {
+			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 64, 1)}, {ID: "w2", Region: "gru", Total: full}},
+			code:  bourse.CodeInsufficient,
+			want:  fmt.Sprintf(phrase, "memory") + " (gru: 2 workers asked; memory: wanted 256 MiB, most free 128 MiB on w2)",
+		},
+		"the most frequent first": {
+			specs: []markettest.Spec{
+				{ID: "w1", Region: "gru", Total: amounts(500, 999, 1)}, {ID: "w2", Region: "gru", Total: amounts(250, 999, 1)}, {ID: "w3", Region: "gru", Total: full},
+			},
+			code: bourse.CodeInsufficient,
+			want: fmt.Sprintf(phrase, "CPUs") + " (gru: 3 workers asked; cpu: wanted 1 cpus, most free 0.5 cpus on w1; memory: wanted 256 MiB, most free 128 MiB on w3)",
+		},
+		"gpus": {
+			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
+			order: func(o *bourse.Order) { o.Config.Guest.GPUs, o.Config.Guest.GPUKind = 2, "a10" },
+			code:  bourse.CodeInsufficient,
+			want:  fmt.Sprintf(phrase, "GPUs") + " (gru: 1 worker asked; gpu.a10: wanted 2, most free 1 on w1)",
+		},
+		"a countable, in two regions": {
+			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}, {ID: "w2", Region: "mad", Total: amounts(9000, 999, 1)}},
+			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"slots": {Count: 2}} },
+			code:  bourse.CodeInsufficient,
+			want:  fmt.Sprintf(phrase, "slots") + " (gru: 1 worker asked; mad: 1 worker asked; slots: wanted 2, most free 1 on w1)",
+		},
+		"capacity says more than a label": {
+			specs: []markettest.Spec{
+				{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm}, {ID: "w2", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
+				{ID: "w3", Region: "gru", Total: full, Labels: map[string]string{"arch": "amd64"}},
+			},
+			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
+			code:  bourse.CodeInsufficient,
+			want: fmt.Sprintf(phrase, "memory") + ` (gru: 3 workers asked; memory: wanted 256 MiB, most free 128 MiB on w3; ` +
+				`label arch: label arch is "arm64" here (w1 and 1 more))`,
+		},
+		"no capacity refusal at all": {
+			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: full, Labels: arm}},
+			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
+			code:  bourse.CodeInsufficient,
+			want:  `no worker can fulfill the request (gru: 1 worker asked; label arch: label arch is "arm64" here (w1))`,
+		},
+		"an unknown countable": {
+			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
+			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"widgets": {Count: 2}} },
+			code:  bourse.CodeInsufficient,
+			want:  `no worker can fulfill the request (gru: 1 worker asked; unknown widgets: the worker has no widgets (w1))`,
+		},
+		"no worker there": {
+			specs: []markettest.Spec{{ID: "w1", Region: "nrt", Total: full}},
+			code:  bourse.CodeInsufficient,
+			want:  "insufficient resources available to fulfill request: no worker takes orders in gru",
+		},
+		"one region empty, one full": {
+			specs: []markettest.Spec{{ID: "w1", Region: "mad", Total: full}},
+			code:  bourse.CodeInsufficient,
+			want:  fmt.Sprintf(phrase, "memory") + " (gru: no worker there; mad: 1 worker asked; memory: wanted 256 MiB, most free 128 MiB on w1)",
+		},
+	} {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s named=%v", name, named), func(t *testing.T) { test.check(t, named) })
+		}
+	}
+}
+
+type refusalCase struct {
+	specs []markettest.Spec
+	order func(*bourse.Order)
+	code  bourse.Code
+	want  string
+}
+
+func (test *refusalCase) check(t *testing.T, named bool) {
+	c := markettest.New(test.specs...)
+	o := order("gru")
+	if strings.Contains(test.want, "mad") {
+		o = order("gru", "mad")
+	}
+	o.Named = named
+	if test.order != nil {
+		test.order(&o)
+	}
+	x := broker(c, nil)
+	a := place(t.Context(), x, o)
+	fails(t, a.err, test.code)
+	if got := a.err.Error(); got != test.want {
+		t.Errorf("said\n %s, want\n %s", got, test.want)
+	}
+	if got := c.Calls(markettest.Ask) + c.Calls(markettest.Claim); got > len(test.specs) {
+		t.Errorf("%d messages to %d workers", got, len(test.specs))
+	}
+	d, ok := x.Decision(o.ID)
+	if !ok || d.Outcome != bourse.OutcomeRefused || d.Message != test.want {
+		t.Errorf("remembered: %v, %+v", ok, d)
+	}
+	for _, r := range d.Refusals() {
+		if r.Worker == "" || r.Region == "" || (r.Reason == bourse.RefusedResource && (r.Resource == "" || r.Wanted <= r.Free)) {
+			t.Errorf("refusal leaves something out: %+v", r)
+		}
+	}
+}
+
+func TestSilenceIsUnavailable(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			c := floor(n, "gru", room(1))
+			c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: true} })
+			a := place(t.Context(), broker(c, nil), order("gru"))
+			fails(t, a.err, bourse.CodeUnavailable)
+			if want := fmt.Sprintf("(gru: %d worker", n); !strings.Contains(a.err.Error(), want) || a.took > 250*time.Millisecond {
+				t.Errorf("after %s: %q, want %q in it", a.took, a.err, want)
+			}
+		})
+	}
+}
+
+// One silent worker does not hide what the others said.
+func TestSilentWorkerIsMentioned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(3, "gru", bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
+		c.Break(func(call markettest.Call) markettest.Fault {
+			return markettest.Fault{LoseRequest: call.Worker == "w1"}
+		})
+		a := place(t.Context(), broker(c, nil), order("gru"))
+		c.Quiet()
+		fails(t, a.err, bourse.CodeInsufficient)
+		if !strings.HasSuffix(a.err.Error(), "memory: wanted 256 MiB, most free 1 MiB on w0; 1 worker did not answer)") {
+			t.Errorf("said %q", a.err)
+		}
+		i := slices.IndexFunc(a.decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedNoAnswer })
+		if i < 0 || a.decision.Refusals()[i].Worker != "w1" {
+			t.Errorf("refusals: %+v", a.decision.Refusals())
+		}
+	})
+}
+
+// A machine's name is one in its app: a worker that has it ends the order.
+func TestTakenNameEndsTheOrder(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		c := floor(n, "gru", room(5))
+		c.Tell("w0", &markettest.Lies{
+			Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedName} },
+			Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+				return nil, &bourse.Refusal{Reason: bourse.RefusedName}, nil
+			},
+		})
+		o := order("gru", "mad")
+		o.Name = "cart"
+		a := place(t.Context(), broker(c, nil), o)
+		fails(t, a.err, bourse.CodeAlreadyExists)
+		if want := `app shop has a machine named "cart" already, on worker w0`; a.err.Error() != want {
+			t.Errorf("said %q, want %q", a.err, want)
+		}
+	}
+}
+
+// However many workers say however much, the record and the message stay
+// small, and count them all.
+func TestRecordIsBounded(t *testing.T) {
+	c := floor(300, "gru", room(0))
+	for i := range 300 {
+		c.Tell(bourse.WorkerID(fmt.Sprintf("w%d", i)), &markettest.Lies{Quote: func(q *bourse.Quote) {
+			q.Refusal = &bourse.Refusal{Reason: bourse.RefusedLabel, Resource: fmt.Sprint(i/2, strings.Repeat("x", 9999)), Detail: strings.Repeat("y", 9999)}
+		}})
+	}
+	x := broker(c, func(cfg *market.Config) { cfg.SampleAbove = 1000 })
+	a := place(t.Context(), x, order("gru"))
+	fails(t, a.err, bourse.CodeInsufficient)
+	if got := len(a.decision.Rounds[0].Refusals); got != bourse.MaxRecorded {
+		t.Errorf("%d refusals recorded", got)
+	}
+	if r := a.decision.Rounds[0].Refusals[0]; len(r.Detail) > 600 || len(r.Resource) > 200 {
+		t.Errorf("a refusal of %d and %d bytes", len(r.Resource), len(r.Detail))
+	}
+	if len(a.err.Error()) > 4096 || !strings.Contains(a.err.Error(), "300 workers asked") {
+		t.Errorf("%d bytes: %.200s", len(a.err.Error()), a.err)
+	}
+}

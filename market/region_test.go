@@ -1,0 +1,80 @@
+package market_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// TestInvariant3RegionIsLaw: the directory is wrong about where workers
+// stand, and some workers lie about it. Machines stand in the regions that
+// their orders name all the same, and in the first choice that has room.
+func TestInvariant3RegionIsLaw(t *testing.T) {
+	all := []bourse.Region{"gru", "mad", "nrt"}
+	rapid.Check(t, func(t *rapid.T) {
+		region := rapid.SampledFrom(all)
+		specs := make([]markettest.Spec, rapid.IntRange(1, 12).Draw(t, "workers"))
+		for i := range specs {
+			specs[i] = markettest.Spec{
+				ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: region.Draw(t, "region"), Hint: region.Draw(t, "hint"),
+				Total: room(rapid.Int64Range(0, 2).Draw(t, "room")),
+			}
+		}
+		c := markettest.New(specs...)
+		for _, s := range specs {
+			if rapid.IntRange(0, 4).Draw(t, "liar") == 0 {
+				c.Tell(s.ID, &markettest.Lies{Quote: func(q *bourse.Quote) { q.Region, q.Refusal = s.Hint, nil }})
+			}
+		}
+		o := order()
+		for _, r := range rapid.SliceOfNDistinct(region, 1, 3, rapid.ID[bourse.Region]).Draw(t, "choices") {
+			o.Regions = append(o.Regions, bourse.Choice{r})
+		}
+		o.Race = rapid.IntRange(0, 3).Draw(t, "race")
+		o.Named = rapid.Bool().Draw(t, "named")
+		a := place(t.Context(), broker(c, nil), o)
+
+		want := bourse.Region("") // the first choice with room on a worker that the directory has right
+		for _, choice := range o.Regions {
+			if slices.ContainsFunc(specs, func(s markettest.Spec) bool {
+				return s.Region == choice[0] && s.Hint == s.Region && s.Total.Of(bourse.ResourceMemory) > 0
+			}) {
+				want = choice[0]
+				break
+			}
+		}
+		if got := a.fill.Machine.Region; got != want {
+			t.Fatalf("filled in %q, want %q: %v\n%+v", got, want, a.err, a.decision)
+		}
+		for _, m := range c.Living(o.ID) {
+			if m.ID != a.fill.Machine.ID {
+				t.Fatalf("machine %s lives in %s, too", m.ID, m.Region)
+			}
+		}
+	})
+}
+
+// A worker may even fill an order outside its regions; it is undone.
+func TestFillOutsideTheRegionIsUndone(t *testing.T) {
+	c := markettest.New(
+		markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
+		markettest.Spec{ID: "b", Region: "gru", Total: room(1)},
+	)
+	for _, id := range []bourse.WorkerID{"a", "b"} {
+		c.Tell(id, &markettest.Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
+			f.Machine.Region = "mad"
+			return f, r, err
+		}})
+	}
+	o := order("gru")
+	a := place(t.Context(), broker(c, nil), o)
+	fails(t, a.err, bourse.CodeInsufficient)
+	if living := c.Living(o.ID); len(living) != 0 {
+		t.Errorf("%d machines live", len(living))
+	}
+}

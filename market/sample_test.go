@@ -1,0 +1,86 @@
+package market
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func members(n int) []bourse.Member {
+	out := make([]bourse.Member, n)
+	for i := range out {
+		out[i].ID = bourse.WorkerID(fmt.Sprintf("w%d", i))
+	}
+	return out
+}
+
+// A sample and the rest are all members, each once, so that widening asks
+// everyone and nobody twice.
+func TestSampleLosesAndRepeatsNobody(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := members(rapid.IntRange(0, 50).Draw(t, "members"))
+		for i := range all {
+			if rapid.Bool().Draw(t, "hint") {
+				all[i].Free = bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: rapid.Int64Range(0, 2).Draw(t, "free")}}
+			}
+		}
+		before := slices.Clone(all)
+		sample(all, bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 1}}, rapid.IntRange(0, 60).Draw(t, "d"), rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+		byID := func(a, b bourse.Member) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) }
+		slices.SortFunc(all, byID)
+		slices.SortFunc(before, byID)
+		for i := range all {
+			if all[i].ID != before[i].ID {
+				t.Fatalf("got %s, want %s", all[i].ID, before[i].ID)
+			}
+		}
+	})
+}
+
+// Everyone is drawn now and then, and those with room more often.
+func TestSampleLeansOnTheHint(t *testing.T) {
+	need := bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 256}}
+	drawn := map[bool]int{}
+	each := map[bourse.WorkerID]int{}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		all := members(40)
+		for i := range all {
+			all[i].Free = bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: int64(i % 2 * 512)}}
+		}
+		sample(all, need, 4, rng)
+		for _, m := range all[:4] {
+			drawn[room(m.Free, need) == 2]++
+			each[m.ID]++
+		}
+	}
+	if len(each) != 40 {
+		t.Errorf("%d of 40 were ever drawn", len(each))
+	}
+	// Of two draws the better is taken: three quarters have room.
+	if share := float64(drawn[true]) / 8000; share < 0.7 || share > 0.8 {
+		t.Errorf("%.2f of the drawn have room, want about 0.75", share)
+	}
+}
+
+func TestRoom(t *testing.T) {
+	need := bourse.Amounts{{Resource: "memory", Amount: 2}, {Resource: "slots", Amount: 1}}
+	for name, test := range map[string]struct {
+		free bourse.Amounts
+		want int
+	}{
+		"all is free":     {bourse.Amounts{{Resource: "memory", Amount: 2}, {Resource: "slots", Amount: 1}}, 2},
+		"nothing is said": {nil, 1},
+		"one is short":    {bourse.Amounts{{Resource: "memory", Amount: 1}, {Resource: "slots", Amount: 1}}, 0},
+		"one is missing":  {bourse.Amounts{{Resource: "memory", Amount: 2}}, 0},
+	} {
+		if got := room(test.free, need); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// trade is one order on its way through the exchange. One goroutine works on
+// it.
+type trade struct {
+	x         *Exchange
+	order     *bourse.Order
+	deadline  time.Time
+	rng       *rand.Rand
+	quoteOnly bool
+
+	decision bourse.Decision
+	noes     tally
+	voided   []bourse.WorkerID // where it was canceled, or will be
+	claim    bourse.Claim      // what workers are told; made at the first claim
+}
+
+func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
+	return &trade{
+		x: x, order: order, deadline: began.Add(order.Deadline()), rng: x.chance.rng(),
+		decision: bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, At: began},
+	}
+}
+
+// place gives a fill or an error, never both nil but for quoteOnly. ctx ends
+// when the caller leaves or the work must end; only then is its Err looked at.
+func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
+	try := t.eachChoice
+	if t.order.Named {
+		try = t.once
+	}
+	fill, err := try(ctx)
+	switch {
+	case errors.Is(err, errQuoted):
+		return nil, nil
+	case fill != nil || err != nil:
+		return fill, err
+	}
+	return nil, t.noes.err(t.decision.Rounds)
+}
+
+// errQuoted ends a trade that was to go no further.
+var errQuoted = errors.New("quoted")
+
+// eachChoice tries the choices in the order of the caller's preference
+// (invariant 3).
+func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
+	for _, choice := range t.order.Regions {
+		if fill, err := t.choice(ctx, choice); fill != nil || err != nil {
+			return fill, err
+		}
+	}
+	return nil, nil
+}
+
+// choice asks all candidates of a choice, or a sample of many and the rest
+// only when those have all refused.
+func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
+	members, _ := t.x.candidates(choice)
+	known := len(members)
+	if known <= t.x.cfg.SampleAbove {
+		return t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: known}, members)
+	}
+	d := min(known, max(t.x.cfg.Sample, 2*t.order.Race))
+	sample(members, needs(t.order), d, t.rng)
+	for _, part := range [][]bourse.Member{members[:d], members[d:]} {
+		if len(part) == 0 {
+			break
+		}
+		fill, err := t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: len(part)}, part)
+		if fill != nil || err != nil {
+			return fill, err
+		}
+	}
+	return nil, nil
+}
+
+// round asks members, all of one choice, and claims the willing in rank order.
+func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
+	if err := t.over(ctx); err != nil {
+		return nil, err
+	}
+	t.decision.Rounds = append(t.decision.Rounds, round)
+	if len(members) == 0 {
+		return nil, nil
+	}
+	if len(members) == 1 && !t.quoteOnly {
+		// There is nothing to choose, and a claim is checked against the
+		// ledger anyway: the quote would cost a round trip and decide nothing.
+		return t.claims(ctx, members, []Ranked{{}})
+	}
+	quotes := t.ask(ctx, members)
+	for i := range quotes {
+		vet(&quotes[i], &members[i], t.order, round.Regions)
+	}
+	return t.trade(ctx, members, quotes)
+}
+
+// trade takes the quotes of the present round, vetted and of the same index as
+// members, and goes on with them.
+func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
+	for i := range quotes {
+		if r := quotes[i].Refusal; r != nil {
+			t.refused(*r)
+		}
+	}
+	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
+		return fill, nil
+	}
+	if err := t.noes.final(t.order); err != nil {
+		return nil, err
+	}
+	ranked := t.rank(quotes)
+	if t.quoteOnly && len(ranked) > 0 {
+		return nil, errQuoted
+	}
+	return t.claims(ctx, members, ranked)
+}
+
+func (t *trade) rank(quotes []bourse.Quote) []Ranked {
+	began := time.Now()
+	scorers := newScorers(t.order, &t.x.cfg.Curves)
+	ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
+	round := t.present()
+	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))
+	for i := range round.Ranked {
+		q := &quotes[ranked[i].Quote]
+		round.Ranked[i] = bourse.Ranking{
+			Worker: q.Worker, Region: q.Region, Score: ranked[i].Score, Parts: scorers.of(q.Region).explain(q),
+		}
+	}
+	t.decision.Times.Rank += time.Since(began)
+	return ranked
+}
+
+// over gives the error of an order whose caller has left or whose time is up.
+func (t *trade) over(ctx context.Context) error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return bourse.Errorf(bourse.CodeTimeout, "the order was not filled within %s%s", t.order.Deadline(), t.noes.summary(t.decision.Rounds))
+	default:
+		return errLeft(err)
+	}
+}
+
+// errLeft is the error of a caller who does not wait for it.
+func errLeft(cause error) error {
+	return bourse.Errorf(bourse.CodeCanceled, "the caller left before the order was filled: %w", cause)
+}

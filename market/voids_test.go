@@ -1,0 +1,170 @@
+package market_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// lostAt loses everything that goes to a worker but asks, after it has seen
+// its claims.
+func lostAt(id bourse.WorkerID) func(markettest.Call) markettest.Fault {
+	return func(call markettest.Call) markettest.Fault {
+		switch {
+		case call.Worker != id || call.Verb == markettest.Ask:
+			return markettest.Fault{}
+		case call.Verb == markettest.Claim:
+			return markettest.Fault{LoseReply: true, Reset: true}
+		}
+		return markettest.Fault{LoseRequest: true, Reset: true}
+	}
+}
+
+// The order goes on to the next worker, and the duplicate is destroyed when
+// its worker can be reached again.
+func TestUndeliveredCancellationIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, "gru", room(1))
+		x := broker(c, nil)
+		defer running(t.Context(), x)()
+		var lost bourse.WorkerID
+		c.Break(func(call markettest.Call) markettest.Fault {
+			if lost == "" && call.Verb == markettest.Claim {
+				lost = call.Worker
+			}
+			return lostAt(lost)(call)
+		})
+		o := order("gru")
+		a := place(t.Context(), x, o)
+		synctest.Wait() // the lost claim arrives
+		if a.err != nil || a.fill.Machine.Worker == lost || len(c.Living(o.ID)) != 2 {
+			t.Fatalf("filled on %q, %d living: %v", a.fill.Machine.Worker, len(c.Living(o.ID)), a.err)
+		}
+		time.Sleep(5 * time.Minute)
+		c.Break(nil)
+		time.Sleep(15 * time.Second) // the longest backoff and its jitter
+		synctest.Wait()
+		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
+			t.Errorf("living: %+v", living)
+		}
+		c.Quiet()
+	})
+}
+
+func TestRetriesAreFewAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, "gru", room(1))
+		x := broker(c, func(cfg *market.Config) { cfg.VoidWithin = time.Minute })
+		defer running(t.Context(), x)()
+		c.Break(lostAt("w0"))
+		o := order("gru")
+		a := place(t.Context(), x, o)
+		fails(t, a.err, bourse.CodeUnavailable)
+		time.Sleep(2 * time.Minute)
+		tried := c.Calls(markettest.Cancel)
+		if tried < 5 || tried > 20 {
+			t.Errorf("%d tries in a minute", tried)
+		}
+		time.Sleep(time.Hour)
+		if got := c.Calls(markettest.Cancel); got != tried {
+			t.Errorf("%d more tries after the minute", got-tried)
+		}
+		c.Quiet()
+	})
+}
+
+// A worker that is away for long is tried once at a time, not once per order.
+func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, "gru", room(1000))
+		x := broker(c, nil)
+		c.Break(lostAt("w0"))
+		for range 100 {
+			fails(t, place(t.Context(), x, order("gru")).err, bourse.CodeUnavailable)
+		}
+		before := c.Calls(markettest.Cancel)
+		stop := running(t.Context(), x)
+		time.Sleep(time.Second)
+		if got := c.Calls(markettest.Cancel) - before; got < 1 || got > 5 {
+			t.Errorf("%d cancels in a second for 100 orders", got)
+		}
+		c.Break(nil)
+		time.Sleep(time.Minute)
+		stop()
+		if used := c.Used("w0", bourse.ResourceMemory); used != 0 {
+			t.Errorf("%d MiB are still committed", used)
+		}
+		c.Quiet()
+	})
+}
+
+// The queue is bounded: the oldest gives way.
+func TestVoidQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, "gru", room(1000))
+		x := broker(c, func(cfg *market.Config) { cfg.VoidQueue = 3 })
+		c.Break(lostAt("w0"))
+		orders := make([]bourse.Order, 5)
+		for i := range orders {
+			orders[i] = order("gru")
+			place(t.Context(), x, orders[i])
+		}
+		c.Break(nil)
+		stop := running(t.Context(), x)
+		time.Sleep(time.Minute)
+		stop()
+		for i, o := range orders {
+			if lives := len(c.Living(o.ID)) == 1; lives != (i < 2) {
+				t.Errorf("order %d: lives %v", i, lives)
+			}
+		}
+		c.Quiet()
+	})
+}
+
+// Run ends with its context, in the middle of a delivery too.
+func TestRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, "gru", room(1))
+		c.Break(lostAt("w0"))
+		var hangs atomic.Bool
+		x := broker(c, func(cfg *market.Config) { cfg.Trader = hanger{cfg.Trader, &hangs} })
+		place(t.Context(), x, order("gru"))
+		hangs.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- x.Run(ctx) }()
+		time.Sleep(time.Second) // in the bubble: until the delivery hangs
+		cancel()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("Run goes on")
+			<-done
+		}
+		c.Quiet()
+	})
+}
+
+type hanger struct {
+	market.Trader
+	hangs *atomic.Bool
+}
+
+func (h hanger) Cancel(ctx context.Context, to bourse.Member, id bourse.OrderID) (bourse.Cancellation, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return bourse.Cancellation{}, ctx.Err()
+	}
+	return h.Trader.Cancel(ctx, to, id)
+}
