@@ -47,7 +47,10 @@ var edges = map[string]map[string]string{
 	"store":             {"fsm": "is its journal"},
 	"driver/drivertest": {"driver": "is the suite of the contract, and a fake of it"},
 	"driver/process":    {"driver": "implements it"},
-	"fabric/direct":     {"fabric": "implements it"},
+	"fabric/direct": {
+		"fabric":             "implements it",
+		"internal/admission": "names servers in certificates",
+	},
 	"fabric/fabrictest": {"fabric": "is the suite of the contract"},
 	"market/markettest": {"market": "fakes what it asks for"},
 	"worker": {

@@ -94,12 +94,13 @@ func ParseSize(s string) (Guest, error) {
 }
 
 // Takes gives what a running machine of this size takes from a worker on
-// which overcommit shared vCPUs are sold for each core (at least 1). Fractions
-// of a milliCPU are rounded up, so that many small ones cannot oversell.
+// which overcommit shared vCPUs are sold for each core (at least 1; what is no
+// number means 1). Fractions of a milliCPU are rounded up, so that many small
+// ones cannot oversell. g must be valid.
 func (g Guest) Takes(overcommit float64) Amounts {
 	cpu := g.CPUs * 1000
-	if g.CPUKind == CPUShared {
-		cpu = int64(math.Ceil(float64(cpu) / max(1, overcommit)))
+	if g.CPUKind == CPUShared && overcommit > 1 {
+		cpu = max(1, int64(math.Ceil(float64(cpu)/overcommit)))
 	}
 	a := Amounts{{ResourceCPU, cpu}, {ResourceMemory, int64(g.MemoryMB)}}
 	if g.GPUs > 0 {

@@ -116,7 +116,7 @@ func (r Requirement) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a string or a whole number of at least 1.
 func (r *Requirement) UnmarshalJSON(b []byte) error {
 	*r = Requirement{}
-	if json.Unmarshal(b, &r.Label) == nil {
+	if string(b) != "null" && json.Unmarshal(b, &r.Label) == nil {
 		return nil
 	}
 	if err := json.Unmarshal(b, &r.Count); err != nil || r.Count < 1 || r.Count > MaxAmount {

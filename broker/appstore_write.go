@@ -40,6 +40,9 @@ func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) 
 	}
 	// Stamped as late as possible: of two makers the earlier one wins.
 	app := bourse.App{Name: want.name, ID: id, Org: want.org, Network: want.network, CreatedAt: s.now().UTC()}
+	if old, ok := all[want.name]; ok {
+		app.Life = old.Life + 1 // old is a tombstone: its name begins another life
+	}
 	merged, err := s.put(ctx, app)
 	if err != nil {
 		return bourse.App{}, err

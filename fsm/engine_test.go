@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +31,10 @@ type lab struct {
 	disk *fsmtest.Memory
 	t    *testing.T
 	log  bytes.Buffer
-	seen []fsm.Status
 	stop func()
+
+	mu   sync.Mutex
+	seen []fsm.Status // in the order of observation
 }
 
 // inLab runs a test in a bubble with an engine that knows defs and runs.
@@ -39,7 +43,11 @@ func inLab(t *testing.T, test func(t *testing.T, l *lab), defs ...fsm.Definition
 		l := &lab{disk: &fsmtest.Memory{Latency: time.Millisecond}, t: t}
 		l.Engine = fsm.New(fsm.Config{
 			Journal: l.disk.Journal(), Log: slog.New(slog.NewTextHandler(&l.log, &slog.HandlerOptions{Level: slog.LevelDebug})), MaxQueue: 3,
-			Observe: func(rec fsm.Record) { l.seen = append(l.seen, rec.Status) },
+			Observe: func(rec fsm.Record) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.seen = append(l.seen, rec.Status)
+			},
 		})
 		l.Register(defs...)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -119,9 +127,9 @@ func TestStepsShareTheResult(t *testing.T) {
 }
 
 func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
-	fixed := false
+	var fixed atomic.Bool
 	d := fsm.Define[string, []string]("create").Step("go", func(ctx context.Context, r *run) fsm.Outcome {
-		if fixed {
+		if fixed.Load() {
 			return fsm.Done()
 		}
 		return hang(ctx, r)
@@ -147,7 +155,7 @@ func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
 		if got := l.status(waiting); got != fsm.Queued {
 			t.Errorf("run behind a stuck one: %s, want queued", got)
 		}
-		fixed = true
+		fixed.Store(true)
 		if err := l.Skip(t.Context(), h.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -157,10 +165,10 @@ func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
 			t.Errorf("retry of an ended run: %v", err)
 		}
 
-		fixed = false
+		fixed.Store(false)
 		h = l.start(d, "", fsm.StartOptions{})
 		time.Sleep(time.Minute)
-		fixed = true
+		fixed.Store(true)
 		if err := l.Retry(t.Context(), h.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -280,10 +288,11 @@ func TestRefusedWriteIsTriedAgain(t *testing.T) {
 }
 
 func TestSecondStartJoins(t *testing.T) {
-	gate := make(chan struct{})
+	var gate chan struct{}
 	block := func(context.Context, *run) fsm.Outcome { <-gate; return fsm.Done() }
 	a, b := one("a", block), one("b", block)
 	inLab(t, func(t *testing.T, l *lab) {
+		gate = make(chan struct{}) // of the bubble
 		first := l.start(a, "1", fsm.StartOptions{})
 		second := l.start(a, "2", fsm.StartOptions{Write: func(fsm.Tx) error { t.Error("the write of a joined start ran"); return nil }})
 		if first.Joined() || !second.Joined() || first.ID() != second.ID() {

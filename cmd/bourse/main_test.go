@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+var update = flag.Bool("update", false, "write the golden parts of the scripts anew")
+
+// TestMain lets the test binary be the program itself: under its name in
+// scripts, and as the supervisor that a worker starts.
+func TestMain(m *testing.M) {
+	if isSupervisor(os.Args) {
+		os.Exit(run())
+	}
+	// The race detector lets every process that ends sleep for a second.
+	if os.Getenv("GORACE") == "" {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // fails for a malformed name only
+	}
+	// The tests wait more than they work.
+	_ = flag.Set("test.parallel", "4") // the command line may say otherwise later
+	testscript.Main(m, map[string]func(){"bourse": func() { os.Exit(run()) }})
+}
+
+// devState is what "bourse dev" writes to its ready file.
+type devState struct {
+	API     string      `json:"api"`
+	PID     int         `json:"pid"`
+	Data    string      `json:"data"`
+	Servers []cli.Ready `json:"servers"`
+}
+
+func (d *devState) server(t testing.TB, id string) cli.Ready {
+	t.Helper()
+	for _, s := range d.Servers {
+		if s.ID == id {
+			return s
+		}
+	}
+	t.Fatalf("the cluster has no server %s", id)
+	return cli.Ready{}
+}
+
+// dev is a running "bourse dev".
+type dev struct {
+	devState
+	cmd    *exec.Cmd
+	ready  string
+	output *bytes.Buffer
+}
+
+// startDev starts a dev cluster on free ports; it is ended with the test.
+func startDev(t testing.TB, args ...string) *dev {
+	t.Helper()
+	d := &dev{ready: filepath.Join(t.TempDir(), "ready.json"), output: &bytes.Buffer{}}
+	path, err := exec.LookPath("bourse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cmd = exec.Command(path, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", d.ready}, args...)...) //nolint:noctx // its end is what is tested
+	d.cmd.Args[0] = "bourse"
+	d.cmd.Stdout, d.cmd.Stderr = d.output, d.output
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			_ = d.cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("bourse dev said:\n%s", d.output)
+		}
+	})
+	await(t, "the cluster is ready", func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("bourse dev has ended (%v):\n%s", err, d.output)
+		default:
+		}
+		return d.read() == nil
+	})
+	return d
+}
+
+func (d *dev) read() error {
+	text, err := os.ReadFile(d.ready)
+	if err != nil {
+		return err
+	}
+	var s devState
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	d.devState = s
+	return nil
+}
+
+// run runs the command line against the cluster.
+func (d *dev) run(t testing.TB, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, "bourse", args...)
+	c.Env = append(os.Environ(), "BOURSE_API="+d.API)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("bourse %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.Bytes())
+	}
+	return string(out)
+}
+
+// machine starts a machine that sleeps and gives its pid.
+func (d *dev) machine(t testing.TB, region string) (id string, pid int) {
+	t.Helper()
+	var m struct {
+		ID  string `json:"id"`
+		PID int    `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(d.run(t, "machine", "run", "host", "--region", region, "--json", "--", "sleep", "600")), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.PID == 0 || !alive(m.PID) {
+		t.Fatalf("machine %s has pid %d, want one that lives", m.ID, m.PID)
+	}
+	return m.ID, m.PID
+}
+
+// await asks every few milliseconds for what other processes bring about.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	end := time.Now().Add(30 * time.Second)
+	for !done() {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s not yet: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// alive tells whether there is such a process; one that has ended and is only
+// not yet collected is not.
+func alive(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return string(fields[0]) != "Z"
+}
+
+// family gives a process's descendants.
+func family(t testing.TB, of int) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skipf("no /proc here to find processes in: %v", err)
+	}
+	children := map[int][]int{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	var out []int
+	for next := children[of]; len(next) > 0; next = next[1:] {
+		out = append(out, next[0])
+		next = append(next, children[next[0]]...)
+	}
+	return out
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

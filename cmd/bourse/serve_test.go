@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// served is one server that a test has started.
+type served struct {
+	cli.Ready
+	cmd    *exec.Cmd
+	stdout io.Reader
+	stderr bytes.Buffer
+}
+
+// serve starts a server and waits until it says that it is ready.
+func serve(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := launch(t, args...)
+	line, err := bufio.NewReader(s.stdout).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &s.Ready)
+	}
+	if err != nil {
+		t.Fatalf("bourse serve %s: %v\n%s", strings.Join(args, " "), err, s.wait())
+	}
+	return s
+}
+
+// launch starts a server; it is killed at the end of the test.
+func launch(t *testing.T, args ...string) *served {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{cmd: exec.Command("bourse", append([]string{"serve"}, args...)...)} //nolint:noctx // its end is what is tested
+	s.cmd.Stdout, s.cmd.Stderr = w, &s.stderr
+	s.stdout = r
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close() // the server has its own
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill() // it may have ended
+		_ = s.cmd.Wait()         // the same
+		_ = r.Close()
+	})
+	return s
+}
+
+// wait gives what the server said on standard error, once it has ended.
+func (s *served) wait() string {
+	_ = s.cmd.Wait() // the exit status is in ProcessState
+	return s.stderr.String()
+}
+
+func (s *served) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	send(t, s.cmd.Process.Pid, signal)
+	if said := s.wait(); signal != syscall.SIGKILL && s.cmd.ProcessState.ExitCode() != 0 {
+		t.Fatalf("%s ended with %v:\n%s", s.ID, s.cmd.ProcessState, said)
+	}
+}
+
+// refused fails unless the server ends by itself with the status.
+func (s *served) refused(t *testing.T, status int, text string) {
+	t.Helper()
+	said := s.wait()
+	if got := s.cmd.ProcessState.ExitCode(); got != status || !strings.Contains(said, text) {
+		t.Errorf("exit status %d, want %d and %q:\n%s", got, status, text, said)
+	}
+}
+
+func workerArgs(name, dir string, more ...string) []string {
+	return append([]string{
+		"worker", "--name", name, "--region", "gru", "--data", dir, "--cpus", "2", "--memory", "1GiB", "--disk", "1GiB", "--log-level", "warn",
+	}, more...)
+}
+
+// TestMachinesOutliveTheDaemon: a daemon that is told to end leaves its
+// machines alone, and the next one finds them.
+func TestMachinesOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
+	dir, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready.json")
+	broker := serve(t, "broker", "--listen", "127.0.0.1:0", "--log-level", "warn")
+	args := workerArgs("gru-1", dir, "--join", broker.Gossip, "--ready-file", ready)
+	w := serve(t, args...)
+	d := &dev{devState: devState{API: "http://" + broker.API}}
+	await(t, "the broker knows the worker", func() bool { return strings.Contains(d.run(t, "worker", "list"), " ok ") })
+	id, pid := d.machine(t, "gru")
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // if the test has failed
+
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
+		w.end(t, signal)
+		if _, err := os.Stat(ready); signal != syscall.SIGKILL && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after %s the ready file: %v, want none", signal, err)
+		}
+		if !alive(pid) {
+			t.Fatalf("after %s the machine is gone", signal)
+		}
+		w = serve(t, args...)
+		await(t, "the machine is told of again", func() bool {
+			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
+			return err == nil && strings.Contains(string(out), "started") && strings.Contains(string(out), "pid      "+itoa(pid))
+		})
+	}
+	d.run(t, "machine", "destroy", "--yes", "--force", id)
+	if alive(pid) {
+		t.Error("the machine was destroyed and lives")
+	}
+	w.end(t, syscall.SIGTERM)
+}
+
+func TestTwoDaemonsOnOneDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := serve(t, workerArgs("gru-1", dir)...)
+	launch(t, workerArgs("gru-1", dir)...).refused(t, 5, "error: ")
+	first.end(t, syscall.SIGTERM)
+	launch(t, workerArgs("gru-2", dir)...).refused(t, 5, "gru-1")
+}
+
+func TestWorkerIDUsedTwice(t *testing.T) {
+	t.Parallel()
+	first := serve(t, workerArgs("gru-1", t.TempDir())...)
+	launch(t, workerArgs("gru-1", t.TempDir(), "--join", first.Gossip)...).refused(t, 5, "already in use")
+	first.end(t, syscall.SIGTERM)
+}
+
+func TestServeAddressTaken(t *testing.T) {
+	t.Parallel()
+	first := serve(t, "broker", "--listen", "127.0.0.1:0")
+	launch(t, "broker", "--listen", first.API).refused(t, 5, first.API)
+	launch(t, "broker", "--listen", "127.0.0.1:0", "--gossip", first.Gossip).refused(t, 5, first.Gossip)
+}
+
+// TestLifeLine: a server whose starter has gone ends.
+func TestLifeLine(t *testing.T) {
+	t.Parallel()
+	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // without a standard input at all
+	s.refused(t, 0, "")
+}
+
+// TestSecureCluster: with TLS, a gossip key and tokens, strangers get nothing.
+func TestSecureCluster(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	caFile := file("ca.pem", ca.Pair().Cert)
+	credentials := func(id bourse.WorkerID, role bourse.Role) []string {
+		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--tls-ca", caFile, "--tls-cert", file(string(id)+".pem", pair.Cert), "--tls-key", file(string(id)+".key", pair.Key), "--gossip-key", filepath.Join(dir, "gossip")}
+	}
+	file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
+	const token = "a-token-that-nobody-guesses"
+	tokenFile := file("tokens", []byte(token+" personal\n"))
+
+	b := serve(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, credentials("b-1", bourse.RoleBroker)...)...)
+	w := serve(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, credentials("gru-1", bourse.RoleWorker)...)...)...)
+	run := func(args ...string) (string, int) {
+		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
+		c.Env = append(os.Environ(), "SSL_CERT_FILE="+caFile)
+		out, _ := c.CombinedOutput() // the status says it
+		return string(out), c.ProcessState.ExitCode()
+	}
+	await(t, "a machine runs", func() bool {
+		out, code := run("--token", token, "machine", "run", "host", "--name", "safe", "--", "sleep", "600")
+		return code == 0 && strings.Contains(out, "started in region gru") || strings.Contains(out, "safe")
+	})
+	if out, code := run("machine", "list"); code != 4 {
+		t.Errorf("without a token: exit status %d, want 4\n%s", code, out)
+	}
+	if out, code := run("--token", "a-token-that-somebody-made-up", "machine", "list"); code != 4 {
+		t.Errorf("with another token: exit status %d, want 4\n%s", code, out)
+	}
+	// The certificate of one server does not let another one in.
+	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, credentials("gru-3", bourse.RoleWorker)...)...)
+	launch(t, wrong...).refused(t, 2, "gru-3")
+	w.end(t, syscall.SIGTERM)
+	b.end(t, syscall.SIGTERM)
+}

@@ -1,0 +1,60 @@
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+)
+
+// TestMemoryInBubble shows a host that outlives its driver, in virtual time.
+func TestMemoryInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := drivertest.NewMemory()
+		d := host.Driver()
+		id := driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1}
+		if _, err := d.Start(t.Context(), driver.Task{ID: id, Command: drivertest.Script("print", "hello", "sleep", "1h", "exit", "3")}); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		cut := make(chan error)
+		go func() { _, err := d.Wait(context.WithoutCancel(t.Context()), id); cut <- err }()
+		synctest.Wait()
+		next := host.Driver()
+		if code := bourse.CodeOf(<-cut); code != bourse.CodeUnavailable {
+			t.Errorf("Wait of a dead daemon's driver gave %q, want unavailable", code)
+		}
+		if _, err := d.Start(t.Context(), driver.Task{ID: id}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("Start of a dead daemon's driver gave %v, want unavailable", err)
+		}
+		exit, err := next.Wait(t.Context(), id)
+		if err != nil || exit.Code != 3 || time.Since(begun) != time.Hour {
+			t.Errorf("got exit %+v, %v after %s, want code 3 after 1h", exit, err, time.Since(begun))
+		}
+	})
+}
+
+// TestMemoryHooks shows what happens to the effect of a call that a hook fails.
+func TestMemoryHooks(t *testing.T) {
+	host := drivertest.NewMemory()
+	d := host.Driver()
+	failure := bourse.Errorf(bourse.CodeUnavailable, "injected")
+	id := driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1}
+	task := driver.Task{ID: id, Command: drivertest.Script("run")}
+	host.SetHooks(drivertest.Hooks{Before: func(context.Context, drivertest.Call) error { return failure }})
+	if _, err := d.Start(t.Context(), task); !errors.Is(err, failure) || host.Starts() != 0 {
+		t.Errorf("Before: got %v and %d starts, want the hook's error and none", err, host.Starts())
+	}
+	host.SetHooks(drivertest.Hooks{After: func(context.Context, drivertest.Call) error { return failure }})
+	if _, err := d.Start(t.Context(), task); !errors.Is(err, failure) || host.Starts() != 1 {
+		t.Errorf("After: got %v and %d starts, want the hook's error and one", err, host.Starts())
+	}
+	if got := host.Running(); len(got) != 1 || got[0] != id {
+		t.Errorf("running %v, want %v", got, id)
+	}
+}

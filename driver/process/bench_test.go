@@ -1,0 +1,132 @@
+package process
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// BenchmarkStart compares Start with fork and exec of the same program by
+// os/exec, taken turn by turn in one run, and reports their ratio: of the
+// medians for one client, of the rates for 16.
+func BenchmarkStart(b *testing.B) {
+	for _, mode := range []LimitMode{LimitsAuto, LimitsOff} {
+		b.Run(fmt.Sprintf("limits=%s/clients=1", mode), func(b *testing.B) { benchOne(b, mode) })
+		b.Run(fmt.Sprintf("limits=%s/clients=16", mode), func(b *testing.B) { benchMany(b, mode) })
+	}
+}
+
+func benchHost(b *testing.B, mode LimitMode) *Driver {
+	h := newHost(b, func(c *Config) { c.Limits = mode })
+	d, _ := h.recovered(b)
+	b.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func benchTask(mode LimitMode) driver.Task {
+	t := program("sleep", "1000")
+	if mode == LimitsAuto {
+		t.Limits = driver.Limits{Memory: 256, CPUWeight: 1000, PIDs: 100}
+	}
+	return t
+}
+
+func benchOne(b *testing.B, mode LimitMode) {
+	d := benchHost(b, mode)
+	var ours, floor []time.Duration
+	for b.Loop() {
+		// Random pauses: fixed ones lock onto timers and lie.
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+		floor = append(floor, bareStart(b))
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+		t := benchTask(mode)
+		begun := time.Now()
+		if _, err := d.Start(b.Context(), t); err != nil {
+			b.Fatal(err)
+		}
+		ours = append(ours, time.Since(begun))
+		if err := d.Destroy(b.Context(), t.ID.Machine); err != nil {
+			b.Fatal(err)
+		}
+	}
+	slices.Sort(ours)
+	slices.Sort(floor)
+	b.ReportMetric(float64(ours[len(ours)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(floor[len(floor)/2].Microseconds()), "floor-p50-µs")
+	b.ReportMetric(float64(ours[len(ours)/2])/float64(floor[len(floor)/2]), "ratio")
+}
+
+func bareStart(b *testing.B) time.Duration {
+	cmd, took := bare(b)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return took
+}
+
+func bare(b *testing.B) (*exec.Cmd, time.Duration) {
+	cmd := exec.CommandContext(b.Context(), "sleep", "1000")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	begun := time.Now()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return cmd, time.Since(begun)
+}
+
+// benchMany counts how many starts there are in a second. What was started is
+// ended outside of the measured time.
+func benchMany(b *testing.B, mode LimitMode) {
+	d := benchHost(b, mode)
+	var ours, floor, turns float64
+	for b.Loop() {
+		const n = 200
+		commands := make(chan *exec.Cmd, n)
+		floor += rate(n, func() { cmd, _ := bare(b); commands <- cmd })
+		for range n {
+			cmd := <-commands
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		tasks := make(chan driver.TaskID, n)
+		ours += rate(n, func() {
+			t := benchTask(mode)
+			if _, err := d.Start(b.Context(), t); err != nil {
+				b.Error(err)
+			}
+			tasks <- t.ID
+		})
+		for range n {
+			if err := d.Destroy(b.Context(), (<-tasks).Machine); err != nil {
+				b.Error(err)
+			}
+		}
+		turns++
+	}
+	b.ReportMetric(ours/turns, "starts/s")
+	b.ReportMetric(floor/turns, "floor-starts/s")
+	b.ReportMetric(ours/floor, "ratio")
+}
+
+// rate gives how often per second 16 clients get fn done.
+func rate(n int64, fn func()) float64 {
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	begun := time.Now()
+	for range 16 {
+		wg.Go(func() {
+			for done.Add(1) <= n {
+				fn()
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n) / time.Since(begun).Seconds()
+}

@@ -1,0 +1,113 @@
+package fabric_test
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+func TestReadJSON(t *testing.T) {
+	tests := []struct {
+		name string
+		body io.Reader
+		ok   bool
+	}{
+		{"an object", strings.NewReader(`{"name":"a"}`), true},
+		{"space around it", strings.NewReader(" \n{}\n "), true},
+		{"an unknown field", strings.NewReader(`{"later":1}`), true},
+		{"as much as may be", strings.NewReader(`{"name":"` + strings.Repeat("x", fabric.MaxBody-11) + `"}`), true},
+		{"a byte more", strings.NewReader(`{"name":"` + strings.Repeat("x", fabric.MaxBody-10) + `"}`), false},
+		{"100 MB", io.LimitReader(zeros{}, 100<<20), false},
+		{"nothing", strings.NewReader(""), false},
+		{"space", strings.NewReader(" "), false},
+		{"no JSON", strings.NewReader("name=a"), false},
+		{"half of it", strings.NewReader(`{"name":`), false},
+		{"two of them", strings.NewReader(`{}{}`), false},
+		{"something after it", strings.NewReader(`{} x`), false},
+		{"the wrong kind", strings.NewReader(`{"name":7}`), false},
+		{"a list", strings.NewReader(`[]`), false},
+		{"deep nesting", strings.NewReader(strings.Repeat(`{"config":`, 100_000)), false},
+		{"deep nesting in what is ignored", strings.NewReader(`{"x":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}"), false},
+		{"a bad value of ours", strings.NewReader(`{"within":"soon"}`), false},
+		{"a connection that breaks", io.MultiReader(strings.NewReader(`{}`), iotest.ErrReader(errors.New("reset"))), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var o bourse.Order
+			err := fabric.ReadJSON(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", tt.body), &o)
+			if tt.ok && err != nil {
+				t.Errorf("refused: %v", err)
+			}
+			if !tt.ok && (bourse.CodeOf(err) != bourse.CodeInvalid || len(bourse.MessageOf(err)) > 300) {
+				t.Errorf("got %q (code %q), want a short text and code invalid", err, bourse.CodeOf(err))
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestWriteJSONFails shows that a value which JSON cannot say is a failure and
+// not half a reply.
+func TestWriteJSONFails(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteJSON(w, bourse.Facts{Load: math.NaN()}) })
+	_, err := fabric.NewClient(memory{h}).Facts(t.Context(), w1)
+	if bourse.CodeOf(err) != bourse.CodeInternal || err.Error() != "internal error" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzReadJSON reads what anyone may send to a worker.
+func FuzzReadJSON(f *testing.F) {
+	for _, s := range []string{`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":"1s"}`,
+		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		var claim bourse.Claim
+		var o bourse.Order
+		for _, v := range []any{&claim, &o, new(fabric.Act), new(fabric.MetadataRequest), new(fabric.LeaseRequest), new(bourse.App)} {
+			err := fabric.ReadJSON(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), v)
+			if c := bourse.CodeOf(err); c != "" && c != bourse.CodeInvalid {
+				t.Errorf("got code %q: %v", c, err)
+			}
+		}
+		_ = o.Validate() // whatever was read
+	})
+}
+
+// FuzzReply reads what anyone may answer with.
+func FuzzReply(f *testing.F) {
+	for _, s := range []string{`{}`, `{"fill":{}}`, `{"refusal":{"wanted":-1}}`, `{"code":"invalid","message":"x"}`, `{"worker":"w1","takes":[{"amount":-1}]}`, "{"} {
+		f.Add(200, s)
+		f.Add(400, s)
+	}
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		if status < 200 || status > 599 {
+			return
+		}
+		h := memory{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})}
+		fill, refusal, err := fabric.NewClient(h).Claim(t.Context(), w1, &bourse.Claim{})
+		if (err == nil) != ((fill == nil) != (refusal == nil)) {
+			t.Errorf("claim: got %v, %v, %v", fill, refusal, err)
+		}
+		h.Ask(t.Context(), []bourse.Member{w1}, &bourse.Order{}, func(q bourse.Quote) {
+			if q.Worker != w1.ID || q.Takes.Validate() != nil {
+				t.Errorf("quote: got %+v", q)
+			}
+		})
+	})
+}

@@ -1,0 +1,112 @@
+package direct_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+func TestPlain(t *testing.T) {
+	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, nil) })
+}
+
+func TestTLS(t *testing.T) {
+	ca := newCA(t)
+	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, ca) })
+}
+
+// network is a broker and workers on loopback, with TLS when it has a CA.
+type network struct {
+	t      testing.TB
+	ca     *admission.CA
+	fabric *direct.Fabric
+}
+
+func newNetwork(t testing.TB, ca *admission.CA) *network {
+	n := &network{t: t, ca: ca}
+	var config *tls.Config
+	if ca != nil {
+		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client()
+	}
+	n.fabric = direct.New(config)
+	t.Cleanup(n.fabric.Close)
+	return n
+}
+
+func (n *network) Fabric() fabric.Fabric { return n.fabric }
+
+func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
+	var config *tls.Config
+	if n.ca != nil {
+		config = credentials(n.t, n.ca, id, bourse.RoleWorker).Server(bourse.RoleBroker)
+	}
+	ln, kill := serve(n.t, direct.Handler(id, h), config)
+	return fabrictest.Worker{Member: member(id, ln), Kill: kill}
+}
+
+func member(id bourse.WorkerID, ln net.Listener) bourse.Member {
+	return bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: ln.Addr().String()}
+}
+
+// serve runs a server until the test ends, or until it is killed: without its
+// listener it closes everything at once.
+func serve(t testing.TB, h http.Handler, config *tls.Config) (net.Listener, func()) {
+	t.Helper()
+	ln := listen(t)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = direct.Serve(ctx, ln, h, config, slog.New(slog.DiscardHandler)) })
+	kill := func() {
+		ln.Close()
+		wg.Wait()
+	}
+	t.Cleanup(func() {
+		kill()
+		stop()
+	})
+	return ln, kill
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func newCA(t testing.TB) *admission.CA {
+	t.Helper()
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatalf("make a CA: %v", err)
+	}
+	return ca
+}
+
+func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse.Role) *admission.Credentials {
+	t.Helper()
+	pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, nil, time.Now())
+	if err != nil {
+		t.Fatalf("issue the certificate of %s: %v", id, err)
+	}
+	c, err := admission.NewCredentials(ca.Pair().Cert, pair)
+	if err != nil {
+		t.Fatalf("credentials of %s: %v", id, err)
+	}
+	return c
+}

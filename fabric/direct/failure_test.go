@@ -1,0 +1,135 @@
+package direct_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+)
+
+// TestAddressReused shows what happens when a worker's address has come to
+// another one while a connection to it was kept.
+func TestAddressReused(t *testing.T) {
+	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, nil)
+			if secure {
+				n = newNetwork(t, newCA(t))
+			}
+			var claims atomic.Int32
+			w := n.Serve("w2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				claims.Add(1)
+				fabric.WriteJSON(w, bourse.Facts{Worker: "w2"})
+			}))
+			client := fabric.NewClient(n.fabric)
+			if _, err := client.Facts(t.Context(), w.Member); err != nil {
+				t.Fatalf("worker w2: %v", err)
+			}
+			old := w.Member
+			old.ID = "w1"
+			_, err := client.Facts(t.Context(), old)
+			if bourse.CodeOf(err) != bourse.CodeUnavailable || claims.Load() != 1 {
+				t.Errorf("got %v after %d requests, want it unavailable after 1", err, claims.Load())
+			}
+		})
+	}
+}
+
+// TestKeptConnectionClosed shows that a connection which its server has closed
+// meanwhile is replaced, and the request is sent once.
+func TestKeptConnectionClosed(t *testing.T) {
+	ln := listen(t)
+	closed := make(chan struct{})
+	go func() {
+		for i := 0; ; i++ {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			}
+			c.Close()
+			if i == 0 {
+				close(closed)
+			}
+		}
+	}()
+	f := direct.New(nil)
+	t.Cleanup(f.Close)
+	client := fabric.NewClient(f)
+	for i := range 2 {
+		if _, err := client.Facts(t.Context(), member("w1", ln)); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+		<-closed
+	}
+}
+
+// TestNotHTTP shows what servers that are none of ours can do to a caller.
+func TestNotHTTP(t *testing.T) {
+	tests := map[string]func(net.Conn){
+		"says nothing": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+		"hangs up":     func(net.Conn) {},
+		"speaks SSH":   func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n") },
+		"sends no end": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{") },
+		"sends a redirect": func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+		},
+		"sends 1 MB header": func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+			for range 20_000 {
+				if _, err := io.WriteString(c, "X: 0123456789012345678901234567890123456789012345678\r\n"); err != nil {
+					return
+				}
+			}
+		},
+	}
+	for name, behave := range tests {
+		t.Run(name, func(t *testing.T) {
+			ln := listen(t)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+					behave(c)
+					c.Close()
+				}
+			}()
+			f := direct.New(nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, _, err := fabric.NewClient(f).Claim(ctx, member("w1", ln), &bourse.Claim{})
+			if err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
+				t.Errorf("got %v, want an error that leaves the outcome open", err)
+			}
+			f.Close()
+			ln.Close()
+			<-done
+		})
+	}
+}
+
+// TestAbsurdAddresses shows that what gossip may say of a member harms nobody.
+func TestAbsurdAddresses(t *testing.T) {
+	for _, config := range []bool{false, true} {
+		n := newNetwork(t, nil)
+		if config {
+			n = newNetwork(t, newCA(t))
+		}
+		for _, address := range []string{"", ":", "nonsense", "127.0.0.1:99999", "127.0.0.1:1/x", "a b:1", "[::1:1", "\x00:1"} {
+			_, err := fabric.NewClient(n.fabric).Facts(t.Context(), bourse.Member{ID: "w1", Role: bourse.RoleWorker, Address: address})
+			if bourse.CodeOf(err) != bourse.CodeUnavailable {
+				t.Errorf("address %q: got %v, want it unavailable", address, err)
+			}
+		}
+	}
+}

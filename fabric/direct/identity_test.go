@@ -1,0 +1,70 @@
+package direct_test
+
+import (
+	"crypto/tls"
+	"net/http"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+)
+
+// TestServerProvesItself shows that a broker speaks to nobody who is not the
+// worker it means, whoever holds the worker's address.
+func TestServerProvesItself(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
+	f := direct.New(credentials(t, ca, "broker-1", bourse.RoleBroker).Client())
+	t.Cleanup(f.Close)
+	tests := []struct {
+		name   string
+		server *tls.Config
+	}{
+		{"another worker", credentials(t, ca, "w2", bourse.RoleWorker).Server(bourse.RoleBroker)},
+		{"a broker of that name", credentials(t, ca, "w1", bourse.RoleBroker).Server(bourse.RoleBroker)},
+		{"a worker of that name in another cluster", credentials(t, other, "w1", bourse.RoleWorker).Public()},
+		{"a server in the clear", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ln, _ := serve(t, refuse(t), tt.server)
+			_, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln))
+			if bourse.CodeOf(err) != bourse.CodeUnavailable {
+				t.Errorf("got %v, want it unavailable", err)
+			}
+		})
+	}
+}
+
+func refuse(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the server was sent %s", r.URL) })
+}
+
+// TestClientProvesItself shows that a worker lets in brokers of its cluster
+// and nobody else.
+func TestClientProvesItself(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
+	ln, _ := serve(t, refuse(t), credentials(t, ca, "w1", bourse.RoleWorker).Server(bourse.RoleBroker))
+	nobody := credentials(t, ca, "broker-1", bourse.RoleBroker).Client()
+	nobody.Certificates = nil
+	stranger := credentials(t, other, "broker-1", bourse.RoleBroker).Client()
+	stranger.RootCAs = nobody.RootCAs
+	tests := []struct {
+		name   string
+		client *tls.Config
+	}{
+		{"no certificate", nobody},
+		{"another worker", credentials(t, ca, "w2", bourse.RoleWorker).Client()},
+		{"a broker of another cluster", stranger},
+		{"in the clear", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := direct.New(tt.client)
+			t.Cleanup(f.Close)
+			if _, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln)); err == nil {
+				t.Error("got an answer, want none")
+			}
+		})
+	}
+}

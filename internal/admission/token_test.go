@@ -1,0 +1,94 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+const (
+	orgToken = "0123456789abcdef-org"
+	appToken = "0123456789abcdef-app"
+)
+
+func tokens(t *testing.T, text string) *admission.TokenSet {
+	t.Helper()
+	set, err := admission.ReadTokens(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("read tokens: %v", err)
+	}
+	return set
+}
+
+func TestLookup(t *testing.T) {
+	set := tokens(t, "# ours\n\n"+orgToken+" acme\n  "+appToken+"\tacme web  \n")
+	tests := []struct {
+		name  string
+		token string
+		want  admission.Scope
+		ok    bool
+	}{
+		{"an organisation's", orgToken, admission.Scope{Org: "acme"}, true},
+		{"an app's", appToken, admission.Scope{Org: "acme", App: "web"}, true},
+		{"none", "", admission.Scope{}, false},
+		{"a part of one", orgToken[:18], admission.Scope{}, false},
+		{"one and more", orgToken + "x", admission.Scope{}, false},
+		{"in capitals", strings.ToUpper(orgToken), admission.Scope{}, false},
+		{"a comment", "#", admission.Scope{}, false},
+		{"endless", strings.Repeat("x", 1<<20), admission.Scope{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, ok := set.Lookup(tt.token); got != tt.want || ok != tt.ok {
+				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+// TestReadTokensRefuses also shows that no error tells a token.
+func TestReadTokensRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"an empty file":         "",
+		"comments only":         "# nothing\n",
+		"no organisation":       orgToken,
+		"too much":              orgToken + " acme web more",
+		"a short token":         "abc acme",
+		"a long token":          strings.Repeat("x", 5000) + " acme",
+		"a long line":           strings.Repeat("x", 1<<20),
+		"the wrong order":       "acme-the-first-org " + orgToken + "_",
+		"a token for an app":    orgToken + " acme " + strings.ToUpper(appToken),
+		"the same token twice":  orgToken + " acme\n" + orgToken + " other",
+		"an organisation of 64": orgToken + " " + strings.Repeat("x", 64),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := admission.ReadTokens(strings.NewReader(text))
+			if bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Fatalf("got %v, want it refused", err)
+			}
+			if strings.Contains(strings.ToLower(err.Error()), "0123456789abcdef") {
+				t.Errorf("the error tells the token: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzReadTokens(f *testing.F) {
+	f.Add(orgToken+" acme\n", orgToken)
+	f.Add("#\n \n"+appToken+" acme web", "x")
+	f.Add("\x00 \xff", "")
+	f.Fuzz(func(t *testing.T, text, token string) {
+		set, err := admission.ReadTokens(strings.NewReader(text))
+		if (set == nil) != (err != nil) {
+			t.Fatalf("got %v and %v", set, err)
+		}
+		if err != nil {
+			return
+		}
+		if s, ok := set.Lookup(token); ok && (s.Org == "" || !strings.Contains(text, token)) {
+			t.Errorf("token %q was let in as %+v", token, s)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package bourse_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// codeIs fails unless err has the code; "" means no error.
+func codeIs(t testing.TB, err error, want bourse.Code) {
+	t.Helper()
+	if got := bourse.CodeOf(err); got != want {
+		t.Errorf("code %q, want %q; error: %v", got, want, err)
+	}
+}
+
+func TestParseRegions(t *testing.T) {
+	known := []bourse.Region{"ams", "gru", "lhr", "mad", "rack-1"}
+	for expression, want := range map[string][]bourse.Choice{
+		"gru":             {{"gru"}},
+		" GRU , mad ":     {{"gru"}, {"mad"}},
+		"gru,gru":         {{"gru"}},
+		"any":             {known},
+		"":                {known},
+		"  ":              {known},
+		"gru,any":         {{"gru"}, {"ams", "lhr", "mad", "rack-1"}},
+		"eu":              {{"ams", "lhr", "mad"}},
+		"lhr,eu":          {{"lhr"}, {"ams", "mad"}},
+		"eu,lhr":          {{"ams", "lhr", "mad"}},
+		"us,sa":           {{"gru"}}, // an alias of which nothing exists is passed over
+		"rack-1":          {{"rack-1"}},
+		"any,gru":         {known},
+		"mad,sa,eu,any":   {{"mad"}, {"gru"}, {"ams", "lhr"}, {"rack-1"}},
+		"eu,\tgru\n,apac": {{"ams", "lhr", "mad"}, {"gru"}},
+	} {
+		got, err := bourse.ParseRegions(expression, known)
+		if err != nil {
+			t.Errorf("%q: %v", expression, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", expression, diff)
+		}
+	}
+}
+
+func TestParseRegionsRefuses(t *testing.T) {
+	known := []bourse.Region{"gru", "mad"}
+	for expression, text := range map[string]string{
+		"nrt":                      "the exchange has gru, mad",
+		"gru,nrt":                  `unknown region "nrt"`,
+		"us":                       "no region fits",
+		"gru,":                     `region ""`,
+		",":                        `region ""`,
+		"g r u":                    "short code",
+		"gru/../mad":               "short code",
+		"gru\x00":                  `\x00`,
+		"1gru":                     "short code",
+		strings.Repeat("x", 33):    "short code",
+		strings.Repeat("x", 10000): "…",
+		strings.Repeat("gru,", 64): "65 entries",
+	} {
+		_, err := bourse.ParseRegions(expression, known)
+		codeIs(t, err, bourse.CodeInvalid)
+		if err != nil && (!strings.Contains(err.Error(), text) || len(err.Error()) > 300) {
+			t.Errorf("%.40q: %q, want %q in it", expression, err, text)
+		}
+	}
+	_, err := bourse.ParseRegions("", nil)
+	codeIs(t, err, bourse.CodeInvalid)
+}
+
+func TestAliasIsNoRegion(t *testing.T) {
+	for _, r := range []bourse.Region{"any", "eu", "us", "usa", "na", "sa", "apac", "", "Gru", "-gru"} {
+		codeIs(t, r.Validate(), bourse.CodeInvalid)
+	}
+	codeIs(t, bourse.Region("gru").Validate(), "")
+}
+
+func FuzzParseRegions(f *testing.F) {
+	for _, seed := range []string{"", "gru", "lhr,eu", "any", ",,", "EU , gru", "gru\x00", strings.Repeat("gru,", 70)} {
+		f.Add(seed)
+	}
+	known := []bourse.Region{"ams", "gru", "lhr", "mad", "zz9"}
+	f.Fuzz(func(t *testing.T, expression string) {
+		choices, err := bourse.ParseRegions(expression, known)
+		if err != nil {
+			codeIs(t, err, bourse.CodeInvalid)
+			return
+		}
+		if len(choices) == 0 {
+			t.Fatal("neither a choice nor an error")
+		}
+		seen := map[bourse.Region]bool{}
+		for _, choice := range choices {
+			if len(choice) == 0 {
+				t.Fatal("an empty choice")
+			}
+			for _, r := range choice {
+				if seen[r] || !slices.Contains(known, r) {
+					t.Fatalf("%s is named twice or unknown", r)
+				}
+				seen[r] = true
+			}
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// hold keeps the store's goroutine busy until the function that it gives is
+// called, so that what is submitted meanwhile shares one commit.
+func hold(s *Store) (release func()) {
+	entered, gate := make(chan struct{}), make(chan struct{})
+	s.Submit(func(*Tx) error { close(entered); <-gate; return nil })
+	<-entered
+	return func() { close(gate) }
+}
+
+func TestOneCommitForAllThatWait(t *testing.T) {
+	var commits atomic.Uint64
+	s, err := Open(Config{Dir: t.TempDir(), Fault: func(_ FaultStage, n uint64) error { commits.Store(n); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := hold(s)
+	var all []*Commit
+	var order []int
+	for n := range 100 {
+		all = append(all, s.Submit(func(tx *Tx) error {
+			order = append(order, n)
+			if got := tx.LivingOf("default"); got != n {
+				return fmt.Errorf("sees %d machines, want those of the %d before it", got, n)
+			}
+			return tx.PutMachine(machine(n, bourse.StateCreated))
+		}))
+	}
+	release()
+	for n, c := range all {
+		if err := c.Wait(t.Context()); err != nil {
+			t.Errorf("transaction %d: %v", n, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range order {
+		if i != n {
+			t.Fatalf("executed in the order %v", order)
+		}
+	}
+	if got := commits.Load(); got != 1 {
+		t.Errorf("%d commits, want 1", got)
+	}
+}
+
+func TestBatchIsBounded(t *testing.T) {
+	var commits atomic.Uint64
+	s, err := Open(Config{Dir: t.TempDir(), Fault: func(_ FaultStage, n uint64) error { commits.Store(n); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := hold(s)
+	for n := range 2*maxBatch + 1 {
+		s.Submit(func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) })
+	}
+	release()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := commits.Load(); got != 3 {
+		t.Errorf("%d commits, want 3", got)
+	}
+}
+
+func TestFailedFunctionLeavesNoTrace(t *testing.T) {
+	s := open(t)
+	refusal := errors.New("refused")
+	release := hold(s)
+	put := func(n int) func(*Tx) error {
+		return func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) }
+	}
+	first := s.Submit(put(1))
+	dirty := s.Submit(func(tx *Tx) error { return errors.Join(put(2)(tx), refusal) })
+	clean := s.Submit(func(*Tx) error { return refusal })
+	panics := s.Submit(func(tx *Tx) error { _ = put(3)(tx); panic("oh no") })
+	last := s.Submit(put(4))
+	release()
+	for _, c := range []*Commit{dirty, clean} {
+		if err := c.Wait(t.Context()); !errors.Is(err, refusal) {
+			t.Errorf("refused transaction: %v", err)
+		}
+		<-c.Applied() // closed, too
+	}
+	if err := panics.Wait(t.Context()); bourse.CodeOf(err) != bourse.CodeInternal {
+		t.Errorf("panicking transaction: %v", err)
+	}
+	for _, c := range []*Commit{first, last} {
+		if err := c.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	view(t, s, func(tx *Tx) error {
+		for n, want := range map[int]bourse.Code{1: "", 2: bourse.CodeNotFound, 3: bourse.CodeNotFound, 4: ""} {
+			if _, err := tx.Machine(machineID(n)); bourse.CodeOf(err) != want {
+				t.Errorf("machine %d: %v, want %q", n, err, want)
+			}
+		}
+		return tx.Verify()
+	})
+}
+
+func TestAppliedAndSync(t *testing.T) {
+	gate := make(chan struct{})
+	s, err := Open(Config{Dir: t.TempDir(), Fault: func(stage FaultStage, _ uint64) error {
+		if stage == FaultBefore {
+			<-gate // the disk is slow
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(t.Context()); err != nil {
+		t.Errorf("sync of an idle store: %v", err)
+	}
+	c := s.Submit(func(tx *Tx) error { return tx.PutMachine(machine(1, bourse.StateCreated)) })
+	<-c.Applied()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Wait(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
+		t.Errorf("wait of one who left: %v", err)
+	}
+	if err := s.Sync(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
+		t.Errorf("sync of one who left: %v", err)
+	}
+	seen := make(chan error, 1)
+	go func() {
+		if err := s.Sync(context.Background()); err != nil {
+			seen <- err
+			return
+		}
+		seen <- s.View(func(tx *Tx) error { _, err := tx.Machine(machineID(1)); return err })
+	}()
+	view(t, s, func(tx *Tx) error {
+		if _, err := tx.Machine(machineID(1)); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("a reader sees what is not durable: %v", err)
+		}
+		return nil
+	})
+	close(gate)
+	if err := <-seen; err != nil {
+		t.Errorf("after the sync: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Many goroutines add machines with names and sizes that conflict at random;
+// what they were told is what is there, and the sums are right.
+func TestConcurrentSubmits(t *testing.T) {
+	s := open(t)
+	var mu sync.Mutex
+	told := map[bourse.MachineID]bool{}
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 40 {
+				m := machine(g*1000+i, bourse.StateCreated)
+				m.Name = fmt.Sprintf("name-%d", (g*7+i*3)%200)
+				err := s.Update(context.Background(), func(tx *Tx) error {
+					if i%5 == 0 { // writes, then fails
+						return errors.Join(tx.PutMachine(m), errors.New("refused"))
+					}
+					return tx.PutMachine(m)
+				})
+				mu.Lock()
+				told[m.ID] = err == nil
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	view(t, s, func(tx *Tx) error {
+		there := 0
+		for id, want := range told {
+			_, err := tx.Machine(id)
+			if got := err == nil; got != want {
+				t.Errorf("machine %s: there %t, told %t", id, got, want)
+			}
+			if want {
+				there++
+			}
+		}
+		sum, err := tx.Committed()
+		if err != nil || sum.Of(bourse.ResourceMemory) != int64(256*there) || there == 0 || there == len(told) {
+			t.Errorf("committed %v (%v) with %d of %d machines", sum, err, there, len(told))
+		}
+		return tx.Verify()
+	})
+}

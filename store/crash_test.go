@@ -1,0 +1,115 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestCrashAtEveryCommit lets the process die at each commit of a life of
+// machines, right before and right after it is durable, and checks that the
+// file holds exactly what was acknowledged, or one commit more.
+func TestCrashAtEveryCommit(t *testing.T) {
+	life := []bourse.State{
+		bourse.StateCreated, bourse.StateStarting, bourse.StateStarted, bourse.StateStopping, bourse.StateStopped,
+		bourse.StateDestroying, bourse.StateDestroyed,
+	}
+	for n := 1; n <= 2*len(life); n++ {
+		for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
+			t.Run(fmt.Sprintf("commit %d stage %d", n, stage), func(t *testing.T) {
+				dir := t.TempDir()
+				s, err := Open(Config{Dir: dir, Fault: func(at FaultStage, c uint64) error {
+					if at == stage && c == uint64(n) {
+						return errKill
+					}
+					return nil
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				acknowledged := live(t, s, life)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if want := n - 1; acknowledged != want {
+					t.Fatalf("%d transactions acknowledged, want %d", acknowledged, want)
+				}
+				durable := n - 1
+				if stage == FaultAfter {
+					durable = n
+				}
+				checkLife(t, dir, life, durable)
+			})
+		}
+	}
+}
+
+// live takes two machines through life, one transaction each in turn, until
+// one fails, and gives how many did not.
+func live(t *testing.T, s *Store, life []bourse.State) int {
+	t.Helper()
+	for i, state := range life {
+		for m := range 2 {
+			err := s.Update(t.Context(), func(tx *Tx) error {
+				x := machine(m, state)
+				if state != bourse.StateStarted {
+					x.Takes = nil
+				}
+				if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Type: "step", To: string(state)}); err != nil {
+					return err
+				}
+				return tx.PutMachine(x)
+			})
+			if err != nil {
+				if bourse.CodeOf(err) != bourse.CodeUnavailable {
+					t.Errorf("transaction: %v", err)
+				}
+				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{}) }); bourse.CodeOf(err) != bourse.CodeUnavailable {
+					t.Errorf("transaction of a dead process: %v", err)
+				}
+				return 2*i + m
+			}
+		}
+	}
+	return 2 * len(life)
+}
+
+// checkLife checks the file after the first durable transactions of live.
+func checkLife(t *testing.T, dir string, life []bourse.State, durable int) {
+	t.Helper()
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx *Tx) error {
+		entries, err := tx.Since(0, 0)
+		if err != nil || len(entries) != durable {
+			t.Errorf("%d log entries (%v), want %d", len(entries), err, durable)
+		}
+		var memory int64
+		for m := range 2 {
+			steps := (durable + 1 - m) / 2
+			got, err := tx.Machine(machineID(m))
+			if steps == 0 {
+				if bourse.CodeOf(err) != bourse.CodeNotFound {
+					t.Errorf("machine %d: %v, want none", m, err)
+				}
+				continue
+			}
+			if err != nil || got.State != life[steps-1] {
+				t.Errorf("machine %d is %q (%v), want %q", m, got.State, err, life[steps-1])
+			}
+			if got.State == bourse.StateStarted {
+				memory += 256
+			}
+		}
+		if sum, err := tx.Committed(); err != nil || sum.Of(bourse.ResourceMemory) != memory {
+			t.Errorf("committed %v (%v), want %d of memory", sum, err, memory)
+		}
+		return tx.Verify()
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,236 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// model is what a store of machines should hold, as plain maps.
+type model struct {
+	machines map[bourse.MachineID]bourse.Machine
+	log      map[bourse.MachineID][]string
+}
+
+func (m *model) clone() *model {
+	return &model{maps.Clone(m.machines), maps.Clone(m.log)}
+}
+
+// put gives the code that PutMachine should fail with.
+func (m *model) put(x bourse.Machine) bourse.Code {
+	old := m.machines[x.ID]
+	if old.State != x.State && !old.State.CanBecome(x.State) {
+		return bourse.CodeInternal
+	}
+	if x.State != bourse.StateDestroyed {
+		for _, y := range m.machines {
+			if y.ID != x.ID && y.State != bourse.StateDestroyed && (y.App == x.App && y.Name == x.Name || x.Boot.Port != 0 && y.Boot.Port == x.Boot.Port) {
+				return bourse.CodeAlreadyExists
+			}
+		}
+	}
+	m.machines[x.ID] = x
+	return ""
+}
+
+func (m *model) delete(id bourse.MachineID) bourse.Code {
+	switch x, ok := m.machines[id]; {
+	case !ok:
+		return bourse.CodeNotFound
+	case x.State != bourse.StateDestroyed:
+		return bourse.CodeFailedPrecondition
+	}
+	delete(m.machines, id)
+	delete(m.log, id)
+	return ""
+}
+
+func (m *model) committed() bourse.Amounts {
+	sums := map[bourse.Resource]int64{}
+	for _, x := range m.machines {
+		for _, a := range x.Takes {
+			sums[a.Resource] += a.Amount
+		}
+	}
+	var out bourse.Amounts
+	for r, n := range sums {
+		if n != 0 {
+			out = append(out, bourse.Amount{Resource: r, Amount: n})
+		}
+	}
+	return out.Sorted()
+}
+
+func drawMachine(t *rapid.T) bourse.Machine {
+	m := *machine(rapid.IntRange(0, 5).Draw(t, "id"), rapid.SampledFrom(bourse.States()).Draw(t, "state"))
+	m.Order, m.Instance = "o", "i"
+	m.Name = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+	m.App = rapid.SampledFrom([]bourse.AppName{"app", "app-2"}).Draw(t, "app")
+	m.Boot.Port = rapid.SampledFrom([]int{0, 0, 80, 65535}).Draw(t, "port")
+	m.UpdatedAt = time.Unix(rapid.Int64Range(-5, 5).Draw(t, "at"), 0).UTC()
+	m.CreatedAt = m.CreatedAt.UTC()
+	m.Takes = nil
+	for _, r := range []bourse.Resource{"cpu", "gpu.a100", "memory"} {
+		if n := rapid.Int64Range(-1, 3).Draw(t, "takes"); n >= 0 {
+			m.Takes = append(m.Takes, bourse.Amount{Resource: r, Amount: n})
+		}
+	}
+	return m
+}
+
+// TestModel compares random transactions with the model.
+func TestModel(t *testing.T) {
+	s := open(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		reset(rt, s)
+		m := &model{map[bourse.MachineID]bourse.Machine{}, map[bourse.MachineID][]string{}}
+		rt.Repeat(map[string]func(*rapid.T){
+			"put": func(rt *rapid.T) {
+				next := m.clone()
+				var problem error
+				fails := rapid.IntRange(0, 4).Draw(rt, "fails") == 0
+				list := rapid.SliceOfN(rapid.Custom(drawMachine), 1, 3).Draw(rt, "machines")
+				err := s.Update(t.Context(), func(tx *Tx) error {
+					next, problem = m.clone(), nil
+					for _, x := range list {
+						want, err := next.put(x), tx.PutMachine(&x)
+						if bourse.CodeOf(err) != want {
+							problem = fmt.Errorf("put %s %s: %w, want code %q", x.ID, x.State, err, want)
+						}
+						if err == nil {
+							note := fmt.Sprint(len(next.log[x.ID]))
+							next.log[x.ID] = append(slices.Clone(next.log[x.ID]), note)
+							if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Type: note}); err != nil {
+								return err
+							}
+						} else { // half of it may have been written
+							return err
+						}
+					}
+					if fails {
+						return errors.New("undone")
+					}
+					return nil
+				})
+				if problem != nil {
+					rt.Fatal(problem)
+				}
+				if err == nil {
+					m = next
+				}
+			},
+			"delete": func(rt *rapid.T) {
+				id := machineID(rapid.IntRange(0, 5).Draw(rt, "id"))
+				next := m.clone()
+				want := next.delete(id)
+				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.DeleteMachine(id) }); bourse.CodeOf(err) != want {
+					rt.Fatalf("delete %s: %v, want code %q", id, err, want)
+				}
+				m = next
+			},
+			"": func(rt *rapid.T) {
+				if err := s.View(m.compare); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		})
+	})
+}
+
+// reset removes every machine, whatever its state.
+func reset(t *rapid.T, s *Store) {
+	err := s.Update(t.Context(), func(tx *Tx) error {
+		for _, b := range []string{
+			bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted, bucketLog, bucketLogOf,
+		} {
+			tx.dirty = true
+			if err := tx.tx.DeleteBucket([]byte(b)); err != nil {
+				return err
+			}
+			if _, err := tx.tx.CreateBucket([]byte(b)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compare reports where tx differs from the model.
+func (m *model) compare(tx *Tx) error {
+	got := map[bourse.MachineID]bourse.Machine{}
+	for x, err := range tx.Machines() {
+		if err != nil {
+			return err
+		}
+		got[x.ID] = x
+	}
+	if diff := cmp.Diff(m.machines, got); diff != "" {
+		return fmt.Errorf("machines (-want +got):\n%s", diff)
+	}
+	sum, err := tx.Committed()
+	if diff := cmp.Diff(m.committed(), sum); err != nil || diff != "" {
+		return fmt.Errorf("committed: %w (-want +got):\n%s", err, diff)
+	}
+	for _, app := range []bourse.AppName{"app", "app-2"} {
+		if err := m.compareApp(tx, app); err != nil {
+			return err
+		}
+	}
+	for _, x := range m.machines {
+		if id, ok := tx.PortUser(x.Boot.Port); x.Boot.Port != 0 && x.State != bourse.StateDestroyed && (!ok || id != x.ID) {
+			return fmt.Errorf("port %d: %s %t, want %s", x.Boot.Port, id, ok, x.ID)
+		}
+		entries, err := tx.Entries(KindMachine, string(x.ID), 0)
+		if err != nil {
+			return err
+		}
+		var notes []string
+		for _, e := range slices.Backward(entries) {
+			notes = append(notes, e.Type)
+		}
+		if diff := cmp.Diff(m.log[x.ID], notes); diff != "" {
+			return fmt.Errorf("log of %s (-want +got):\n%s", x.ID, diff)
+		}
+	}
+	return tx.Verify()
+}
+
+func (m *model) compareApp(tx *Tx, app bourse.AppName) error {
+	var want, got []bourse.MachineID
+	living := 0
+	for id, x := range m.machines {
+		if x.App != app {
+			continue
+		}
+		want = append(want, id)
+		if x.State == bourse.StateDestroyed {
+			continue
+		}
+		living++
+		if found, ok, err := tx.MachineNamed(app, x.Name); err != nil || !ok || found != id {
+			return fmt.Errorf("machine named %s: %s %t %w, want %s", x.Name, found, ok, err, id)
+		}
+	}
+	slices.Sort(want)
+	for x, err := range tx.MachinesOf(app) {
+		if err != nil {
+			return err
+		}
+		got = append(got, x.ID)
+	}
+	if !slices.Equal(want, got) || tx.LivingOf(app) != living {
+		return fmt.Errorf("machines of %s: %v, %d living; want %v, %d", app, got, tx.LivingOf(app), want, living)
+	}
+	return nil
+}

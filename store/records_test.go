@@ -1,0 +1,228 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+func TestIdentityAndApps(t *testing.T) {
+	s := open(t)
+	at := time.Unix(1e9, 0).UTC()
+	id := Identity{Worker: "w1", Tag: 7, Region: "gru", CreatedAt: at}
+	apps := []bourse.App{{Name: "a", ID: "1", CreatedAt: at, DeletedAt: &at}, {Name: "b", ID: "2", CreatedAt: at}}
+	update(t, s, func(tx *Tx) error {
+		if _, ok, err := tx.Identity(); ok || err != nil {
+			t.Errorf("identity of a new store: %t %v", ok, err)
+		}
+		for _, a := range apps {
+			if err := tx.PutApp(a); err != nil {
+				return err
+			}
+		}
+		return tx.PutIdentity(id)
+	})
+	view(t, s, func(tx *Tx) error {
+		if got, ok, err := tx.Identity(); !ok || err != nil || got != id {
+			t.Errorf("identity %v %t %v", got, ok, err)
+		}
+		if _, ok, err := tx.App("none"); ok || err != nil {
+			t.Errorf("no app: %t %v", ok, err)
+		}
+		var got []bourse.App
+		for a, err := range tx.Apps() {
+			if err != nil {
+				return err
+			}
+			got = append(got, a)
+		}
+		if diff := cmp.Diff(apps, got); diff != "" {
+			t.Errorf("apps (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+func TestHostileKeys(t *testing.T) {
+	s := open(t)
+	for _, bad := range []string{"", "a\x00b", strings.Repeat("x", 2000)} {
+		for name, fn := range map[string]func(*Tx) error{
+			"app":   func(tx *Tx) error { return tx.PutApp(bourse.App{Name: bourse.AppName(bad)}) },
+			"order": func(tx *Tx) error { return tx.PutOrder(OrderRecord{ID: bourse.OrderID(bad)}) },
+			"log":   func(tx *Tx) error { _, err := tx.Append(Entry{Kind: "x", ID: bad}); return err },
+			"run":   func(tx *Tx) error { return tx.PutRun(fsm.Record{ID: "1", Definition: "d", Resource: bad}) },
+			"machine": func(tx *Tx) error {
+				m := machine(1, bourse.StateCreated)
+				m.ID = bourse.MachineID(bad)
+				return tx.PutMachine(m)
+			},
+		} {
+			if err := s.Update(t.Context(), fn); err == nil {
+				t.Errorf("%s with key %q was taken", name, bad)
+			}
+		}
+		for name, got := range map[string]any{
+			"machine": func() error {
+				return s.View(func(tx *Tx) error { _, err := tx.Machine(bourse.MachineID(bad)); return err })
+			}(),
+		} {
+			if err, _ := got.(error); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("%s %q: %v", name, bad, err)
+			}
+		}
+	}
+	if err := s.View(func(tx *Tx) error { _, err := tx.Machine("x"); return err }); err == nil || err.Error() != "machine not found" {
+		t.Errorf("unknown machine: %v", err)
+	}
+}
+
+func TestMachineEventsAreNotStored(t *testing.T) {
+	s := open(t)
+	m := machine(1, bourse.StateCreated)
+	m.LastEvents = []bourse.Event{{ID: "x"}}
+	update(t, s, func(tx *Tx) error { return tx.PutMachine(m) })
+	view(t, s, func(tx *Tx) error {
+		got, err := tx.Machine(m.ID)
+		if err != nil || got.LastEvents != nil {
+			t.Errorf("events %v (%v), want none", got.LastEvents, err)
+		}
+		return nil
+	})
+	if len(m.LastEvents) != 1 {
+		t.Error("the caller's record was changed")
+	}
+}
+
+func TestLog(t *testing.T) {
+	s := open(t)
+	kinds := []string{"machine", "machine2", "worker"} // one name begins another
+	var all []Entry
+	for i := range 30 {
+		update(t, s, func(tx *Tx) error {
+			e, err := tx.Append(Entry{At: time.Unix(int64(i), 0).UTC(), Kind: kinds[i%3], ID: fmt.Sprint(i % 2), Type: "t", Detail: json.RawMessage(`{"n":1}`)})
+			all = append(all, e)
+			return err
+		})
+	}
+	view(t, s, func(tx *Tx) error {
+		since, err := tx.Since(10, 5)
+		if diff := cmp.Diff(all[10:15], since); err != nil || diff != "" {
+			t.Errorf("since 10: %v (-want +got):\n%s", err, diff)
+		}
+		for _, kind := range kinds {
+			var want []Entry
+			for i := len(all) - 1; i >= 0 && len(want) < 3; i-- {
+				if all[i].Kind == kind && all[i].ID == "1" {
+					want = append(want, all[i])
+				}
+			}
+			got, err := tx.Entries(kind, "1", 3)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("entries of %s: %v (-want +got):\n%s", kind, err, diff)
+			}
+		}
+		if got, err := tx.Entries("none", "1", 0); err != nil || len(got) != 0 {
+			t.Errorf("entries of nothing: %v %v", got, err)
+		}
+		return tx.Verify()
+	})
+}
+
+func TestRuns(t *testing.T) {
+	s := open(t)
+	at := time.Unix(1e9, 0).UTC()
+	rec := fsm.Record{
+		ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Definition: "d", Resource: "r", Status: fsm.Running, Step: "s", Attempt: 2, NotBefore: at, Cancel: "c",
+		Request: json.RawMessage(`{"a":1}`), Result: json.RawMessage(`[1]`), Children: []string{"x"}, CreatedAt: at, UpdatedAt: at,
+	}
+	other := rec
+	other.ID, other.Resource, other.Request, other.Result = "01ARZ3NDEKTSV4RRFFQ69G5FAW", "r\x01", nil, nil
+	for _, r := range []fsm.Record{rec, other} {
+		update(t, s, func(tx *Tx) error { return tx.PutRun(r) })
+	}
+	open, err := s.Journal().Unfinished()
+	if diff := cmp.Diff([]fsm.Record{rec, other}, open); err != nil || diff != "" {
+		t.Errorf("unfinished: %v (-want +got):\n%s", err, diff)
+	}
+	rec.Status = fsm.Failed
+	update(t, s, func(tx *Tx) error { return tx.PutRun(rec) })
+	if open, err = s.Journal().Unfinished(); err != nil || len(open) != 1 {
+		t.Errorf("unfinished: %v %v, want one", open, err)
+	}
+	if got, ok, err := s.Journal().Run(rec.ID); err != nil || !ok || got.Status != fsm.Failed {
+		t.Errorf("run: %v %t %v", got, ok, err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.DeleteRun(rec) })
+	if _, ok, err := s.Journal().Run(rec.ID); err != nil || ok {
+		t.Errorf("deleted run: %t %v", ok, err)
+	}
+	view(t, s, (*Tx).Verify)
+}
+
+func TestPruneKeepsTheLiving(t *testing.T) {
+	s := open(t)
+	now := time.Unix(1e9, 0)
+	old, recent := now.Add(-2*DefaultKeep), now.Add(-DefaultKeep/2)
+	states := []bourse.State{bourse.StateCreated, bourse.StateDestroying, bourse.StateDestroyed}
+	for n, x := range []struct {
+		at   time.Time
+		last bourse.State
+	}{{old, bourse.StateDestroyed}, {recent, bourse.StateDestroyed}, {old, bourse.StateCreated}} {
+		for _, state := range states {
+			update(t, s, func(tx *Tx) error {
+				m := machine(n, state)
+				m.UpdatedAt = x.at
+				if _, err := tx.Append(Entry{At: x.at, Kind: KindMachine, ID: string(m.ID), Type: "t"}); err != nil {
+					return err
+				}
+				id := bourse.OrderID(fmt.Sprintf("7ZZZZZZZZZZZZZZZZZZZZZZZZ%d", n)) // claims to be from the far future
+				if err := tx.PutOrder(OrderRecord{ID: id, Machine: m.ID, At: x.at}); err != nil {
+					return err
+				}
+				return tx.PutMachine(m)
+			})
+			if state == x.last {
+				break
+			}
+		}
+	}
+	for i := range 300 {
+		id := fmt.Sprintf("%026d", i) // ULIDs of 1970
+		update(t, s, func(tx *Tx) error {
+			if err := tx.PutOrder(OrderRecord{ID: bourse.OrderID("tomb" + id), At: old}); err != nil {
+				return err
+			}
+			status := fsm.Succeeded
+			if i == 7 {
+				status = fsm.Running
+			}
+			return tx.PutRun(fsm.Record{ID: id, Definition: "d", Resource: "r", Status: status, UpdatedAt: old})
+		})
+	}
+	got, err := s.Prune(t.Context(), now)
+	if want := (Pruned{Machines: 1, Orders: 301, Runs: 299}); err != nil || got != want {
+		t.Errorf("pruned %+v (%v), want %+v", got, err, want)
+	}
+	view(t, s, func(tx *Tx) error {
+		for n, want := range []int{0, 3, 1} {
+			if log, err := tx.Entries(KindMachine, string(machineID(n)), 0); err != nil || len(log) != want {
+				t.Errorf("machine %d has %d log entries (%v), want %d", n, len(log), err, want)
+			}
+		}
+		if err := tx.Verify(); err != nil {
+			return err
+		}
+		_, ok, err := tx.Order("7ZZZZZZZZZZZZZZZZZZZZZZZZ2")
+		if !ok {
+			t.Error("the order of a living machine is gone")
+		}
+		return err
+	})
+}

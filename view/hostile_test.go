@@ -1,0 +1,231 @@
+package view_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// stranger is a member of the gossip that says of itself what it likes.
+type stranger struct{ meta []byte }
+
+func (s stranger) NodeMeta(int) []byte              { return s.meta }
+func (stranger) NotifyMsg([]byte)                   {}
+func (stranger) GetBroadcasts(int, int) [][]byte    { return nil }
+func (stranger) LocalState(bool) []byte             { return nil }
+func (stranger) MergeRemoteState([]byte, bool)      {}
+func (stranger) NotifyAlive(*memberlist.Node) error { return nil }
+
+// intrude joins a stranger to a group, at an address of the network in memory.
+func intrude(t *testing.T, net *memNet, address int, name string, meta []byte, join string) {
+	t.Helper()
+	c := memberlist.DefaultLANConfig()
+	c.Name, c.Label, c.Transport, c.Delegate, c.LogOutput = name, "bourse/bourse", net.end(address), stranger{meta}, io.Discard
+	list, err := memberlist.Create(c)
+	if err != nil {
+		t.Fatalf("%q: %v", name, err)
+	}
+	t.Cleanup(func() { _ = list.Shutdown() })
+	if _, err := list.Join([]string{join}); err != nil {
+		t.Fatalf("%q: join: %v", name, err)
+	}
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) lines(with string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), with)
+}
+
+// TestStrangers joins members that say impossible things to a group: they are
+// not listed, each is logged once, and the group goes on.
+func TestStrangers(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+		var log logBuffer
+		net, told := newMemNet(), new(losses)
+		first := joinVirtual(t, net, 1, view.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		second := joinVirtual(t, net, 2, view.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
+		untilCount(t, []running{first, second}, 2)
+
+		strangers := map[string][]byte{
+			"evil-1@" + boot:                nil,
+			"evil-2@" + boot:                bytes.Repeat([]byte{0xff}, 512),
+			"evil-3":                        []byte("hello"),
+			"../../etc/passwd@" + boot:      {1, 0, 6, 'b', 'o', 'u', 'r', 's', 'e'},
+			"evil-4\n\x1b[31m@" + boot:      {9},
+			strings.Repeat("x", 3000) + "@": {1},
+		}
+		address := 100
+		for name, meta := range strangers {
+			address++
+			intrude(t, net, address, name, meta, first.Addr())
+		}
+		time.Sleep(30 * time.Second)
+		untilCount(t, []running{first, second}, 2)
+		if got := log.lines("a member is ignored"); got != len(strangers) {
+			t.Errorf("%d lines tell of %d strangers", got, len(strangers))
+		}
+		third := joinVirtual(t, net, 3, view.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
+		untilCount(t, []running{first, second, third}, 3)
+		if got := told.list(); len(got) != 0 {
+			t.Errorf("losses told: %v, want none", got)
+		}
+	})
+}
+
+// TestGarbage sends bytes of chance to a member's sockets, and shows that it
+// still listens.
+func TestGarbage(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		net := newMemNet()
+		m := joinVirtual(t, net, 1, view.Config{Self: worker(1)})
+		noise := net.end(66)
+		garbage := [][]byte{nil, {0}, {1, 2, 3}, bytes.Repeat([]byte{0xff}, 1400), bytes.Repeat([]byte{7}, 60_000), append([]byte{244, 13}, "bourse/bourse"...)}
+		for kind := range 255 {
+			garbage = append(garbage, append([]byte("\xf4\x0dbourse/bourse"), byte(kind), 0x81, 0xa4, 'N', 'o', 'd', 'e', 0xc0))
+		}
+		for _, g := range garbage {
+			_, _ = noise.WriteTo(g, m.Addr())
+			c, err := noise.DialTimeout(m.Addr(), time.Second)
+			if err != nil {
+				t.Fatalf("dial: %v", err)
+			}
+			_ = c.SetDeadline(time.Now().Add(time.Second))
+			_, _ = c.Write(g)
+			c.Close()
+		}
+		other := joinVirtual(t, net, 2, view.Config{Self: worker(2), Join: []string{m.Addr()}})
+		untilCount(t, []running{m, other}, 2)
+	})
+}
+
+// TestOthersAreNotHeard joins servers of another cluster, and such without the
+// key, to a group.
+func TestOthersAreNotHeard(t *testing.T) {
+	key := bytes.Repeat([]byte{1}, 32)
+	tests := []struct {
+		name       string
+		here, them view.Config
+	}{
+		{"another cluster", view.Config{}, view.Config{ClusterID: "other"}},
+		{"no key", view.Config{Key: key}, view.Config{}},
+		{"a key where there is none", view.Config{}, view.Config{Key: key}},
+		{"another key", view.Config{Key: key}, view.Config{Key: bytes.Repeat([]byte{2}, 32)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			virtual(t, func(t *testing.T) {
+				net := newMemNet()
+				tt.here.Self, tt.them.Self = worker(1), worker(2)
+				here := joinVirtual(t, net, 1, tt.here)
+				tt.them.Join = []string{here.Addr()}
+				them := joinVirtual(t, net, 2, tt.them)
+				<-them.Ready()
+				time.Sleep(time.Minute)
+				untilCount(t, []running{here, them}, 1)
+
+				friend := tt.here
+				friend.Self, friend.Join = worker(3), []string{here.Addr()}
+				untilCount(t, []running{here, joinVirtual(t, net, 3, friend)}, 2)
+			})
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	taken := startReal(t, view.Config{Self: worker(1)})
+	good := view.Config{Self: worker(2), Bind: netip.MustParseAddrPort("127.0.0.1:0")}
+	tests := []struct {
+		name   string
+		change func(*view.Config)
+		code   bourse.Code
+	}{
+		{"no id", func(c *view.Config) { c.Self.ID = "" }, bourse.CodeInvalid},
+		{"no API", func(c *view.Config) { c.Self.Address = "" }, bourse.CodeInvalid},
+		{"a worker without region", func(c *view.Config) { c.Self.Region = "" }, bourse.CodeInvalid},
+		{"a cluster id of two words", func(c *view.Config) { c.ClusterID = "a b" }, bourse.CodeInvalid},
+		{"a short key", func(c *view.Config) { c.Key = []byte("secret") }, bourse.CodeInvalid},
+		{"no address", func(c *view.Config) { c.Bind = netip.AddrPort{} }, bourse.CodeInvalid},
+		{"joining nonsense", func(c *view.Config) { c.Join = []string{"nonsense"} }, bourse.CodeInvalid},
+		{"an address that is taken", func(c *view.Config) { c.Bind = addrPort(t, taken.Addr()) }, bourse.CodeAlreadyExists},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := good
+			tt.change(&c)
+			m, err := view.Open(c)
+			if bourse.CodeOf(err) != tt.code {
+				t.Errorf("got %v, want code %s", err, tt.code)
+			}
+			if err == nil {
+				m.Close()
+			}
+		})
+	}
+	m, err := view.Open(good)
+	if err != nil {
+		t.Fatalf("the good one: %v", err)
+	}
+	if a := addrPort(t, m.Addr()); a.Port() == 0 || !a.Addr().IsLoopback() {
+		t.Errorf("it gossips on %s", a)
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// TestReadersDoNotShare reads lists and changes them while the group changes.
+func TestReadersDoNotShare(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		net := newMemNet()
+		group := startVirtual(t, net, 3, new(losses))
+		untilCount(t, group, 3)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 200 {
+					for _, list := range [][]bourse.Member{group[0].Members.Members(), group[0].Workers(), group[0].Candidates("gru")} {
+						clear(list) // it is ours
+					}
+					clear(group[0].Regions())
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		for i := range int64(200) {
+			group[1].Update(bourse.Amounts{{Resource: "cpu", Amount: 1 << (i % 20)}}, i%2 == 0)
+			time.Sleep(10 * time.Millisecond)
+		}
+		group[2].stop()
+		wg.Wait()
+		untilCount(t, group[:2], 2)
+		for _, id := range []bourse.WorkerID{"w1", "w2"} {
+			if w, ok := group[0].Worker(id); !ok || w.ID != id {
+				t.Errorf("%s is %+v", id, w)
+			}
+		}
+	})
+}

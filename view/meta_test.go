@@ -1,0 +1,162 @@
+package view
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+
+func largest() bourse.Member {
+	m := bourse.Member{
+		ID: bourse.WorkerID(strings.Repeat("w", 63)), Role: bourse.RoleWorker, Region: bourse.Region(strings.Repeat("r", 32)),
+		Address: strings.Repeat("a", 249) + ":65535", Tag: 0xffffff, Leaving: true,
+		Free: bourse.Amounts{{Resource: "cpu", Amount: bourse.MaxAmount}, {Resource: "disk", Amount: bourse.MaxAmount}, {Resource: "memory", Amount: bourse.MaxAmount}},
+	}
+	for i := range 100 {
+		m.Free = append(m.Free, bourse.Amount{Resource: bourse.GPUResource(fmt.Sprintf("kind-%03d", i)), Amount: bourse.MaxAmount})
+	}
+	m.Free.Sorted()
+	return m
+}
+
+func TestMetaBothWays(t *testing.T) {
+	tests := map[string]bourse.Member{
+		"a worker":           {ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 1}, {Resource: "memory", Amount: 0}}},
+		"one that leaves":    {ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Leaving: true},
+		"a broker":           {ID: "b1", Role: bourse.RoleBroker, Address: "[fe80::1%eth0]:4280"},
+		"a host by its name": {ID: "b1", Role: bourse.RoleBroker, Address: "broker_1.example.com:4280"},
+		"a later role":       {ID: "p1", Role: "proxy", Region: "mad", Address: "127.0.0.1:1"},
+	}
+	for name, want := range tests {
+		for _, pending := range []bool{false, true} {
+			got, err := decodeNode("c", nodeName(want.ID, boot), encodeMeta("c", want, pending))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if d := cmp.Diff(want, got.member); d != "" || got.pending != pending || got.boot != boot {
+				t.Errorf("%s: pending %v, boot %s (-want +got):\n%s", name, got.pending, got.boot, d)
+			}
+		}
+	}
+}
+
+// TestMetaFits shows that the longest values fit, and which amounts are left
+// out when not all do.
+func TestMetaFits(t *testing.T) {
+	m := largest()
+	cluster := strings.Repeat("c", 63)
+	b := encodeMeta(cluster, m, true)
+	if len(b) > maxMeta {
+		t.Fatalf("it has %d bytes, at most %d travel", len(b), maxMeta)
+	}
+	got, err := decodeNode(cluster, nodeName(m.ID, boot), b)
+	if err != nil {
+		t.Fatalf("decode: %v", err)
+	}
+	for _, r := range []bourse.Resource{"cpu", "memory", "disk"} {
+		if got.member.Free.Of(r) != bourse.MaxAmount {
+			t.Errorf("%s was left out: %v", r, got.member.Free)
+		}
+	}
+	got.member.Free, m.Free = nil, nil
+	if d := cmp.Diff(m, got.member); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	many := largest()
+	many.Address = "a:1"
+	if got, err := decodeNode("c", nodeName(m.ID, boot), encodeMeta("c", many, false)); err != nil || len(got.member.Free) < 10 {
+		t.Errorf("with room: %d amounts (%v)", len(got.member.Free), err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	good := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 100}}}
+	meta := encodeMeta("c", good, false)
+	name := nodeName("w1", boot)
+	changed := func(change func(*bourse.Member)) []byte {
+		m := good
+		change(&m)
+		return encodeMeta("c", m, false)
+	}
+	tests := []struct {
+		name   string
+		member string
+		meta   []byte
+	}{
+		{"nothing", name, nil},
+		{"garbage", name, bytes.Repeat([]byte{0xff}, 200)},
+		{"another version", name, append([]byte{2}, meta[1:]...)},
+		{"another cluster", name, encodeMeta("d", good, false)},
+		{"too long", name, append(bytes.Clone(meta), make([]byte, 600)...)},
+		{"a text of 2^63 bytes", name, binary.AppendUvarint([]byte{1, 0}, 1<<63)},
+		{"no boot", "w1", meta},
+		{"a boot that is none", "w1@1", meta},
+		{"no id", "@" + boot, meta},
+		{"an id with a slash", "../w1@" + boot, meta},
+		{"no role", name, changed(func(m *bourse.Member) { m.Role = "" })},
+		{"a role of control characters", name, changed(func(m *bourse.Member) { m.Role = "a\nb" })},
+		{"a worker without region", name, changed(func(m *bourse.Member) { m.Region = "" })},
+		{"a region that is an alias", name, changed(func(m *bourse.Member) { m.Region = "any" })},
+		{"no address", name, changed(func(m *bourse.Member) { m.Address = "" })},
+		{"no host", name, changed(func(m *bourse.Member) { m.Address = ":80" })},
+		{"no port", name, changed(func(m *bourse.Member) { m.Address = "a:" })},
+		{"port 0", name, changed(func(m *bourse.Member) { m.Address = "a:0" })},
+		{"port 65536", name, changed(func(m *bourse.Member) { m.Address = "a:65536" })},
+		{"an address with a path", name, changed(func(m *bourse.Member) { m.Address = "a/b:80" })},
+		{"an address with a line break", name, changed(func(m *bourse.Member) { m.Address = "a\r\nb:80" })},
+		{"an address with a user", name, changed(func(m *bourse.Member) { m.Address = "u@a:80" })},
+		{"a tag of 25 bits", name, changed(func(m *bourse.Member) { m.Tag = 1 << 24 })},
+		{"a negative amount", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu", Amount: -1}} })},
+		{"an enormous amount", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu", Amount: bourse.MaxAmount + 1}} })},
+		{"a resource twice", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu"}, {Resource: "cpu"}} })},
+		{"a resource without name", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{}} })},
+		{"a resource of control characters", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "c\x00"}} })},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if n, err := decodeNode("c", tt.member, tt.meta); bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("got %+v, %v; want it refused", n, err)
+			}
+		})
+	}
+	for i := range meta { // cut anywhere
+		if n, err := decodeNode("c", name, meta[:i]); err == nil {
+			t.Errorf("cut at %d: got %+v", i, n)
+		}
+	}
+	if _, err := decodeNode("c", name, append(bytes.Clone(meta), 1, 2, 3)); err != nil {
+		t.Errorf("what a later release adds: %v", err)
+	}
+}
+
+func FuzzMember(f *testing.F) {
+	f.Add("w1@"+boot, encodeMeta("c", bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 100}}}, false))
+	f.Add("w1@"+boot, encodeMeta("c", largest(), true))
+	f.Add("w1", []byte{1, 3, 1, 'c'})
+	f.Add("", []byte(nil))
+	f.Fuzz(func(t *testing.T, name string, meta []byte) {
+		n, err := decodeNode("c", name, meta)
+		if err != nil {
+			if bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("got code %q: %v", bourse.CodeOf(err), err)
+			}
+			return
+		}
+		again, err := decodeNode("c", name, encodeMeta("c", n.member, n.pending))
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if d := cmp.Diff(n.member, again.member); d != "" {
+			t.Errorf("read, written and read again (-first +second):\n%s", d)
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package view_test
+
+const manyMembers = 100

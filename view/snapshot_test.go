@@ -1,0 +1,172 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func life(id bourse.WorkerID, boot string, change ...func(*node)) node {
+	n := node{name: nodeName(id, boot), boot: boot, member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: string(id) + boot + ":1"}}
+	for _, c := range change {
+		c(&n)
+	}
+	return n
+}
+
+func pending(n *node) { n.pending = true }
+func leaving(n *node) { n.member.Leaving = true }
+func broker(n *node)  { n.member.Role, n.member.Region = bourse.RoleBroker, "" }
+
+func tag(t bourse.WorkerTag) func(*node) { return func(n *node) { n.member.Tag = t } }
+func in(r bourse.Region) func(*node)     { return func(n *node) { n.member.Region = r } }
+
+func group(nodes ...node) map[string]node {
+	m := map[string]node{}
+	for _, n := range nodes {
+		m[n.name] = n
+	}
+	return m
+}
+
+func addresses(members []bourse.Member) []string {
+	var out []string
+	for _, m := range members {
+		out = append(out, m.Address)
+	}
+	return out
+}
+
+func TestBuild(t *testing.T) {
+	tests := []struct {
+		name       string
+		nodes      map[string]node
+		members    []string // addresses tell which life it is
+		regions    []bourse.Region
+		candidates []string // of gru
+	}{
+		{"nobody", nil, nil, nil, nil},
+		{"ourselves, pending", group(life("me", "1", pending)), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
+		{"sorted by id", group(life("b", "1"), life("c", "1"), life("a", "1")), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"gru"}, []string{"a1:1", "b1:1", "c1:1"}},
+		{"another one, pending", group(life("a", "1", pending)), nil, nil, nil},
+		{"a later life", group(life("a", "1"), life("a", "2")), []string{"a2:1"}, []bourse.Region{"gru"}, []string{"a2:1"}},
+		{"a later life, pending", group(life("a", "1"), life("a", "2", pending)), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
+		{"ourselves and a later life", group(life("me", "1"), life("me", "2")), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
+		{"regions", group(life("a", "1", in("mad")), life("b", "1"), life("c", "1", in("ams"))), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"ams", "gru", "mad"}, []string{"b1:1"}},
+		{"one that leaves", group(life("a", "1", leaving), life("b", "1")), []string{"a1:1", "b1:1"}, []bourse.Region{"gru"}, []string{"b1:1"}},
+		{"a region of one that leaves", group(life("a", "1", leaving)), []string{"a1:1"}, []bourse.Region{"gru"}, nil},
+		{"a broker", group(life("a", "1", broker)), []string{"a1:1"}, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := build(tt.nodes, nodeName("me", "1"))
+			if d := cmp.Diff(tt.members, addresses(s.members)); d != "" {
+				t.Errorf("members (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(tt.regions, s.regions); d != "" {
+				t.Errorf("regions (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(tt.candidates, addresses(s.byRegion["gru"])); d != "" {
+				t.Errorf("candidates (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestBuildTags shows that a tag leads to one worker, however often the list
+// is built: to the one that had it first.
+func TestBuildTags(t *testing.T) {
+	nodes := group(life("b", "1", tag(7)), life("a", "2", tag(7)), life("c", "1"), life("d", "1", tag(9), broker))
+	for range 20 { // maps are walked in random order
+		s := build(nodes, "")
+		if len(s.byTag) != 1 || s.members[s.byTag[7]].ID != "b" {
+			t.Fatalf("got %v, want tag 7 of b and no other", s.byTag)
+		}
+	}
+}
+
+func TestRival(t *testing.T) {
+	tests := []struct {
+		name        string
+		self, other node
+		want        bool
+	}{
+		{"ourselves", life("a", "1"), life("a", "1"), false},
+		{"another id", life("a", "2"), life("b", "1"), false},
+		{"an earlier life, both settled", life("a", "2"), life("a", "1"), true},
+		{"a later life, both settled", life("a", "1"), life("a", "2"), false},
+		{"an earlier life, both pending", life("a", "2", pending), life("a", "1", pending), true},
+		{"a later life, both pending", life("a", "1", pending), life("a", "2", pending), false},
+		{"one that has settled, of a clock ahead", life("a", "1", pending), life("a", "2"), true},
+		{"one that is pending, of a clock behind", life("a", "2"), life("a", "1", pending), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := rival(tt.self, tt.other); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			if tt.self.name != tt.other.name && tt.self.member.ID == tt.other.member.ID && rival(tt.other, tt.self) == tt.want {
+				t.Error("both of them would stay, or neither")
+			}
+		})
+	}
+}
+
+func TestCoarse(t *testing.T) {
+	free := bourse.Amounts{{Resource: "memory", Amount: 1000}, {Resource: "cpu", Amount: 7}, {Resource: "disk", Amount: bourse.MaxAmount}}
+	got := coarse(free)
+	if d := cmp.Diff(bourse.Amounts{{Resource: "cpu", Amount: 7}, {Resource: "disk", Amount: bourse.MaxAmount >> 38 << 38}, {Resource: "memory", Amount: 960}}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if free[0].Resource != "memory" || free[0].Amount != 1000 {
+		t.Error("the caller's list was changed")
+	}
+	for _, n := range []int64{0, 1, 15, 16, 17, 255, 1 << 40, bourse.MaxAmount} {
+		if c := coarse(bourse.Amounts{{Resource: "x", Amount: n}})[0].Amount; c > n || n-c > n/8 {
+			t.Errorf("%d became %d", n, c)
+		}
+	}
+}
+
+// BenchmarkCandidates is what an order costs here: the list of its region.
+func BenchmarkCandidates(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
+			nodes := map[string]node{}
+			for i := range n {
+				l := life(bourse.WorkerID(fmt.Sprintf("w%d", i)), "1")
+				nodes[l.name] = l
+			}
+			m := &Members{}
+			m.current.Store(build(nodes, ""))
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if len(m.Candidates("gru")) != n {
+						b.Error("some are missing")
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkBuild is what a change of the list costs.
+func BenchmarkBuild(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
+			nodes := map[string]node{}
+			for i := range n {
+				l := life(bourse.WorkerID(fmt.Sprintf("w%d", i)), "1", tag(bourse.WorkerTag(i)))
+				nodes[l.name] = l
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				build(nodes, "")
+			}
+		})
+	}
+}
