@@ -1,0 +1,40 @@
+package fabric
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Call is the method of [Fabric] by itself.
+type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
+
+// AskAll is Ask for a Fabric whose only way to ask many is to call each. When
+// it returns, no call of it is under way any more.
+func AskAll(ctx context.Context, call Call, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	asking, err := newAsking(order)
+	if err != nil {
+		return // an order that cannot be written down has no answers
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex // around answer
+	one := func(m bourse.Member) {
+		q, err := asking.put(ctx, call, m)
+		if err != nil || ctx.Err() != nil {
+			return // missing, whatever the reason
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		answer(q)
+	}
+	for i, m := range to {
+		if i == len(to)-1 {
+			one(m) // this goroutine would only wait
+			break
+		}
+		wg.Go(func() { one(m) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,113 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxReply bounds the reply that a client reads into memory: a list of all
+// machines of a large worker, with room to spare.
+const maxReply = 64 << 20
+
+// bodyTime is how long a caller may take to send a request's body, so that
+// nobody holds a handler by sending one byte at a time.
+const bodyTime = 30 * time.Second
+
+// buffers holds bodies while they are read or written. Large ones are not
+// kept.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const maxPooled = 64 << 10
+
+func putBuffer(b *bytes.Buffer) {
+	if b.Cap() <= maxPooled {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+// ReadJSON reads the whole body of a request, one JSON value of at most
+// [MaxBody] bytes, into v. What is wrong with it is CodeInvalid; its nesting
+// is bounded by encoding/json.
+func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	control := http.NewResponseController(w)
+	if control.SetReadDeadline(time.Now().Add(bodyTime)) == nil { // not every writer can
+		// The server goes on reading after the body, to see the caller leave.
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return bourse.Errorf(bourse.CodeInvalid, "the body has more than %d bytes", int64(MaxBody))
+		}
+		return bourse.Errorf(bourse.CodeInvalid, "the body was cut short: %w", err)
+	}
+	return decode(buf.Bytes(), v)
+}
+
+// decode reads one JSON value. An error that a type of ours found in its own
+// text keeps its message.
+func decode(body []byte, v any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "the body is empty: send JSON")
+	}
+	err := json.Unmarshal(body, v)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*bourse.Error](err); ok {
+		return bourse.Errorf(bourse.CodeInvalid, "%s", e.Message)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return bourse.Errorf(bourse.CodeInvalid, "the body is not what was expected: field %s cannot be a %s", bourse.Quoted(e.Field), e.Value)
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: %w", err)
+}
+
+// WriteJSON answers a request with v and status 200. A value that JSON cannot
+// say is an internal error; a caller that has left is nobody's.
+func WriteJSON(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, v) }
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	if err := json.NewEncoder(buf).Encode(v); err != nil {
+		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "the reply cannot be written: %w", err))
+		return
+	}
+	h := w.Header()
+	h["Content-Type"] = contentType
+	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes())
+}
+
+var contentType = []string{"application/json"}
+
+// readReply reads a worker's reply into v. Once the reply has begun the worker
+// has acted: whatever is wrong with it, the outcome is unknown to us.
+func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, most+1))
+	if err != nil {
+		return Lost(ctx, from, err)
+	}
+	if n > most {
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes", from.ID, most)
+	}
+	if err := json.Unmarshal(buf.Bytes(), v); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Client is the worker's API on top of a Fabric, typed. Its errors are those
+// of [Fabric.Call] and those that the worker answered with, code and message
+// as the worker wrote them.
+type Client struct{ fabric Fabric }
+
+// NewClient makes the client of a fabric.
+func NewClient(f Fabric) *Client { return &Client{fabric: f} }
+
+// Ask puts an order to many workers side by side; see [Fabric].
+func (c *Client) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	c.fabric.Ask(ctx, to, order, answer)
+}
+
+// ask is one call: where to and with what.
+type ask struct {
+	route route
+	id    string     // in the path; escaped
+	query url.Values // optional
+	body  any        // optional; sent as JSON
+}
+
+// exchange sends a to one worker and reads its reply.
+func exchange[Reply any](ctx context.Context, c *Client, to bourse.Member, a ask) (Reply, error) {
+	var reply Reply
+	resp, err := c.open(ctx, to, a)
+	if err != nil {
+		return reply, err
+	}
+	defer resp.Body.Close()
+	err = readReply(ctx, to, resp, &reply, maxReply)
+	return reply, err
+}
+
+// open sends a to one worker and gives its reply, unread, when it is no error.
+func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Response, error) {
+	req, err := a.route.request(a.id, a.query)
+	if err != nil {
+		return nil, err
+	}
+	if a.body != nil {
+		if err := setBody(req, a.body); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.fabric.Call(ctx, to, req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode > 299 {
+		defer resp.Body.Close()
+		return nil, readFailure(ctx, to, resp)
+	}
+	return resp, nil
+}
+
+// setBody gives req a JSON body. What the worker would refuse for its size is
+// refused here, before it travels.
+func setBody(req *http.Request, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "the request cannot be written as JSON: %w", err)
+	}
+	if len(body) > MaxBody {
+		return bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
+	}
+	setBytes(req, body)
+	return nil
+}
+
+// setBytes gives req a JSON body that is at hand as bytes, so that a Fabric
+// may begin again as long as nothing was written.
+func setBytes(req *http.Request, body []byte) {
+	req.Header["Content-Type"] = contentType
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody()
+}

@@ -1,0 +1,39 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var (
+	routeClaim  = routeOf(PathClaim)
+	routeCancel = routeOf(PathCancel)
+	routeOrder  = routeOf(PathOrder)
+)
+
+// Claim fills the order on one worker, or gives its refusal. After an error
+// with CodeUnavailable the worker has not taken the claim; after any other
+// error that no worker answered with, the outcome is unknown.
+func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	reply, err := exchange[ClaimReply](ctx, c, to, ask{route: routeClaim, body: claim})
+	if err != nil {
+		return nil, nil, err
+	}
+	if (reply.Fill == nil) == (reply.Refusal == nil) {
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "worker %s answered a claim with neither yes nor no", to.ID)
+	}
+	return reply.Fill, reply.Refusal, nil
+}
+
+// Cancel makes sure that the order is not filled by this worker, now or later.
+// It is idempotent.
+func (c *Client) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
+	return exchange[bourse.Cancellation](ctx, c, to, ask{route: routeCancel, id: string(order), body: struct{}{}})
+}
+
+// Order gives the decision of an order that the worker filled, or
+// CodeNotFound.
+func (c *Client) Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error) {
+	return exchange[bourse.Decision](ctx, c, to, ask{route: routeOrder, id: string(order)})
+}

@@ -1,0 +1,64 @@
+package direct
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	headerTimeout = 10 * time.Second // to send a request's header
+	serverIdle    = 3 * clientIdle   // between requests; above what our own clients keep
+	maxHeader     = 64 << 10         // bytes
+	grace         = 3 * time.Second  // for requests under way when the server is asked to end
+	maxStreams    = 1000             // requests at once on one HTTP/2 connection
+)
+
+// Serve answers requests on ln, which it closes, until ctx ends; with config
+// over TLS. Then it takes no more, gives those under way a few seconds, ends
+// the contexts of the rest and closes their connections; it returns when the
+// listener and all connections are closed, nil when that was because of ctx.
+// Handlers that stream for ever should end with their own component.
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(errClosing)
+	server := &http.Server{
+		Handler:           h,
+		TLSConfig:         config,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       serverIdle,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // handshakes of strangers, panics
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if config != nil {
+			ended <- server.ServeTLS(ln, "", "")
+		} else {
+			ended <- server.Serve(ln)
+		}
+	}()
+	select {
+	case err := <-ended:
+		return errors.Join(err, server.Close())
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := server.Shutdown(last)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("requests still under way are cut off")
+		cut(errClosing)
+		err = server.Close()
+	}
+	<-ended // http.ErrServerClosed
+	return err
+}
+
+var errClosing = errors.New("the server is closing")

@@ -1,0 +1,163 @@
+package fabrictest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// post makes a request with a body, as the client does.
+func post(path, body string) *http.Request {
+	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/json"}}}
+	r.ContentLength, r.GetBody = int64(len(body)), read
+	r.Body, _ = read()
+	return r
+}
+
+func testEcho(t *testing.T, n Network) {
+	type seen struct{ Method, Path, Query, Type, Body string }
+	got := make(chan seen, 1)
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Content-Type"), string(body)}
+		w.Header().Set("X-Reply", "yes")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "the reply")
+	}))
+	req := post("/worker/x", "the request")
+	req.URL.RawQuery = "a=1&a=2"
+	resp, err := n.Fabric().Call(soon(t), w.Member, req)
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	defer resp.Body.Close()
+	if d := cmp.Diff(seen{"POST", "/worker/x", "a=1&a=2", "application/json", "the request"}, <-got); d != "" {
+		t.Errorf("the worker saw another request (-want +got):\n%s", d)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != "the reply" || resp.StatusCode != http.StatusAccepted || resp.Header.Get("X-Reply") != "yes" {
+		t.Errorf("got reply %d %q %v (%v)", resp.StatusCode, body, resp.Header, err)
+	}
+}
+
+func testEscaping(t *testing.T, n Network) {
+	var mux http.ServeMux
+	mux.HandleFunc(fabric.PathMachine, func(w http.ResponseWriter, r *http.Request) {
+		fabric.WriteJSON(w, bourse.Machine{Name: r.PathValue("machine")})
+	})
+	w := n.Serve("w1", &mux)
+	client := fabric.NewClient(n.Fabric())
+	for _, id := range []bourse.MachineID{"148e21ea1d5389", "a/../../worker/facts", "a b", "a?deleted=true", "a#b", "a%2fb", "…", "a\x00b", "\r\nX: y"} {
+		m, err := client.Machine(soon(t), w.Member, id)
+		if err != nil || m.Name != string(id) {
+			t.Errorf("machine %q: the worker saw %q (%v)", id, m.Name, err)
+		}
+	}
+	for _, id := range []bourse.MachineID{"", ".", ".."} {
+		_, err := client.Machine(soon(t), w.Member, id)
+		if bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("machine %q: got %v, want it refused", id, err)
+		}
+	}
+}
+
+func testLarge(t *testing.T, n Network) {
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.New()
+		size, _ := io.Copy(sum, r.Body)
+		fmt.Fprintf(w, "%d %x\n", size, sum.Sum(nil))
+		_, _ = w.Write(bytes.Repeat([]byte{'r'}, fabric.MaxBody))
+	}))
+	body := strings.Repeat("q", fabric.MaxBody)
+	resp, err := n.Fabric().Call(soon(t), w.Member, post("/worker/x", body))
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	head := fmt.Sprintf("%d %x\n", len(body), sha256.Sum256([]byte(body)))
+	if want := head + strings.Repeat("r", fabric.MaxBody); err != nil || string(got) != want {
+		t.Fatalf("got %d bytes beginning with %.80q (%v), want %d beginning with %q", len(got), got, err, len(want), head)
+	}
+}
+
+func testStream(t *testing.T, n Network) {
+	goOn := make(chan struct{})
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, `{"text":"first"}`)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Errorf("flush: %v", err)
+		}
+		select {
+		case <-goOn:
+		case <-r.Context().Done():
+		}
+		fmt.Fprintln(w, `{"text":"second"}`)
+	}))
+	var got []string
+	err := fabric.NewClient(n.Fabric()).Logs(soon(t), w.Member, "148e21ea1d5389", fabric.LogsQuery{Follow: true}, func(l fabric.LogLine) error {
+		if len(got) == 0 {
+			close(goOn) // the second line is written only after the first was read
+		}
+		got = append(got, l.Text)
+		return nil
+	})
+	if d := cmp.Diff([]string{"first", "second"}, got); err != nil || d != "" {
+		t.Errorf("logs: %v (-want +got):\n%s", err, d)
+	}
+}
+
+func testErrors(t *testing.T, n Network) {
+	var now error
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteFailure(w, now) }))
+	for _, code := range bourse.Codes() {
+		now = bourse.Errorf(code, "the reason for %s", code)
+		_, err := fabric.NewClient(n.Fabric()).Facts(soon(t), w.Member)
+		if bourse.CodeOf(err) != code || bourse.MessageOf(err) != bourse.MessageOf(now) {
+			t.Errorf("%s: got %q %q", code, bourse.CodeOf(err), bourse.MessageOf(err))
+		}
+	}
+}
+
+func testMany(t *testing.T, n Network) {
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	ctx := soon(t)
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			if err := echo(ctx, n.Fabric(), w.Member, fmt.Sprint("call ", i)); err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// echo calls a worker that gives back what it was sent.
+func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
+	resp, err := f.Call(ctx, to, post("/worker/x", body))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err == nil && string(got) != body {
+		err = fmt.Errorf("got %q, want %q", got, body)
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package fabrictest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// hang is a handler that answers nothing until its caller has left.
+func hang(arrived, left chan<- struct{}) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(arrived)
+		<-r.Context().Done()
+		close(left)
+	})
+}
+
+func testCallerLeaves(t *testing.T, n Network) {
+	arrived, left := make(chan struct{}), make(chan struct{})
+	w := n.Serve("w1", hang(arrived, left))
+	ctx, leave := context.WithCancel(soon(t))
+	go func() {
+		<-arrived
+		leave()
+	}()
+	_, err := fabric.NewClient(n.Fabric()).Facts(ctx, w.Member)
+	wantCode(t, err, bourse.CodeCanceled)
+	await(t, "the handler to see that the caller left", left)
+}
+
+func testReaderLeaves(t *testing.T, n Network) {
+	left := make(chan struct{})
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "the beginning\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(left)
+	}))
+	resp, err := n.Fabric().Call(soon(t), w.Member, post("/worker/x", "{}"))
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	resp.Body.Close()
+	await(t, "the handler to see that the reader left", left)
+}
+
+func testNeverBegan(t *testing.T, n Network) {
+	w := n.Serve("w1", never(t))
+	ctx, leave := context.WithCancel(soon(t))
+	leave()
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	wantCode(t, err, bourse.CodeUnavailable)
+}
+
+// never is a handler that no request may reach.
+func never(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the worker was sent %s", r.URL) })
+}
+
+func testNotThere(t *testing.T, n Network) {
+	w := n.Serve("w1", never(t))
+	w.Kill()
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(soon(t), w.Member, &bourse.Claim{})
+	wantCode(t, err, bourse.CodeUnavailable)
+}
+
+func testOtherWorker(t *testing.T, n Network) {
+	w := n.Serve("w1", never(t))
+	gone := w.Member
+	gone.ID = "w0" // had this address before
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(soon(t), gone, &bourse.Claim{})
+	wantCode(t, err, bourse.CodeUnavailable)
+}
+
+func testComesBack(t *testing.T, n Network) {
+	ok := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	before := n.Serve("w1", ok)
+	if err := echo(soon(t), n.Fabric(), before.Member, "before"); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	before.Kill()
+	after := n.Serve("w1", ok) // the same worker, elsewhere
+	if err := echo(soon(t), n.Fabric(), after.Member, "after"); err != nil {
+		t.Fatalf("after: %v", err)
+	}
+}
+
+func testDropped(t *testing.T, n Network) {
+	var times atomic.Int32
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.HasPrefix(string(body), "call") {
+			_, _ = w.Write(body)
+			return
+		}
+		times.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	for _, connection := range []string{"new", "kept"} {
+		times.Store(0)
+		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may see the break only as silence
+		_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+		cancel()
+		wantUnknown(t, err)
+		if got := times.Load(); got != 1 {
+			t.Errorf("%s connection: the worker saw the claim %d times, want 1", connection, got)
+		}
+		if err := echo(soon(t), n.Fabric(), w.Member, "call"); err != nil {
+			t.Errorf("%s connection: the call after it: %v", connection, err)
+		}
+	}
+}
+
+func testKilled(t *testing.T, n Network) {
+	arrived, left := make(chan struct{}), make(chan struct{})
+	w := n.Serve("w1", hang(arrived, left))
+	ctx, cancel := context.WithTimeout(soon(t), 2*time.Second)
+	defer cancel()
+	go func() {
+		<-arrived
+		w.Kill()
+	}()
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	wantUnknown(t, err)
+	await(t, "the handler to end", left)
+}
+
+func testCutShort(t *testing.T, n Network) {
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"fill":{"machine":`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	ctx, cancel := context.WithTimeout(soon(t), time.Second)
+	defer cancel()
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	wantUnknown(t, err)
+}
+
+func testHangs(t *testing.T, n Network) {
+	arrived, left := make(chan struct{}), make(chan struct{})
+	w := n.Serve("w1", hang(arrived, left))
+	ctx, cancel := context.WithTimeout(soon(t), 200*time.Millisecond)
+	defer cancel()
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	wantCode(t, err, bourse.CodeTimeout)
+	await(t, "the handler to see that the caller left", left)
+}

@@ -1,0 +1,93 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// statuses gives the HTTP status of each code. Statuses are shared, so the
+// code in the body decides.
+var statuses = map[bourse.Code]int{
+	bourse.CodeInvalid:            http.StatusBadRequest,
+	bourse.CodeUnauthorized:       http.StatusUnauthorized,
+	bourse.CodeForbidden:          http.StatusForbidden,
+	bourse.CodeNotFound:           http.StatusNotFound,
+	bourse.CodeAlreadyExists:      http.StatusConflict,
+	bourse.CodeConflict:           http.StatusConflict,
+	bourse.CodeFailedPrecondition: http.StatusPreconditionFailed,
+	bourse.CodeInsufficient:       http.StatusUnprocessableEntity,
+	bourse.CodeRateLimited:        http.StatusTooManyRequests,
+	bourse.CodeUnavailable:        http.StatusServiceUnavailable,
+	bourse.CodeTimeout:            http.StatusRequestTimeout,
+	bourse.CodeCanceled:           499, // the status that proxies log for a client that left
+	bourse.CodeInternal:           http.StatusInternalServerError,
+}
+
+// maxFailure bounds the body of a failure that a client reads, and
+// maxMessage the text that a handler puts into it.
+const (
+	maxFailure = 64 << 10
+	maxMessage = 8 << 10
+)
+
+// WriteFailure answers a request with err as a [Failure]. The cause of an
+// internal error stays with the caller, who logs it.
+func WriteFailure(w http.ResponseWriter, err error) {
+	f := failureOf(err)
+	writeJSON(w, statuses[f.Code], f)
+}
+
+func failureOf(err error) Failure {
+	f := Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
+	if statuses[f.Code] == 0 { // a code that is none of ours
+		f.Code = bourse.CodeInternal
+	}
+	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
+		f.Message = "internal error" // Errorf's message tells its cause
+	}
+	if len(f.Message) > maxMessage {
+		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
+	}
+	return f
+}
+
+// readFailure rebuilds the error that a worker answered with. An answer that
+// is no Failure is CodeInternal: whoever wrote it, nobody knows what they did.
+func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) error {
+	var f Failure
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
+	if err != nil {
+		return Lost(ctx, from, err)
+	}
+	if json.Unmarshal(body, &f) != nil || f.Code == "" {
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, resp.StatusCode)
+	}
+	if !slices.Contains(bourse.Codes(), f.Code) {
+		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
+	}
+	return &bourse.Error{Code: f.Code, Message: f.Message}
+}
+
+// Unsent is the error of a Fabric when the worker has not seen the request:
+// CodeUnavailable, also when the caller left before it could be sent.
+func Unsent(to bourse.Member, cause error) error {
+	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, cause)
+}
+
+// Lost is the error of a Fabric when the worker may have seen the request and
+// its answer is missing or cut short: CodeCanceled when the caller left,
+// CodeTimeout otherwise.
+func Lost(ctx context.Context, from bourse.Member, cause error) error {
+	code := bourse.CodeTimeout
+	if errors.Is(ctx.Err(), context.Canceled) {
+		code = bourse.CodeCanceled
+	}
+	return bourse.Errorf(code, "the answer of worker %s was lost: %w", from.ID, cause)
+}

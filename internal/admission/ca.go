@@ -1,0 +1,125 @@
+package admission
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// How long certificates are good for, and how far clocks may be apart.
+const (
+	caLife   = 10 * 365 * 24 * time.Hour
+	certLife = 365 * 24 * time.Hour
+	skew     = time.Hour
+)
+
+// Pair is a certificate and its private key, in PEM.
+type Pair struct{ Cert, Key []byte }
+
+// CA is the certificate authority of one cluster.
+type CA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pair Pair
+}
+
+// NewCA makes the CA of a cluster, good for ten years from now on.
+func NewCA(cluster string, now time.Time) (*CA, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "bourse CA " + cluster},
+		NotBefore:             now.Add(-skew),
+		NotAfter:              now.Add(caLife),
+		IsCA:                  true,
+		MaxPathLenZero:        true, // signs servers, no further CA
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	pair, err := sign(template, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCA(pair)
+}
+
+// ParseCA reads what Pair gave.
+func ParseCA(p Pair) (*CA, error) {
+	both, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the CA's certificate and key: %w", err)
+	}
+	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !both.Leaf.IsCA {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s is no CA of bourse", bourse.Quoted(both.Leaf.Subject.CommonName))
+	}
+	return &CA{cert: both.Leaf, key: key, pair: p}, nil
+}
+
+// Pair gives the CA's certificate, which every server has, and its key, which
+// none needs.
+func (c *CA) Pair() Pair { return c.pair }
+
+// Issue makes the certificate of a server, good for a year from now on. Hosts
+// are the names and addresses by which clients without a certificate of their
+// own reach it: a broker's.
+func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
+	if err := who.Validate(); err != nil {
+		return Pair{}, err
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: string(who.ID)},
+		NotBefore:   now.Add(-skew),
+		NotAfter:    now.Add(certLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{who.ServerName()},
+	}
+	for _, h := range hosts {
+		ip := net.ParseIP(h)
+		switch {
+		case ip != nil:
+			template.IPAddresses = append(template.IPAddresses, ip)
+		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // it would be a second identity
+			return Pair{}, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
+		default:
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	return sign(template, c.cert, c.key)
+}
+
+// sign makes a key and its certificate, signed by a parent or by itself.
+func sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
+	}
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return Pair{}, bourse.Errorf(bourse.CodeInternal, "make a serial number: %w", err)
+	}
+	if parent == nil {
+		parent, by = template, key
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "make the certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, bourse.Errorf(bourse.CodeInternal, "write a key: %w", err)
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}, nil
+}

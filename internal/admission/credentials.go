@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Files names the PEM files of a server's credentials.
+type Files struct{ CA, Cert, Key string }
+
+// Credentials are a server's certificate and the CA of its cluster.
+type Credentials struct {
+	pool *x509.CertPool
+	cert tls.Certificate
+	self Identity
+}
+
+// Load reads credentials. What is wrong with the files is CodeInvalid.
+func Load(f Files) (*Credentials, error) {
+	ca, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the CA: %w", err)
+	}
+	cert, err := os.ReadFile(f.Cert)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the certificate: %w", err)
+	}
+	key, err := os.ReadFile(f.Key)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the key: %w", err)
+	}
+	return NewCredentials(ca, Pair{Cert: cert, Key: key})
+}
+
+// NewCredentials makes credentials of PEM texts. The certificate must be of
+// the CA and name one server; else it is CodeInvalid.
+func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the CA holds no PEM certificate")
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate and its key: %w", err)
+	}
+	self, err := IdentityOf(cert.Leaf)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	// An expired one is refused by everybody else, and says so there: a server
+	// that starts with it would look alive and be of no use.
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
+	}
+	return &Credentials{pool: pool, cert: cert, self: self}, nil
+}
+
+// Self tells whom the certificate names.
+func (c *Credentials) Self() Identity { return c.self }
+
+// Server is the configuration of a server that takes only servers of the
+// cluster with one of these roles.
+func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
+	config := c.Public()
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.ClientCAs = c.pool
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		peer, err := IdentityOf(s.PeerCertificates[0])
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(roles, peer.Role) {
+			return bourse.Errorf(bourse.CodeForbidden, "%s %s is not let in here", peer.Role, peer.ID)
+		}
+		return nil
+	}
+	return config
+}
+
+// Public is the configuration of a server for clients without certificates:
+// they bring tokens.
+func (c *Credentials) Public() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert}}
+}
+
+// Client is the configuration of a client of other servers of the cluster. The
+// caller sets ServerName to the name of whom it means to reach.
+func (c *Credentials) Client() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert}, RootCAs: c.pool}
+}

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"crypto/x509"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// domain ends the DNS name by which a certificate names a server. Nobody
+// resolves it: .internal is reserved for private use. A DNS name rather than a
+// URI, because then the standard verification of TLS checks it.
+const domain = ".bourse.internal"
+
+// Identity is who a server is: its name in the cluster and its role. The DNS
+// name "mad-1.worker.bourse.internal" in a certificate means worker mad-1.
+type Identity struct {
+	ID   bourse.WorkerID
+	Role bourse.Role
+}
+
+// Validate reports CodeInvalid unless both parts can stand in a DNS name.
+func (i Identity) Validate() error {
+	if err := i.ID.Validate(); err != nil {
+		return err
+	}
+	if bourse.WorkerID(i.Role).Validate() != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "role %s cannot stand in a certificate", bourse.Quoted(string(i.Role)))
+	}
+	return nil
+}
+
+// ServerName gives the DNS name that stands for i.
+func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Role) + domain }
+
+// IdentityOf reads who a verified certificate is about. A certificate that
+// names nobody, or several, is CodeForbidden.
+func IdentityOf(cert *x509.Certificate) (Identity, error) {
+	var found []Identity
+	for _, name := range cert.DNSNames {
+		rest, ok := strings.CutSuffix(strings.ToLower(name), domain) // as verification compares
+		if !ok {
+			continue
+		}
+		id, role, _ := strings.Cut(rest, ".")
+		i := Identity{ID: bourse.WorkerID(id), Role: bourse.Role(role)}
+		if err := i.Validate(); err != nil {
+			return Identity{}, bourse.Errorf(bourse.CodeForbidden, "the certificate names %s: %w", bourse.Quoted(name), err)
+		}
+		found = append(found, i)
+	}
+	if len(found) != 1 {
+		return Identity{}, bourse.Errorf(bourse.CodeForbidden, "the certificate names %d servers of the cluster: it must name one", len(found))
+	}
+	return found[0], nil
+}

@@ -1,0 +1,108 @@
+package admission
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Scope is what a client's token is good for: an organisation, or one app of
+// it.
+type Scope struct {
+	Org string         // never empty
+	App bourse.AppName // "" means every app of the organisation
+}
+
+// TokenSet is the tokens that a broker takes.
+type TokenSet struct {
+	salt   []byte
+	scopes map[[sha256.Size]byte]Scope // by digest, so that no comparison's time tells about a token
+}
+
+const (
+	minToken = 16 // characters; fewer can be guessed
+	maxToken = 4096
+)
+
+// LoadTokens reads a file of tokens; see [ReadTokens].
+func LoadTokens(path string) (*TokenSet, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
+	}
+	defer f.Close()
+	return ReadTokens(f)
+}
+
+// ReadTokens reads tokens, one a line: the token, the organisation's slug and,
+// if it is good for one app only, that app's name. Empty lines and those that
+// begin with "#" are left out. A file without a token, or with a line that is
+// none, is CodeInvalid; the error names the line and not what is in it.
+func ReadTokens(r io.Reader) (*TokenSet, error) {
+	t := &TokenSet{salt: make([]byte, sha256.Size), scopes: map[[sha256.Size]byte]Scope{}}
+	_, _ = rand.Read(t.salt) // crypto/rand never fails
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if err := t.add(words); err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "tokens, line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
+	}
+	if len(t.scopes) == 0 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the file holds no token: nobody could come in")
+	}
+	return t, nil
+}
+
+func (t *TokenSet) add(words []string) error {
+	if len(words) < 2 || len(words) > 3 {
+		return bourse.Errorf(bourse.CodeInvalid, "want a token, an organisation and perhaps an app")
+	}
+	if n := len(words[0]); n < minToken || n > maxToken {
+		return bourse.Errorf(bourse.CodeInvalid, "the token has %d characters: use %d to %d", n, minToken, maxToken)
+	}
+	s := Scope{Org: words[1]}
+	if bourse.AppName(s.Org).Validate() != nil { // the same alphabet
+		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\"")
+	}
+	if len(words) == 3 {
+		s.App = bourse.AppName(words[2])
+		if s.App.Validate() != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "the third word is no app's name")
+		}
+	}
+	d := t.digest(words[0])
+	if _, twice := t.scopes[d]; twice {
+		return bourse.Errorf(bourse.CodeInvalid, "the token was named before")
+	}
+	t.scopes[d] = s
+	return nil
+}
+
+func (t *TokenSet) digest(token string) (d [sha256.Size]byte) {
+	h := hmac.New(sha256.New, t.salt)
+	h.Write([]byte(token))
+	h.Sum(d[:0])
+	return d
+}
+
+// Lookup gives what a token is good for, false when it is not known here.
+func (t *TokenSet) Lookup(token string) (Scope, bool) {
+	if len(token) > maxToken {
+		return Scope{}, false
+	}
+	s, ok := t.scopes[t.digest(token)]
+	return s, ok
+}
