@@ -1,0 +1,99 @@
+package view
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Config is what a member is opened with.
+type Config struct {
+	Self      bourse.Member  // required, but for Tag and Free; its Address is that of its API
+	Bind      netip.AddrPort // required without Transport: where it gossips, TCP and UDP; port 0 means any
+	Advertise netip.AddrPort // where others reach it, when that is not Bind
+	Join      []string       // members to call, host:port; none means: wait to be called
+	ClusterID string         // alphabet of an app name; default "bourse". Others' gossip is not heard
+	Key       []byte         // encrypts the gossip: 16, 24 or 32 bytes; nil means none
+	Timing    Timing         //
+	Log       *slog.Logger   // default: none
+	// OnLost is called, from one goroutine at a time, for each member that has
+	// left or was lost, with the time at which this member learned of it. It
+	// may take its time.
+	OnLost    func(member bourse.Member, at time.Time)
+	Transport memberlist.Transport // default: sockets. For tests and simulations
+}
+
+func (c Config) withDefaults() Config {
+	if c.ClusterID == "" {
+		c.ClusterID = "bourse"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.OnLost == nil {
+		c.OnLost = func(bourse.Member, time.Time) {}
+	}
+	c.Timing = c.Timing.withDefaults()
+	return c
+}
+
+// Validate reports CodeInvalid for a config that no member can have.
+func (c *Config) Validate() error {
+	if err := validateMember(&c.Self); err != nil {
+		return err
+	}
+	if bourse.AppName(c.ClusterID).Validate() != nil { // the same alphabet
+		return bourse.Errorf(bourse.CodeInvalid, "cluster id %s: use a-z, 0-9 and \"-\"", bourse.Quoted(c.ClusterID))
+	}
+	if n := len(c.Key); n != 0 && n != 16 && n != 24 && n != 32 {
+		return bourse.Errorf(bourse.CodeInvalid, "the gossip key has %d bytes: use 16, 24 or 32", n)
+	}
+	if !c.Bind.IsValid() && c.Transport == nil {
+		return bourse.Errorf(bourse.CodeInvalid, "there is no address to gossip on")
+	}
+	for _, j := range c.Join {
+		if err := validateAddress(j); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "join: %w", err)
+		}
+	}
+	return nil
+}
+
+// gossip makes memberlist's config of ours.
+func (c *Config) gossip(name string, d *delegate, log gossipLog) *memberlist.Config {
+	g := memberlist.DefaultLANConfig()
+	g.Name = name
+	g.Transport = c.Transport
+	g.Label = "bourse/" + c.ClusterID // on each packet: other clusters' are dropped
+	g.SecretKey = c.Key
+	g.BindAddr, g.BindPort = hostPort(c.Bind)
+	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
+	g.ProbeInterval, g.ProbeTimeout = c.Timing.Probe, c.Timing.ProbeTimeout
+	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
+	g.AwarenessMaxMultiplier = maxSlower
+	g.RetransmitMult = retransmit
+	g.GossipNodes = 5 // costs no more: how often news is sent is bounded, not how fast
+	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
+	g.TCPTimeout = streamTimeout
+	g.EnableCompression = false // small messages, and processor time is what we are short of
+	g.Delegate, g.Events, g.Alive, g.Conflict = d, d, d, d
+	g.LogOutput = log
+	return g
+}
+
+func hostPort(a netip.AddrPort) (host string, port int) {
+	if !a.IsValid() {
+		return "", 0
+	}
+	return a.Addr().String(), int(a.Port())
+}
+
+func joinHostPort(n *memberlist.Node) string {
+	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+}

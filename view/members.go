@@ -1,0 +1,178 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// refresh is how old the free amounts of a snapshot may be. In a large group
+// some member's change all the time.
+const refresh = 100 * time.Millisecond
+
+// Members is this server's list of the members of its cluster, itself
+// included. All methods are safe for concurrent use; the answers are as good
+// as the last gossip.
+type Members struct {
+	config Config
+	name   string // ours in the group
+	list   *memberlist.Memberlist
+	gossip string // our address in the group
+	quiet  *quiet
+
+	ready   chan struct{} // closed by Run
+	noticed chan struct{} // holds one when there is something for Run
+	changes chan struct{} // holds one when there is something to publish
+
+	roster
+}
+
+// roster is the list itself.
+type roster struct {
+	stale   atomic.Bool // current does not hold a member that came, went or changed
+	aged    atomic.Bool // current holds an old free amount
+	current atomic.Pointer[snapshot]
+
+	mu      sync.Mutex // taken inside memberlist's own lock
+	self    node       // what we say of ourselves
+	nodes   map[string]node
+	gone    map[string]time.Time // gossip addresses of members that went, and when
+	lost    []loss               // not yet told to OnLost
+	changed chan struct{}        // closed at the next change
+	builtAt time.Time
+}
+
+type loss struct {
+	member bourse.Member
+	at     time.Time
+}
+
+// Open binds the member's gossip address: from now on it can be joined. It
+// joins nobody before Run. CodeInvalid means the config, CodeAlreadyExists that
+// somebody listens there. What was opened ends with Run, or with Close.
+func Open(c Config) (*Members, error) {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	boot := string(bourse.NewInstanceID()) // a ULID: later lives have greater ones
+	m := &Members{
+		config:  c,
+		name:    nodeName(c.Self.ID, boot),
+		quiet:   &quiet{},
+		ready:   make(chan struct{}),
+		noticed: make(chan struct{}, 1),
+		changes: make(chan struct{}, 1),
+	}
+	m.nodes, m.gone, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
+	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
+	m.self.member.Free = coarse(c.Self.Free)
+	m.current.Store(build(nil, m.name))
+	list, err := memberlist.Create(c.gossip(m.name, &delegate{m}, gossipLog{c.Log, m.quiet}))
+	if err != nil {
+		code := bourse.CodeInternal
+		if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause
+			code = bourse.CodeAlreadyExists
+		}
+		return nil, bourse.Errorf(code, "gossip on %s: %w", c.Bind, err)
+	}
+	m.list = list
+	m.gossip = list.LocalNode().Address()
+	return m, nil
+}
+
+// Close ends a member that was opened and is not running.
+func (m *Members) Close() error { return m.list.Shutdown() }
+
+// Addr gives the address at which others join this member.
+func (m *Members) Addr() string { return m.gossip }
+
+// Ready is closed once Run has called the members it was to join, one answered
+// or none did, and has found its id free. Before that the others do not list
+// this member.
+func (m *Members) Ready() <-chan struct{} { return m.ready }
+
+// Changed gives a channel that is closed at the next change of the list. Take
+// it before reading the list, or a change may be missed.
+func (m *Members) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Members gives every member, sorted by id. The slice is the caller's; the
+// amounts in it are shared, here and below, and must not be changed.
+func (m *Members) Members() []bourse.Member { return slices.Clone(m.snapshot().members) }
+
+// Workers gives every worker, sorted by id, also those that take no orders.
+// The slice is the caller's.
+func (m *Members) Workers() []bourse.Member {
+	return slices.DeleteFunc(m.Members(), func(x bourse.Member) bool { return x.Role != bourse.RoleWorker })
+}
+
+// Worker gives the worker with this id.
+func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
+	s := m.snapshot()
+	i, ok := s.byID[id]
+	if !ok || s.members[i].Role != bourse.RoleWorker {
+		return bourse.Member{}, false
+	}
+	return s.members[i], true
+}
+
+// ByTag gives the worker whose machines' ids begin with this tag.
+func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
+	s := m.snapshot()
+	i, ok := s.byTag[tag]
+	if !ok {
+		return bourse.Member{}, false
+	}
+	return s.members[i], true
+}
+
+// Regions gives every region that has a worker, sorted. The slice is the
+// caller's.
+func (m *Members) Regions() []bourse.Region { return slices.Clone(m.snapshot().regions) }
+
+// Candidates gives the workers of a region that take orders. The slice is the
+// caller's.
+func (m *Members) Candidates(region bourse.Region) []bourse.Member {
+	return slices.Clone(m.snapshot().byRegion[region])
+}
+
+// TagInUse tells whether another worker has this tag. A worker asks at its
+// first start, once Ready, before it takes a tag with SetTag.
+func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes { // not the snapshot: one that is pending counts
+		if n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// snapshot gives the present list. Readers do not wait for one another unless
+// it has to be built.
+func (m *Members) snapshot() *snapshot {
+	if !m.stale.Load() && !m.aged.Load() {
+		return m.current.Load()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.stale.Load() || m.aged.Load() && now.Sub(m.builtAt) >= refresh {
+		m.current.Store(build(m.nodes, m.name))
+		m.builtAt = now
+		m.stale.Store(false)
+		m.aged.Store(false)
+	}
+	return m.current.Load()
+}

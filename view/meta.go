@@ -1,0 +1,219 @@
+package view
+
+import (
+	"encoding/binary"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// What a member says of itself, in at most 512 bytes (memberlist.MetaMaxSize):
+//
+//	version   1 byte, wireVersion
+//	flags     1 byte
+//	cluster   text: a length (uvarint), and so many bytes
+//	role      text
+//	region    text; empty for a server that stands nowhere
+//	address   text, host:port of the API
+//	tag       uvarint
+//	free      a number (uvarint) of pairs: resource (text), amount (uvarint)
+//	…         whatever a later release adds; ignored
+//
+// Its id stands in its name.
+const wireVersion = 1
+
+const (
+	flagPending = 1 << iota // has joined and not yet found out whether its id is free
+	flagLeaving
+)
+
+// Bounds of what is read.
+const (
+	maxMeta    = 512
+	maxText    = 255
+	maxAmounts = 32
+)
+
+// node is one member of the gossip group.
+type node struct {
+	name    string // "id@boot"
+	boot    string
+	member  bourse.Member
+	pending bool
+	gossip  string // its address in the group, host:port
+}
+
+func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }
+
+// encodeMeta writes what member says of itself. Of its free amounts those that
+// do not fit are left out, the operator's own countables first.
+func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
+	var flags byte
+	if pending {
+		flags |= flagPending
+	}
+	if m.Leaving {
+		flags |= flagLeaving
+	}
+	b := make([]byte, 0, maxMeta)
+	b = append(b, wireVersion, flags)
+	for _, text := range []string{cluster, string(m.Role), string(m.Region), m.Address} {
+		b = appendText(b, text)
+	}
+	b = binary.AppendUvarint(b, uint64(m.Tag))
+	free := fitting(m.Free, maxMeta-len(b)-1)
+	b = binary.AppendUvarint(b, uint64(len(free)))
+	for _, a := range free {
+		b = binary.AppendUvarint(appendText(b, string(a.Resource)), uint64(a.Amount))
+	}
+	return b
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// fitting gives as much of free as room bytes hold, sorted.
+func fitting(free bourse.Amounts, room int) bourse.Amounts {
+	first := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory, bourse.ResourceDisk}
+	byWeight := slices.Clone(free)
+	slices.SortStableFunc(byWeight, func(x, y bourse.Amount) int {
+		return weight(first, x.Resource) - weight(first, y.Resource)
+	})
+	var out bourse.Amounts
+	for _, a := range byWeight {
+		size := len(binary.AppendUvarint(appendText(nil, string(a.Resource)), uint64(a.Amount)))
+		if size <= room && len(out) < maxAmounts {
+			room -= size
+			out = append(out, a)
+		}
+	}
+	return out.Sorted()
+}
+
+func weight(first []bourse.Resource, r bourse.Resource) int {
+	if i := slices.Index(first, r); i >= 0 {
+		return i
+	}
+	return len(first)
+}
+
+// decodeNode reads what a member says of itself and reports CodeInvalid for
+// whatever no server of this cluster and release could say.
+func decodeNode(cluster, name string, meta []byte) (node, error) {
+	id, boot, _ := strings.Cut(name, "@")
+	n := node{name: name, boot: boot}
+	n.member.ID = bourse.WorkerID(id)
+	if err := n.member.ID.Validate(); err != nil {
+		return node{}, err
+	}
+	if bourse.OrderID(boot).Validate() != nil { // a ULID as well
+		return node{}, bourse.Errorf(bourse.CodeInvalid, "its name %s has no boot", bourse.Quoted(name))
+	}
+	r := reader{rest: meta}
+	if version := r.byte(); version != wireVersion {
+		return node{}, bourse.Errorf(bourse.CodeInvalid, "it speaks version %d, we speak %d", version, wireVersion)
+	}
+	flags := r.byte()
+	n.pending, n.member.Leaving = flags&flagPending != 0, flags&flagLeaving != 0
+	if of := r.text(); of != cluster {
+		return node{}, bourse.Errorf(bourse.CodeInvalid, "it belongs to cluster %s, we to %s", bourse.Quoted(of), bourse.Quoted(cluster))
+	}
+	n.member.Role, n.member.Region, n.member.Address = bourse.Role(r.text()), bourse.Region(r.text()), r.text()
+	tag := r.uvarint()
+	for range min(r.uvarint(), maxAmounts+1) {
+		n.member.Free = append(n.member.Free, bourse.Amount{Resource: bourse.Resource(r.text()), Amount: int64(r.uvarint())})
+	}
+	if r.short || len(meta) > maxMeta || len(n.member.Free) > maxAmounts || tag > 0xffffff {
+		return node{}, bourse.Errorf(bourse.CodeInvalid, "what it says of itself is cut short or out of bounds")
+	}
+	n.member.Tag = bourse.WorkerTag(tag)
+	return n, validateMember(&n.member)
+}
+
+// validateMember reports CodeInvalid for a member that no server can be.
+func validateMember(m *bourse.Member) error {
+	if err := m.ID.Validate(); err != nil {
+		return err
+	}
+	if bourse.WorkerID(m.Role).Validate() != nil { // the same alphabet; roles of later releases are kept
+		return bourse.Errorf(bourse.CodeInvalid, "role %s", bourse.Quoted(string(m.Role)))
+	}
+	if m.Role == bourse.RoleWorker || m.Region != "" {
+		if err := m.Region.Validate(); err != nil {
+			return err
+		}
+	}
+	if m.Tag > 0xffffff {
+		return bourse.Errorf(bourse.CodeInvalid, "tag %d has more than 24 bits", m.Tag)
+	}
+	if err := validateAddress(m.Address); err != nil {
+		return err
+	}
+	for _, a := range m.Free {
+		if err := bourse.ValidateRequirementName(string(a.Resource)); err != nil { // the alphabet of resources
+			return err
+		}
+	}
+	return m.Free.Validate()
+}
+
+// validateAddress wants host:port, as something to dial and nothing else.
+func validateAddress(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	n, numeric := strconv.ParseUint(port, 10, 16)
+	strange := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-:%_", r))
+	}
+	if err != nil || numeric != nil || n == 0 || host == "" || len(s) > maxText || strings.ContainsFunc(host, strange) {
+		return bourse.Errorf(bourse.CodeInvalid, "address %s: want host:port", bourse.Quoted(s))
+	}
+	return nil
+}
+
+// reader takes values off the front of bytes; short is set once they have run
+// out, and from then on it gives zeros.
+type reader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *reader) byte() byte {
+	b := r.take(1)
+	if b == nil {
+		return 0
+	}
+	return b[0]
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || r.short {
+		r.short = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) text() string {
+	n := r.uvarint()
+	if n > maxText {
+		r.short = true
+		return ""
+	}
+	return string(r.take(int(n)))
+}
+
+func (r *reader) take(n int) []byte {
+	if r.short || n > len(r.rest) {
+		r.short = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}

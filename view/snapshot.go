@@ -1,0 +1,91 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// snapshot is the list of members at one moment. It is never changed once it
+// was built, so readers share it.
+type snapshot struct {
+	members  []bourse.Member // one for each id, sorted by it
+	byID     map[bourse.WorkerID]int
+	byTag    map[bourse.WorkerTag]int
+	regions  []bourse.Region                   // that have a worker, sorted
+	byRegion map[bourse.Region][]bourse.Member // workers that take orders
+}
+
+// build makes the snapshot of a group as the member named self sees it.
+func build(nodes map[string]node, self string) *snapshot {
+	chosen := map[bourse.WorkerID]node{}
+	for _, n := range nodes {
+		if n.pending && n.name != self {
+			continue // nobody knows yet whether it may be here
+		}
+		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
+			chosen[n.member.ID] = n
+		}
+	}
+	s := &snapshot{
+		members:  make([]bourse.Member, 0, len(chosen)),
+		byID:     make(map[bourse.WorkerID]int, len(chosen)),
+		byTag:    make(map[bourse.WorkerTag]int, len(chosen)),
+		byRegion: map[bourse.Region][]bourse.Member{},
+	}
+	sorted := make([]node, 0, len(chosen))
+	for _, n := range chosen {
+		sorted = append(sorted, n)
+	}
+	slices.SortFunc(sorted, func(x, y node) int { return cmp.Compare(x.member.ID, y.member.ID) })
+	for i, n := range sorted {
+		m := n.member
+		s.members = append(s.members, m)
+		s.byID[m.ID] = i
+		if m.Role != bourse.RoleWorker {
+			continue
+		}
+		if other, ok := s.byTag[m.Tag]; m.Tag != 0 && (!ok || n.boot < sorted[other].boot) {
+			s.byTag[m.Tag] = i // of two, the one that was there first
+		}
+		if _, ok := s.byRegion[m.Region]; !ok {
+			s.byRegion[m.Region] = nil
+			s.regions = append(s.regions, m.Region)
+		}
+		if !m.Leaving {
+			s.byRegion[m.Region] = append(s.byRegion[m.Region], m)
+		}
+	}
+	slices.Sort(s.regions)
+	return s
+}
+
+// better tells which of two lives of one server counts: our own, else the
+// later one, which took over only after the other had not answered.
+func better(n, other node, self string) bool {
+	if n.name == self || other.name == self {
+		return n.name == self
+	}
+	return n.boot > other.boot
+}
+
+// rival tells whether n keeps the server called self, which is pending or not,
+// out of the group: a member with the same id that was there first. One that
+// has settled was there before one that has not; else the earlier boot was.
+func rival(self, n node) bool {
+	if n.name == self.name || n.member.ID != self.member.ID {
+		return false
+	}
+	if self.pending != n.pending {
+		return self.pending
+	}
+	return strings.Compare(n.boot, self.boot) < 0
+}
+
+// sharesTag tells whether n is another living worker with self's tag.
+func sharesTag(self, n node) bool {
+	return n.member.ID != self.member.ID && n.member.Role == bourse.RoleWorker &&
+		self.member.Role == bourse.RoleWorker && self.member.Tag != 0 && n.member.Tag == self.member.Tag
+}
