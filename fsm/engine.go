@@ -17,7 +17,7 @@ type Config struct {
 	Log      *slog.Logger // default: discards
 	MaxQueue int          // runs that may wait on one resource; default DefaultMaxQueue
 	// Observe, when set, is called after each durable transition of a run, in
-	// the run's order. It must not block.
+	// the run's order; for several runs at once. It must not block.
 	Observe func(Record)
 }
 
