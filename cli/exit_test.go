@@ -41,13 +41,28 @@ func TestExitCodes(t *testing.T) {
 
 func TestUsageErrorsAreInvalid(t *testing.T) {
 	for _, args := range [][]string{
-		{"foo"}, {"machine", "foo"}, {"machine", "run"}, {"machine", "run", "host", "--nope"}, {"machine", "list", "extra"},
-		{"machine", "logs", "x", "--tail", "many"}, {"order", "show"}, {"order", "show", "../etc"}, {"dev", "--workers", "0"},
-		{"machine", "run", "host", "--vm-memory", "NaN", "--", "x"}, {"machine", "run", "host"}, {"machine", "run", "host", "-n", "a/b", "--", "x"},
-		{"machine", "run", "host", "--vm-cpus", "-1", "--", "x"}, {"machine", "run", "host", "--deadline", "-1s", "--", "x"},
-		{"machine", "run", "host", "--restart", "maybe", "--", "x"}, {"machine", "run", "host", "--order-id", "x", "--", "x"},
-		{"machine", "signal", "-s", "SIGNOPE", "148e21ea1d5389"}, {"machine", "wait", "--state", "asleep", "148e21ea1d5389"},
-		{"app", "create", "Bad Name"}, {"serve", "worker"}, {"machine", "destroy", "148e21ea1d5389"}, {"app", "destroy", "shop"},
+		{"foo"},
+		{"machine", "foo"},
+		{"machine", "run"},
+		{"machine", "run", "host", "--nope"},
+		{"machine", "list", "extra"},
+		{"machine", "logs", "x", "--tail", "many"},
+		{"order", "show"},
+		{"order", "show", "../etc"},
+		{"dev", "--workers", "0"},
+		{"machine", "run", "host", "--vm-memory", "NaN", "--", "x"},
+		{"machine", "run", "host"},
+		{"machine", "run", "host", "-n", "a/b", "--", "x"},
+		{"machine", "run", "host", "--vm-cpus", "-1", "--", "x"},
+		{"machine", "run", "host", "--deadline", "-1s", "--", "x"},
+		{"machine", "run", "host", "--restart", "maybe", "--", "x"},
+		{"machine", "run", "host", "--order-id", "x", "--", "x"},
+		{"machine", "signal", "-s", "SIGNOPE", "148e21ea1d5389"},
+		{"machine", "wait", "--state", "asleep", "148e21ea1d5389"},
+		{"app", "create", "Bad Name"},
+		{"serve", "worker"},
+		{"machine", "destroy", "148e21ea1d5389"},
+		{"app", "destroy", "shop"},
 	} {
 		got := bourseWith(t, Env{}, append([]string{"--api", "http://127.0.0.1:1"}, args...)...)
 		if got.code != 2 || !strings.HasPrefix(got.err, "error: ") || got.out != "" {

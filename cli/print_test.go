@@ -159,12 +159,26 @@ func TestWorkerList(t *testing.T) {
 
 func TestText(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{age(59 * time.Second), "59s"}, {age(61 * time.Minute), "1h01m"}, {age(50 * time.Hour), "2d"}, {age(-time.Hour), "0s"},
-		{took(900), "0 µs"}, {took(1500 * time.Microsecond), "1.50 ms"}, {took(42 * time.Millisecond), "42.0 ms"}, {took(1500 * time.Millisecond), "1.50 s"},
-		{mib(512), "512 MiB"}, {mib(1536), "1.5 GiB"}, {mib(1025), "1025 MiB"}, {mib(3840), "3.75 GiB"}, {mib(1 << 20), "1 TiB"}, {mib(0), "0 MiB"},
-		{amount("cpu", 62), "0.062 cpus"}, {amount("slots", 3), "3"}, {amount("gpu.l40s", 1), "1"},
+		{age(59 * time.Second), "59s"},
+		{age(61 * time.Minute), "1h01m"},
+		{age(50 * time.Hour), "2d"},
+		{age(-time.Hour), "0s"},
+		{took(900), "0 µs"},
+		{took(1500 * time.Microsecond), "1.50 ms"},
+		{took(42 * time.Millisecond), "42.0 ms"},
+		{took(1500 * time.Millisecond), "1.50 s"},
+		{mib(512), "512 MiB"},
+		{mib(1536), "1.5 GiB"},
+		{mib(1025), "1025 MiB"},
+		{mib(3840), "3.75 GiB"},
+		{mib(1 << 20), "1 TiB"},
+		{mib(0), "0 MiB"},
+		{amount("cpu", 62), "0.062 cpus"},
+		{amount("slots", 3), "3"},
+		{amount("gpu.l40s", 1), "1"},
 		{commandLine([]string{"a", "b c", "it's", ""}), `a 'b c' 'it'\''s' ''`},
-		{clean("a\x07b\u200bc"), `a\ab\u200bc`}, {cut("abcdef", 4), "abc…"},
+		{clean("a\x07b\u200bc"), `a\ab\u200bc`},
+		{cut("abcdef", 4), "abc…"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestParsePortsFactorListenSeconds(t *testing.T) {
 // FuzzUnits looks for a text that makes an amount out of its range, or an
 // error that is not the caller's fault.
 func FuzzUnits(f *testing.F) {
-	for _, seed := range []string{"8GiB", "slots=10", "20000-29999", "shared=8", "0.5", "127.0.0.1:4280", `zone="1"`, "1m30s", "-1", "=", "\x00"} {
+	for _, seed := range []string{"8GiB", "slots=10", "20000-29999", "shared=8", "0.5", "127.0.0.1:4280", `zone="1"`, "1m30s", "-1", "=", "\x00", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -149,7 +150,7 @@ func FuzzUnits(f *testing.F) {
 		d, err := parseSeconds(s)
 		check("parseSeconds", d >= 0, err)
 		_, r, err := parseRequirement(s)
-		check("parseRequirement", r.Count >= 0 && (r.Count > 0 || r.Label != "" || s[len(s)-1] == '"'), err)
+		check("parseRequirement", r.Count >= 0 && (r.Count > 0 || r.Label != "" || strings.HasSuffix(s, `"`)), err)
 		l, err := parseListen(s)
 		check("parseListen", l.IsValid(), err)
 	})

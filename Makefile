@@ -1,0 +1,63 @@
+# Everything here needs Go and nothing else.
+
+SHELL     := bash
+.SHELLFLAGS := -eu -o pipefail -c
+GO        ?= go
+TOOL      := $(GO) tool -modfile=tools.mod
+MODULE    := github.com/bourse-dev/bourse
+RELEASE   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unreleased)
+LDFLAGS   := -s -w -X main.release=$(RELEASE)
+FUZZTIME  ?= 10s
+TESTFLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check fmt-check vet cross lint fuzz bench fmt clean
+
+help: ## show what there is to make
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/bourse, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/bourse ./cmd/bourse
+
+demo: build ## run the main job from beginning to end, with a worker killed in between
+	$(GO) run ./scripts/demo -binary bin/bourse
+
+test: ## run the tests, with race detector and shuffled
+	@if scripts/need-cc; then race=-race; export CGO_ENABLED=1; \
+	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
+	set -x; $(GO) test $$race -shuffle=on -timeout 12m $(TESTFLAGS) ./...
+
+check: fmt-check vet cross lint ## format, vet, cross compile, staticcheck, golangci-lint
+
+fmt-check:
+	@out=$$($(TOOL) gofumpt -l . && $(TOOL) goimports -l -local $(MODULE) .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+
+cross:
+	GOOS=linux GOARCH=arm64 $(GO) build ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
+
+lint:
+	$(TOOL) staticcheck ./...
+	$(TOOL) golangci-lint run ./...
+
+fuzz: ## run every fuzz test for FUZZTIME (10s)
+	@for pkg in $$($(GO) list ./...); do \
+	  for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$name"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; \
+	done
+
+bench: build ## measure, and write bench/out.json
+	$(GO) run ./bench -out bench/out.json
+
+fmt: ## format the code
+	$(TOOL) gofumpt -w .
+	$(TOOL) goimports -w -local $(MODULE) .
+
+clean: ## remove what was built
+	rm -rf bin bench/out.json
+	$(GO) clean -testcache

@@ -1,0 +1,38 @@
+package main
+
+import "fmt"
+
+// budget is what a figure has to keep: at most, or at least, so much.
+type budget struct {
+	limit   float64
+	atLeast bool
+}
+
+var budgets = map[string]budget{
+	"place_p50_ratio":     {limit: 1.5},
+	"place_rps_ratio":     {limit: 0.5, atLeast: true},
+	"refuse_p99_ratio":    {limit: 3},
+	"fsm_c16_gain":        {limit: 5, atLeast: true},
+	"rank_10k_ms":         {limit: 5},
+	"recover_2000_s":      {limit: 1},
+	"lost_worker_s":       {limit: 5},
+	"ready_s":             {limit: 0.3},
+	"rss_idle_mib":        {limit: 40},
+	"rss_per_machine_kib": {limit: 1024},
+}
+
+// verdict says whether a figure keeps its budget; a floor has none.
+func verdict(name string, v float64) string {
+	b, ok := budgets[name]
+	if !ok {
+		return ""
+	}
+	sign, kept := "<=", v <= b.limit
+	if b.atLeast {
+		sign, kept = ">=", v >= b.limit
+	}
+	if kept {
+		return fmt.Sprintf("ok   (%s %g)", sign, b.limit)
+	}
+	return fmt.Sprintf("MISS (%s %g)", sign, b.limit)
+}

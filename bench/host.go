@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// processes asks a worker itself for the pids of its started machines.
+func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Ready.API+"/worker/machines", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Bourse-To", w.Ready.ID)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var machines []bourse.Machine
+	if err := json.NewDecoder(resp.Body).Decode(&machines); err != nil {
+		return nil, fmt.Errorf("machines of %s: %s: %w", w.Name, resp.Status, err)
+	}
+	pids := map[bourse.MachineID]int{}
+	for _, m := range machines {
+		if m.State == bourse.StateStarted {
+			pids[m.ID] = m.Boot.PID
+		}
+	}
+	return pids, nil
+}
+
+// resident gives the resident bytes of a worker's own processes: the daemon,
+// and the supervisor that serves its directory.
+func resident(w *Server) (int64, error) {
+	total, supervisors := int64(0), 0
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if pid == w.Ready.PID {
+			total += rss(pid)
+			continue
+		}
+		cmdline, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		words := strings.Split(string(cmdline), "\x00")
+		if err == nil && len(words) > 2 && words[1] == "supervisor" && strings.Contains(string(cmdline), "/"+w.Name+"/") {
+			total += rss(pid)
+			supervisors++
+		}
+	}
+	if supervisors != 1 {
+		return 0, fmt.Errorf("found %d supervisors of %s, want 1", supervisors, w.Name)
+	}
+	return total, nil
+}
+
+func rss(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,84 @@
+// Command bench measures what users of Bourse feel, each figure beside the
+// floor it is divided by, in one run: machines are shared and noisy, ratios
+// are not. It drives real processes of bin/bourse on loopback, prints one flat
+// JSON object and writes it to -out.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Figures are the run's results by name.
+type Figures map[string]float64
+
+type benchmark struct {
+	name string
+	run  func(context.Context, *Lab, Figures) error
+}
+
+func main() {
+	out := flag.String("out", "", "write the figures to this file, as JSON")
+	binary := flag.String("binary", "bin/bourse", "the program to measure")
+	only := flag.String("only", "", "comma list of benchmarks to run; default all")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *binary, *only, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, binary, only, out string) error {
+	figures := Figures{}
+	for _, b := range []benchmark{
+		{"rank", benchRank},
+		{"fsm", benchFSM},
+		{"ready", benchReady},
+		{"memory", benchMemory},
+		{"place", benchPlace},
+		{"throughput", benchThroughput},
+		{"refuse", benchRefuse},
+		{"recover", benchRecover},
+		{"lost", benchLost},
+	} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), b.name) {
+			continue
+		}
+		begin := time.Now()
+		if err := inLab(ctx, binary, figures, b); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%-12s %s\n", b.name, time.Since(begin).Round(time.Millisecond))
+	}
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		fmt.Fprintf(os.Stderr, "  %-28s %10.3f  %s\n", name, figures[name], verdict(name, figures[name]))
+	}
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(text))
+	if out == "" {
+		return nil
+	}
+	return os.WriteFile(out, append(text, '\n'), 0o644)
+}
+
+func inLab(ctx context.Context, binary string, figures Figures, b benchmark) error {
+	lab, err := newLab(binary)
+	if err != nil {
+		return err
+	}
+	defer lab.close()
+	return b.run(ctx, lab, figures)
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// printDecision tells how an order was decided, so that a person sees at a
+// glance who was asked, who said no and why, and how the rest was ranked.
+func printDecision(w io.Writer, d *bourse.Decision, width int) error {
+	var head facts
+	head.add("order", string(d.Order))
+	head.add("app", string(d.App))
+	head.add("regions", showChoices(d.Regions))
+	head.add("outcome", outcome(d))
+	head.add("asked", asked(d))
+	if !d.At.IsZero() {
+		head.add("at", d.At.Local().Format("2006-01-02 15:04:05.000"))
+	}
+	head.add("times", times(d.Times))
+	if err := head.write(w); err != nil {
+		return err
+	}
+	for i := range d.Rounds {
+		if err := printRound(w, i, d, width); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printRound(w io.Writer, i int, d *bourse.Decision, width int) error {
+	r := &d.Rounds[i]
+	if len(d.Rounds) > 1 {
+		fmt.Fprintf(w, "\nround %d: %s, asked %d of %s\n", i+1, showChoice(r.Regions), r.Asked, count(r.Candidates, "worker"))
+	}
+	if len(r.Ranked) > 0 {
+		title := "ranked (0 to 1, higher is better)"
+		if filler(d, r) != "" {
+			title = "ranked (0 to 1, higher is better; * filled it)"
+		}
+		fmt.Fprintln(w, "\n"+title)
+		if err := rankingTable(r.Ranked, filler(d, r)).write(w, width); err != nil {
+			return err
+		}
+	}
+	if len(r.Refusals) > 0 {
+		fmt.Fprintf(w, "\nrefused\n")
+		if err := refusalTable(r.Refusals).write(w, width); err != nil {
+			return err
+		}
+	}
+	if len(r.Claims) > 0 {
+		fmt.Fprintf(w, "\nclaims\n")
+		return claimTable(r.Claims).write(w, width)
+	}
+	return nil
+}
+
+// filler gives the worker that filled the order in this round, "" when none
+// did. A decision that was stored with its claim tells only who.
+func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
+	for _, c := range r.Claims {
+		if c.Refusal == nil {
+			return c.Worker
+		}
+	}
+	if len(r.Claims) == 0 && r == &d.Rounds[len(d.Rounds)-1] {
+		return d.Worker
+	}
+	return ""
+}
+
+func outcome(d *bourse.Decision) string {
+	switch d.Outcome {
+	case bourse.OutcomeFilled:
+		return fmt.Sprintf("filled by %s: machine %s", d.Worker, d.Machine)
+	case bourse.OutcomeRefused:
+		return "refused: nobody could fill it"
+	case bourse.OutcomeCanceled:
+		return "canceled: the caller left"
+	case bourse.OutcomeTimeout:
+		return "timeout: its deadline passed"
+	case bourse.OutcomeQuoted:
+		if i := slices.IndexFunc(d.Rounds, func(r bourse.Round) bool { return len(r.Ranked) > 0 }); i >= 0 {
+			best := d.Rounds[i].Ranked[0]
+			return fmt.Sprintf("quoted only: %s in %s would be claimed first", best.Worker, best.Region)
+		}
+		return "quoted only: nobody could fill it"
+	}
+	return string(d.Outcome)
+}
+
+// asked sums up the rounds: how many were asked, and what they answered.
+func asked(d *bourse.Decision) string {
+	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
+	for _, r := range d.Rounds {
+		candidates += r.Candidates
+		asked += r.Asked
+		yes += len(r.Ranked)
+		for _, f := range r.Refusals {
+			if f.Reason == bourse.RefusedNoAnswer {
+				silent++
+				continue
+			}
+			no++
+		}
+	}
+	s := fmt.Sprintf("%d of %s: %d yes, %d no", asked, count(candidates, "worker"), yes, no)
+	if silent > 0 {
+		s += fmt.Sprintf(", %d silent", silent)
+	}
+	return s
+}
+
+func times(t bourse.Times) string {
+	if t.Total == 0 {
+		return ""
+	}
+	s := took(t.Total)
+	var parts []string
+	for _, p := range []struct {
+		name string
+		took string
+		set  bool
+	}{
+		{"quote", took(t.Quote), t.Quote > 0},
+		{"rank", took(t.Rank), t.Rank > 0},
+		{"claim", took(t.Claim), t.Claim > 0},
+		{"start", took(t.Start), t.Start > 0},
+	} {
+		if p.set {
+			parts = append(parts, p.name+" "+p.took)
+		}
+	}
+	if len(parts) > 0 {
+		s += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return s
+}
+
+func showChoices(list []bourse.Choice) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = showChoice(c)
+	}
+	return strings.Join(parts, ", then ")
+}
+
+func showChoice(c bourse.Choice) string {
+	parts := make([]string, len(c))
+	for i, r := range c {
+		parts[i] = string(r)
+	}
+	return strings.Join(parts, " or ")
+}

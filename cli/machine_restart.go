@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func (s *shell) machineRestart() *cobra.Command {
+	var app, signal, timeout string
+	var force, detach bool
+	var patience time.Duration
+	c := &cobra.Command{
+		Use:               "restart MACHINE...",
+		Short:             "Stop machines and start them again",
+		Args:              atLeast(1),
+		ValidArgsFunction: s.completeMachine(&app),
+		RunE: func(c *cobra.Command, args []string) error {
+			stop, err := stopRequest(signal, timeout)
+			if err != nil {
+				return err
+			}
+			in := machinesapi.RestartMachine{ForceStop: force, Signal: stop.Signal, Timeout: stop.Timeout}
+			return s.each(c.Context(), app, args, func(id bourse.MachineID) error {
+				end := spin(s.Err, "restarting machine "+string(id))
+				err := s.client().Restart(c.Context(), bourse.AppName(app), id, in, "")
+				end()
+				if err != nil {
+					return err
+				}
+				if detach {
+					return s.acted(id, machinesapi.OK{OK: true}, "restarting")
+				}
+				reply, err := s.wait(c.Context(), app, id, []string{string(bourse.StateStarted)}, patience)
+				if err != nil {
+					return err
+				}
+				return s.acted(id, reply, string(reply.State)+" again")
+			})
+		},
+	}
+	s.bindApp(c, &app)
+	flags := c.Flags()
+	flags.StringVarP(&signal, "signal", "s", "", "`signal` that asks it to stop (default: the machine's own, SIGINT)")
+	flags.StringVarP(&timeout, "timeout", "t", "", "`time` until SIGKILL, seconds or 30s (default: the machine's own, 5s)")
+	flags.BoolVar(&force, "force", false, "kill it at once")
+	flags.BoolVar(&force, "force-stop", false, "the same, as flyctl calls it")
+	_ = flags.MarkHidden("force-stop") // fails for an unknown flag only
+	waitFlags(c, &detach, &patience, "started")
+	return c
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+type runFlags struct {
+	orderFlags
+	order   string
+	detach  bool
+	timeout time.Duration
+}
+
+func (s *shell) machineRun() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run IMAGE [flags] [-- COMMAND...]",
+		Short: "Place an order for a machine",
+		Long: `Place an order for a machine. The workers of the region answer with quotes, the
+best one is claimed, and the machine has started when this returns; or you are
+told who said no and why.
+
+Image "host" runs a command of the worker's own host. A program named relative
+to here, such as ./server, is looked up here.`,
+		Example: `  bourse machine run host --region gru -- ./server
+  bourse machine run host -r gru,eu --vm-memory 1GiB -e MODE=fast -- sleep 600
+  bourse machine run host --rm --require slots=2 --require zone=b -- ./job`,
+		Args: atLeast(1),
+		RunE: func(c *cobra.Command, args []string) error { return s.runMachine(c.Context(), &f, args) },
+	}
+	f.bind(s, c)
+	flags := c.Flags()
+	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id finds the first one's machine")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "do not wait for the machine to be started")
+	flags.DurationVar(&f.timeout, "wait-timeout", 5*time.Minute, "wait so `long` for the machine to be started")
+	return c
+}
+
+func (s *shell) runMachine(ctx context.Context, f *runFlags, args []string) error {
+	req, err := f.request(args)
+	if err != nil {
+		return err
+	}
+	order := bourse.OrderID(f.order)
+	if order == "" {
+		order = bourse.NewOrderID() // ours, so that a lost answer can be asked for again
+	} else if err := order.Validate(); err != nil {
+		return named("--order-id", err)
+	}
+	m, err := s.create(ctx, f.app, req, order)
+	if err != nil {
+		return s.explainCreate(err, f.app, order)
+	}
+	if !f.skipLaunch && !f.detach && !m.State.Settled() {
+		reply, err := s.wait(ctx, f.app, m.ID, []string{machinesapi.StateSettled}, f.timeout)
+		if err != nil {
+			return err
+		}
+		m.State = reply.State
+	}
+	if s.json {
+		return s.printJSON(m.Machine)
+	}
+	return s.printCreated(&m)
+}
+
+// create places the order. The app "default" needs no making: brokers know it.
+func (s *shell) create(ctx context.Context, app string, req machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Created, error) {
+	defer spin(s.Err, "placing order "+string(order))()
+	return s.client().Create(ctx, bourse.AppName(app), req, order)
+}
+
+// explainCreate adds what to try after an order that was not filled, and
+// shows who refused it.
+func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error {
+	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && reply.OrderID != "" {
+		order = reply.OrderID
+	}
+	switch bourse.CodeOf(err) {
+	case bourse.CodeInsufficient:
+		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && len(reply.Refusals) > 0 {
+			if err := refusalTable(reply.Refusals).write(s.Err, s.Err.Width); err != nil {
+				return err
+			}
+		}
+		return hint(err,
+			"another --region (or any), a smaller --vm-memory or --vm-cpus, or later",
+			"the whole decision: bourse order show "+string(order))
+	case bourse.CodeNotFound:
+		return hint(err, "bourse app create "+app)
+	case bourse.CodeTimeout:
+		return hint(err,
+			"see what became of it: bourse order show "+string(order),
+			"or the same again with --order-id "+string(order)+": it finds the machine if there is one")
+	case bourse.CodeAlreadyExists:
+		return hint(err, "another --name, or see it: bourse machine list -a "+app)
+	default:
+		return err
+	}
+}
+
+func (s *shell) printCreated(m *machinesapi.Created) error {
+	var f facts
+	f.add("machine", string(m.ID)+"  "+m.Name)
+	where := fmt.Sprintf("%s in region %s", m.State, m.Region)
+	if m.Worker != "" {
+		where += fmt.Sprintf(" on worker %s", m.Worker)
+	}
+	f.add("state", where)
+	if m.Port > 0 {
+		f.add("port", fmt.Sprint(m.Port))
+	}
+	f.add("order", string(m.OrderID))
+	f.add("took", timing(m.Timing))
+	if err := f.write(s.Out); err != nil {
+		return err
+	}
+	if s.Out.TTY {
+		s.say("\nits output: bourse machine logs" + appFlag(m.App) + " " + string(m.ID) + "\nwhy there:  bourse order show " + string(m.OrderID))
+	}
+	return nil
+}
+
+// timing shows the server's own account of the request.
+func timing(t machinesapi.Timing) string {
+	var total time.Duration
+	var parts []string
+	for _, name := range []string{"quote", "rank", "claim", "start"} {
+		if d, ok := t[name]; ok {
+			total += d
+			parts = append(parts, name+" "+took(d))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	if d, ok := t["total"]; ok {
+		total = d
+	}
+	return took(total) + " (" + strings.Join(parts, ", ") + ")"
+}
+
+// appFlag gives the flag that a hint must carry, none for the default app.
+func appFlag(app bourse.AppName) string {
+	if app == "" || app == defaultApp {
+		return ""
+	}
+	return " -a " + string(app)
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func (s *shell) machineSignal() *cobra.Command {
+	var app, signal string
+	c := &cobra.Command{
+		Use:     "signal MACHINE...",
+		Aliases: []string{"kill"},
+		Short:   "Send a signal to machines' main processes",
+		Example: `  bourse machine signal -s HUP 148e21ea1d5389
+  bourse machine signal -s SIGKILL quiet-river-1234`,
+		Args:              atLeast(1),
+		ValidArgsFunction: s.completeMachine(&app),
+		RunE: func(c *cobra.Command, args []string) error {
+			parsed, err := bourse.ParseSignal(signal)
+			if err != nil {
+				return named("--signal", err)
+			}
+			return s.each(c.Context(), app, args, func(id bourse.MachineID) error {
+				if err := s.client().Signal(c.Context(), bourse.AppName(app), id, parsed); err != nil {
+					return err
+				}
+				return s.acted(id, machinesapi.OK{OK: true}, "was sent "+string(parsed))
+			})
+		},
+	}
+	s.bindApp(c, &app)
+	c.Flags().StringVarP(&signal, "signal", "s", "SIGTERM", "the `signal`, by name or number")
+	fixed(c, "signal", "SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
+	return c
+}

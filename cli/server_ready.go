@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Ready is what a server says once it serves: one line of JSON on standard
+// output, and the content of its --ready-file.
+type Ready struct {
+	ID     string        `json:"id"`
+	Role   bourse.Role   `json:"role"`
+	Region bourse.Region `json:"region,omitempty"`
+	API    string        `json:"api"`    // host:port
+	Gossip string        `json:"gossip"` // host:port
+	PID    int           `json:"pid"`
+}
+
+// Announce says that the server is ready: on w, and in the ready file if one
+// was asked for. The file appears whole or not at all; withdraw removes it.
+func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err error) {
+	withdraw = func() {}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return withdraw, err
+	}
+	line = append(line, '\n')
+	if c.ReadyFile != "" {
+		if err := writeWhole(c.ReadyFile, line); err != nil {
+			return withdraw, bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
+		}
+		withdraw = func() { _ = os.Remove(c.ReadyFile) } // one that is gone already is no harm
+	}
+	// Whoever reads the other end may have left: that is no reason to end.
+	_, _ = w.Write(line)
+	return withdraw, nil
+}
+
+// writeWhole writes a file that readers see whole or not at all. It is not
+// synced: what it tells is void after a crash of the host anyway.
+func writeWhole(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	spinnerDelay = 150 * time.Millisecond // what ends sooner needs no spinner
+	spinnerStep  = 80 * time.Millisecond
+)
+
+var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+// spin shows on a terminal that something is under way, until the function
+// that it returns is called; that one wipes the line and may be called twice.
+// On anything but a terminal nothing is shown.
+func spin(s Stream, what string) (stop func()) {
+	if !s.TTY {
+		return func() {}
+	}
+	end := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() { spinUntil(end, s, what) })
+	return sync.OnceFunc(func() {
+		close(end)
+		done.Wait()
+	})
+}
+
+func spinUntil(end <-chan struct{}, w io.Writer, what string) {
+	select {
+	case <-end:
+		return
+	case <-time.After(spinnerDelay):
+	}
+	tick := time.NewTicker(spinnerStep)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		fmt.Fprintf(w, "\r%c %s ", spinnerFrames[i%len(spinnerFrames)], what)
+		select {
+		case <-end:
+			io.WriteString(w, "\r\x1b[K")
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"math"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var sizePattern = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([a-z]*)$`)
+
+// sizeUnits are binary whatever the letters say, as flyctl's are. A bare
+// number counts MiB.
+var sizeUnits = map[string]float64{
+	"": 1, "m": 1, "mb": 1, "mib": 1,
+	"k": 1.0 / 1024, "kb": 1.0 / 1024, "kib": 1.0 / 1024,
+	"g": 1024, "gb": 1024, "gib": 1024,
+	"t": 1 << 20, "tb": 1 << 20, "tib": 1 << 20,
+}
+
+// parseMiB reads a size such as "512", "512MiB" or "1.5GiB". Part of a MiB
+// counts as a whole one.
+func parseMiB(s string) (bourse.MiB, error) {
+	m := sizePattern.FindStringSubmatch(strings.ToLower(strings.TrimSpace(s)))
+	if m == nil {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s: use 512MiB, 8GiB or a number of MiB", bourse.Quoted(s))
+	}
+	unit, known := sizeUnits[m[2]]
+	n, err := strconv.ParseFloat(m[1], 64)
+	if !known || err != nil {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s: use 512MiB, 8GiB or a number of MiB", bourse.Quoted(s))
+	}
+	n = math.Ceil(n * unit)
+	if n > bourse.MaxAmount {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s is more than any host has", bourse.Quoted(s))
+	}
+	return bourse.MiB(n), nil
+}
+
+var decimalPattern = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
+
+// parseCPUs reads a number of cores such as "4" or "0.5". Part of a milliCPU
+// is not counted: a host must not state more than it has.
+func parseCPUs(s string) (bourse.MilliCPU, error) {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !decimalPattern.MatchString(s) {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "cpus %s: use a number of cores such as 4 or 0.5", bourse.Quoted(s))
+	}
+	return bourse.MilliCPU(math.Floor(n*1000 + 1e-6)), nil
+}
+
+// parsePair splits "NAME=VALUE"; the name may not be empty.
+func parsePair(s string) (name, value string, err error) {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return "", "", bourse.Errorf(bourse.CodeInvalid, "%s: use NAME=VALUE", bourse.Quoted(s))
+	}
+	return name, value, nil
+}
+
+// parsePairs reads a list of NAME=VALUE. A name given twice is an error: one
+// of the two would be lost without a word.
+func parsePairs(list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(list))
+	for _, s := range list {
+		name, value, err := parsePair(s)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := out[name]; twice {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is given twice", bourse.Quoted(name))
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// parseCount reads "NAME=N" with a whole N of at least 0, such as "slots=10".
+func parseCount(s string) (string, int64, error) {
+	name, value, err := parsePair(s)
+	if err != nil {
+		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: use NAME=N", bourse.Quoted(s))
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 || n > bourse.MaxAmount {
+		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is no whole number from 0 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
+	}
+	return name, n, nil
+}
+
+// parseCounts reads a list of NAME=N into amounts, sorted.
+func parseCounts(list []string) (bourse.Amounts, error) {
+	var out bourse.Amounts
+	for _, s := range list {
+		name, n, err := parseCount(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := bourse.ValidateRequirementName(name); err != nil {
+			return nil, err
+		}
+		out = append(out, bourse.Amount{Resource: bourse.Resource(name), Amount: n})
+	}
+	out = out.Sorted()
+	return out, out.Validate()
+}
+
+// parseFactor reads "NAME=F" with F of 1 to 1000, such as "shared=8".
+func parseFactor(s string) (string, float64, error) {
+	name, value, err := parsePair(s)
+	if err != nil {
+		return "", 0, err
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || !decimalPattern.MatchString(value) || f < 1 || f > 1000 {
+		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is no factor from 1 to 1000", name, bourse.Quoted(value))
+	}
+	return name, f, nil
+}
+
+// portRange is an inclusive range of TCP ports.
+type portRange struct{ First, Last uint16 }
+
+// parsePorts reads "20000-29999".
+func parsePorts(s string) (portRange, error) {
+	low, high, ok := strings.Cut(s, "-")
+	first, err1 := strconv.ParseUint(low, 10, 16)
+	last, err2 := strconv.ParseUint(high, 10, 16)
+	if !ok || err1 != nil || err2 != nil || first == 0 || first > last {
+		return portRange{}, bourse.Errorf(bourse.CodeInvalid, "ports %s: use FIRST-LAST such as 20000-29999", bourse.Quoted(s))
+	}
+	return portRange{uint16(first), uint16(last)}, nil
+}
+
+// parseListen reads an address to listen on. An empty host means every
+// interface; a name is not resolved, but localhost is known.
+func parseListen(s string) (netip.AddrPort, error) {
+	bad := func() (netip.AddrPort, error) {
+		return netip.AddrPort{}, bourse.Errorf(bourse.CodeInvalid, "address %s: use IP:PORT such as 127.0.0.1:4280", bourse.Quoted(s))
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return bad()
+	}
+	switch host {
+	case "":
+		host = "0.0.0.0"
+	case "localhost":
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return bad()
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return bad()
+	}
+	return netip.AddrPortFrom(ip, uint16(n)), nil
+}
+
+// parseSeconds reads a duration that flyctl has as a number of seconds: "30"
+// or "30s" or "1m30s".
+func parseSeconds(s string) (time.Duration, error) {
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+		return time.Duration(n) * time.Second, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "duration %s: use 30s, 1m30s or a number of seconds", bourse.Quoted(s))
+	}
+	return d, nil
+}
+
+// parseRequirement reads "NAME=VALUE": a whole number is taken from a
+// countable, anything else must equal a label. Quotes make text of a number:
+// zone="1".
+func parseRequirement(s string) (string, bourse.Requirement, error) {
+	name, value, err := parsePair(s)
+	if err != nil {
+		return "", bourse.Requirement{}, err
+	}
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		return name, bourse.Requirement{Label: value[1 : len(value)-1]}, nil
+	}
+	var r bourse.Requirement
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		if n < 1 || n > bourse.MaxAmount {
+			return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s: %s is no whole number from 1 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
+		}
+		return name, bourse.Requirement{Count: n}, nil
+	}
+	if value == "" {
+		return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s has no value: use NAME=VALUE", bourse.Quoted(name))
+	}
+	return name, bourse.Requirement{Label: value}, nil
+}

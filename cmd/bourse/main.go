@@ -1,0 +1,73 @@
+// Command bourse is the whole of Bourse in one program: the command line, the
+// servers, and the process that machines run under.
+//
+// This package only wires: it names the concrete parts and the order in which
+// they start and stop. serve_worker.go and serve_broker.go have one server
+// each.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/driver/process"
+)
+
+// release is set by the linker: make build.
+var release string
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	if isSupervisor(os.Args) {
+		return supervise(os.Args[2])
+	}
+	// The first signal ends ctx and with it, in good order, what runs; from
+	// then on signals have their default effect, so a second one ends at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	env := cli.Process(version(), cli.Roles{Worker: serveWorker, Broker: serveBroker})
+	return cli.Main(ctx, env, os.Args[1:])
+}
+
+// supervisorCommand is how a worker starts the process that its machines run
+// under; the driver adds the directory. It is this program, also when its file
+// has been replaced since.
+func supervisorCommand() []string { return []string{selfPath(), "supervisor"} }
+
+// isSupervisor tells whether this process was started by supervisorCommand.
+// It is looked at before anything else: a supervisor must stay small.
+func isSupervisor(args []string) bool { return len(args) == 3 && args[1] == "supervisor" }
+
+func supervise(dir string) int {
+	if err := process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}); err != nil {
+		fmt.Fprintln(os.Stderr, "bourse supervisor:", err)
+		return cli.ExitCode(err)
+	}
+	return 0
+}
+
+// version tells the release that the linker was given, or else the module's
+// version, and the commit when the build knew it.
+func version() cli.Version {
+	v := cli.Version{Release: release}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if v.Release == "" && info.Main.Version != "(devel)" {
+		v.Release = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Commit = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return v
+}

@@ -1,0 +1,3 @@
+package main
+
+func selfPath() string { return "/proc/self/exe" }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/driver/process"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/worker"
+)
+
+// destroyPatience bounds the end of an ephemeral worker.
+const destroyPatience = 4 * time.Second
+
+// host is a worker with what it stands on.
+type host struct {
+	*server
+	config  *cli.WorkerConfig
+	driver  *process.Driver
+	worker  *worker.Worker // set once opened is closed
+	opened  chan struct{}
+	leaving atomic.Bool // takes no more orders
+}
+
+// serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
+// it is ephemeral.
+func serveWorker(ctx context.Context, c cli.WorkerConfig) error {
+	// 0711: machines that run as another user pass through.
+	if err := os.MkdirAll(c.Data, 0o711); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
+	}
+	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleWorker)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.listener.Close() }() // the API's stage has, if it ran
+	h := &host{server: s, config: &c, opened: make(chan struct{})}
+	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
+	recovered := make(chan struct{})
+	return runStages(ctx, s.log,
+		// The membership comes first: a first start asks it which tag is free.
+		s.membership(),
+		atEnd("driver", h.endDriver),
+		stage{name: "worker", run: h.runWorker, ready: h.opened},
+		// Until the worker has recovered it answers that it is unavailable.
+		stage{name: "api", run: h.serveAPI},
+		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
+		atEnd("machines", h.destroyAll),
+		atEnd("orders", h.leave),
+		s.announce(),
+	)
+}
+
+// runWorker opens the worker, recovers what an earlier daemon left, and works.
+func (h *host) runWorker(ctx context.Context) (err error) {
+	w, err := worker.Open(worker.Config{
+		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: capacity(h.config), NoHost: !h.config.AllowHost,
+		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
+		Driver: h.driver, Version: version().Release, Log: h.log,
+		Tag:     func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
+		Publish: func(free bourse.Amounts) { h.members.Update(free, h.leaving.Load()) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	h.worker = w
+	h.members.SetTag(w.Identity().Tag)
+	close(h.opened)
+	return w.Run(ctx)
+}
+
+func (h *host) serveAPI(ctx context.Context) error {
+	var secure *tls.Config
+	if h.creds != nil {
+		secure = h.creds.Server(bourse.RoleBroker)
+	}
+	return direct.Serve(ctx, h.listener, direct.Handler(h.config.Name, h.worker.Handler()), secure, h.log)
+}
+
+// awaitRecovery closes recovered when the worker has.
+func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) error {
+	select {
+	case <-h.worker.Recovered():
+		close(recovered)
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// leave tells brokers to ask others from now on.
+func (h *host) leave(context.Context) error {
+	h.leaving.Store(true)
+	free, err := h.worker.Free()
+	if err == nil {
+		h.members.Update(free, true)
+	}
+	return err
+}
+
+// destroyAll ends an ephemeral worker's machines while the worker still works.
+func (h *host) destroyAll(ctx context.Context) error {
+	if !h.config.Ephemeral {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	defer cancel()
+	return h.worker.DestroyAll(ctx)
+}
+
+// endDriver leaves the machines to their supervisor, or ends that too.
+func (h *host) endDriver(ctx context.Context) error {
+	if !h.config.Ephemeral || h.worker == nil {
+		return h.driver.Close()
+	}
+	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	defer cancel()
+	return h.driver.Shutdown(ctx)
+}
+
+// capacity is what the host has, and what the operator states instead.
+func capacity(c *cli.WorkerConfig) worker.Capacity {
+	out := worker.DetectCapacity(c.Data)
+	stated := &c.Capacity
+	if stated.CPUs > 0 {
+		out.CPUs = float64(stated.CPUs) / 1000
+	}
+	if stated.Memory > 0 {
+		out.Memory = stated.Memory
+	}
+	if stated.Disk > 0 {
+		out.Disk = stated.Disk
+	}
+	out.GPUs, out.Countables = counts(stated.GPUs), counts(stated.Resources)
+	maps.Copy(out.Labels, stated.Labels)
+	out.Overcommit = stated.Overcommit
+	return out
+}
+
+func counts(a bourse.Amounts) map[string]int64 {
+	out := make(map[string]int64, len(a))
+	for _, x := range a {
+		out[string(x.Resource)] = x.Amount
+	}
+	return out
+}
+
+// unusedTag chooses the tag of a new worker: one that no member has, as far as
+// the membership is heard of by now.
+func unusedTag(ctx context.Context, members *view.Members) bourse.WorkerTag {
+	select {
+	case <-members.Ready():
+	case <-time.After(joinPatience):
+	case <-ctx.Done():
+	}
+	for {
+		if tag := bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)); !members.TagInUse(tag) {
+			return tag
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// server is what both roles are built on.
+type server struct {
+	config   *cli.ServerConfig
+	log      *slog.Logger
+	creds    *admission.Credentials // nil: in the clear
+	listener net.Listener           // of the API
+	members  *view.Members
+	self     bourse.Member
+}
+
+// joinPatience is how long readiness waits for the membership. Members that
+// do not answer are called on and on.
+const joinPatience = 2 * time.Second
+
+// openServer binds what the server listens on. It starts nothing. The caller
+// closes the listener; the membership ends with its stage.
+func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role) (*server, error) {
+	s := &server{config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
+	var err error
+	if config.TLS.Set() {
+		s.creds, err = admission.Load(admission.Files{CA: config.TLS.CA, Cert: config.TLS.Cert, Key: config.TLS.Key})
+		if err != nil {
+			return nil, err
+		}
+		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "--tls-cert is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
+		}
+	}
+	var key []byte
+	if config.GossipKey != "" {
+		if key, err = admission.LoadGossipKey(config.GossipKey); err != nil {
+			return nil, err
+		}
+	}
+	if s.listener, err = listen(config.Listen); err != nil {
+		return nil, err
+	}
+	s.self = bourse.Member{
+		ID: id, Role: role, Region: config.Region,
+		Address: reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String(),
+	}
+	s.members, err = view.Open(view.Config{Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, Log: s.log})
+	if err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	return s, nil
+}
+
+func listen(a netip.AddrPort) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", a.String())
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, bourse.Errorf(bourse.CodeConflict, "the API: %w", err)
+	case err != nil:
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the API: %w", err)
+	}
+	return l, nil
+}
+
+// reachable gives the address at which others reach a: where it stands for
+// every interface, the first that is no loopback.
+func reachable(a netip.AddrPort) netip.AddrPort {
+	if !a.Addr().IsUnspecified() {
+		return a
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return a
+	}
+	for _, x := range addrs {
+		if prefix, err := netip.ParsePrefix(x.String()); err == nil && prefix.Addr().IsGlobalUnicast() && !prefix.Addr().IsLoopback() {
+			return netip.AddrPortFrom(prefix.Addr(), a.Port())
+		}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
+}
+
+// membership is the stage in which the others know of this server.
+func (s *server) membership() stage { return stage{name: "membership", run: s.members.Run} }
+
+// announce is the last stage: everything serves, and those who asked are
+// told.
+func (s *server) announce() stage {
+	return stage{name: "announce", run: func(ctx context.Context) error {
+		select {
+		case <-s.members.Ready():
+		case <-time.After(joinPatience):
+			s.log.Warn("no member to join has answered yet")
+		case <-ctx.Done():
+			return nil
+		}
+		withdraw, err := s.config.Announce(os.Stdout, cli.Ready{
+			ID: string(s.self.ID), Role: s.self.Role, Region: s.self.Region,
+			API: s.listener.Addr().String(), Gossip: s.members.Addr(), PID: os.Getpid(),
+		})
+		if err != nil {
+			return err
+		}
+		defer withdraw()
+		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.members.Addr())
+		<-ctx.Done()
+		return nil
+	}}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+)
+
+// stage is one part of a server. Stages start in order, each when the one
+// before it is ready, and end in reverse.
+type stage struct {
+	name  string
+	run   func(ctx context.Context) error // until ctx ends
+	ready <-chan struct{}                 // nil: as soon as it runs
+}
+
+// atEnd is a stage that only does something when its turn to end has come:
+// then the stages before it still run. The context it gets has not ended.
+func atEnd(name string, do func(context.Context) error) stage {
+	return stage{name: name, run: func(ctx context.Context) error {
+		<-ctx.Done()
+		return do(context.WithoutCancel(ctx))
+	}}
+}
+
+// runStages runs a server until ctx ends or a stage does. It returns when all
+// stages have ended: with the error of the stage that ended by itself, or with
+// those of the ending. What goes wrong in the wake of an error is logged.
+func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
+	ended := make(chan *runningStage, len(stages)) // each sends once: nobody blocks
+	running, first := startStages(ctx, ended, stages)
+	if first == nil {
+		select {
+		case <-ctx.Done():
+		case first = <-ended:
+		}
+	}
+	var problems []error
+	for _, r := range slices.Backward(running) {
+		r.cancel()
+		<-r.done
+		switch {
+		case r.err == nil || r == first:
+		case first != nil && first.err != nil:
+			log.Warn("ending after an error", "stage", r.name, "err", r.err)
+		default:
+			problems = append(problems, r.err)
+		}
+	}
+	if first != nil && first.err != nil {
+		return first.err
+	}
+	return errors.Join(problems...)
+}
+
+// startStages starts one stage after the other, until ctx or a stage ends: it
+// gives those that run, and the one that has ended by itself.
+func startStages(ctx context.Context, ended chan *runningStage, stages []stage) (running []*runningStage, first *runningStage) {
+	for _, s := range stages {
+		running = append(running, s.start(ctx, ended))
+		if s.ready != nil {
+			select {
+			case <-s.ready:
+			case first = <-ended:
+				return running, first
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return running, nil
+}
+
+type runningStage struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done is closed
+}
+
+// start runs the stage in a context of its own: it ends when its turn comes,
+// not when the server's does.
+func (s stage) start(ctx context.Context, ended chan<- *runningStage) *runningStage {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &runningStage{name: s.name, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		r.err = s.run(ctx)
+		close(r.done)
+		ended <- r
+	}()
+	return r
+}

@@ -1,0 +1,51 @@
+// Command hello is a small HTTP server to run as a machine: it listens on
+// $PORT and tells who it is, since when it runs and how often it was asked.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "hello:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	port := os.Getenv("PORT")
+	if port == "" {
+		return errors.New("$PORT says where to listen, and it is not set")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: greeter(time.Now()), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServe() }()
+	fmt.Println("listening on port", port)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		fmt.Println("asked to end")
+		return server.Close()
+	}
+}
+
+// greeter answers every request with one line.
+func greeter(since time.Time) http.Handler {
+	var asked atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "hello from machine %s in region %s: pid %d, up since %s, request %d\n",
+			os.Getenv("FLY_MACHINE_ID"), os.Getenv("FLY_REGION"), os.Getpid(), since.Format("15:04:05.000"), asked.Add(1))
+	})
+}
