@@ -135,7 +135,7 @@ func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transac
 	next.UpdatedAt = time.Now().Round(0)
 	ent.held, ent.finishing = true, next.Status.Ended()
 	t := &transaction{records: []Record{next}}
-	t.submit(e.journal)
+	t.submit(e.cfg.Journal)
 	return t, nil
 }
 

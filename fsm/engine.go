@@ -26,13 +26,10 @@ const DefaultMaxQueue = 16
 
 // Engine executes runs. All its methods are safe for concurrent use.
 type Engine struct {
-	journal  Journal
-	log      *slog.Logger
-	maxQueue int
-	observe  func(Record)
-	resumed  chan struct{}
-	stopped  chan struct{}
-	workers  sync.WaitGroup
+	cfg     Config // with its defaults
+	resumed chan struct{}
+	stopped chan struct{}
+	workers sync.WaitGroup
 
 	// loading is taken before mu and held while unfinished runs are read.
 	loading sync.Mutex
@@ -60,21 +57,19 @@ var errStopping = errors.New("the engine stops")
 
 // New makes an engine that executes nothing yet.
 func New(cfg Config) *Engine {
-	e := &Engine{
-		journal: cfg.Journal, log: cfg.Log, maxQueue: cfg.MaxQueue, observe: cfg.Observe,
-		resumed: make(chan struct{}), stopped: make(chan struct{}),
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxQueue <= 0 {
+		cfg.MaxQueue = DefaultMaxQueue
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(Record) {}
+	}
+	return &Engine{
+		cfg: cfg, resumed: make(chan struct{}), stopped: make(chan struct{}),
 		defs: map[string]*definition{}, runs: map[string]*entry{}, queues: map[string]*queue{},
 	}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
-	if e.maxQueue <= 0 {
-		e.maxQueue = DefaultMaxQueue
-	}
-	if e.observe == nil {
-		e.observe = func(Record) {}
-	}
-	return e
 }
 
 // Register makes definitions known. It is called before Run; a name that is
@@ -129,7 +124,7 @@ func (e *Engine) load() error {
 	if e.loaded {
 		return nil
 	}
-	records, err := e.journal.Unfinished()
+	records, err := e.cfg.Journal.Unfinished()
 	if err != nil {
 		return fmt.Errorf("read unfinished runs: %w", err)
 	}
@@ -186,11 +181,11 @@ func (e *Engine) unknown(ent *entry) string {
 // report tells the operator of a run that was parked.
 func (e *Engine) report(rec Record) {
 	e.logger(rec).Error("run parked", "reason", rec.Error)
-	e.observe(rec)
+	e.cfg.Observe(rec)
 }
 
 func (e *Engine) logger(rec Record) *slog.Logger {
-	return e.log.With("run", rec.ID, "definition", rec.Definition, "step", rec.Step, "resource", rec.Resource)
+	return e.cfg.Log.With("run", rec.ID, "definition", rec.Definition, "step", rec.Step, "resource", rec.Resource)
 }
 
 // queue gives the queue of a resource, made if need be. e.mu is held.

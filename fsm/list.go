@@ -69,7 +69,7 @@ func (e *Engine) find(id string) (*entry, error) {
 	if ent != nil && !ent.pending() {
 		return ent, nil
 	}
-	rec, ok, err := e.journal.Run(id)
+	rec, ok, err := e.cfg.Journal.Run(id)
 	switch {
 	case err != nil:
 		return nil, err

@@ -15,15 +15,16 @@ var closed = func() chan struct{} {
 	return c
 }()
 
+// name is what of a run never changes.
+type name struct{ id, definition, resource string }
+
 // entry is an unfinished run in memory. The fields above turn do not change;
 // those below it are guarded by Engine.mu.
 type entry struct {
-	id         string
-	definition string
-	resource   string
-	recorded   chan struct{} // closed once the run is durable, or never will be
-	applied    chan struct{} // closed once its last transition is applied
-	done       chan struct{} // closed once that is durable
+	name
+	recorded chan struct{} // closed once the run is durable, or never will be
+	applied  chan struct{} // closed once its last transition is applied
+	done     chan struct{} // closed once that is durable
 
 	turn chan struct{} // holds one token: whoever has it may write the next record
 
@@ -40,7 +41,7 @@ type entry struct {
 
 func newEntry(rec Record) *entry {
 	ent := &entry{
-		id: rec.ID, definition: rec.Definition, resource: rec.Resource, rec: rec,
+		name: name{rec.ID, rec.Definition, rec.Resource}, rec: rec,
 		recorded: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	ent.turn <- struct{}{}

@@ -93,7 +93,7 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	if o.Write != nil {
 		t.writes = []Write{o.Write}
 	}
-	t.submit(e.journal)
+	t.submit(e.cfg.Journal)
 	e.workers.Go(func() { e.record(ent, t) })
 	return ent, false, nil
 }
@@ -104,7 +104,7 @@ func (e *Engine) room(q *queue) error {
 	if q.current == nil {
 		waiting-- // the first of them is about to execute
 	}
-	if waiting >= e.maxQueue {
+	if waiting >= e.cfg.MaxQueue {
 		return bourse.Errorf(bourse.CodeRateLimited, "%d runs wait on %s already", waiting, q.resource)
 	}
 	return nil
@@ -137,7 +137,7 @@ func (e *Engine) record(ent *entry, t *transaction) {
 		e.reject(ent, err)
 		return
 	}
-	e.observe(ent.rec)
+	e.cfg.Observe(ent.rec)
 	e.work(e.admitted(ent))
 }
 

@@ -139,7 +139,7 @@ func TestAppliedAndSync(t *testing.T) {
 	}
 	seen := make(chan error, 1)
 	go func() {
-		if err := s.Sync(context.Background()); err != nil {
+		if err := s.Sync(t.Context()); err != nil {
 			seen <- err
 			return
 		}
@@ -172,7 +172,7 @@ func TestConcurrentSubmits(t *testing.T) {
 			for i := range 40 {
 				m := machine(g*1000+i, bourse.StateCreated)
 				m.Name = fmt.Sprintf("name-%d", (g*7+i*3)%200)
-				err := s.Update(context.Background(), func(tx *Tx) error {
+				err := s.Update(t.Context(), func(tx *Tx) error {
 					if i%5 == 0 { // writes, then fails
 						return errors.Join(tx.PutMachine(m), errors.New("refused"))
 					}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -81,7 +80,7 @@ func open(t testing.TB) *Store {
 
 func update(t testing.TB, s *Store, fn func(*Tx) error) {
 	t.Helper()
-	if err := s.Update(context.Background(), fn); err != nil {
+	if err := s.Update(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }

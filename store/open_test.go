@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"os"
 	"path/filepath"
@@ -19,7 +18,7 @@ func TestOpenMakesPrivateFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // only read
+	t.Cleanup(func() { _ = s.Close() })
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, FileName): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v (%v), want %v", path, info.Mode().Perm(), err, want)
@@ -177,8 +176,8 @@ func TestMigrateResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // only read
-	if err := s.Update(context.Background(), func(tx *Tx) error { return tx.PutIdentity(Identity{Worker: "w1"}) }); err != nil {
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{Worker: "w1"}) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,218 @@
+package fsm
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Backoff of a transition that the journal cannot take.
+const (
+	minJournalPause = 10 * time.Millisecond
+	maxJournalPause = 2 * time.Second
+)
+
+// transition makes the outcome of a step durable, however long the journal
+// takes to accept it, and tells whether the run goes on at once. It is not ok
+// when the engine stops first: then the step executes again after the restart.
+func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *slog.Logger) (again, ok bool) {
+	var result []byte
+	if o.finished() {
+		var err error
+		if result, err = run.result(); err != nil {
+			o = Abort(bourse.Errorf(bourse.CodeInternal, "result of step %s: %w", s.name, err))
+		}
+	}
+	pause := minJournalPause
+	for {
+		<-ent.turn
+		t, started, err := e.advance(ent, s, o, result)
+		if err == nil {
+			err = e.settle(ent, t, started)
+		}
+		ent.turn <- struct{}{}
+		switch {
+		case err == nil:
+			e.tell(log, s, o, t.records[0])
+			rec := t.records[0]
+			return rec.Status == Running && !rec.NotBefore.After(time.Now()), true
+		case t == nil || t.refused != nil:
+			log.Warn("transaction of a step refused", "err", err)
+			o = Retry(err)
+			e.withdraw(ent)
+			continue
+		}
+		log.Error("step is done but cannot be recorded", "err", err)
+		if !e.pause(ent, pause) {
+			return false, false
+		}
+		pause = min(2*pause, maxJournalPause)
+	}
+}
+
+// pause waits for d; false when the engine stops meanwhile.
+func (e *Engine) pause(ent *entry, d time.Duration) bool {
+	e.mu.Lock()
+	if e.phase != phaseRunning {
+		e.mu.Unlock()
+		return false
+	}
+	ctx, cancel := e.begin()
+	ent.stop = nil
+	e.mu.Unlock()
+	defer cancel(nil)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// advance submits the transition of ent that outcome o means, and the runs
+// that it starts.
+func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transaction, []*entry, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ent.stop = nil
+	now := time.Now()
+	next := ent.final // what was told to those who do not wait for the disk stays
+	if !next.Status.Ended() {
+		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
+	}
+	var started []*entry
+	if o.kind == outcomeHandover && next.Status == Succeeded || o.kind == outcomeDone && next.Cancel == "" {
+		var err error
+		if started, err = e.starts(ent, o, now); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, x := range started {
+		if o.kind == outcomeHandover {
+			next.Next = x.id
+		} else {
+			next.Children = append(next.Children[:len(next.Children):len(next.Children)], x.id)
+		}
+	}
+	t := &transaction{records: []Record{next}, writes: o.writes}
+	for _, x := range started {
+		t.records = append(t.records, x.rec)
+	}
+	ent.finishing = next.Status.Ended()
+	t.submit(e.cfg.Journal)
+	return t, started, nil
+}
+
+// starts enqueues the runs that an outcome starts. e.mu is held.
+func (e *Engine) starts(ent *entry, o Outcome, now time.Time) ([]*entry, error) {
+	for _, st := range o.starts {
+		switch same := st.resource == "" || st.resource == ent.resource; {
+		case st.err != nil:
+			return nil, st.err
+		case e.defs[st.def.name] != st.def:
+			return nil, bourse.Errorf(bourse.CodeInternal, "definition %s is not registered", st.def.name)
+		case same != (o.kind == outcomeHandover):
+			return nil, bourse.Errorf(bourse.CodeInternal, "a run hands over on its own resource and has children on others, not on %s", bourse.Quoted(st.resource))
+		case !same && !validName(st.resource):
+			return nil, bourse.Errorf(bourse.CodeInvalid, "resource %s of a run", bourse.Quoted(st.resource))
+		}
+	}
+	var out []*entry
+	for _, st := range o.starts {
+		rec := Record{Definition: st.def.name, Resource: st.resource, Request: st.request}
+		if o.kind == outcomeHandover {
+			rec.Resource, rec.Place = ent.resource, placeOf(ent.rec).id
+		} else {
+			rec.Parent = ent.id
+		}
+		x := e.enqueue(e.queue(rec.Resource), st.def, rec, now)
+		if o.kind == outcomeHandover {
+			x.rec.Status = Running // so that it has the resource after a restart too
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// settle waits until the transition is durable and makes it the run's present.
+func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
+	next := t.records[0]
+	if next.Status.Ended() && t.applied() {
+		e.announce(ent, next)
+	}
+	if err := t.wait(); err != nil {
+		for _, x := range started {
+			e.reject(x, err)
+		}
+		e.mu.Lock()
+		ent.finishing = ent.final.Status.Ended()
+		e.mu.Unlock()
+		return err
+	}
+	if next.Status.Ended() {
+		e.announce(ent, next)
+	}
+	e.cfg.Observe(next)
+	for _, x := range started {
+		e.cfg.Observe(x.rec)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ent.rec = next
+	q := e.queue(ent.resource)
+	if next.Status.Ended() {
+		q.remove(ent)
+		delete(e.runs, ent.id)
+		close(ent.done)
+	}
+	for _, x := range started {
+		close(x.recorded)
+		if x.resource == ent.resource {
+			q.take(x)
+			continue
+		}
+		e.launch(e.queue(x.resource))
+	}
+	return nil
+}
+
+// announce tells those who wait for the run's end, but not for the disk. It is
+// called with the run's turn.
+func (e *Engine) announce(ent *entry, final Record) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ent.final = final
+	select {
+	case <-ent.applied:
+	default:
+		close(ent.applied)
+	}
+}
+
+// withdraw takes back an end that was announced, when the journal failed to
+// keep it and then refused it.
+func (e *Engine) withdraw(ent *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ent.final, ent.finishing = Record{}, false
+}
+
+// tell logs a transition that an operator may ask about.
+func (e *Engine) tell(log *slog.Logger, s *step, o Outcome, rec Record) {
+	switch {
+	case rec.Status == Stuck:
+		log.Error("run stuck", "attempts", rec.Attempt, "err", o.err)
+	case rec.Status == Failed:
+		log.Warn("run failed", "code", rec.Code, "err", o.err)
+	case rec.Status == Canceled:
+		log.Info("run canceled", "cause", rec.Cancel)
+	case o.kind == outcomeRetry:
+		log.Warn("step will be tried again", "attempt", rec.Attempt, "at", rec.NotBefore, "err", o.err)
+	default:
+		log.Debug("step done", "executed", s.name, "status", string(rec.Status))
+	}
+}
