@@ -22,8 +22,8 @@ type snapshot struct {
 func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
-		if n.pending && n.name != self {
-			continue // nobody knows yet whether it may be here
+		if n.name != self && (n.pending || tagless(n.member)) {
+			continue // nobody knows yet whether it may be here, or what is its
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -61,6 +61,10 @@ func build(nodes map[string]node, self string) *snapshot {
 	slices.Sort(s.regions)
 	return s
 }
+
+// tagless tells whether m is a worker that has not chosen its tag: a machine
+// that it made could not be found.
+func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
 // better tells which of two lives of one server counts: our own, else the
 // later one, which took over only after the other had not answered.

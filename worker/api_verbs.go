@@ -96,7 +96,7 @@ func (w *Worker) exec(ctx context.Context, id bourse.MachineID, req *fabric.Exec
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	res, err := w.cfg.Driver.Exec(ctx, taskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
-	if ctx.Err() == context.DeadlineExceeded { //nolint:errorlint // Err gives the value itself
+	if ctx.Err() == context.DeadlineExceeded {
 		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", limit)
 	}
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err

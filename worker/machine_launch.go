@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -112,9 +113,7 @@ func environment(m *bourse.Machine) []string {
 	if m.Boot.Port != 0 {
 		env[envPort] = strconv.Itoa(m.Boot.Port)
 	}
-	for k, v := range m.Config.Env {
-		env[k] = v
-	}
+	maps.Copy(env, m.Config.Env)
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, fmt.Sprintf("%s=%s", k, v))

@@ -1,10 +1,9 @@
 package worker
 
 import (
-	"context"
 	"math/rand/v2"
-	"net"
-	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
@@ -38,13 +37,22 @@ func (p PortRange) pick(c *bourse.Config) (int, error) {
 	}
 	for range portTries {
 		port := p.First + rand.IntN(p.Last-p.First+1)
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
-		if err == nil {
-			_ = l.Close() // it was only asked for
+		if bindable(port) {
 			return port, nil
 		}
 	}
 	return 0, bourse.Errorf(bourse.CodeUnavailable, "no free port in %d-%d after %d tries", p.First, p.Last, portTries)
+}
+
+// bindable tells whether a port of all addresses can be had now. It asks the
+// system directly: every order waits for this.
+func bindable(port int) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil
 }
 
 // portUntaken reports errTaken when a living machine of this worker has the

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
@@ -31,6 +32,9 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		q.Refusal, err = w.refuse(tx, order, q.Takes)
 		return err
 	})
+	if q.Refusal != nil { // it says what was short; nobody ranks the rest
+		q.Accounts, q.Takes = nil, nil
+	}
 	return q, err
 }
 
@@ -91,7 +95,7 @@ func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(order.Config.Image), w.drivers()),
 		}
 	}
-	labels := w.labels()
+	labels := *w.labels.Load()
 	for name, want := range order.Config.Requirements {
 		have, known := labels[name]
 		switch {
@@ -109,12 +113,5 @@ func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 }
 
 func named(regions []bourse.Choice, here bourse.Region) bool {
-	for _, choice := range regions {
-		for _, r := range choice {
-			if r == here {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(regions, func(choice bourse.Choice) bool { return slices.Contains(choice, here) })
 }

@@ -43,6 +43,7 @@ func (w *Worker) recover(ctx context.Context) error {
 			return fmt.Errorf("destroy canceled %s: %w", id, err)
 		}
 	}
+	w.learnLabels()
 	w.ready.Store(true)
 	close(w.up)
 	w.log.Info("worker recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays),

@@ -3,9 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,9 +51,10 @@ type Worker struct {
 	news   *news
 	load   loadGauge
 
-	ready   atomic.Bool   // recovered: calls are answered
-	up      chan struct{} // closed when first ready
-	changed chan struct{} // holds one token when the ledger may have changed
+	labels  atomic.Pointer[map[string]string] // never changed once stored
+	ready   atomic.Bool                       // recovered: calls are answered
+	up      chan struct{}                     // closed when first ready
+	changed chan struct{}                     // holds one token when the ledger may have changed
 	watched watching
 	applied applied
 	watches sync.WaitGroup
@@ -88,6 +92,7 @@ func Open(cfg Config) (*Worker, error) {
 	}
 	w.log = cfg.Log.With("worker", w.self.Worker)
 	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
+	w.learnLabels()
 	w.define()
 	return w, nil
 }
@@ -111,6 +116,23 @@ func (w *Worker) identify() (store.Identity, error) {
 		return tx.PutIdentity(id)
 	})
 	return id, err
+}
+
+// Known reads who the worker of a data directory is, without becoming it; ok
+// is false before its first start. Errors are those of Open.
+func Known(dir string, log *slog.Logger) (id store.Identity, ok bool, err error) {
+	if _, err := os.Stat(filepath.Join(dir, store.FileName)); errors.Is(err, fs.ErrNotExist) {
+		return id, false, nil
+	}
+	s, err := store.Open(store.Config{Dir: dir, Log: log})
+	if err != nil {
+		return id, false, err
+	}
+	err = s.View(func(tx *store.Tx) error {
+		id, ok, err = tx.Identity()
+		return err
+	})
+	return id, ok, errors.Join(err, s.Close())
 }
 
 func (w *Worker) chooseTag() bourse.WorkerTag {
@@ -203,7 +225,7 @@ func (w *Worker) runs(image string) bool {
 func (w *Worker) Facts() (bourse.Facts, error) {
 	facts := bourse.Facts{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
-		Labels: w.labels(), Machines: map[bourse.State]int{}, Drivers: w.drivers(), Load: w.load.read(),
+		Labels: *w.labels.Load(), Machines: map[bourse.State]int{}, Drivers: w.drivers(), Load: w.load.read(),
 	}
 	err := w.store.View(func(tx *store.Tx) error {
 		committed, err := tx.Committed()
@@ -235,15 +257,15 @@ func (w *Worker) Free() (bourse.Amounts, error) {
 	return free, err
 }
 
-// labels are the worker's own facts, its driver's and the operator's; the
-// operator's win.
-func (w *Worker) labels() map[string]string {
+// learnLabels gathers the worker's facts, its driver's and the operator's; the
+// operator's win. The driver knows its own once it has recovered.
+func (w *Worker) learnLabels() {
 	labels := maps.Clone(w.cfg.Driver.Labels())
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, w.cfg.Capacity.Labels)
-	return labels
+	w.labels.Store(&labels)
 }
 
 // machine reads a machine as it is after everything acknowledged so far.

@@ -3,8 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +50,7 @@ func testLog(t testing.TB) *slog.Logger {
 	if testing.Verbose() {
 		return slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	return slog.New(slog.NewTextHandler(io.Discard, nil))
+	return slog.New(slog.DiscardHandler)
 }
 
 // start starts the daemon and waits until it has recovered.
@@ -187,8 +187,7 @@ func (h *host) verify() {
 // story tells a machine's events as "type/state", oldest first.
 func story(m bourse.Machine) []string {
 	out := []string{}
-	for i := len(m.LastEvents) - 1; i >= 0; i-- {
-		e := m.LastEvents[i]
+	for _, e := range slices.Backward(m.LastEvents) {
 		out = append(out, string(e.Type)+"/"+string(e.State))
 	}
 	return out

@@ -24,7 +24,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) error {
 	if c.Name == "" {
 		c.Name = bourse.WorkerID("broker-" + strings.ToLower(rand.Text()[:8]))
 	}
-	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleBroker)
+	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleBroker, 0)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -39,7 +40,14 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) error {
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
-	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleWorker)
+	// A worker that comes back is known by its tag from the first moment on:
+	// its machines are found again.
+	known, _, err := worker.Known(c.Data, c.Log.Logger(os.Stderr))
+	if err != nil {
+		return err
+	}
+	c.Name, c.Region = cmp.Or(c.Name, known.Worker), cmp.Or(c.Region, known.Region)
+	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleWorker, known.Tag)
 	if err != nil {
 		return err
 	}
