@@ -224,6 +224,7 @@ func (s *Store) land(tx *bbolt.Tx, good []*Commit) error {
 	for _, c := range good {
 		close(c.applied)
 	}
+	runtime.Gosched() // whoever answers from Applied does so while we write
 	// A crash from here to the end of Commit leaves the file as it was before
 	// the batch, or with all of it: nothing of it has been acknowledged.
 	err := s.fault(FaultBefore, s.commits)
