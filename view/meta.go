@@ -166,7 +166,8 @@ func validateAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	n, numeric := strconv.ParseUint(port, 10, 16)
 	strange := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-:%_", r))
+		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-:%_", r)
+		return !plain
 	}
 	if err != nil || numeric != nil || n == 0 || host == "" || len(s) > maxText || strings.ContainsFunc(host, strange) {
 		return bourse.Errorf(bourse.CodeInvalid, "address %s: want host:port", bourse.Quoted(s))

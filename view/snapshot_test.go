@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"hash/fnv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,11 +11,18 @@ import (
 )
 
 func life(id bourse.WorkerID, boot string, change ...func(*node)) node {
-	n := node{name: nodeName(id, boot), boot: boot, member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: string(id) + boot + ":1"}}
+	n := node{name: nodeName(id, boot), boot: boot, member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Tag: tagOf(id), Address: string(id) + boot + ":1"}}
 	for _, c := range change {
 		c(&n)
 	}
 	return n
+}
+
+// tagOf gives each of a few ids a tag of its own.
+func tagOf(id bourse.WorkerID) bourse.WorkerTag {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // a hash takes all
+	return bourse.WorkerTag(h.Sum32()&0xffffff | 1)
 }
 
 func pending(n *node) { n.pending = true }
@@ -53,6 +61,8 @@ func TestBuild(t *testing.T) {
 		{"sorted by id", group(life("b", "1"), life("c", "1"), life("a", "1")), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"gru"}, []string{"a1:1", "b1:1", "c1:1"}},
 		{"another one, pending", group(life("a", "1", pending)), nil, nil, nil},
 		{"a later life", group(life("a", "1"), life("a", "2")), []string{"a2:1"}, []bourse.Region{"gru"}, []string{"a2:1"}},
+		{"one without a tag", group(life("a", "1", tag(0)), life("b", "1")), []string{"b1:1"}, []bourse.Region{"gru"}, []string{"b1:1"}},
+		{"a later life without a tag yet", group(life("a", "1"), life("a", "2", tag(0))), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
 		{"a later life, pending", group(life("a", "1"), life("a", "2", pending)), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
 		{"ourselves and a later life", group(life("me", "1"), life("me", "2")), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
 		{"regions", group(life("a", "1", in("mad")), life("b", "1"), life("c", "1", in("ams"))), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"ams", "gru", "mad"}, []string{"b1:1"}},
@@ -79,7 +89,7 @@ func TestBuild(t *testing.T) {
 // TestBuildTags shows that a tag leads to one worker, however often the list
 // is built: to the one that had it first.
 func TestBuildTags(t *testing.T) {
-	nodes := group(life("b", "1", tag(7)), life("a", "2", tag(7)), life("c", "1"), life("d", "1", tag(9), broker))
+	nodes := group(life("b", "1", tag(7)), life("a", "2", tag(7)), life("c", "1", tag(0)), life("d", "1", tag(9), broker))
 	for range 20 { // maps are walked in random order
 		s := build(nodes, "")
 		if len(s.byTag) != 1 || s.members[s.byTag[7]].ID != "b" {
