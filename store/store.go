@@ -125,6 +125,9 @@ func openFile(path string) (db *bbolt.DB, err error) {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err)
 	}
 	db.AllocSize = growStep
+	if err := reserve(path, growStep); err != nil {
+		return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err), db.Close())
+	}
 	if err := migrate(db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), db.Close())
 	}

@@ -42,18 +42,6 @@ const (
 	bucketRunOpen       = "run_open"
 )
 
-// Write makes a transaction of this store out of the engine's: what a step
-// writes besides its run.
-func Write(fn func(*Tx) error) fsm.Write {
-	return func(tx fsm.Tx) error {
-		t, ok := tx.(*Tx)
-		if !ok {
-			return bourse.Errorf(bourse.CodeInternal, "the engine's journal is not this store")
-		}
-		return fn(t)
-	}
-}
-
 func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }
 
 func (t *Tx) get(bucket string, key []byte) []byte { return t.bucket(bucket).Get(key) }
