@@ -53,7 +53,7 @@ type Status struct {
 //
 //	not_found            no such task
 //	invalid              the command does not exist, is not executable, no such user or directory
-//	failed_precondition  the task has ended (Signal, Exec), or a newer boot exists (Start)
+//	failed_precondition  the task has ended (Signal, Exec), or a newer boot exists or an older one still runs (Start)
 //	unavailable          the driver's own machinery is gone; try again
 type Driver interface {
 	Lifecycle

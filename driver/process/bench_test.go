@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,7 @@ func benchOne(b *testing.B, mode LimitMode) {
 			b.Fatal(err)
 		}
 		ours = append(ours, time.Since(begun))
+		time.Sleep(time.Millisecond)
 		if err := d.Destroy(b.Context(), t.ID.Machine); err != nil {
 			b.Fatal(err)
 		}
@@ -66,6 +68,7 @@ func benchOne(b *testing.B, mode LimitMode) {
 
 func bareStart(b *testing.B) time.Duration {
 	cmd, took := bare(b)
+	time.Sleep(time.Millisecond) // let it run, as ours does
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return took
@@ -129,4 +132,46 @@ func rate(n int64, fn func()) float64 {
 	}
 	wg.Wait()
 	return float64(n) / time.Since(begun).Seconds()
+}
+
+// BenchmarkMemory reports what one more running machine costs the supervisor.
+func BenchmarkMemory(b *testing.B) {
+	d := benchHost(b, LimitsAuto)
+	const n = 200
+	var per float64
+	for b.Loop() {
+		before := residentKiB(b, d.pid)
+		var started []driver.TaskID
+		for range n {
+			t := program("sleep", "1000")
+			t.Env = append(t.Env, "ABOUT_1_KIB="+strings.Repeat("x", 1000))
+			if _, err := d.Start(b.Context(), t); err != nil {
+				b.Fatal(err)
+			}
+			started = append(started, t.ID)
+		}
+		per = float64(residentKiB(b, d.pid)-before) / n
+		b.ReportMetric(float64(before), "before-KiB")
+		b.ReportMetric(per, "KiB/machine")
+		for _, id := range started {
+			if err := d.Destroy(b.Context(), id.Machine); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func residentKiB(b *testing.B, pid int) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d", &kib); n == 1 {
+			return kib
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/pprof"
 	"testing"
 )
 
@@ -13,19 +12,16 @@ import (
 // ours it is a supervisor, a daemon to be killed, or a program to be run.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "supervisor" {
-		if f := os.Getenv("SUPPROF"); f != "" {
-			w, _ := os.Create(f)
-			_ = pprof.StartCPUProfile(w)
-			defer w.Close()
-			defer pprof.StopCPUProfile()
-		}
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		if err := Supervise(context.Background(), SupervisorConfig{Dir: os.Args[2], Log: log}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		pprof.StopCPUProfile()
 		os.Exit(0)
+	}
+	if len(os.Args) > 3 && os.Args[1] == "daemon" {
+		fmt.Fprintln(os.Stderr, crashDaemon(os.Args[2], os.Args[3]))
+		os.Exit(1)
 	}
 	// The race detector's own pause at exit would be taken for ours.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

@@ -1,0 +1,142 @@
+package drivertest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Script gives the command of a program for a Memory host. A command is a
+// list of words, executed one after the other:
+//
+//	print TEXT    a line to stdout
+//	warn TEXT     a line to stderr
+//	lines A B     the lines "line A" to "line B-1" to stdout
+//	env NAME      the value of an environment variable to stdout
+//	pwd           the working directory to stdout
+//	user          Task.User to stdout
+//	cat           stdin to stdout (of an Exec)
+//	sleep DUR     wait
+//	ignore        from here on only SIGKILL ends it
+//	run           go on until a signal ends it
+//	oom           be killed for using too much memory
+//	exit CODE     end; after the last word a program ends with code 0
+//
+// The first word "missing" stands for a program that does not exist; any
+// other unknown word too.
+func Script(words ...string) []string { return words }
+
+// arity is how many words follow an instruction.
+var arity = map[string]int{
+	"print": 1, "warn": 1, "lines": 2, "env": 1, "pwd": 0, "user": 0, "cat": 0, "sleep": 1, "ignore": 0, "run": 0, "oom": 0, "exit": 1,
+}
+
+// program is a command being executed. Its host's mutex guards it.
+type program struct {
+	task    driver.Task
+	rest    []string
+	stdin   string
+	ignore  bool
+	stopped bool
+	timer   *time.Timer
+	line    func(stream, text string)
+	end     func(bourse.Exit)
+}
+
+// checkScript reports CodeInvalid for a command that cannot be started.
+func checkScript(words []string) error {
+	if len(words) == 0 || words[0] == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	for len(words) > 0 {
+		n, ok := arity[words[0]]
+		if !ok || len(words) <= n {
+			return bourse.Errorf(bourse.CodeInvalid, "command %s does not exist", bourse.Quoted(words[0]))
+		}
+		words = words[1+n:]
+	}
+	return nil
+}
+
+// step executes what can be executed now; it is called again when a sleep is
+// over. again wraps the call in the host's lock.
+func (p *program) step(again func(func())) {
+	for len(p.rest) > 0 {
+		word := p.rest[0]
+		args := p.rest[1 : 1+arity[word]]
+		p.rest = p.rest[1+arity[word]:]
+		switch word {
+		case "sleep":
+			d, _ := time.ParseDuration(args[0])
+			p.timer = time.AfterFunc(d, func() { again(func() { p.step(again) }) })
+			return
+		case "run":
+			p.rest = nil
+			return
+		case "exit":
+			code, _ := strconv.Atoi(args[0])
+			p.end(bourse.Exit{Code: code & 0xff})
+			return
+		case "oom":
+			p.end(bourse.Exit{Code: -1, Signal: bourse.Signal("SIGKILL").Number(), OOMKilled: true})
+			return
+		case "ignore":
+			p.ignore = true
+		default:
+			p.print(word, args)
+		}
+	}
+	p.end(bourse.Exit{})
+}
+
+func (p *program) print(word string, args []string) {
+	switch word {
+	case "print":
+		p.line("stdout", args[0])
+	case "warn":
+		p.line("stderr", args[0])
+	case "lines":
+		from, _ := strconv.Atoi(args[0])
+		to, _ := strconv.Atoi(args[1])
+		for i := from; i < to; i++ {
+			p.line("stdout", "line "+strconv.Itoa(i))
+		}
+	case "env":
+		for _, kv := range p.task.Env {
+			if value, ok := strings.CutPrefix(kv, args[0]+"="); ok {
+				p.line("stdout", value)
+			}
+		}
+	case "pwd":
+		p.line("stdout", p.task.Dir)
+	case "user":
+		p.line("stdout", p.task.User)
+	case "cat":
+		for line := range strings.Lines(p.stdin) {
+			p.line("stdout", strings.TrimSuffix(line, "\n"))
+		}
+	}
+}
+
+// signal gives how the program ends by s, or false when it goes on.
+func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {
+	if slices.Contains([]bourse.Signal{"SIGSTOP", "SIGCONT", "SIGTSTP", "SIGWINCH"}, s) {
+		return bourse.Exit{}, false
+	}
+	if p.ignore && s != "SIGKILL" {
+		return bourse.Exit{}, false
+	}
+	return bourse.Exit{Code: -1, Signal: s.Number()}, true
+}
+
+// stop keeps the program from doing anything more.
+func (p *program) stop() {
+	p.rest, p.stopped = nil, true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}

@@ -1,0 +1,79 @@
+package drivertest
+
+import (
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var limitCases = map[string]func(*suite){
+	"memory": func(s *suite) {
+		s.enforced("memory", s.p.Allocate != nil)
+		small := s.task(s.p.Allocate(256))
+		small.Limits = driver.Limits{Memory: 64}
+		if exit := s.run(small); !exit.OOMKilled || !exit.Failed() {
+			s.Errorf("256 MiB under a limit of 64: exit %+v, want it killed out of memory", exit)
+		}
+		large := s.task(s.p.Allocate(32))
+		large.Limits = driver.Limits{Memory: 512}
+		if exit := s.run(large); exit.OOMKilled || exit.Failed() {
+			s.Errorf("32 MiB under a limit of 512: exit %+v, want success", exit)
+		}
+		s.wantProcesses(0)
+	},
+	"memory too small for anything": func(s *suite) {
+		s.enforced("memory", s.p.Allocate != nil)
+		task := s.task(s.p.Allocate(256))
+		task.Limits = driver.Limits{Memory: 1}
+		if exit := s.run(task); !exit.OOMKilled {
+			s.Errorf("exit %+v, want it killed out of memory", exit)
+		}
+		s.run(s.task(s.p.Exit(0))) // nobody else was harmed
+	},
+	"exec counts against its task's memory": func(s *suite) {
+		s.enforced("memory", s.p.Allocate != nil)
+		task := s.task(s.p.Run)
+		task.Limits = driver.Limits{Memory: 64}
+		s.start(task)
+		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Allocate(256)})
+		if err != nil || !got.Exit.Failed() {
+			s.Errorf("256 MiB beside a task limited to 64: %+v, %v, want it killed", got.Exit, err)
+		}
+	},
+	"pids": func(s *suite) {
+		s.enforced("pids", s.p.Forks != nil)
+		task := s.task(s.p.Forks(50))
+		task.Limits = driver.Limits{PIDs: 10}
+		if exit := s.run(task); !exit.Failed() {
+			s.Errorf("50 processes under a limit of 10: exit %+v, want a failure", exit)
+		}
+		task = s.task(s.p.Forks(50))
+		task.Limits = driver.Limits{PIDs: 100}
+		if exit := s.run(task); exit.Failed() {
+			s.Errorf("50 processes under a limit of 100: exit %+v, want success", exit)
+		}
+		s.wantProcesses(0)
+	},
+	"cpu limits are taken, whatever they are": func(s *suite) {
+		for _, l := range []driver.Limits{
+			{CPUWeight: 1, CPUQuota: 10},
+			{CPUWeight: 1000, CPUQuota: 1000},
+			{CPUWeight: bourse.MaxCPUs * 1000, CPUQuota: bourse.MaxCPUs * 1000},
+			{Memory: bourse.MaxMemory, PIDs: 1 << 20},
+		} {
+			task := s.task(s.p.Exit(0))
+			task.Limits = l
+			if exit := s.run(task); exit.Failed() {
+				s.Errorf("limits %+v: exit %+v, want success", l, exit)
+			}
+		}
+	},
+}
+
+// enforced skips the case unless the driver says that it enforces a limit.
+func (s *suite) enforced(limit string, has bool) {
+	s.Helper()
+	s.need("reaching a limit of "+limit, has)
+	if how := s.d.Labels()["limit."+limit]; how != "cgroup" {
+		s.Skipf("limit.%s is %q on this host", limit, how)
+	}
+}

@@ -1,0 +1,100 @@
+package drivertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var signalCases = map[string]func(*suite){
+	"a signal's end is kept": func(s *suite) {
+		for _, signal := range []bourse.Signal{"SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1"} {
+			task := s.task(s.p.Run)
+			s.start(task)
+			s.awaitReady(task.ID.Machine)
+			if err := s.d.Signal(s.ctx, task.ID, signal); err != nil {
+				s.Fatalf("Signal: %v", err)
+			}
+			if exit := s.wait(task.ID); exit.Signal != signal.Number() || exit.Code != -1 {
+				s.Errorf("%s: exit %+v, want its signal and code -1", signal, exit)
+			}
+			s.wantCode("a signal after the end", s.d.Signal(s.ctx, task.ID, signal), bourse.CodeFailedPrecondition)
+		}
+		task := s.task(s.p.Run)
+		s.start(task)
+		s.wantCode("a signal that does not exist", s.d.Signal(s.ctx, task.ID, "SIGNONE"), bourse.CodeInvalid)
+	},
+	"stop kills what ignores its signal": func(s *suite) {
+		task := s.task(s.p.Ignore)
+		s.start(task)
+		s.awaitReady(task.ID.Machine)
+		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", 50*time.Millisecond); err != nil {
+			s.Fatalf("Stop: %v", err)
+		}
+		s.wantProcesses(0)
+		if exit := s.wait(task.ID); exit.Signal != bourse.Signal("SIGKILL").Number() {
+			s.Errorf("exit %+v, want SIGKILL", exit)
+		}
+		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", time.Second); err != nil {
+			s.Errorf("Stop after the end: %v", err)
+		}
+	},
+	"stop ends with its context and can be repeated": func(s *suite) {
+		task := s.task(s.p.Ignore)
+		s.start(task)
+		s.awaitReady(task.ID.Machine)
+		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Millisecond)
+		defer cancel()
+		s.wantCode("Stop", s.d.Stop(ctx, task.ID, "SIGTERM", time.Hour), bourse.CodeTimeout)
+		if status, err := s.d.Inspect(s.ctx, task.ID); err != nil || status.Exit != nil {
+			s.Errorf("got %+v, %v, want it to run on", status, err)
+		}
+		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", 0); err != nil {
+			s.Errorf("Stop: %v", err)
+		}
+		s.wantProcesses(0)
+	},
+	"stop ends a halted task": func(s *suite) {
+		task := s.task(s.p.Run)
+		s.start(task)
+		s.awaitReady(task.ID.Machine)
+		if err := s.d.Signal(s.ctx, task.ID, "SIGSTOP"); err != nil {
+			s.Fatal(err)
+		}
+		s.stop(task.ID)
+		if exit := s.wait(task.ID); exit.Signal != bourse.Signal("SIGTERM").Number() {
+			s.Errorf("exit %+v, want SIGTERM", exit)
+		}
+	},
+	"stop ends the whole tree": func(s *suite) {
+		s.need("a tree of processes", s.p.Tree != nil)
+		task := s.task(s.p.Tree)
+		s.start(task)
+		s.awaitReady(task.ID.Machine)
+		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", 200*time.Millisecond); err != nil {
+			s.Fatalf("Stop: %v", err)
+		}
+		s.wantProcesses(0)
+	},
+	"an end takes what was left behind with it": func(s *suite) {
+		s.need("leaving children behind", s.p.Leaver != nil)
+		task := s.task(s.p.Leaver)
+		if exit := s.run(task); exit.Failed() {
+			s.Errorf("exit %+v, want success", exit)
+		}
+		s.wantProcesses(0)
+	},
+	"an open output does not hold the exit up": func(s *suite) {
+		s.need("escaping from the process group", s.p.Escaper != nil)
+		task := s.task(s.p.Escaper)
+		if exit := s.run(task); exit.Failed() {
+			s.Errorf("exit %+v, want success", exit)
+		}
+		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != "left" {
+			s.Errorf("output %q, want what was written before the end", got)
+		}
+		s.wantProcesses(0)
+	},
+}

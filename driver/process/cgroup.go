@@ -1,0 +1,69 @@
+package process
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// group is the cgroups that one task's processes live in.
+type group interface {
+	// limit sets the limits. It is called once the program has been executed:
+	// until then the child shares the supervisor's memory.
+	limit(l driver.Limits) error
+	// killAll kills every process in the group, however it got there, and
+	// returns when none is left or grace is over.
+	killAll(grace time.Duration)
+	// oomKilled tells whether the kernel has killed a process of the group
+	// for using too much memory.
+	oomKilled() bool
+	remove() error
+}
+
+// grouping makes groups and forks children into them.
+type grouping interface {
+	// fork runs forkExec so that its child is born inside a group: in, or a
+	// new one for the limits when in is nil. The group it gives may be nil:
+	// there are none.
+	fork(in group, l driver.Limits, forkExec forkFunc) (pid int, g group, err error)
+	// labels are driver.Driver's.
+	labels() map[string]string
+	// close removes what all groups stand in. It is called last.
+	close()
+}
+
+// forkFunc forks and executes with the given attributes.
+type forkFunc func(attr *syscall.SysProcAttr) (pid int, err error)
+
+// ungrouped is for hosts without cgroups, or without the right to use them.
+// Resource limits of single processes are no substitute: RLIMIT_AS and
+// RLIMIT_DATA count address space that programs reserve and never touch, and
+// RLIMIT_NPROC counts all processes of a user. So nothing is enforced, and the
+// labels say so.
+type ungrouped struct{}
+
+func (ungrouped) fork(_ group, _ driver.Limits, forkExec forkFunc) (int, group, error) {
+	pid, err := forkExec(&syscall.SysProcAttr{})
+	return pid, nil, err
+}
+
+func (ungrouped) labels() map[string]string { return map[string]string{"cgroup": "none"} }
+func (ungrouped) close()                    {}
+
+// cpuPeriod is the period of cpu quotas, the kernel's default.
+const cpuPeriod = 100 * time.Millisecond
+
+// cpuQuota gives the processor time per period, in µs, for a ceiling.
+func cpuQuota(l driver.Limits) int64 {
+	const least = 1000 // what the kernel takes
+	return max(least, int64(l.CPUQuota)*cpuPeriod.Microseconds()/1000)
+}
+
+// cpuShares gives v1's share of a weight: one cpu is the default, 1024.
+func cpuShares(l driver.Limits) int64 {
+	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
+}
+
+// cpuWeight gives v2's share of a weight: one cpu is the default, 100.
+func cpuWeight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

@@ -1,0 +1,116 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// v1Group is one task's cgroups: one of the same name in every hierarchy, of
+// which its processes are in the needed ones.
+type v1Group struct {
+	all   *v1Groups
+	name  string
+	trees []hierarchy // that the task is in
+
+	unjoined error // of join: the program runs outside of some of them
+}
+
+func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
+
+// enter moves the calling thread into the group, but for the processor's part:
+// see join.
+func (g *v1Group) enter() error {
+	for _, h := range g.trees {
+		if h.late() {
+			continue
+		}
+		if err := writeCgroup(g.dir(h), "tasks", "0"); err != nil { // 0: the writer
+			return err
+		}
+	}
+	return nil
+}
+
+// leave moves the calling thread back to where the supervisor is.
+func (g *v1Group) leave() error {
+	for _, h := range g.trees {
+		if h.late() {
+			continue
+		}
+		if _, err := syscall.Write(h.back, []byte("0")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join moves a child, and what it may have forked already, to where the
+// forking thread has not been: a thread in a new cpu cgroup that wakes beside
+// its child waits for it too long.
+func (g *v1Group) join(pid int) error {
+	for _, h := range g.trees {
+		if !h.late() {
+			continue
+		}
+		if err := writeCgroup(g.dir(h), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+		others, err := members(g.dir(g.trees[0]))
+		if err != nil {
+			return err
+		}
+		for _, other := range others {
+			if other != pid {
+				_ = writeCgroup(g.dir(h), "cgroup.procs", strconv.Itoa(other)) // it may be gone again
+			}
+		}
+	}
+	return nil
+}
+
+func (g *v1Group) limit(l driver.Limits) error {
+	all := g.unjoined
+	set := func(controller, file string, value int64, wanted bool) {
+		for _, h := range g.trees {
+			if wanted && h.has(controller) {
+				all = errors.Join(all, writeCgroup(g.dir(h), file, strconv.FormatInt(value, 10)))
+			}
+		}
+	}
+	set("cpu", "cpu.shares", cpuShares(l), l.CPUWeight > 0)
+	set("cpu", "cpu.cfs_quota_us", cpuQuota(l), l.CPUQuota > 0)
+	set("pids", "pids.max", int64(l.PIDs), l.PIDs > 0)
+	set("memory", "memory.limit_in_bytes", int64(l.Memory)<<20, l.Memory > 0)
+	if h := g.all.trees[0]; all == nil && l.Memory > 0 && h.has("memory") {
+		// Memory and swap together; missing where swap is not accounted.
+		_ = writeCgroup(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(int64(l.Memory)<<20, 10))
+	}
+	return all
+}
+
+func (g *v1Group) killAll(grace time.Duration) {
+	// A process is in all of the task's cgroups: one is enough.
+	killMembers(g.dir(g.trees[0]), grace)
+}
+
+func (g *v1Group) oomKilled() bool {
+	if !g.trees[0].has("memory") {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir(g.trees[0]), "memory.oom_control"))
+	return err == nil && counter(string(b), "oom_kill") > 0
+}
+
+func (g *v1Group) remove() error {
+	var all error
+	for _, h := range g.all.trees {
+		all = errors.Join(all, removeCgroup(g.dir(h)))
+	}
+	return all
+}

@@ -1,0 +1,143 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// v2Groups makes groups in the unified hierarchy, where a child can be cloned
+// straight into its cgroup.
+type v2Groups struct {
+	dir         string // <root>/bourse/<mark>
+	controllers []string
+	count       atomic.Int64
+}
+
+// v2Self is the cgroup that the supervisor moves to, so that what stops the
+// daemon's own (a service manager) does not end it.
+const v2Self = "supervisor"
+
+func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
+	g := &v2Groups{dir: filepath.Join(root, cgroupParent, mark)}
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
+		for _, name := range wantedControllers {
+			// One that is missing must not cost us the others.
+			_ = writeCgroup(dir, "cgroup.subtree_control", "+"+name)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir, "cgroup.subtree_control"))
+	if err != nil {
+		return nil, err
+	}
+	g.controllers = strings.Fields(string(b))
+	if err := os.Mkdir(filepath.Join(g.dir, v2Self), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := g.sweep(); err != nil {
+		log.Warn("cgroups of an earlier supervisor remain", "err", err)
+	}
+	return g, writeCgroup(filepath.Join(g.dir, v2Self), "cgroup.procs", strconv.Itoa(os.Getpid()))
+}
+
+func (g *v2Groups) has(controller string) bool { return slices.Contains(g.controllers, controller) }
+
+func (g *v2Groups) labels() map[string]string { return limitLabels("v2", g.has) }
+
+func (g *v2Groups) fork(in group, _ driver.Limits, forkExec forkFunc) (int, group, error) {
+	own, given := in.(*v2Group)
+	if !given {
+		own = &v2Group{all: g, dir: filepath.Join(g.dir, "t"+strconv.FormatInt(g.count.Add(1), 10))}
+		if err := os.Mkdir(own.dir, 0o755); err != nil {
+			return 0, nil, fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	pid, err := own.fork(forkExec)
+	if err != nil && !given {
+		return 0, nil, errors.Join(err, removeCgroup(own.dir))
+	}
+	return pid, own, err
+}
+
+// sweep kills and removes what an earlier supervisor has left.
+func (g *v2Groups) sweep() error {
+	entries, err := os.ReadDir(g.dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != v2Self {
+			old := &v2Group{all: g, dir: filepath.Join(g.dir, e.Name())}
+			old.killAll(killGrace)
+			all = errors.Join(all, old.remove())
+		}
+	}
+	return all
+}
+
+func (g *v2Groups) close() {
+	root := filepath.Dir(filepath.Dir(g.dir))
+	_ = writeCgroup(root, "cgroup.procs", strconv.Itoa(os.Getpid()))
+	_ = syscall.Rmdir(filepath.Join(g.dir, v2Self))
+	_ = syscall.Rmdir(g.dir)
+	_ = syscall.Rmdir(filepath.Dir(g.dir)) // fails while another driver has something in it
+}
+
+type v2Group struct {
+	all *v2Groups
+	dir string
+}
+
+func (g *v2Group) fork(forkExec forkFunc) (int, error) {
+	d, err := os.Open(g.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	return forkExec(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
+}
+
+func (g *v2Group) limit(l driver.Limits) error {
+	var all error
+	set := func(controller, file, value string, wanted bool) {
+		if wanted && g.all.has(controller) {
+			all = errors.Join(all, writeCgroup(g.dir, file, value))
+		}
+	}
+	memory := strconv.FormatInt(int64(l.Memory)<<20, 10)
+	set("cpu", "cpu.weight", strconv.FormatInt(cpuWeight(l), 10), l.CPUWeight > 0)
+	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpuQuota(l), cpuPeriod.Microseconds()), l.CPUQuota > 0)
+	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
+	set("memory", "memory.max", memory, l.Memory > 0)
+	if l.Memory > 0 && g.all.has("memory") {
+		_ = writeCgroup(g.dir, "memory.swap.max", "0") // missing where swap is not accounted
+	}
+	return all
+}
+
+func (g *v2Group) killAll(grace time.Duration) {
+	_ = writeCgroup(g.dir, "cgroup.kill", "1") // since Linux 5.14; what follows does it too
+	killMembers(g.dir, grace)
+}
+
+func (g *v2Group) oomKilled() bool {
+	b, err := os.ReadFile(filepath.Join(g.dir, "memory.events"))
+	return err == nil && counter(string(b), "oom_kill") > 0
+}
+
+func (g *v2Group) remove() error { return removeCgroup(g.dir) }

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// defaultPath is where commands are looked for when neither the task nor the
+// supervisor has a PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// lookup gives the file of a command as it will be executed in dir. A name
+// without a slash is looked for in path; entries that are not absolute are
+// passed over, so that a working directory cannot slip a program in.
+func lookup(name, path, dir string) (string, error) {
+	if name == "" {
+		return "", bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	if strings.Contains(name, "/") {
+		full := name
+		if !filepath.IsAbs(full) {
+			full = filepath.Join(dir, full)
+		}
+		exists, err := executable(name, full)
+		if !exists {
+			return "", bourse.Errorf(bourse.CodeInvalid, "command %s does not exist", bourse.Quoted(name))
+		}
+		return full, err
+	}
+	var denied error
+	for _, entry := range filepath.SplitList(path) {
+		if !filepath.IsAbs(entry) {
+			continue
+		}
+		full := filepath.Join(entry, name)
+		exists, err := executable(name, full)
+		if exists && err == nil {
+			return full, nil
+		}
+		denied = cmp.Or(denied, err)
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
+}
+
+// executable tells whether a file exists and reports CodeInvalid unless it can
+// be executed by someone; whether by this user is what exec itself says.
+func executable(name, full string) (exists bool, err error) {
+	info, err := os.Stat(full)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	case err != nil:
+		err = bourse.Errorf(bourse.CodeInvalid, "command %s: %w", bourse.Quoted(name), err)
+	case info.IsDir():
+		err = bourse.Errorf(bourse.CodeInvalid, "command %s is a directory", bourse.Quoted(name))
+	case info.Mode()&0o111 == 0:
+		err = bourse.Errorf(bourse.CodeInvalid, "command %s is not executable (mode %s)", bourse.Quoted(name), info.Mode())
+	}
+	return true, err
+}
+
+// startError says what a failed fork or exec means for the caller.
+func startError(name string, with *surroundings, err error) error {
+	code := bourse.CodeInvalid
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE),
+		errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ETXTBSY):
+		code = bourse.CodeUnavailable
+	case with.user != nil && errors.Is(err, syscall.EACCES):
+		return bourse.Errorf(code, "command %s cannot be executed in %s by user %s: %w", bourse.Quoted(name), bourse.Quoted(with.dir), bourse.Quoted(with.user.Name), err)
+	case errors.Is(err, syscall.ENOENT):
+		return bourse.Errorf(code, "command %s cannot be executed: its interpreter or loader does not exist", bourse.Quoted(name))
+	case errors.Is(err, syscall.EINVAL): // a NUL byte
+		return bourse.Errorf(code, "command %s or its environment holds a NUL byte", bourse.Quoted(name))
+	}
+	return bourse.Errorf(code, "command %s cannot be executed: %w", bourse.Quoted(name), err)
+}
+
+// variable gives the last value that env has for a name, as a program's own
+// lookup would mostly do, and whether there is one.
+func variable(env []string, name string) (string, bool) {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// searchPath is the PATH in which a task's commands are looked for.
+func searchPath(env []string) string {
+	if p, ok := variable(env, "PATH"); ok {
+		return p
+	}
+	if p, ok := os.LookupEnv("PATH"); ok {
+		return p
+	}
+	return defaultPath
+}
+
+func stringsOf(in [][]byte) []string {
+	out := make([]string, len(in))
+	for i, b := range in {
+		out[i] = string(b)
+	}
+	return out
+}
+
+func bytesOf(in []string) [][]byte {
+	out := make([][]byte, len(in))
+	for i, s := range in {
+		out[i] = []byte(s)
+	}
+	return out
+}

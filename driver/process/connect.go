@@ -1,0 +1,155 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Bounds of connecting.
+const (
+	startTimeout   = 10 * time.Second // for a supervisor to say that it listens
+	recoverTimeout = 30 * time.Second
+	retryFirst     = 20 * time.Millisecond
+	retryMost      = 2 * time.Second
+)
+
+// Recover implements driver.Driver: it connects to the living supervisor or
+// starts one. It is called once.
+func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
+	d.mu.Lock()
+	again := d.begun
+	d.begun = true
+	d.mu.Unlock()
+	if again {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "recover is called once")
+	}
+	var err error
+	if d.layout, err = newLayout(d.cfg.Dir); err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, recoverTimeout)
+	defer cancel()
+	if err := d.connect(limited); err != nil {
+		d.mu.Lock()
+		d.begun = false
+		d.mu.Unlock()
+		return nil, err
+	}
+	return d.mirror.all(), nil
+}
+
+// connect makes a link and goes on until it has one, ctx ends, or there can
+// be none. The link's reader runs from then on, and makes a new link when this
+// one ends.
+func (d *Driver) connect(ctx context.Context) error {
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		err := d.tryConnect(ctx)
+		if err == nil || errors.Is(err, errVersion) || bourse.CodeOf(err) == bourse.CodeInvalid {
+			return err
+		}
+		d.cfg.Log.Warn("supervisor not reached", "dir", d.layout.dir, "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(ctx.Err(), errLinkEnded(err))
+		case <-d.ctx.Done():
+			timer.Stop()
+			return errLinkEnded(context.Cause(d.ctx))
+		}
+	}
+}
+
+var errVersion = errors.New("the running supervisor is of another release")
+
+// tryConnect dials the supervisor, or starts one and dials that.
+func (d *Driver) tryConnect(ctx context.Context) error {
+	conn, err := dialSocket(ctx, d.layout.run())
+	if err != nil {
+		if err := d.spawn(ctx); err != nil {
+			return err
+		}
+		if conn, err = dialSocket(ctx, d.layout.run()); err != nil {
+			return err
+		}
+	}
+	l := newLink(conn)
+	d.work.Go(func() { d.keep(l) })
+	if err := d.greet(ctx, l); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	return nil
+}
+
+// greet says hello on a new link, brings the mirror up to date and only then
+// lets others use the link.
+func (d *Driver) greet(ctx context.Context, l *link) error {
+	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
+	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)
+	switch {
+	case err != nil:
+		return err
+	case r.Hello == nil:
+		return bourse.Errorf(bourse.CodeUnavailable, "the supervisor did not say hello")
+	case r.Hello.Version != protocolVersion:
+		return bourse.Errorf(bourse.CodeUnavailable,
+			"%w: process %d speaks version %d of its protocol, this daemon %d; start that release again, or end its machines and then the process with SIGTERM",
+			errVersion, r.Hello.PID, r.Hello.Version, protocolVersion)
+	}
+	var list []driver.Status
+	if _, err := l.call(ctx, &request{Op: opList}, func(r *reply) { list = append(list, r.List...) }); err != nil {
+		return err
+	}
+	lost := bourse.Exit{Code: -1, Error: "supervisor lost: nobody knows how the program ended", At: time.Now().UTC()}
+	unheld := d.mirror.replace(list, lost)
+	for part := range slices.Chunk(unheld, listChunk) {
+		if _, err := l.call(ctx, &request{Op: opHold, Hold: part}, nil); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil {
+		return errLinkEnded(context.Cause(d.ctx))
+	}
+	if err := l.ended(); err != nil {
+		return errLinkEnded(err) // its reader has not seen it in use and is gone
+	}
+	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
+	close(d.up)
+	return nil
+}
+
+// keep reads a link until it ends, and then makes another if it was in use.
+func (d *Driver) keep(l *link) {
+	err := l.read(func(r *reply) {
+		if r.Status != nil {
+			d.mirror.put(*r.Status)
+		}
+	})
+	d.mu.Lock()
+	used := d.link == l
+	if used {
+		d.link, d.up = nil, make(chan struct{})
+	}
+	d.mu.Unlock()
+	switch {
+	case !used || d.ctx.Err() != nil:
+		return
+	case errors.Is(err, errReplaced):
+		d.cfg.Log.Error("driver ends", "dir", d.layout.dir, "err", err)
+		d.cancel(err)
+		return
+	}
+	d.cfg.Log.Error("supervisor lost", "dir", d.layout.dir, "err", err)
+	if err := d.connect(d.ctx); err != nil && d.ctx.Err() == nil {
+		d.cancel(err)
+	}
+}

@@ -1,0 +1,65 @@
+// Package process is the driver for image "host": machines are commands of
+// the host itself. It needs no root and nothing installed; with root it also
+// enforces limits through cgroups.
+//
+// # Two processes
+//
+// A Driver lives in the worker's daemon and may die at any instruction. What
+// must not die is in a supervisor, one small process per directory, which
+// Driver.Recover finds or starts in a session of its own. The supervisor is the
+// parent of the tasks: it reads their output into log files, reaps them, and
+// holds their exits until they are forgotten. It knows nothing of machines'
+// records; the daemon knows nothing of pipes and signals.
+//
+//	daemon: Driver ── link ──▶ socket ──▶ session : supervisor ── fork ──▶ tasks
+//	          mirror ◀── exits ──┘            table, logs ◀── output ──┘
+//	          reads the log files itself
+//
+// # Promises
+//
+//   - A daemon's death is invisible: tasks, exits and log lines go on. A
+//     successor cuts off what the dead one left in flight before it lists.
+//   - One supervisor per directory (a file lock), one daemon per supervisor
+//     (the newest; the one before is told and stays away).
+//   - A start that failed leaves nothing. A task that ended leaves nothing
+//     either: its process group, its cgroup, and without cgroups the orphans
+//     with its mark are killed before the exit is told.
+//   - When an exit is told, the output is in the log. A process that escaped
+//     and keeps the output open holds it up for half a second at most.
+//   - A killed supervisor is replaced. Its tasks' processes are found (by
+//     cgroup, and by BOURSE_TASK in their environment) and killed; the tasks
+//     end with code -1. Exits that the daemon knew are handed to the new one.
+//     If daemon and supervisor die together, those tasks are simply unknown.
+//   - What the host cannot enforce is not in Labels. Without cgroups nothing
+//     is: see ungrouped.
+//   - The supervisor ends when no daemon is connected and it holds no task.
+//
+// # State, goroutines and locks
+//
+// Supervisor: the table of machines (table.go) under supervisor.mu; each
+// machine's log under its own mutex, taken after it; children.forking and
+// children.mu for the moment between a fork and its registration (reap.go).
+// Goroutines: the main loop (signals, reaping, idleness), one that accepts,
+// one per connection, per request under way and per output stream. A quiet
+// task costs two parked goroutines and three descriptors: about 15 KiB.
+//
+// Driver: the mirror of the supervisor's table is changed only by the
+// goroutine that reads the link, in the order in which news and answers come,
+// so that an exit is never unlearned. Inspect and Wait are answered from it.
+// The same goroutine makes a new link when one breaks.
+//
+// # Trade-offs
+//
+//   - The hot path is one round trip and a fork. Directories of cgroups are
+//     made ahead; the log's file is made at the first byte; sched_linux.go
+//     says why a thread hurries before it forks.
+//   - A v1 child is born in the cgroups of the thread that forks it, except for
+//     cpu, which it is moved to at once: see join.
+//   - Limits are set after exec: until then the child shares our memory.
+//   - Log lines are not synced to disk: they survive every process, not the
+//     host.
+//   - A fork copies the table of descriptors, so that a start gets slower with
+//     the number of tasks: by about 0.4 ms per thousand, on two cores.
+//   - Elsewhere than on Linux there are no cgroups and no /proc: a process that
+//     leaves its group is not found.
+package process

@@ -1,0 +1,258 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Driver runs commands of the host through a supervisor. Make it with New and
+// call Recover before anything else; call Close when done.
+type Driver struct {
+	cfg    Config
+	layout layout
+	mirror mirror
+	ctx    context.Context //nolint:containedctx // the life of what keeps the connection, between Recover and Close
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	link   *link         // nil while there is no supervisor that can be used
+	up     chan struct{} // closed while there is a link
+	child  *os.Process   // the supervisor that we have started; nil when it was there
+	labels map[string]string
+	pid    int // of the supervisor
+	begun  bool
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+var errClosed = errors.New("the driver is closed")
+
+// New makes a driver. It starts nothing and touches no disk.
+func New(cfg Config) *Driver {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Driver{
+		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, up: make(chan struct{}),
+		mirror: mirror{tasks: map[driver.TaskID]*mirrored{}},
+	}
+}
+
+// Close drops the connection and leaves the tasks alone. Calls under way give
+// CodeUnavailable, and so does every later one.
+func (d *Driver) Close() error {
+	d.cancel(errClosed)
+	d.mu.Lock()
+	if d.link != nil {
+		_ = d.link.conn.Close()
+	}
+	if d.child != nil {
+		_ = d.child.Release() // it lives on; whoever becomes its parent reaps it
+		d.child = nil
+	}
+	d.mu.Unlock()
+	d.work.Wait()
+	return nil
+}
+
+// current gives the link, or CodeUnavailable.
+func (d *Driver) current() (*link, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := context.Cause(d.ctx); err != nil {
+		return nil, errLinkEnded(err)
+	}
+	if d.link == nil {
+		return nil, errLinkEnded(errors.New("it is being started"))
+	}
+	return d.link, nil
+}
+
+// call makes a request of the supervisor.
+func (d *Driver) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l, err := d.current()
+	if err != nil {
+		return nil, err
+	}
+	return l.call(ctx, req, apply)
+}
+
+// Labels implements driver.Driver. There are none before Recover.
+func (d *Driver) Labels() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.labels)
+}
+
+// Start implements driver.Driver.
+func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
+	if status, _, ok := d.mirror.get(task.ID); ok {
+		_, err := d.current()
+		return status, err
+	}
+	sp, err := specOf(task)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	_, err = d.call(ctx, &request{Op: opStart, Start: sp}, func(r *reply) {
+		if r.Error == nil && r.Status != nil {
+			d.mirror.put(*r.Status)
+		}
+	})
+	if err != nil {
+		return driver.Status{}, err
+	}
+	status, _, ok := d.mirror.get(task.ID)
+	if !ok { // destroyed in the same moment
+		return driver.Status{}, errNoTask(task.ID)
+	}
+	return status, nil
+}
+
+func specOf(task driver.Task) (*spec, error) {
+	if err := task.ID.Machine.Validate(); err != nil {
+		return nil, err
+	}
+	if task.ID.Boot < 1 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", task.ID.Boot)
+	}
+	if len(task.Command) == 0 || task.Command[0] == "" {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	user, err := identityOf(task.User)
+	if err != nil {
+		return nil, err
+	}
+	return &spec{ID: task.ID, Command: bytesOf(task.Command), Env: bytesOf(task.Env), Dir: []byte(task.Dir), User: user, Limits: task.Limits}, nil
+}
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Status{}, err
+	}
+	status, _, ok := d.mirror.get(id)
+	if ok && status.Exit != nil {
+		return status, nil
+	}
+	if _, err := d.current(); err != nil {
+		return driver.Status{}, err
+	}
+	if !ok {
+		return driver.Status{}, errNoTask(id)
+	}
+	return status, nil
+}
+
+// Wait implements driver.Driver.
+func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
+	_, done, ok := d.mirror.get(id)
+	if !ok {
+		if _, err := d.current(); err != nil {
+			return bourse.Exit{}, err
+		}
+		return bourse.Exit{}, errNoTask(id)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return bourse.Exit{}, ctx.Err()
+	case <-d.ctx.Done():
+		return bourse.Exit{}, errLinkEnded(context.Cause(d.ctx))
+	}
+	return d.mirror.exit(id)
+}
+
+// Signal implements driver.Driver.
+func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
+	if err := signal.Validate(); err != nil {
+		return err
+	}
+	_, err := d.call(ctx, &request{Op: opSignal, Task: id, Signal: hostSignal(signal)}, nil)
+	return err
+}
+
+// Stop implements driver.Driver.
+func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
+	if err := signal.Validate(); err != nil {
+		return err
+	}
+	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
+		return nil
+	}
+	_, err := d.call(ctx, &request{Op: opStop, Task: id, Signal: hostSignal(signal), Timeout: max(0, timeout)}, nil)
+	return err
+}
+
+// Forget implements driver.Driver.
+func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
+	if status, _, ok := d.mirror.get(id); !ok || status.Exit == nil {
+		_, err := d.current()
+		return err
+	}
+	_, err := d.call(ctx, &request{Op: opForget, Task: id}, func(*reply) { d.mirror.forget(id) })
+	return err
+}
+
+// Destroy implements driver.Driver.
+func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	_, err := d.call(ctx, &request{Op: opDestroy, Machine: id}, func(r *reply) {
+		if r.Error == nil {
+			d.mirror.destroy(id)
+		}
+	})
+	return err
+}
+
+// Shutdown ends all tasks of this directory, removes all that is kept of
+// their machines, and ends the supervisor. The driver is closed by it.
+func (d *Driver) Shutdown(ctx context.Context) error {
+	l, err := d.current()
+	if err != nil {
+		return err
+	}
+	// From here on the connection's end is what is wanted.
+	d.cancel(errClosed)
+	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	// Its lock is free when the supervisor is gone, and not before.
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		if free, err := lockFree(d.layout.lock()); free || err != nil {
+			return errors.Join(err, d.Close())
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(ctx.Err(), d.Close())
+		}
+	}
+}
+
+// hostSignal gives the number that this system has for a signal.
+func hostSignal(s bourse.Signal) int {
+	return int(signalNumbers[s])
+}
+
+// signalNumbers differ between systems.
+var signalNumbers = map[bourse.Signal]syscall.Signal{
+	"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT, "SIGABRT": syscall.SIGABRT,
+	"SIGKILL": syscall.SIGKILL, "SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "SIGALRM": syscall.SIGALRM,
+	"SIGTERM": syscall.SIGTERM, "SIGCONT": syscall.SIGCONT, "SIGSTOP": syscall.SIGSTOP, "SIGTSTP": syscall.SIGTSTP,
+	"SIGWINCH": syscall.SIGWINCH,
+}

@@ -1,0 +1,27 @@
+package process
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// closeInherited closes the descriptors that whoever started us has passed on
+// unknowingly: what we keep open, somebody may wait for the end of, and every
+// task would inherit it too. Our own are all closed on exec.
+func closeInherited() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < readyDescriptor || (fd == readyDescriptor && os.Getenv(readyVariable) != "") {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}

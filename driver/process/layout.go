@@ -1,0 +1,83 @@
+package process
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// layout is where the driver keeps what in its directory:
+//
+//	run/             what only this user may touch, as logs/
+//	  supervisor.lock  held (flock) by the living supervisor
+//	  supervisor.log   its own log
+//	  socket           where it listens
+//	machines/<id>/   a machine's default working directory
+//	logs/<id>/<n>    a machine's output; the highest n is being written
+type layout struct{ dir string }
+
+func newLayout(dir string) (layout, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return layout{}, fmt.Errorf("directory %s: %w", dir, err)
+	}
+	// 0711: a task's user must be able to reach its working directory.
+	if err := os.MkdirAll(filepath.Join(abs, "machines"), 0o711); err != nil {
+		return layout{}, err
+	}
+	for _, private := range []string{"run", "logs"} {
+		if err := os.MkdirAll(filepath.Join(abs, private), 0o700); err != nil {
+			return layout{}, err
+		}
+	}
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return layout{}, err
+	}
+	return layout{abs}, nil
+}
+
+func (l layout) run() string  { return filepath.Join(l.dir, "run") }
+func (l layout) lock() string { return filepath.Join(l.dir, "run", "supervisor.lock") }
+func (l layout) log() string  { return filepath.Join(l.dir, "run", "supervisor.log") }
+
+// home gives a machine's own directory. The id has been validated: it is hex.
+func (l layout) home(id bourse.MachineID) string {
+	return filepath.Join(l.dir, "machines", string(id))
+}
+
+// logs gives the directory of a machine's log.
+func (l layout) logs(id bourse.MachineID) string { return filepath.Join(l.dir, "logs", string(id)) }
+
+func (l layout) logFile(id bourse.MachineID, n int) string {
+	return filepath.Join(l.logs(id), strconv.Itoa(n))
+}
+
+// logFiles gives the numbers of a machine's log files, oldest first; none for
+// a machine that has no directory.
+func (l layout) logFiles(id bourse.MachineID) ([]int, error) {
+	entries, err := os.ReadDir(l.logs(id))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var out []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, cmp.Compare)
+	return out, nil
+}
+
+// mark tells this directory's processes and cgroups from others'.
+func (l layout) mark() string {
+	sum := sha256.Sum256([]byte(l.dir))
+	return hex.EncodeToString(sum[:6])
+}

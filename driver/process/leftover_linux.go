@@ -1,0 +1,116 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// marked tells whose task a process is of, by the mark in its environment.
+func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
+	prefix := []byte(markVariable + "=" + mark + "/")
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		rest, ok := bytes.CutPrefix(kv, prefix)
+		if !ok {
+			continue
+		}
+		machine, boot, ok := strings.Cut(string(rest), "/")
+		n, err := strconv.Atoi(boot)
+		if ok && err == nil {
+			return driver.TaskID{Machine: bourse.MachineID(machine), Boot: n}, true
+		}
+	}
+	return driver.TaskID{}, false
+}
+
+// killMarked kills those of the processes that carry the directory's mark and
+// are to be killed, and tells how many.
+func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
+	killed := 0
+	for _, pid := range pids {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil { // gone, or somebody else's
+			continue
+		}
+		if id, ok := markedAs(environ, s.mark); ok && doomed(id) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
+}
+
+// killLeftovers kills every process of the host that carries the directory's
+// mark and belongs to no task that is held: what has no record is removed.
+// It looks again until it finds none, since they may fork.
+func (s *supervisor) killLeftovers() {
+	all := 0
+	for range 10 {
+		n := s.killMarked(numbers("/proc"), func(id driver.TaskID) bool { return !s.runs(id) })
+		if all += n; n == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if all > 0 {
+		s.log.Warn("killed processes of tasks that nobody holds", "count", all)
+	}
+}
+
+// killStrays kills what a task without a group has left outside its process
+// group: its orphans are our children.
+func (s *supervisor) killStrays(id driver.TaskID) {
+	deadline := time.Now().Add(killGrace)
+	for time.Now().Before(deadline) {
+		var strays []int
+		for _, pid := range ownChildren() {
+			if !s.children.owns(pid) {
+				strays = append(strays, pid)
+			}
+		}
+		if s.killMarked(strays, func(of driver.TaskID) bool { return of == id }) == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond) // for what they leave to become ours
+	}
+}
+
+// ownChildren gives the processes whose parent we are.
+func ownChildren() []int {
+	var out []int
+	for _, tid := range numbers("/proc/self/task") {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", tid))
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out
+}
+
+// numbers gives the entries of a directory that are numbers.
+func numbers(dir string) []int {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	var out []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// link is a daemon's connection to its supervisor.
+type link struct {
+	conn *net.UnixConn
+	in   *bufio.Reader
+
+	writing sync.Mutex
+
+	mu    sync.Mutex
+	last  uint64
+	calls map[uint64]*pending
+	err   error // set once the connection has ended
+}
+
+// pending is a request that has no answer yet.
+type pending struct {
+	done  chan *reply  // has room for one; closed without one when the link ends
+	apply func(*reply) // called with each frame of the answer by the reader, before done
+}
+
+func newLink(conn *net.UnixConn) *link {
+	return &link{conn: conn, in: bufio.NewReader(conn), calls: map[uint64]*pending{}}
+}
+
+func errLinkEnded(cause error) error {
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the supervisor cannot be reached", Err: cause}
+}
+
+// call sends a request and waits for its answer. apply may be nil.
+func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
+	p := &pending{done: make(chan *reply, 1), apply: apply}
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return nil, errLinkEnded(l.err)
+	}
+	l.last++
+	req.ID = l.last
+	l.calls[req.ID] = p
+	l.mu.Unlock()
+
+	if err := l.write(req); err != nil {
+		l.drop(req.ID)
+		if errors.Is(err, errFrameSize) {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "command and environment are too large: %w", err)
+		}
+		return nil, errLinkEnded(err)
+	}
+	select {
+	case r := <-p.done:
+		if r == nil {
+			return nil, errLinkEnded(l.ended())
+		}
+		return r, r.Error.err()
+	case <-ctx.Done():
+		// The answer, when it comes, still reaches apply.
+		if req.Op == opWatch || req.Op == opStop || req.Op == opDestroy {
+			_ = l.write(&request{ID: req.ID, Op: opCancel}) // when it fails all ends anyway
+		}
+		return nil, ctx.Err()
+	}
+}
+
+func (l *link) write(req *request) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return writeFrame(l.conn, req)
+}
+
+func (l *link) drop(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.calls, id)
+}
+
+func (l *link) ended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// errReplaced ends a link when another daemon uses the supervisor.
+var errReplaced = errors.New("another daemon has taken the supervisor over")
+
+// read reads answers and news until the connection ends.
+func (l *link) read(news func(*reply)) error {
+	err := l.readAll(news)
+	_ = l.conn.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	for id, p := range l.calls {
+		close(p.done)
+		delete(l.calls, id)
+	}
+	return err
+}
+
+func (l *link) readAll(news func(*reply)) error {
+	for {
+		r := new(reply)
+		if err := readFrame(l.in, r); err != nil {
+			return err
+		}
+		switch {
+		case r.Replaced:
+			return errReplaced
+		case r.ID == 0:
+			news(r)
+		default:
+			l.answer(r)
+		}
+	}
+}
+
+func (l *link) answer(r *reply) {
+	l.mu.Lock()
+	p := l.calls[r.ID]
+	if p != nil && !r.More {
+		delete(l.calls, r.ID)
+	}
+	l.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if p.apply != nil {
+		p.apply(r)
+	}
+	if !r.More {
+		p.done <- r
+	}
+}

@@ -1,0 +1,29 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// lockFile locks a file for as long as this process lives.
+func lockFile(path string) error {
+	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(errHeld, err, syscall.Close(fd))
+	}
+	return nil
+}
+
+// lockFree tells whether nobody holds the lock.
+func lockFree(path string) (bool, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return errors.Is(err, syscall.ENOENT), nil
+	}
+	defer syscall.Close(fd)
+	return syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil, nil
+}

@@ -1,0 +1,151 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/google/go-cmp/cmp"
+)
+
+const someMachine = bourse.MachineID("00000100000001")
+
+func newLog(t *testing.T, size int64, files int) (*machineLog, layout) {
+	t.Helper()
+	l, err := newLayout(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachineLog(l, someMachine)
+	m.configure(settings{LogBytes: size, LogFiles: files})
+	t.Cleanup(m.close)
+	return m, l
+}
+
+func say(m *machineLog, text string) { m.append(appendLine(nil, noon, "stdout", false, []byte(text))) }
+
+func readLog(t *testing.T, l layout, want driver.LogQuery) []string {
+	t.Helper()
+	r, err := openLog(l, someMachine, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	var out []string
+	if err := r.read(func(l driver.LogLine) error { out = append(out, l.Text); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func numbered(from, to int) []string {
+	var out []string
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprintf("line %04d", i))
+	}
+	return out
+}
+
+// TestRotation shows what is kept, and how a reader that keeps up loses
+// nothing while files come and go.
+func TestRotation(t *testing.T) {
+	record := int64(len(appendLine(nil, noon, "stdout", false, []byte("line 0000"))))
+	m, l := newLog(t, 10*record, 3)
+	follower, err := openLog(l, someMachine, driver.LogQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follower.close()
+	var followed []string
+	for i := range 95 {
+		say(m, fmt.Sprintf("line %04d", i))
+		if i%7 == 0 {
+			if err := follower.read(func(l driver.LogLine) error { followed = append(followed, l.Text); return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if diff := cmp.Diff(numbered(0, 92), followed); diff != "" {
+		t.Errorf("a follower saw (-want +got):\n%s", diff)
+	}
+	if files, err := l.logFiles(someMachine); err != nil || len(files) != 3 {
+		t.Errorf("files %v, %v, want 3", files, err)
+	}
+	for tail, want := range map[int][]string{0: numbered(70, 95), 3: numbered(92, 95), 12: numbered(83, 95), 500: numbered(70, 95), -1: nil} {
+		if diff := cmp.Diff(want, readLog(t, l, driver.LogQuery{Tail: tail})); diff != "" {
+			t.Errorf("tail %d (-want +got):\n%s", tail, diff)
+		}
+	}
+}
+
+// TestTornLine shows what a reader makes of a record that is being written,
+// and a writer of one that a crash has cut.
+func TestTornLine(t *testing.T) {
+	m, l := newLog(t, 0, 0)
+	say(m, "before")
+	m.close()
+	torn := appendLine(nil, noon, "stdout", false, []byte("torn in the middle"))
+	path := l.logFile(someMachine, 1)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(torn[:len(torn)-5]); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"before"}) {
+		t.Errorf("with a line being written: %q, want only the whole one", got)
+	}
+	next := newMachineLog(l, someMachine)
+	t.Cleanup(next.close)
+	say(next, "after")
+	if got, want := readLog(t, l, driver.LogQuery{}), []string{"before", "torn in the mi", "after"}; !cmp.Equal(got, want) {
+		t.Errorf("after a crash: %q, want %q", got, want)
+	}
+}
+
+// TestLogThatCannotBeWritten shows that lost output is told about.
+func TestLogThatCannotBeWritten(t *testing.T) {
+	m, l := newLog(t, 0, 0)
+	if err := os.WriteFile(l.logs(someMachine), nil, 0o600); err != nil { // where a directory should be
+		t.Fatal(err)
+	}
+	say(m, "lost")
+	if err := os.Remove(l.logs(someMachine)); err != nil {
+		t.Fatal(err)
+	}
+	say(m, "kept")
+	got := readLog(t, l, driver.LogQuery{})
+	if len(got) != 2 || !strings.Contains(got[0], "were lost") || got[1] != "kept" {
+		t.Errorf("got %q, want a note and the line that could be written", got)
+	}
+}
+
+// TestForeignBytes shows that a reader survives what is none of ours.
+func TestForeignBytes(t *testing.T) {
+	m, l := newLog(t, 0, 0)
+	say(m, "one")
+	m.append([]byte("not a record\n\n"))
+	m.append(append(bytes.Repeat([]byte("x"), 200<<10), '\n'))
+	say(m, "two")
+	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"one", "two"}) {
+		t.Errorf("got %q, want the two lines", got)
+	}
+	enough := errors.New("enough")
+	r, err := openLog(l, someMachine, driver.LogQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if err := r.read(func(driver.LogLine) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("got %v, want the callback's error", err)
+	}
+}

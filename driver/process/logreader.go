@@ -1,0 +1,186 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// logReader reads a machine's log files, oldest first, and goes on where it
+// stopped when it is asked again.
+type logReader struct {
+	layout layout
+	id     bourse.MachineID
+	want   driver.LogQuery
+	skip   int // records still to be passed over
+	number int // of the file being read; 0 before the first
+	file   *os.File
+	offset int64 // in file, behind the last whole record
+}
+
+// openLog makes a reader placed according to want.
+func openLog(l layout, id bourse.MachineID, want driver.LogQuery) (*logReader, error) {
+	r := &logReader{layout: l, id: id, want: want}
+	if want.Tail == 0 {
+		return r, nil
+	}
+	return r, r.seekTail(max(0, want.Tail))
+}
+
+func (r *logReader) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+}
+
+// seekTail places the reader before the last n records.
+func (r *logReader) seekTail(n int) error {
+	files, err := r.layout.logFiles(r.id)
+	if err != nil {
+		return err
+	}
+	have := 0
+	for i := len(files) - 1; i >= 0; i-- {
+		count, size, err := countLines(r.layout.logFile(r.id, files[i]))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // rotated away: the next one was the oldest
+		case err != nil:
+			return err
+		}
+		have += count
+		r.number = files[i]
+		if have >= n {
+			r.skip = have - n
+			if n == 0 {
+				r.skip, r.offset = 0, size
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// countLines gives how many whole lines a file has and where the last ends.
+func countLines(path string) (lines int, end int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	b := make([]byte, 64<<10)
+	var at int64
+	for {
+		n, err := f.Read(b)
+		lines += bytes.Count(b[:n], []byte("\n"))
+		if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 {
+			end = at + int64(i) + 1
+		}
+		at += int64(n)
+		if err == io.EOF {
+			return lines, end, nil
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// read gives every whole record that is there now and has not been given yet.
+func (r *logReader) read(line func(driver.LogLine) error) error {
+	for {
+		if r.file == nil {
+			ok, err := r.open()
+			if err != nil || !ok {
+				return err
+			}
+		}
+		// Whether there is a next file must be known before this one is read to
+		// its end: the writer begins the next only after its last write here.
+		files, err := r.layout.logFiles(r.id)
+		if err != nil {
+			return err
+		}
+		if err := r.readFile(line); err != nil {
+			return err
+		}
+		if len(files) == 0 || files[len(files)-1] <= r.number {
+			return nil
+		}
+		_ = r.file.Close()
+		r.file, r.offset = nil, 0
+		r.number++
+	}
+}
+
+// open opens the file to be read next: the one with r.number, or the oldest
+// after it. False when there is none.
+func (r *logReader) open() (bool, error) {
+	for {
+		files, err := r.layout.logFiles(r.id)
+		if err != nil {
+			return false, err
+		}
+		next := 0
+		for _, n := range files {
+			if n >= r.number {
+				next = n
+				break
+			}
+		}
+		if next == 0 {
+			return false, nil
+		}
+		f, err := os.Open(r.layout.logFile(r.id, next))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // rotated away since it was listed
+		}
+		if err != nil {
+			return false, err
+		}
+		if next != r.number {
+			r.offset, r.skip, r.number = 0, 0, next
+		}
+		r.file = f
+		return true, nil
+	}
+}
+
+func (r *logReader) readFile(line func(driver.LogLine) error) error {
+	if _, err := r.file.Seek(r.offset, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(r.file, 64<<10)
+	for {
+		b, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			// Not of our making: no record is that long. It is passed over.
+			r.offset += int64(len(b))
+			continue
+		}
+		if err == io.EOF {
+			return nil // a last record without its end is still being written
+		}
+		if err != nil {
+			return err
+		}
+		r.offset += int64(len(b))
+		if r.skip > 0 {
+			r.skip--
+			continue
+		}
+		l, ok := parseLine(b[:len(b)-1])
+		if !ok || l.At.Before(r.want.Since) {
+			continue
+		}
+		if err := line(l); err != nil {
+			return err
+		}
+	}
+}

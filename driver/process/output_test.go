@@ -1,0 +1,49 @@
+package process
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// TestLongAndBinaryOutput sends what is no neat text through a real program,
+// with files so small that every line rotates.
+func TestLongAndBinaryOutput(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.LogBytes, c.LogFiles = 4096, 1000 })
+	d, _ := h.recovered(t)
+	task := program("sh", "-c", `
+		head -c 100000 /dev/zero | tr '\0' x; echo
+		head -c 16384 /dev/zero | tr '\0' y; echo
+		printf '\000\001\377\r\n'
+		echo; printf 'no newline'`)
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Failed() {
+		t.Fatal(exit, err)
+	}
+	var got []string
+	partial := false
+	err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error {
+		if partial {
+			got[len(got)-1] += l.Text
+		} else {
+			got = append(got, l.Text)
+		}
+		partial = l.Partial
+		return nil
+	})
+	want := []string{strings.Repeat("x", 100000), strings.Repeat("y", 16384), "\x00\x01\xff\r", "", "no newline"}
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%d lines, %v, want %d", len(got), err, len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("line %d has %d bytes, want %d: %.50q", i, len(got[i]), len(want[i]), got[i])
+		}
+	}
+	if files, err := d.layout.logFiles(task.ID.Machine); err != nil || len(files) < 5 {
+		t.Errorf("%d files, %v, want many: the test shall rotate", len(files), err)
+	}
+}

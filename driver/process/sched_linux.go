@@ -1,0 +1,34 @@
+package process
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forkSlice is the time slice that a thread asks for before it forks.
+const forkSlice = 100 * time.Microsecond
+
+// hurry makes the calling thread one that may interrupt others when it wakes,
+// as Linux has it since 6.12 for threads with a short slice (sched(7),
+// sched_setattr(2)). A fork wakes its parent at the moment in which the child
+// begins to run; without this the parent often waits until the child has
+// loaded its libraries: 0.7 ms instead of 0.2 on two cores. Children do not
+// inherit it. Older kernels take no notice, and failure costs only time.
+func hurry(nice int) {
+	const resetOnFork = 1 // SCHED_FLAG_RESET_ON_FORK
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Flags: resetOnFork,
+		Nice: int32(nice), Runtime: uint64(forkSlice),
+	}, 0)
+}
+
+// niceness gives the process's nice value.
+func niceness() int {
+	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil {
+		return 0
+	}
+	return 20 - raw // the system call itself never gives a negative number
+}

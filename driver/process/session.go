@@ -1,0 +1,307 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"golang.org/x/sys/unix"
+)
+
+// session is a daemon's connection. There is one at a time: a new daemon cuts
+// the one before off and waits until nothing that it asked for is still being
+// done, so that a late request of a dead daemon cannot undo what its successor
+// has seen.
+type session struct {
+	conn   *net.UnixConn
+	cancel context.CancelFunc
+	work   sync.WaitGroup // requests under way
+	slots  chan struct{}  // bounds them
+
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	cancels map[uint64]context.CancelFunc // of the requests under way
+}
+
+// Bounds of a connection.
+const (
+	helloTimeout = 5 * time.Second
+	sendTimeout  = 10 * time.Second // a daemon that does not read is as good as dead
+	maxRequests  = 16384            // followed logs and stops under way count
+)
+
+// accept serves connections until ctx ends.
+func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			s.log.Warn("connection not accepted", "err", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		s.work.Go(func() {
+			defer conn.Close()
+			// Whatever is connected when the supervisor ends must not hold it up.
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			if err := s.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
+				s.log.Info("connection ended", "err", err)
+			}
+		})
+	}
+}
+
+// serveConn reads the first frame, which says what the connection is for.
+func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
+	if err := checkPeer(conn); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	head, files, err := readHead(conn)
+	defer func() { closeAll(files) }()
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReader(conn)
+	var first request
+	if err := readBody(in, head, &first); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	switch {
+	case first.Op == opExec:
+		theirs := files
+		files = nil
+		return s.serveExec(ctx, conn, &first, theirs)
+	case first.Op == opHello && first.Hello != nil:
+		return s.serveDaemon(ctx, conn, in, &first)
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "first frame is %s", bourse.Quoted(string(first.Op)))
+}
+
+// readHead reads the length of the first frame and the descriptors that came
+// with it. They are the caller's to close, also after an error.
+func readHead(conn *net.UnixConn) (length uint32, files []int, err error) {
+	var head [4]byte
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	n, oobn, _, _, err := conn.ReadMsgUnix(head[:], oob)
+	if oobn > 0 {
+		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, m := range messages {
+			fds, err := unix.ParseUnixRights(&m)
+			if err == nil {
+				files = append(files, fds...)
+			}
+		}
+		for _, fd := range files {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	if err != nil {
+		return 0, files, err
+	}
+	if n < len(head) {
+		if _, err := io.ReadFull(conn, head[n:]); err != nil {
+			return 0, files, err
+		}
+	}
+	return binary.BigEndian.Uint32(head[:]), files, nil
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		_ = syscall.Close(fd)
+	}
+}
+
+// serveDaemon takes the daemon's connection over from the one before.
+func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, first *request) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), cancels: map[uint64]context.CancelFunc{}}
+	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
+	if first.Hello.Version != protocolVersion {
+		// It keeps its tasks and whoever uses them; the other side explains.
+		me.send(answer)
+		return nil
+	}
+	if !s.takeOver(me, first.Hello.Settings) {
+		return nil // it tries again, and finds or starts the next one
+	}
+	defer s.leave(me)
+	// What the one before left is found by its mark. Its own tasks are held,
+	// so this only costs when something went wrong.
+	me.work.Go(s.killLeftovers)
+	answer.Hello.Labels = s.grouping().labels()
+	me.send(answer)
+	for {
+		req := new(request)
+		if err := readFrame(in, req); err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if req.Op == opCancel {
+			me.giveUp(req.ID)
+			continue
+		}
+		select {
+		case me.slots <- struct{}{}:
+		default:
+			me.send(&reply{ID: req.ID, Error: &wireError{Code: bourse.CodeUnavailable, Message: "too many requests under way"}})
+			continue
+		}
+		ctx, done := me.begin(ctx, req.ID)
+		me.work.Go(func() {
+			defer func() { done(); <-me.slots }()
+			s.handle(ctx, me, req)
+		})
+	}
+}
+
+// begin makes a request one that can be given up until done is called.
+func (me *session) begin(ctx context.Context, id uint64) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	me.mu.Lock()
+	defer me.mu.Unlock()
+	me.cancels[id] = cancel
+	return ctx, func() {
+		cancel()
+		me.mu.Lock()
+		defer me.mu.Unlock()
+		delete(me.cancels, id)
+	}
+}
+
+func (me *session) giveUp(id uint64) {
+	me.mu.Lock()
+	defer me.mu.Unlock()
+	if cancel := me.cancels[id]; cancel != nil {
+		cancel()
+	}
+}
+
+// takeOver makes me the daemon's session; false when the supervisor is ending.
+func (s *supervisor) takeOver(me *session, settings settings) bool {
+	for {
+		s.mu.Lock()
+		if s.stopping {
+			s.mu.Unlock()
+			return false
+		}
+		before := s.session
+		if before == nil {
+			s.session, s.settings = me, settings
+			s.mu.Unlock()
+			return true
+		}
+		s.session = nil
+		s.mu.Unlock()
+		before.send(&reply{Replaced: true})
+		before.close()
+		before.work.Wait()
+	}
+}
+
+// leave ends me, unless another has taken over.
+func (s *supervisor) leave(me *session) {
+	me.close()
+	me.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session == me {
+		s.session = nil
+	}
+	s.wakeUp()
+}
+
+func (me *session) close() {
+	me.cancel()
+	_ = me.conn.Close()
+}
+
+// send writes a frame. A connection that cannot be written is closed: its
+// reader then ends the session.
+func (me *session) send(r *reply) {
+	me.writing.Lock()
+	defer me.writing.Unlock()
+	_ = me.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if err := writeFrame(me.conn, r); err != nil {
+		_ = me.conn.Close()
+	}
+}
+
+// handle does one request and answers it.
+func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
+	answer := &reply{ID: req.ID}
+	var err error
+	switch req.Op {
+	case opStart:
+		answer.Status, err = s.handleStart(req.Start)
+	case opSignal:
+		err = s.signal(req.Task, syscall.Signal(req.Signal))
+	case opStop:
+		var t *task
+		if t, err = s.find(req.Task); err == nil {
+			err = s.stop(ctx, t, syscall.Signal(req.Signal), req.Timeout)
+		}
+	case opForget:
+		s.forget(req.Task)
+	case opDestroy:
+		err = s.destroy(ctx, req.Machine)
+	case opHold:
+		s.hold(req.Hold)
+	case opWatch:
+		err = s.watch(ctx, req.Machine, func() { me.send(&reply{ID: req.ID, More: true}) })
+	case opList:
+		s.sendList(me, req.ID)
+		return
+	case opShutdown:
+		// The connection's end is the answer to all that is still open.
+		me.send(answer)
+		s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
+		return
+	default:
+		err = bourse.Errorf(bourse.CodeInvalid, "unknown operation %s", bourse.Quoted(string(req.Op)))
+	}
+	answer.Error = wireErrorOf(err)
+	me.send(answer)
+}
+
+func (s *supervisor) handleStart(sp *spec) (*driver.Status, error) {
+	if sp == nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "nothing to start")
+	}
+	status, err := s.start(sp)
+	return &status, err
+}
+
+func (s *supervisor) sendList(me *session, id uint64) {
+	list := s.list()
+	for len(list) > listChunk {
+		me.send(&reply{ID: id, List: list[:listChunk], More: true})
+		list = list[listChunk:]
+	}
+	me.send(&reply{ID: id, List: list})
+}

@@ -1,0 +1,224 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// supervisor holds the tasks of one directory. Its mutex guards the table of
+// machines, the session and the settings, and is held over no system call
+// that can block. A machine's log has a mutex of its own, taken after it.
+type supervisor struct {
+	layout   layout
+	mark     string
+	log      *slog.Logger
+	groups   grouping
+	null     *os.File // every task's stdin
+	nice     int
+	children children
+	work     sync.WaitGroup // of everything that has to end before Supervise does
+	wake     chan struct{}  // has room for one: see whether we are idle
+	over     chan struct{}  // closed once a shutdown is done
+
+	mu       sync.Mutex
+	machines map[bourse.MachineID]*machine
+	session  *session // the daemon's; nil when none is connected
+	settings settings
+	stopping bool
+}
+
+// readyVariable names the descriptor on which a supervisor tells who started
+// it that it listens ("ok"), or why not.
+const readyVariable = "BOURSE_SUPERVISOR_READY"
+
+// errHeld is told on it when another supervisor holds the directory.
+var errHeld = errors.New("another supervisor holds the directory")
+
+// Supervise is the main function of a supervisor process: it holds the tasks
+// of one directory, whatever becomes of the daemons that use them. It returns
+// when it is told to shut down (by Driver.Shutdown, SIGTERM, or ctx), or when
+// it holds no task and no daemon is connected. It changes the process's
+// working directory, signal handling and scheduling, and reaps every
+// child: the process can do nothing else.
+func Supervise(ctx context.Context, cfg SupervisorConfig) error {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	closeInherited()
+	tell := readiness()
+	s, listener, err := prepare(cfg)
+	tell(err)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, cfg, listener)
+}
+
+// prepare takes the directory into possession: from the lock on, whatever an
+// earlier supervisor has left running is nobody's and is killed.
+func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
+	layout, err := newLayout(cfg.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := lockFile(layout.lock()); err != nil {
+		return nil, nil, err
+	}
+	// Where it runs must not keep a file system from being unmounted.
+	if err := os.Chdir("/"); err != nil {
+		return nil, nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &supervisor{
+		layout: layout, mark: layout.mark(), log: cfg.Log, null: null, nice: niceness(),
+		wake: make(chan struct{}, 1), over: make(chan struct{}),
+		machines: map[bourse.MachineID]*machine{},
+		children: children{byPID: map[int]func(ended){}},
+	}
+	if err := adoptOrphans(); err != nil {
+		s.log.Warn("orphans are not adopted", "err", err)
+	}
+	s.groups = openGrouping(s.mark, s.log)
+	s.killLeftovers()
+	listener, err := listenSocket(layout.run())
+	if err != nil {
+		s.groups.close()
+		return nil, nil, fmt.Errorf("listen in %s: %w", layout.run(), err)
+	}
+	return s, listener, nil
+}
+
+// serve runs until the supervisor is not needed any more.
+func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *net.UnixListener) error {
+	// A fork holds a processor of the Go runtime until the child has executed;
+	// more of them only keep threads looking for work beside it.
+	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
+	// Notified signals are not inherited as ignored by the tasks, whatever
+	// started us ignored. What a terminal sends does not end us.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.work.Go(func() { s.accept(ctx, listener) })
+	grace := time.NewTimer(max(cfg.Grace, firstGrace))
+	for {
+		select {
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGCHLD:
+				s.children.reap()
+			case syscall.SIGTERM:
+				s.work.Go(func() { s.endAll(ctx) })
+			}
+			continue
+		case <-s.wake:
+			if s.idle() {
+				grace.Reset(cmp.Or(cfg.Grace, idleGrace))
+			}
+			continue
+		case <-grace.C:
+			if !s.retire() {
+				continue
+			}
+		case <-s.over:
+		case <-ctx.Done():
+			s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
+			ctx = context.WithoutCancel(ctx)
+			continue
+		}
+		break
+	}
+	cancel()
+	err := listener.Close()
+	_ = os.Remove(filepath.Join(s.layout.run(), socketName)) // the next one removes it too
+	s.work.Wait()
+	s.groups.close()
+	return err
+}
+
+// endAll shuts everything down, once.
+func (s *supervisor) endAll(ctx context.Context) {
+	s.mu.Lock()
+	first := !s.stopping
+	s.stopping = true
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	if err := s.shutdown(ctx); err != nil {
+		s.log.Error("shutdown is incomplete", "err", err)
+	}
+	close(s.over)
+}
+
+// wakeUp has the main loop look whether the supervisor is idle.
+func (s *supervisor) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// grouping gives what new tasks are started with.
+func (s *supervisor) grouping() grouping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings.NoLimits {
+		return ungrouped{}
+	}
+	return s.groups
+}
+
+// runs tells whether a task is held and has not ended.
+func (s *supervisor) runs(id driver.TaskID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id.Machine]
+	return m != nil && m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
+}
+
+// readiness gives the function that tells whether the start went well. It
+// does so once.
+func readiness() func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() {
+			if os.Getenv(readyVariable) == "" {
+				return
+			}
+			_ = os.Unsetenv(readyVariable)
+			f := os.NewFile(readyDescriptor, "ready") // closed below: no task sees it
+			text := "ok"
+			if err != nil {
+				text = err.Error()
+			}
+			_, _ = f.WriteString(text) // who asked may be gone
+			_ = f.Close()
+		})
+	}
+}
+
+// readyDescriptor is the first that is passed on after stdio.
+const readyDescriptor = 3
+
+// socketName is the file that a supervisor listens on, in the layout's run.
+const socketName = "socket"

@@ -1,0 +1,237 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// eventually waits until ok says so. What it waits for happens in another
+// process, which tells nobody.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestLongDirectory shows that a path longer than a socket's name may be works.
+func TestLongDirectory(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Dir = filepath.Join(c.Dir, strings.Repeat("long/", 50)) })
+	d, _ := h.recovered(t)
+	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := h.recovered(t); len(got) != 1 {
+		t.Errorf("recovered %+v, want the task", got)
+	}
+}
+
+// TestTwoSupervisors shows that the second on a directory gives up, and that
+// drivers which start at the same moment end up with one.
+func TestTwoSupervisors(t *testing.T) {
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	out, err := exec.CommandContext(t.Context(), "/proc/self/exe", "supervisor", d.layout.dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), errHeld.Error()) {
+		t.Errorf("a second supervisor said %q, %v, want %q", out, err, errHeld)
+	}
+	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
+		t.Errorf("the first was harmed: %v", err)
+	}
+}
+
+func TestRacingDrivers(t *testing.T) {
+	h := newHost(t, nil)
+	type result struct {
+		d   *Driver
+		err error
+	}
+	results := make(chan result, 4)
+	for range cap(results) {
+		go func() {
+			d := New(h.cfg)
+			_, err := d.Recover(context.WithoutCancel(t.Context()))
+			results <- result{d, err}
+		}()
+	}
+	pids := map[int]bool{}
+	for range cap(results) {
+		r := <-results
+		if r.d.pid != 0 {
+			pids[r.d.pid] = true
+		}
+		defer r.d.Close()
+	}
+	if len(pids) != 1 {
+		t.Errorf("drivers found supervisors %v, want one", pids)
+	}
+}
+
+// TestReplacedDaemon shows that the newer daemon wins, and that the older does
+// not fight back.
+func TestReplacedDaemon(t *testing.T) {
+	h := newHost(t, nil)
+	old, _ := h.recovered(t)
+	task := program("sleep", "1000")
+	if _, err := old.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { _, err := old.Wait(context.WithoutCancel(t.Context()), task.ID); waiting <- err }()
+	newer := New(h.cfg)
+	if got, err := newer.Recover(t.Context()); err != nil || len(got) != 1 {
+		t.Fatalf("recovered %v, %v", got, err)
+	}
+	defer newer.Close()
+	if err := <-waiting; bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("Wait of the older gave %v, want unavailable", err)
+	}
+	if _, err := old.Start(t.Context(), program("sleep", "1000")); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("Start of the older gave %v, want unavailable", err)
+	}
+	if _, err := newer.Start(t.Context(), program("sleep", "1000")); err != nil {
+		t.Errorf("Start of the newer gave %v", err)
+	}
+}
+
+// TestIdleSupervisorEnds shows when a supervisor is not needed any more.
+func TestIdleSupervisorEnds(t *testing.T) {
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	task := program("sh", "-c", "exit 3")
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Wait(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	first := d.pid
+	if d, _ = h.recovered(t); d.pid != first {
+		t.Error("a supervisor that holds an exit has ended")
+	}
+	if err := d.Forget(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the supervisor has ended", func() bool {
+		free, err := lockFree(d.layout.lock())
+		return free && err == nil
+	})
+	if d, _ = h.recovered(t); d.pid == first {
+		t.Error("the supervisor is still there")
+	}
+}
+
+// TestTerminatedSupervisor shows that SIGTERM is a shutdown, and that what a
+// terminal sends is none.
+func TestTerminatedSupervisor(t *testing.T) {
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	task := program("sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done")
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	for _, harmless := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE} {
+		if err := syscall.Kill(d.pid, harmless); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{Follow: true}, func(driver.LogLine) error { return os.ErrExist }); !errors.Is(err, os.ErrExist) {
+		t.Fatalf("harmless signals did harm: %v", err)
+	}
+	if err := syscall.Kill(d.pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Code != 5 {
+		t.Errorf("exit %+v, %v, want that it could end well, with code 5", exit, err)
+	}
+}
+
+// TestIgnoredSignalsAreNotInherited: a shell starts what runs in its
+// background with SIGINT ignored; a machine must not inherit that.
+func TestIgnoredSignalsAreNotInherited(t *testing.T) {
+	h := newHost(t, func(c *Config) {
+		c.Supervisor = []string{"sh", "-c", `trap '' INT QUIT HUP TERM USR1; exec "$0" supervisor "$1"`, "/proc/" + itoa(os.Getpid()) + "/exe"}
+	})
+	d, _ := h.recovered(t)
+	task := program("sleep", "1000")
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Signal(t.Context(), task.ID, "SIGINT"); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Signal != int(syscall.SIGINT) {
+		t.Errorf("exit %+v, %v, want SIGINT", exit, err)
+	}
+}
+
+// TestSupervisorThatCannotStart shows what the operator is told.
+func TestSupervisorThatCannotStart(t *testing.T) {
+	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "none": nil} {
+		d := New(Config{Dir: t.TempDir(), Supervisor: command})
+		if _, err := d.Recover(t.Context()); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: got %v, want invalid", name, err)
+		}
+		if _, err := d.Start(t.Context(), program("true")); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("%s: Start gave %v, want unavailable", name, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	d := New(Config{Dir: t.TempDir(), Supervisor: []string{"sh", "-c", "exit 1"}})
+	defer d.Close()
+	if _, err := d.Recover(ctx); err == nil || !strings.Contains(err.Error(), "supervisor") {
+		t.Errorf("one that dies at once: %v, want an error about it", err)
+	}
+}
+
+// TestInheritedFilesAreClosed: a pipe that leaked into the daemon must reach
+// neither the supervisor, which would keep it open for ever, nor a task.
+func TestInheritedFilesAreClosed(t *testing.T) {
+	h := newHost(t, func(c *Config) {
+		c.Supervisor = []string{"sh", "-c", `exec 9>/dev/null; exec "$0" supervisor "$1"`, "/proc/" + itoa(os.Getpid()) + "/exe"}
+	})
+	d, _ := h.recovered(t)
+	if target, err := os.Readlink("/proc/" + itoa(d.pid) + "/fd/9"); err == nil && target == "/dev/null" {
+		flags, err := os.ReadFile("/proc/" + itoa(d.pid) + "/fdinfo/9")
+		if err != nil || !strings.Contains(string(flags), "02") { // O_CLOEXEC: one of its own
+			t.Errorf("the supervisor holds descriptor 9: %s", flags)
+		}
+	}
+	task := program("sh", "-c", "ls /proc/self/fd")
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Wait(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error { got = append(got, l.Text); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"0", "1", "2", "3"}; !slices.Equal(got, want) { // 3 is the directory that ls reads
+		t.Errorf("a task has descriptors %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,257 @@
+package process
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// machine is what the supervisor has of a machine until it is destroyed.
+type machine struct {
+	tasks      map[int]*task // by boot; those that are not forgotten
+	newest     int           // the highest boot that was ever started
+	destroying int           // calls of destroy under way
+	watchers   int
+	log        *machineLog
+}
+
+// machineLocked gives a machine's entry, a new one when there is none.
+func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
+	m := s.machines[id]
+	if m == nil {
+		m = &machine{tasks: map[int]*task{}, log: newMachineLog(s.layout, id)}
+		s.machines[id] = m
+	}
+	return m
+}
+
+// dropLocked removes an entry that says nothing.
+func (s *supervisor) dropLocked(id bourse.MachineID) {
+	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
+		delete(s.machines, id)
+	}
+}
+
+// start is driver.Driver's Start.
+func (s *supervisor) start(sp *spec) (driver.Status, error) {
+	t, mine, err := s.reserve(sp.ID)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	if mine {
+		t.err = s.launch(t, sp)
+		s.settle(t)
+	}
+	<-t.started
+	if t.err != nil {
+		return driver.Status{}, t.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.status, nil
+}
+
+// reserve enters a task in the table. mine: it was not there and the caller
+// has to launch and settle it.
+func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
+	if err := id.Machine.Validate(); err != nil {
+		return nil, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machineLocked(id.Machine)
+	defer s.dropLocked(id.Machine)
+	if t := m.tasks[id.Boot]; t != nil {
+		return t, false, nil
+	}
+	switch {
+	case s.stopping:
+		return nil, false, bourse.Errorf(bourse.CodeUnavailable, "the supervisor is ending")
+	case m.destroying > 0:
+		return nil, false, bourse.Errorf(bourse.CodeUnavailable, "machine %s is being destroyed", id.Machine)
+	case id.Boot <= m.newest:
+		return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is not newer than %d", id.Machine, id.Boot, m.newest)
+	}
+	for boot, t := range m.tasks {
+		if t.status.Exit == nil {
+			return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
+		}
+	}
+	t = &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}
+	m.tasks[id.Boot] = t
+	m.log.configure(s.settings)
+	return t, true, nil
+}
+
+// settle records how a launch went. One that failed leaves nothing behind.
+func (s *supervisor) settle(t *task) {
+	defer close(t.started)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[t.id.Machine]
+	if t.err == nil {
+		m.newest = max(m.newest, t.id.Boot)
+		if t.status.Exit == nil { // it may have ended already
+			t.status = driver.Status{ID: t.id, PID: t.pid, StartedAt: t.at}
+		}
+		return
+	}
+	delete(m.tasks, t.id.Boot)
+	if m.newest == 0 {
+		_ = os.Remove(s.layout.home(t.id.Machine)) // fails when it was there and something is in it
+	}
+	s.dropLocked(t.id.Machine)
+}
+
+// end records a task's end and tells the daemon. The news goes out before
+// done is closed, so that no answer that depends on it overtakes it.
+func (s *supervisor) end(t *task, exit bourse.Exit) {
+	s.mu.Lock()
+	exit.Error = t.failure
+	if t.failure == outOfMemory {
+		exit.Error, exit.OOMKilled = "", true
+	}
+	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
+	t.output = nil
+	status, session := t.status, s.session
+	s.mu.Unlock()
+	t.log.close()
+	if session != nil {
+		session.send(&reply{Status: &status})
+	}
+	close(t.done)
+}
+
+// find gives a task that has started.
+func (s *supervisor) find(id driver.TaskID) (*task, error) {
+	s.mu.Lock()
+	var t *task
+	if m := s.machines[id.Machine]; m != nil {
+		t = m.tasks[id.Boot]
+	}
+	s.mu.Unlock()
+	if t != nil {
+		<-t.started // soon: nothing in a launch waits for others
+	}
+	if t == nil || t.err != nil {
+		return nil, errNoTask(id)
+	}
+	return t, nil
+}
+
+func errNoTask(id driver.TaskID) error {
+	return bourse.Errorf(bourse.CodeNotFound, "no task %s/%d", id.Machine, id.Boot)
+}
+
+func errEnded(id driver.TaskID) error {
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
+}
+
+// signal is driver.Driver's Signal.
+func (s *supervisor) signal(id driver.TaskID, signal syscall.Signal) error {
+	t, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	if t.ended() || syscall.Kill(t.pid, signal) != nil {
+		return errEnded(id)
+	}
+	return nil
+}
+
+// forget is driver.Driver's Forget.
+func (s *supervisor) forget(id driver.TaskID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machines[id.Machine]; m != nil {
+		if t := m.tasks[id.Boot]; t != nil && t.status.Exit != nil {
+			delete(m.tasks, id.Boot)
+			s.wakeUp()
+		}
+	}
+}
+
+// hold keeps the exits of tasks that an earlier supervisor held.
+func (s *supervisor) hold(list []driver.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, status := range list {
+		if status.ID.Machine.Validate() != nil || status.Exit == nil {
+			continue
+		}
+		m := s.machineLocked(status.ID.Machine)
+		if m.tasks[status.ID.Boot] != nil {
+			continue
+		}
+		t := &task{id: status.ID, status: status, started: make(chan struct{}), done: make(chan struct{}), log: m.log, at: status.StartedAt}
+		close(t.started)
+		close(t.done)
+		m.tasks[status.ID.Boot] = t
+		m.newest = max(m.newest, status.ID.Boot)
+	}
+}
+
+// list gives the status of every task held, sorted by id.
+func (s *supervisor) list() []driver.Status {
+	var out []driver.Status
+	for _, t := range s.tasks() {
+		<-t.started
+		if t.err == nil {
+			s.mu.Lock()
+			out = append(out, t.status)
+			s.mu.Unlock()
+		}
+	}
+	slices.SortFunc(out, func(a, b driver.Status) int {
+		return cmp.Or(cmp.Compare(a.ID.Machine, b.ID.Machine), cmp.Compare(a.ID.Boot, b.ID.Boot))
+	})
+	return out
+}
+
+// tasks gives all tasks, those that are just starting too, in no order.
+func (s *supervisor) tasks() []*task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*task
+	for _, m := range s.machines {
+		for _, t := range m.tasks {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// idle tells whether nobody needs this supervisor.
+func (s *supervisor) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idleLocked()
+}
+
+func (s *supervisor) idleLocked() bool {
+	if s.session != nil {
+		return false
+	}
+	for _, m := range s.machines {
+		if len(m.tasks) > 0 || m.destroying > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// retire ends an idle supervisor: from then on no daemon can take it over.
+// False when somebody needs it after all.
+func (s *supervisor) retire() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || !s.idleLocked() { // a shutdown under way tells when it is done
+		return false
+	}
+	s.stopping = true
+	return true
+}

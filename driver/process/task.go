@@ -1,0 +1,245 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// task is one task in the supervisor. The table's mutex guards its status;
+// what a task runs with is fixed before started is closed.
+type task struct {
+	id      driver.TaskID
+	status  driver.Status
+	started chan struct{} // closed when the start has succeeded or failed
+	err     error         // of the start; read after started
+	done    chan struct{} // closed when status.Exit is set
+
+	pid     int
+	at      time.Time     // of its start
+	failure string        // why the supervisor killed it; under the table's mutex
+	with    *surroundings // nil once it has ended
+	output  *output
+	log     *machineLog
+}
+
+// surroundings are what a task's own program and its execs share.
+type surroundings struct {
+	env   []string
+	dir   string
+	user  *identity
+	group group          // nil: the host has none
+	forks sync.WaitGroup // of execs under way; added to under the table's mutex
+}
+
+// markVariable tells a task's processes, and all that they start with their
+// environment, from others: BOURSE_TASK=<mark>/<machine>/<boot>.
+const markVariable = "BOURSE_TASK"
+
+func (s *supervisor) marked(env []string, id driver.TaskID) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		if len(kv) <= len(markVariable) || kv[:len(markVariable)+1] != markVariable+"=" {
+			out = append(out, kv)
+		}
+	}
+	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
+}
+
+// launch starts the program of a task that has been entered in the table.
+func (s *supervisor) launch(t *task, sp *spec) error {
+	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
+	if err := s.enterDir(t.id.Machine, with); err != nil {
+		return err
+	}
+	command := stringsOf(sp.Command)
+	if len(command) == 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	stdout, outEnd, err := pipe()
+	if err != nil {
+		return startError(command[0], with, err)
+	}
+	stderr, errEnd, err := pipe()
+	if err != nil {
+		return errors.Join(startError(command[0], with, err), stdout.Close(), syscall.Close(outEnd))
+	}
+	t.with = with
+	lives := false
+	files := [3]uintptr{s.null.Fd(), uintptr(outEnd), uintptr(errEnd)}
+	_, err = s.run(s.grouping(), with, sp.Limits, command, files, func(pid int, g group) func(ended) {
+		lives = true
+		t.pid, t.at, with.group = pid, time.Now().UTC(), g
+		t.output = newOutput(stdout, stderr, t.log)
+		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
+	})
+	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
+	if !lives {
+		return cmp.Or(err, errors.Join(stdout.Close(), stderr.Close()))
+	}
+	if with.group != nil {
+		s.limit(t, with.group, sp.Limits)
+	}
+	return nil
+}
+
+// limit sets a task's limits. A program that has taken more memory already
+// than it may have is killed; so is one that cannot be limited, with the
+// reason: a limit that the labels promise must hold.
+func (s *supervisor) limit(t *task, g group, l driver.Limits) {
+	err := g.limit(l)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it has ended already, and the group with it
+		return
+	}
+	failure := "its limits could not be set: " + err.Error()
+	if errors.Is(err, syscall.EBUSY) {
+		failure = outOfMemory
+	}
+	s.mu.Lock()
+	t.failure = failure
+	s.mu.Unlock()
+	killGroup(t.pid, syscall.SIGKILL)
+}
+
+// outOfMemory marks a task that was killed because its limit was too small
+// to begin with.
+const outOfMemory = "out of memory"
+
+// enterDir settles the working directory: the machine's own when none is
+// named, which then is made.
+func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
+	if with.dir == "" {
+		with.dir = s.layout.home(id)
+		if err := os.Mkdir(with.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return bourse.Errorf(bourse.CodeUnavailable, "machine's directory: %w", err)
+		}
+		if with.user != nil && os.Geteuid() == 0 {
+			return os.Chown(with.dir, int(with.user.UID), int(with.user.GID))
+		}
+		return nil
+	}
+	info, err := os.Stat(with.dir)
+	switch {
+	case err != nil:
+		return bourse.Errorf(bourse.CodeInvalid, "working directory %s: %w", bourse.Quoted(with.dir), errors.Unwrap(err))
+	case !info.IsDir():
+		return bourse.Errorf(bourse.CodeInvalid, "working directory %s is not a directory", bourse.Quoted(with.dir))
+	case !filepath.IsAbs(with.dir):
+		return bourse.Errorf(bourse.CodeInvalid, "working directory %s is not absolute", bourse.Quoted(with.dir))
+	}
+	return nil
+}
+
+// run looks a command up and forks it in the given surroundings. born is
+// called as soon as the child lives, before anybody can know of its end, and
+// gives what is called then.
+func (s *supervisor) run(groups grouping, with *surroundings, l driver.Limits, command []string, files [3]uintptr, born func(pid int, g group) func(ended)) (int, error) {
+	path, err := lookup(command[0], searchPath(with.env), with.dir)
+	if err != nil {
+		return 0, err
+	}
+	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
+		sys.Setpgid = true
+		if u := with.user; u != nil && os.Geteuid() == 0 {
+			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+		}
+		hurry(s.nice)
+		pid, err := syscall.ForkExec(path, command, &syscall.ProcAttr{Dir: with.dir, Env: with.env, Files: files[:], Sys: sys})
+		if err != nil {
+			return 0, startError(command[0], with, err)
+		}
+		return pid, nil
+	}
+	return s.children.start(func() (int, func(ended), error) {
+		pid, g, err := groups.fork(with.group, l, forkExec)
+		if err != nil {
+			return 0, nil, err
+		}
+		return pid, born(pid, g), nil
+	})
+}
+
+// finish does what is to be done when a task's program has ended: everything
+// it has left behind is killed, its output written, its group removed. Only
+// then is the end told.
+func (s *supervisor) finish(t *task, e ended) {
+	s.mu.Lock()
+	with := t.with
+	t.with = nil // no exec begins any more
+	s.mu.Unlock()
+	with.forks.Wait()
+	g := with.group
+	if g != nil {
+		g.killAll(killGrace)
+	} else {
+		s.killStrays(t.id)
+	}
+	awaitGroup(t.pid, killGrace)
+	t.output.finish(drainGrace)
+	exit := exitOf(e)
+	if g != nil {
+		exit.OOMKilled = exit.Failed() && g.oomKilled()
+		if err := g.remove(); err != nil {
+			s.log.Warn("a task's cgroup remains", "machine", t.id.Machine, "err", err)
+		}
+	}
+	s.end(t, exit)
+}
+
+func exitOf(e ended) bourse.Exit {
+	exit := bourse.Exit{Code: -1, At: e.at}
+	switch {
+	case e.status.Signaled():
+		exit.Signal = int(e.status.Signal())
+	case e.status.Exited():
+		exit.Code = e.status.ExitStatus()
+	}
+	return exit
+}
+
+// ended tells whether the task's end is known. It must have started.
+func (t *task) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop is driver.Driver's Stop.
+func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, timeout time.Duration) error {
+	if t.ended() {
+		return nil
+	}
+	killGroup(t.pid, signal)
+	if signal != syscall.SIGSTOP && signal != syscall.SIGTSTP {
+		killGroup(t.pid, syscall.SIGCONT) // a halted process could not act on it
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	killGroup(t.pid, syscall.SIGKILL)
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
