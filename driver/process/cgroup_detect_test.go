@@ -3,8 +3,9 @@ package process
 import (
 	"testing"
 
-	"github.com/bourse-dev/bourse/driver"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse/driver"
 )
 
 const (

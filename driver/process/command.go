@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -88,8 +89,8 @@ func startError(name string, with *surroundings, err error) error {
 // variable gives the last value that env has for a name, as a program's own
 // lookup would mostly do, and whether there is one.
 func variable(env []string, name string) (string, bool) {
-	for i := len(env) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
+	for _, kv := range slices.Backward(env) {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
 			return value, true
 		}
 	}

@@ -30,7 +30,7 @@ func crashDaemon(dir, first string) error {
 	tell := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Printf(format+"\n", args...) // one write, so a kill cannot tear it
+		fmt.Fprintf(os.Stdout, format+"\n", args...) // one write, so a kill cannot tear it
 	}
 	var n int
 	if _, err := fmt.Sscan(first, &n); err != nil {

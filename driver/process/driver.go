@@ -76,15 +76,16 @@ func (d *Driver) current() (*link, error) {
 }
 
 // call makes a request of the supervisor.
-func (d *Driver) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
+func (d *Driver) call(ctx context.Context, req *request, apply func(*reply)) error {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	l, err := d.current()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return l.call(ctx, req, apply)
+	_, err = l.call(ctx, req, apply)
+	return err
 }
 
 // Labels implements driver.Driver. There are none before Recover.
@@ -104,7 +105,7 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 	if err != nil {
 		return driver.Status{}, err
 	}
-	_, err = d.call(ctx, &request{Op: opStart, Start: sp}, func(r *reply) {
+	err = d.call(ctx, &request{Op: opStart, Start: sp}, func(r *reply) {
 		if r.Error == nil && r.Status != nil {
 			d.mirror.put(*r.Status)
 		}
@@ -178,7 +179,7 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Sig
 	if err := signal.Validate(); err != nil {
 		return err
 	}
-	_, err := d.call(ctx, &request{Op: opSignal, Task: id, Signal: hostSignal(signal)}, nil)
+	err := d.call(ctx, &request{Op: opSignal, Task: id, Signal: hostSignal(signal)}, nil)
 	return err
 }
 
@@ -190,7 +191,7 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return nil
 	}
-	_, err := d.call(ctx, &request{Op: opStop, Task: id, Signal: hostSignal(signal), Timeout: max(0, timeout)}, nil)
+	err := d.call(ctx, &request{Op: opStop, Task: id, Signal: hostSignal(signal), Timeout: max(0, timeout)}, nil)
 	return err
 }
 
@@ -200,7 +201,7 @@ func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 		_, err := d.current()
 		return err
 	}
-	_, err := d.call(ctx, &request{Op: opForget, Task: id}, func(*reply) { d.mirror.forget(id) })
+	err := d.call(ctx, &request{Op: opForget, Task: id}, func(*reply) { d.mirror.forget(id) })
 	return err
 }
 
@@ -209,7 +210,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	_, err := d.call(ctx, &request{Op: opDestroy, Machine: id}, func(r *reply) {
+	err := d.call(ctx, &request{Op: opDestroy, Machine: id}, func(r *reply) {
 		if r.Error == nil {
 			d.mirror.destroy(id)
 		}

@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"golang.org/x/sys/unix"
 )
 
 // execLimit is how much of each output is kept when nothing else is asked.
@@ -116,10 +117,8 @@ func newExecIO(exec driver.Exec) (*execIO, error) {
 	var inR, inW *os.File
 	var err3 error
 	if exec.Stdin == nil {
-		inR, _, err3 = open(func() (*os.File, *os.File, error) {
-			f, err := os.Open(os.DevNull)
-			return f, nil, err
-		}())
+		inR, err3 = os.Open(os.DevNull)
+		all = append(all, inR)
 	} else {
 		inR, inW, err3 = open(os.Pipe())
 	}

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/google/go-cmp/cmp"
 )
 
 const someMachine = bourse.MachineID("00000100000001")

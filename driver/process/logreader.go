@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -46,8 +47,8 @@ func (r *logReader) seekTail(n int) error {
 		return err
 	}
 	have := 0
-	for i := len(files) - 1; i >= 0; i-- {
-		count, size, err := countLines(r.layout.logFile(r.id, files[i]))
+	for _, number := range slices.Backward(files) {
+		count, size, err := countLines(r.layout.logFile(r.id, number))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // rotated away: the next one was the oldest
@@ -55,7 +56,7 @@ func (r *logReader) seekTail(n int) error {
 			return err
 		}
 		have += count
-		r.number = files[i]
+		r.number = number
 		if have >= n {
 			r.skip = have - n
 			if n == 0 {

@@ -106,7 +106,7 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, more, gone chan
 		case <-d.ctx.Done():
 			return
 		}
-		if _, err := d.call(ctx, &request{Op: opWatch, Machine: id}, news); err == nil {
+		if err := d.call(ctx, &request{Op: opWatch, Machine: id}, news); err == nil {
 			close(gone)
 			return
 		}

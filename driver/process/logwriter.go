@@ -145,7 +145,7 @@ func (m *machineLog) rotateLocked() error {
 	files, err := m.layout.logFiles(m.id)
 	for i := 0; err == nil && i < len(files)-m.keep; i++ {
 		if err := os.Remove(m.layout.logFile(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil //nolint:nilerr // an old file too many is no reason to lose new lines; the next rotation tries again
+			return nil // an old file too many is no reason to lose new lines; the next rotation tries again
 		}
 	}
 	return nil

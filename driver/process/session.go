@@ -12,9 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"golang.org/x/sys/unix"
 )
 
 // session is a daemon's connection. There is one at a time: a new daemon cuts
@@ -157,7 +158,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	for {
 		req := new(request)
 		if err := readFrame(in, req); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err

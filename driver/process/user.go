@@ -50,7 +50,7 @@ func findUser(name string) (foundUser, error) {
 	u, err := user.Lookup(name)
 	if n, numErr := number(name); err != nil && numErr == nil {
 		if u, err = user.LookupId(name); err != nil {
-			return foundUser{uid: n, gid: n}, nil
+			return foundUser{uid: n, gid: n}, nil //nolint:nilerr // a number needs no entry in the host's table
 		}
 	}
 	if err != nil {

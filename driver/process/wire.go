@@ -180,7 +180,7 @@ func readBody(r io.Reader, length uint32, v any) error {
 	}()
 	b.Reset()
 	switch n, err := io.CopyN(b, r, int64(length)); {
-	case err == io.EOF && n < int64(length):
+	case errors.Is(err, io.EOF) && n < int64(length):
 		return io.ErrUnexpectedEOF
 	case err != nil:
 		return err
