@@ -15,9 +15,10 @@ const (
 )
 
 // Decision is the record of how an order was decided: who was asked, who said
-// no and why, how the rest was ranked, which claims were made. It lives with
-// the machine on the worker that filled the order, or for a while in the
-// broker that refused it.
+// no and why, how the rest was ranked, which claims were made. For a while the
+// broker that decided has it. The worker that filled the order keeps it with
+// the machine, as it stood when the claim was made: without that claim and
+// without times.
 type Decision struct {
 	Order   OrderID   `json:"order"`
 	App     AppName   `json:"app"`

@@ -30,7 +30,7 @@ func flyClient(t *testing.T, s *setup, token string) *flaps.Client {
 func flyInput() fly.LaunchMachineInput {
 	return fly.LaunchMachineInput{Name: "web", Region: "gru", Config: &fly.MachineConfig{
 		Image: "host", Init: fly.MachineInit{Exec: []string{"sleep", "60"}}, Metadata: map[string]string{"fly_platform_version": "v2"},
-		Services: []fly.MachineService{{Protocol: "tcp", InternalPort: 8080, Autostart: fly.BoolPointer(true)}},
+		Services: []fly.MachineService{{Protocol: "tcp", InternalPort: 8080, Autostart: new(true)}},
 		Restart:  &fly.MachineRestart{Policy: fly.MachineRestartPolicyOnFailure},
 	}}
 }

@@ -34,7 +34,7 @@ func (b *Broker) machineLogs(w http.ResponseWriter, r *request) error {
 	})
 	switch {
 	case r.Context().Err() != nil:
-		return nil // the caller has seen enough
+		return nil //nolint:nilerr // the caller has seen enough
 	case err == nil:
 		out.begin()
 		return nil

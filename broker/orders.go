@@ -15,9 +15,9 @@ type OrderReader interface {
 	Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error)
 }
 
-// getOrder tells how an order was decided. A refused one is known to the
-// broker that refused it, for a while; a filled one to the worker that has the
-// machine.
+// getOrder tells how an order was decided. The broker that decided knows all
+// of it, for a while; of a filled one, its worker knows most of it as long as
+// it has the machine.
 func (b *Broker) getOrder(w http.ResponseWriter, r *request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {

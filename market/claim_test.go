@@ -15,7 +15,7 @@ import (
 )
 
 func TestClaimsFallThroughInRankOrder(t *testing.T) {
-	c := floor(6, "gru", room(1))
+	c := floor(6, room(1))
 	var tried []bourse.WorkerID
 	x := broker(c, func(cfg *market.Config) {
 		cfg.Trader = claimer{cfg.Trader, func(to bourse.Member) (*bourse.Refusal, error) {
@@ -71,7 +71,7 @@ func (c claimer) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 
 // A lone candidate is claimed without being asked, and the record says so.
 func TestLoneCandidateIsNotAsked(t *testing.T) {
-	c := floor(1, "gru", bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 9000}, {Resource: bourse.ResourceMemory, Amount: 300}})
+	c := floor(1, bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 9000}, {Resource: bourse.ResourceMemory, Amount: 300}})
 	x := broker(c, nil)
 	yes, no := place(t.Context(), x, order("gru")), place(t.Context(), x, order("gru"))
 	if yes.err != nil {
@@ -94,7 +94,7 @@ func TestLoneCandidateIsNotAsked(t *testing.T) {
 // Whoever leaves is not left a machine, at whatever moment.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(2, "gru", room(1))
+		c := floor(2, room(1))
 		ctx, leave := context.WithCancel(t.Context())
 		x := broker(c, func(cfg *market.Config) { cfg.Trader = leaver{cfg.Trader, leave} })
 		o := order("gru")
@@ -129,7 +129,7 @@ func (l leaver) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 // willing.
 func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(2, "gru", room(1))
+		c := floor(2, room(1))
 		var hung bourse.WorkerID
 		c.Break(func(call markettest.Call) markettest.Fault {
 			if call.Verb == markettest.Claim && (hung == "" || hung == call.Worker) {
@@ -154,7 +154,7 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 // delivered before the caller is told.
 func TestDeadlineCancelsTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(1, "gru", room(1))
+		c := floor(1, room(1))
 		c.Break(func(call markettest.Call) markettest.Fault {
 			if call.Verb == markettest.Claim {
 				return markettest.Fault{LoseReply: true}
@@ -177,7 +177,7 @@ func TestDeadlineCancelsTheClaim(t *testing.T) {
 
 // The worker keeps the decision that led to it.
 func TestClaimCarriesTheDecision(t *testing.T) {
-	c := floor(3, "gru", room(1))
+	c := floor(3, room(1))
 	o := order("gru")
 	a := place(t.Context(), broker(c, nil), o)
 	kept, ok := c.Kept(o.ID)

@@ -27,8 +27,8 @@ type Config struct {
 	Sample int
 	// QuoteWithin is how long answers are waited for. Default 250 ms.
 	QuoteWithin time.Duration
-	// Recorded is how many decisions of orders that were not filled are kept.
-	// Default 4096.
+	// Recorded is how many decisions are kept of orders that were filled, and
+	// as many again of those that were not. Default 4096.
 	Recorded int
 	// VoidWithin is how long an undeliverable cancellation is retried.
 	// Default 10 min.
@@ -68,7 +68,8 @@ type Exchange struct {
 	cfg     Config
 	chance  *chance
 	flights flights
-	memory  memory
+	filled  memory // apart, so that many fills do not displace the refusals, which nobody else keeps
+	refused memory // with those canceled and out of time
 	voids   *voids
 }
 
@@ -77,7 +78,10 @@ type Exchange struct {
 func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	chance := &chance{source: cfg.Rand}
-	return &Exchange{cfg: cfg, chance: chance, memory: newMemory(cfg.Recorded), voids: newVoids(&cfg, chance.rng())}
+	return &Exchange{
+		cfg: cfg, chance: chance, voids: newVoids(&cfg, chance.rng()),
+		filled: newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
+	}
 }
 
 // Run delivers the cancellations that Place could not, until ctx ends. It
@@ -115,13 +119,11 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	t.finish(fill, err)
 	f.decision, f.err = t.decision, err
 	if err != nil {
-		x.memory.put(t.decision)
+		x.refused.put(t.decision)
 		return bourse.Fill{}, f.decision, err
 	}
 	f.fill = *fill
-	if order.Named { // the refusal of an earlier try says nothing any more
-		x.memory.drop(order.ID)
-	}
+	x.remember(&order, fill, &t.decision)
 	return f.fill, f.decision, nil
 }
 
@@ -140,9 +142,28 @@ func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decisi
 	return t.decision, err
 }
 
-// Decision gives the record of a recent order that this exchange did not fill.
-// The lists in it are shared and not to be changed.
-func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) { return x.memory.get(id) }
+// Decision gives the record of an order that this exchange decided lately, with
+// its claims and times. The lists in it are shared and not to be changed.
+func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
+	if d, ok := x.filled.get(id); ok {
+		return d, true
+	}
+	return x.refused.get(id)
+}
+
+// remember records a fill. A repetition's decision tells only where the
+// machine was found: the one that made it is kept, here or by its worker.
+func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
+	switch old, known := x.filled.get(d.Order); {
+	case !fill.Again:
+		x.filled.put(*d)
+	case known && old.Machine != d.Machine: // another broker's fill has won since
+		x.filled.drop(d.Order)
+	}
+	if order.Named { // the refusal of an earlier try says nothing any more
+		x.refused.drop(d.Order)
+	}
+}
 
 // candidates gives the workers that the directory knows in each choice, one
 // choice after the other, and where each choice ends. A worker that the hint

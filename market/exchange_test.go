@@ -18,7 +18,7 @@ import (
 func TestInvariant2NoPending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			c := floor(rapid.IntRange(0, 40).Draw(t, "workers"), "gru", room(1))
+			c := floor(rapid.IntRange(0, 40).Draw(t, "workers"), room(1))
 			c.Break(badNetwork(t))
 			if rapid.Bool().Draw(t, "everything hangs") {
 				c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: true} })
@@ -45,7 +45,7 @@ func TestInvariant2NoPending(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	c := floor(1, "gru", room(0))
+	c := floor(1, room(0))
 	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 10 })
 	var ids []bourse.OrderID
 	for range 25 {
@@ -65,7 +65,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{1, 6, 100} {
 		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
-			c := floor(n, "gru", room(1<<30))
+			c := floor(n, room(1<<30))
 			link := c.Link()
 			x := market.New(market.Config{Directory: c, Trader: link, Rand: rand.NewPCG(1, 2)})
 			b.ReportAllocs()

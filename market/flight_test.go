@@ -13,7 +13,7 @@ import (
 
 func TestConcurrentCallsAreOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(3, "gru", room(3))
+		c := floor(3, room(3))
 		c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Delay: time.Millisecond} })
 		x := broker(c, nil)
 		o := order("gru")
@@ -43,7 +43,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 // caught up in its cancellation.
 func TestCallAfterAllHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(2, "gru", room(3))
+		c := floor(2, room(3))
 		c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Delay: 10 * time.Millisecond} })
 		x := broker(c, nil)
 		o := order("gru")

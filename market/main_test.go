@@ -36,11 +36,11 @@ func room(n int64) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: n * 1000}, {Resource: bourse.ResourceMemory, Amount: n * 256}}
 }
 
-// floor makes a cluster of n workers w0 … in one region.
-func floor(n int, region bourse.Region, total bourse.Amounts) *markettest.Cluster {
+// floor makes a cluster of n workers w0 … in gru.
+func floor(n int, total bourse.Amounts) *markettest.Cluster {
 	specs := make([]markettest.Spec, n)
 	for i := range specs {
-		specs[i] = markettest.Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: region, Total: total}
+		specs[i] = markettest.Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: total}
 	}
 	return markettest.New(specs...)
 }

@@ -22,7 +22,7 @@
 //     left, leaves a machine behind. What cannot be delivered at once is
 //     retried by [Exchange.Run].
 //   - 9, brokers keep nothing: the undelivered cancellations and the last
-//     refusals are all the memory there is.
+//     decisions are all the memory there is.
 //   - 10, no is an answer: a refusal names worker, resource, wanted and free.
 //
 // It does not check orders (the edge does), does not hold capacity, and does
@@ -32,7 +32,7 @@
 // by the goroutine of the Place call that brought it first; a race adds one
 // goroutine per claim, and all of them have ended when Place returns. Run owns
 // the goroutines that deliver cancellations. Each mutex guards one small
-// structure (flights, memory, voids, chance), none is held over I/O or while
+// structure (flights, filled, refused, voids, chance), none is held over I/O or while
 // another is taken.
 package market
 

@@ -39,7 +39,7 @@ func mend(c *markettest.Cluster) {
 func TestInvariant7Once(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), "gru", room(3))
+			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(3))
 			x := broker(c, nil)
 			stop := running(t.Context(), x)
 			c.Break(badNetwork(t))
@@ -98,7 +98,7 @@ func checkLedger(t *rapid.T, c *markettest.Cluster) {
 func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), "gru", room(5))
+			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), room(5))
 			rates := markettest.Rates{
 				Delay: 0.7, Repeat: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "repeat"),
 				Longest: rapid.SampledFrom([]time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond}).Draw(t, "longest"),
@@ -146,7 +146,7 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 }
 
 func TestNamedOrderIsFoundAgain(t *testing.T) {
-	c := floor(5, "gru", room(5))
+	c := floor(5, room(5))
 	o := order("gru")
 	o.Named = true
 	first := place(t.Context(), broker(c, nil), o)
@@ -203,7 +203,7 @@ func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
 }
 
 func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
-	c := floor(2, "gru", room(5))
+	c := floor(2, room(5))
 	c.Break(func(call markettest.Call) markettest.Fault {
 		if call.Verb != markettest.Claim {
 			return markettest.Fault{}
@@ -258,7 +258,7 @@ func (o onlyClaims) Claim(ctx context.Context, to bourse.Member, claim *bourse.C
 func TestInvariant9BrokersKeepNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), "gru", room(5))
+			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), room(5))
 			c.Break(markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), markettest.Rates{
 				Delay: 1, Longest: 20 * time.Millisecond, Repeat: 0.3,
 			}))

@@ -62,7 +62,7 @@ func TestNonsenseLoses(t *testing.T) {
 }
 
 func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
-	c := floor(100, "gru", room(1))
+	c := floor(100, room(1))
 	x := broker(c, nil)
 	a := place(t.Context(), x, order("gru"))
 	if a.err != nil {
@@ -88,7 +88,7 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 
 func TestQuoteTakesNothing(t *testing.T) {
 	for n, asked := range map[int]int{1: 1, 3: 3, 50: 8} {
-		c := floor(n, "gru", room(1))
+		c := floor(n, room(1))
 		x := broker(c, nil)
 		o := order("gru")
 		d, err := x.Quote(t.Context(), o)

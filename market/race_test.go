@@ -11,7 +11,7 @@ import (
 
 func TestRaceKeepsTheFirstThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(4, "gru", room(1))
+		c := floor(4, room(1))
 		c.Break(func(call markettest.Call) markettest.Fault {
 			if call.Verb != markettest.Claim {
 				return markettest.Fault{}

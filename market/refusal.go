@@ -178,7 +178,13 @@ func (k *kind) String() string {
 		return fmt.Sprintf("%s did not answer", workers(k.count))
 	case bourse.RefusedLost:
 		return fmt.Sprintf("%s lost the answer to a claim", workers(k.count))
+	default:
+		return k.detail()
 	}
+}
+
+// detail is what the worker itself said.
+func (k *kind) detail() string {
 	s := string(k.reason)
 	if k.about != "" {
 		s += " " + k.about

@@ -48,7 +48,8 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 		},
 		"capacity says more than a label": {
 			specs: []markettest.Spec{
-				{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm}, {ID: "w2", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
+				{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
+				{ID: "w2", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
 				{ID: "w3", Region: "gru", Total: full, Labels: map[string]string{"arch": "amd64"}},
 			},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
@@ -125,7 +126,7 @@ func (test *refusalCase) check(t *testing.T, named bool) {
 func TestSilenceIsUnavailable(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			c := floor(n, "gru", room(1))
+			c := floor(n, room(1))
 			c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: true} })
 			a := place(t.Context(), broker(c, nil), order("gru"))
 			fails(t, a.err, bourse.CodeUnavailable)
@@ -139,7 +140,7 @@ func TestSilenceIsUnavailable(t *testing.T) {
 // One silent worker does not hide what the others said.
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(3, "gru", bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
+		c := floor(3, bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
 		c.Break(func(call markettest.Call) markettest.Fault {
 			return markettest.Fault{LoseRequest: call.Worker == "w1"}
 		})
@@ -159,7 +160,7 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 // A machine's name is one in its app: a worker that has it ends the order.
 func TestTakenNameEndsTheOrder(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		c := floor(n, "gru", room(5))
+		c := floor(n, room(5))
 		c.Tell("w0", &markettest.Lies{
 			Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedName} },
 			Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
@@ -179,7 +180,7 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 // However many workers say however much, the record and the message stay
 // small, and count them all.
 func TestRecordIsBounded(t *testing.T) {
-	c := floor(300, "gru", room(0))
+	c := floor(300, room(0))
 	for i := range 300 {
 		c.Tell(bourse.WorkerID(fmt.Sprintf("w%d", i)), &markettest.Lies{Quote: func(q *bourse.Quote) {
 			q.Refusal = &bourse.Refusal{Reason: bourse.RefusedLabel, Resource: fmt.Sprint(i/2, strings.Repeat("x", 9999)), Detail: strings.Repeat("y", 9999)}

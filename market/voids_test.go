@@ -30,7 +30,7 @@ func lostAt(id bourse.WorkerID) func(markettest.Call) markettest.Fault {
 // its worker can be reached again.
 func TestUndeliveredCancellationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(2, "gru", room(1))
+		c := floor(2, room(1))
 		x := broker(c, nil)
 		defer running(t.Context(), x)()
 		var lost bourse.WorkerID
@@ -59,7 +59,7 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 
 func TestRetriesAreFewAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(1, "gru", room(1))
+		c := floor(1, room(1))
 		x := broker(c, func(cfg *market.Config) { cfg.VoidWithin = time.Minute })
 		defer running(t.Context(), x)()
 		c.Break(lostAt("w0"))
@@ -82,7 +82,7 @@ func TestRetriesAreFewAndEnd(t *testing.T) {
 // A worker that is away for long is tried once at a time, not once per order.
 func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(1, "gru", room(1000))
+		c := floor(1, room(1000))
 		x := broker(c, nil)
 		c.Break(lostAt("w0"))
 		for range 100 {
@@ -107,7 +107,7 @@ func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 // The queue is bounded: the oldest gives way.
 func TestVoidQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(1, "gru", room(1000))
+		c := floor(1, room(1000))
 		x := broker(c, func(cfg *market.Config) { cfg.VoidQueue = 3 })
 		c.Break(lostAt("w0"))
 		orders := make([]bourse.Order, 5)
@@ -131,7 +131,7 @@ func TestVoidQueueIsBounded(t *testing.T) {
 // Run ends with its context, in the middle of a delivery too.
 func TestRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := floor(1, "gru", room(1))
+		c := floor(1, room(1))
 		c.Break(lostAt("w0"))
 		var hangs atomic.Bool
 		x := broker(c, func(cfg *market.Config) { cfg.Trader = hanger{cfg.Trader, &hangs} })

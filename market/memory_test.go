@@ -1,0 +1,54 @@
+package market_test
+
+import (
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+)
+
+// TestFillIsRemembered shows that the exchange tells of a fill what the worker
+// cannot know, and that neither a repetition nor refusals push it out.
+func TestFillIsRemembered(t *testing.T) {
+	c := floor(3, room(3))
+	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 4 })
+	o := order("gru")
+	o.Named = true
+	first := place(t.Context(), x, o)
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	if again := place(t.Context(), x, o); !again.fill.Again {
+		t.Fatalf("the repetition made a new machine: %v", again.err)
+	}
+	for range 10 {
+		place(t.Context(), x, order("mad")) // nobody is there
+	}
+	d, ok := x.Decision(o.ID)
+	if !ok || d.Outcome != bourse.OutcomeFilled || d.Machine != first.fill.Machine.ID || d.Times.Total <= 0 {
+		t.Fatalf("remembered %v: %+v", ok, d)
+	}
+	if claims := d.Rounds[len(d.Rounds)-1].Claims; len(claims) != 1 || claims[0].Refusal != nil || claims[0].Worker != d.Worker {
+		t.Errorf("its claims are %+v, want the one of %s", claims, d.Worker)
+	}
+}
+
+// TestLostFillIsForgotten shows that the exchange does not go on telling of a
+// machine that gave way to another one of the same order.
+func TestLostFillIsForgotten(t *testing.T) {
+	c := floor(1, room(3))
+	x := broker(c, nil)
+	o := order("gru")
+	o.Named = true
+	if first := place(t.Context(), x, o); first.err != nil {
+		t.Fatal(first.err)
+	}
+	c.Clear()
+	second := place(t.Context(), broker(c, nil), o)
+	if again := place(t.Context(), x, o); second.err != nil || again.fill.Machine.ID != second.fill.Machine.ID {
+		t.Fatalf("got %s (%v), want the second machine, %s", again.fill.Machine.ID, again.err, second.fill.Machine.ID)
+	}
+	if d, ok := x.Decision(o.ID); ok {
+		t.Errorf("it still tells of %s", d.Machine)
+	}
+}
