@@ -73,7 +73,7 @@ func startDev(t testing.TB, args ...string) *dev {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.cmd = exec.Command(path, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", d.ready}, args...)...) //nolint:noctx // its end is what is tested
+	d.cmd = exec.Command(path, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", d.ready}, args...)...)
 	d.cmd.Args[0] = "bourse"
 	d.cmd.Stdout, d.cmd.Stderr = d.output, d.output
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

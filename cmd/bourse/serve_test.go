@@ -48,7 +48,7 @@ func launch(t *testing.T, args ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{cmd: exec.Command("bourse", append([]string{"serve"}, args...)...)} //nolint:noctx // its end is what is tested
+	s := &served{cmd: exec.Command("bourse", append([]string{"serve"}, args...)...)}
 	s.cmd.Stdout, s.cmd.Stderr = w, &s.stderr
 	s.stdout = r
 	if err := s.cmd.Start(); err != nil {
@@ -180,8 +180,8 @@ func TestSecureCluster(t *testing.T) {
 		return []string{"--tls-ca", caFile, "--tls-cert", file(string(id)+".pem", pair.Cert), "--tls-key", file(string(id)+".key", pair.Key), "--gossip-key", filepath.Join(dir, "gossip")}
 	}
 	file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
-	const token = "a-token-that-nobody-guesses"
-	tokenFile := file("tokens", []byte(token+" personal\n"))
+	const token, operator = "a-token-that-nobody-guesses", "a-token-of-those-who-run-it"
+	tokenFile := file("tokens", []byte(token+" personal\n"+operator+" *\n"))
 
 	b := serve(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, credentials("b-1", bourse.RoleBroker)...)...)
 	w := serve(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, credentials("gru-1", bourse.RoleWorker)...)...)...)
@@ -200,6 +200,12 @@ func TestSecureCluster(t *testing.T) {
 	}
 	if out, code := run("--token", "a-token-that-somebody-made-up", "machine", "list"); code != 4 {
 		t.Errorf("with another token: exit status %d, want 4\n%s", code, out)
+	}
+	if out, code := run("--token", token, "worker", "list"); code != 4 {
+		t.Errorf("an organisation's token lists the workers: exit status %d, want 4\n%s", code, out)
+	}
+	if out, code := run("--token", operator, "worker", "list"); code != 0 || !strings.Contains(out, "gru-1") {
+		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)
 	}
 	// The certificate of one server does not let another one in.
 	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, credentials("gru-3", bourse.RoleWorker)...)...)

@@ -4,8 +4,8 @@
 //
 // Servers of a cluster prove who they are with certificates of the cluster's
 // own CA, both ways; a certificate names a server and its role (see
-// [Identity]). Clients bring bearer tokens, each good for an organisation or
-// for one app of it. On loopback neither is asked for.
+// [Identity]). Clients bring bearer tokens, each good for everything,
+// for an organisation or for one app of it. On loopback neither is asked for.
 //
 // The package decides and builds; it opens no socket.
 package admission

@@ -12,12 +12,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Scope is what a client's token is good for: an organisation, or one app of
-// it.
+// Scope is what a client's token is good for: everything, an organisation, or
+// one app of it.
 type Scope struct {
-	Org string         // never empty
-	App bourse.AppName // "" means every app of the organisation
+	Cluster bool           // everything, the workers too; Org and App are empty
+	Org     string         // else never empty
+	App     bourse.AppName // "" means every app of the organisation
 }
+
+// everything stands for all organisations in a file of tokens. It is no slug.
+const everything = "*"
 
 // TokenSet is the tokens that a broker takes.
 type TokenSet struct {
@@ -41,7 +45,8 @@ func LoadTokens(path string) (*TokenSet, error) {
 }
 
 // ReadTokens reads tokens, one a line: the token, the organisation's slug and,
-// if it is good for one app only, that app's name. Empty lines and those that
+// if it is good for one app only, that app's name. In place of both, "*" is the
+// whole cluster. Empty lines and those that
 // begin with "#" are left out. A file without a token, or with a line that is
 // none, is CodeInvalid; the error names the line and not what is in it.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
@@ -73,9 +78,15 @@ func (t *TokenSet) add(words []string) error {
 	if n := len(words[0]); n < minToken || n > maxToken {
 		return bourse.Errorf(bourse.CodeInvalid, "the token has %d characters: use %d to %d", n, minToken, maxToken)
 	}
+	if words[1] == everything {
+		if len(words) > 2 {
+			return bourse.Errorf(bourse.CodeInvalid, "a token for everything has no app")
+		}
+		return t.put(words[0], Scope{Cluster: true})
+	}
 	s := Scope{Org: words[1]}
 	if bourse.AppName(s.Org).Validate() != nil { // the same alphabet
-		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\"")
+		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\", or \"*\" for everything")
 	}
 	if len(words) == 3 {
 		s.App = bourse.AppName(words[2])
@@ -83,7 +94,11 @@ func (t *TokenSet) add(words []string) error {
 			return bourse.Errorf(bourse.CodeInvalid, "the third word is no app's name")
 		}
 	}
-	d := t.digest(words[0])
+	return t.put(words[0], s)
+}
+
+func (t *TokenSet) put(token string, s Scope) error {
+	d := t.digest(token)
 	if _, twice := t.scopes[d]; twice {
 		return bourse.Errorf(bourse.CodeInvalid, "the token was named before")
 	}

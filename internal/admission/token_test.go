@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	allToken = "0123456789abcdef-all"
 	orgToken = "0123456789abcdef-org"
 	appToken = "0123456789abcdef-app"
 )
@@ -23,13 +24,14 @@ func tokens(t *testing.T, text string) *admission.TokenSet {
 }
 
 func TestLookup(t *testing.T) {
-	set := tokens(t, "# ours\n\n"+orgToken+" acme\n  "+appToken+"\tacme web  \n")
+	set := tokens(t, "# ours\n\n"+orgToken+" acme\n  "+appToken+"\tacme web  \n"+allToken+" *\n")
 	tests := []struct {
 		name  string
 		token string
 		want  admission.Scope
 		ok    bool
 	}{
+		{"everything's", allToken, admission.Scope{Cluster: true}, true},
 		{"an organisation's", orgToken, admission.Scope{Org: "acme"}, true},
 		{"an app's", appToken, admission.Scope{Org: "acme", App: "web"}, true},
 		{"none", "", admission.Scope{}, false},
@@ -55,6 +57,10 @@ func TestReadTokensRefuses(t *testing.T) {
 		"comments only":         "# nothing\n",
 		"no organisation":       orgToken,
 		"too much":              orgToken + " acme web more",
+		"an app of everything":  allToken + " * web",
+		"one star too many":     allToken + " **",
+		"all apps by a star":    orgToken + " acme *",
+		"a short token for all": "abc *",
 		"a short token":         "abc acme",
 		"a long token":          strings.Repeat("x", 5000) + " acme",
 		"a long line":           strings.Repeat("x", 1<<20),
@@ -77,6 +83,7 @@ func TestReadTokensRefuses(t *testing.T) {
 
 func FuzzReadTokens(f *testing.F) {
 	f.Add(orgToken+" acme\n", orgToken)
+	f.Add(allToken+" *", allToken)
 	f.Add("#\n \n"+appToken+" acme web", "x")
 	f.Add("\x00 \xff", "")
 	f.Fuzz(func(t *testing.T, text, token string) {
@@ -87,7 +94,7 @@ func FuzzReadTokens(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s, ok := set.Lookup(token); ok && (s.Org == "" || !strings.Contains(text, token)) {
+		if s, ok := set.Lookup(token); ok && ((s.Org == "") != s.Cluster || !strings.Contains(text, token)) {
 			t.Errorf("token %q was let in as %+v", token, s)
 		}
 	})
