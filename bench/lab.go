@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,23 +61,12 @@ func (l *Lab) close() {
 // worker starts a worker in a region, with room for thousands of machines.
 func (l *Lab) worker(ctx context.Context, name, region string, join ...string) (*Server, error) {
 	return l.start(ctx, name, "serve", "worker", "--region", region, "--name", name, "--data", filepath.Join(l.dir, name),
-		"--cpus", "4000", "--memory", "4TiB", "--ephemeral", "--log-level", "warn", "--join", list(join))
+		"--cpus", "4000", "--memory", "4TiB", "--ephemeral", "--log-level", "warn", "--join", strings.Join(join, ","))
 }
 
 // broker starts a broker on a free port.
 func (l *Lab) broker(ctx context.Context, name string, join ...string) (*Server, error) {
-	return l.start(ctx, name, "serve", "broker", "--listen", "127.0.0.1:0", "--log-level", "warn", "--join", list(join))
-}
-
-func list(join []string) string {
-	out := ""
-	for i, j := range join {
-		if i > 0 {
-			out += ","
-		}
-		out += j
-	}
-	return out
+	return l.start(ctx, name, "serve", "broker", "--listen", "127.0.0.1:0", "--log-level", "warn", "--join", strings.Join(join, ","))
 }
 
 func (l *Lab) start(ctx context.Context, name string, args ...string) (*Server, error) {

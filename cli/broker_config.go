@@ -25,9 +25,9 @@ type brokerFlags struct {
 
 func (f *brokerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags, DefaultAPI)
-	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this broker stands in: first choice of orders that name none")
+	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this broker stands in, told to clients as the nearest")
 	flags.StringVarP(&f.name, "name", "n", "", "`name` in the membership (default: made up)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organisation and perhaps an app on each line")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organisation and perhaps an app on each line, or token and * for everything")
 }
 
 func (f *brokerFlags) read() BrokerConfig {

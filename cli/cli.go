@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"io"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -148,7 +148,7 @@ func (s *shell) printJSON(v any) error {
 }
 
 // say writes a line for a person to standard error.
-func (s *shell) say(text string) { io.WriteString(s.Err, text+"\n") }
+func (s *shell) say(text string) { fmt.Fprintln(s.Err, text) }
 
 func orElse(s, other string) string {
 	if s != "" {

@@ -64,10 +64,9 @@ func refusalTable(list []bourse.Refusal) *table {
 	t := newTable(head...).narrow(len(head) - 1)
 	for _, r := range list {
 		row := []string{dash(string(r.Worker)), dash(string(r.Region)), reason(r)}
-		switch {
-		case r.Reason == bourse.RefusedResource: // wanted and free say what the sentence does
+		if r.Reason == bourse.RefusedResource { // wanted and free say what the sentence does
 			row = append(row, amount(r.Resource, r.Wanted), amount(r.Resource, r.Free), "")
-		default:
+		} else {
 			row = append(row, "-", "-", r.Detail)
 		}
 		t.row(row[:len(head)]...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ func (s *shell) keepDev(ctx context.Context, d devConfig) error {
 	}
 	adoptOrphans()
 	outliveReaders()
-	args := append(s.args[:len(s.args):len(s.args)], "--inner")
+	args := append(slices.Clip(s.args), "--inner")
 	if d.data == "" {
 		dir, err := os.MkdirTemp("", "bourse-dev-")
 		if err != nil {

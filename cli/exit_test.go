@@ -64,7 +64,7 @@ func TestUsageErrorsAreInvalid(t *testing.T) {
 		{"machine", "destroy", "148e21ea1d5389"},
 		{"app", "destroy", "shop"},
 	} {
-		got := bourseWith(t, Env{}, append([]string{"--api", "http://127.0.0.1:1"}, args...)...)
+		got := runMain(t, append([]string{"--api", "http://127.0.0.1:1"}, args...)...)
 		if got.code != 2 || !strings.HasPrefix(got.err, "error: ") || got.out != "" {
 			t.Errorf("%q: exit status %d, out %q, err %q; want 2 and an error", args, got.code, got.out, got.err)
 		}
@@ -77,7 +77,7 @@ func TestHints(t *testing.T) {
 		want []string
 	}{
 		"nobody listens": {
-			bourseWith(t, Env{}, "--api", "http://127.0.0.1:1", "machine", "list"),
+			runMain(t, "--api", "http://127.0.0.1:1", "machine", "list"),
 			[]string{"bourse dev", "--api", "127.0.0.1:1"},
 		},
 		"no such machine": {
@@ -93,7 +93,7 @@ func TestHints(t *testing.T) {
 			[]string{"bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--order-id 01JD3V7K7Y5C5ZQ7W1R2M3N4P5"},
 		},
 		"nobody to confirm": {
-			bourseWith(t, Env{}, "machine", "destroy", "148e21ea1d5389"),
+			runMain(t, "machine", "destroy", "148e21ea1d5389"),
 			[]string{"--yes"},
 		},
 		"token": {

@@ -35,19 +35,14 @@ func buffer(in string) (Stream, *bytes.Buffer) {
 	return Stream{ReadWriter: b}, b
 }
 
-// bourseWith runs the command line against an API.
-func bourseWith(t testing.TB, env Env, args ...string) result {
+// runMain runs the command line.
+func runMain(t testing.TB, args ...string) result {
 	t.Helper()
+	env := Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return now }}
 	var out, errs *bytes.Buffer
+	env.In, _ = buffer("")
 	env.Out, out = buffer("")
 	env.Err, errs = buffer("")
-	if env.In.ReadWriter == nil {
-		env.In, _ = buffer("")
-	}
-	if env.Getenv == nil {
-		env.Getenv = func(string) string { return "" }
-	}
-	env.Now = func() time.Time { return now }
 	code := Main(t.Context(), env, args)
 	return result{code, out.String(), errs.String()}
 }
@@ -57,7 +52,7 @@ func against(t testing.TB, h http.Handler, args ...string) result {
 	t.Helper()
 	server := httptest.NewServer(h)
 	defer server.Close()
-	r := bourseWith(t, Env{}, append([]string{"--api", server.URL}, args...)...)
+	r := runMain(t, append([]string{"--api", server.URL}, args...)...)
 	r.err = strings.ReplaceAll(r.err, server.URL, "http://API")
 	return r
 }

@@ -31,12 +31,12 @@ func printError(w io.Writer, err error, where string) {
 		}
 		fmt.Fprintf(&b, "%s%s\n", lead, h)
 	}
-	io.WriteString(w, b.String())
+	fmt.Fprint(w, b.String())
 }
 
 // errorLines gives each of several joined errors its own line.
 func errorLines(err error) []string {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the outermost is taken apart
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []string
 		for _, e := range joined.Unwrap() {
 			out = append(out, errorLines(e)...)

@@ -42,7 +42,7 @@ func spinUntil(end <-chan struct{}, w io.Writer, what string) {
 		fmt.Fprintf(w, "\r%c %s ", spinnerFrames[i%len(spinnerFrames)], what)
 		select {
 		case <-end:
-			io.WriteString(w, "\r\x1b[K")
+			fmt.Fprint(w, "\r\x1b[K")
 			return
 		case <-tick.C:
 		}

@@ -59,14 +59,11 @@ func (t *table) write(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	for _, row := range all {
-		line := t.indent
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			if i > 0 {
-				line += columnGap
-			}
-			line += pad(cut(cell, widths[i]), widths[i], t.right[i])
+			cells[i] = pad(cut(cell, widths[i]), widths[i], t.right[i])
 		}
-		b.WriteString(strings.TrimRight(line, " "))
+		b.WriteString(strings.TrimRight(t.indent+strings.Join(cells, columnGap), " "))
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())

@@ -69,8 +69,10 @@ func TestWriteJSONFails(t *testing.T) {
 
 // FuzzReadJSON reads what anyone may send to a worker.
 func FuzzReadJSON(f *testing.F) {
-	for _, s := range []string{`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":"1s"}`,
-		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`} {
+	for _, s := range []string{
+		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":"1s"}`,
+		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

@@ -28,7 +28,7 @@ func TestCancelRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := l.wait(h, bourse.CodeCanceled); bourse.MessageOf(err) != "the order is canceled" {
+		if err := l.waitErr(h, bourse.CodeCanceled); bourse.MessageOf(err) != "the order is canceled" {
 			t.Errorf("run ended with %v", err)
 		}
 		if bourse.CodeOf(cause) != bourse.CodeCanceled {

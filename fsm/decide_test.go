@@ -34,24 +34,44 @@ func TestDecide(t *testing.T) {
 		{"done ends after the last", plain, at("b"), plain.steps[1], Done(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
 		{"finish ends anywhere", plain, at("a"), plain.steps[0], Finish(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
 		{"abort fails", plain, at("a"), plain.steps[0], Abort(bad), Record{Status: Failed, Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)}},
-		{"retry backs off", plain, at("b"), plain.steps[1], Retry(bad),
-			Record{Status: Running, Step: "b", Attempt: 1, NotBefore: now.Add(75 * time.Millisecond), Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)}},
-		{"retry after is exact", plain, at("b"), plain.steps[1], RetryAfter(time.Minute, bad),
-			Record{Status: Running, Step: "b", Attempt: 1, NotBefore: now.Add(time.Minute), Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)}},
-		{"the last attempt is stuck", plain, Record{Step: "b", Attempt: 1}, plain.steps[1], Retry(errors.New("x")),
-			Record{Status: Stuck, Step: "b", Attempt: 2, Code: "internal", Error: "x"}},
-		{"canceled: done in the middle", plain, canceled("a"), plain.steps[0], Done(),
-			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`2`)}},
-		{"canceled: abort", plain, canceled("a"), plain.steps[0], Abort(bad),
-			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`1`)}},
-		{"canceled: done of the last is compensated", undoes, canceled("a"), undoes.steps[0], Done(),
-			Record{Status: Running, Cancel: "why", Result: json.RawMessage(`2`)}},
-		{"canceled: retry becomes compensation", undoes, canceled("a"), undoes.steps[0], Retry(bad),
-			Record{Status: Running, Step: "a", Cancel: "why", Result: json.RawMessage(`1`)}},
-		{"canceled: compensated", undoes, canceled("a"), undoes.onCancel, Done(),
-			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`2`)}},
-		{"canceled: compensation failed", undoes, canceled("a"), undoes.onCancel, Abort(bad),
-			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`1`)}},
+		{
+			"retry backs off", plain, at("b"), plain.steps[1], Retry(bad),
+			Record{Status: Running, Step: "b", Attempt: 1, NotBefore: now.Add(75 * time.Millisecond), Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)},
+		},
+		{
+			"retry after is exact", plain, at("b"), plain.steps[1], RetryAfter(time.Minute, bad),
+			Record{Status: Running, Step: "b", Attempt: 1, NotBefore: now.Add(time.Minute), Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)},
+		},
+		{
+			"the last attempt is stuck", plain,
+			Record{Step: "b", Attempt: 1},
+			plain.steps[1], Retry(errors.New("x")),
+			Record{Status: Stuck, Step: "b", Attempt: 2, Code: "internal", Error: "x"},
+		},
+		{
+			"canceled: done in the middle", plain, canceled("a"), plain.steps[0], Done(),
+			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`2`)},
+		},
+		{
+			"canceled: abort", plain, canceled("a"), plain.steps[0], Abort(bad),
+			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`1`)},
+		},
+		{
+			"canceled: done of the last is compensated", undoes, canceled("a"), undoes.steps[0], Done(),
+			Record{Status: Running, Cancel: "why", Result: json.RawMessage(`2`)},
+		},
+		{
+			"canceled: retry becomes compensation", undoes, canceled("a"), undoes.steps[0], Retry(bad),
+			Record{Status: Running, Step: "a", Cancel: "why", Result: json.RawMessage(`1`)},
+		},
+		{
+			"canceled: compensated", undoes, canceled("a"), undoes.onCancel, Done(),
+			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`2`)},
+		},
+		{
+			"canceled: compensation failed", undoes, canceled("a"), undoes.onCancel, Abort(bad),
+			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`1`)},
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			x.want.UpdatedAt = now

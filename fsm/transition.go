@@ -3,6 +3,7 @@ package fsm
 import (
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -95,7 +96,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 		if o.kind == outcomeHandover {
 			next.Next = x.id
 		} else {
-			next.Children = append(next.Children[:len(next.Children):len(next.Children)], x.id)
+			next.Children = append(slices.Clip(next.Children), x.id)
 		}
 	}
 	t := &transaction{records: []Record{next}, writes: o.writes}

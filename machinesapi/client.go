@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -97,9 +98,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "address %s: %w", bourse.Quoted(c.BaseURL), err)
 	}
-	for name, values := range k.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, k.header)
 	if k.in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order tells how an order was decided. A filled one's record lives with its
-// machine; a refused one's for a while in the broker that handled it. Codes:
+// Order tells how an order was decided. The broker that handled it knows all of
+// it for a while; a filled one's ranking lives on with its machine. Codes:
 // invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	var out bourse.Decision

@@ -171,3 +171,63 @@ func TestQueries(t *testing.T) {
 		t.Errorf("asked ?%s with %v, %v", last.URL.RawQuery, last.Header, err)
 	}
 }
+
+// TestEveryCallSendsItsPath is a table of the small calls: what they send, and
+// that they read what comes back.
+func TestEveryCallSendsItsPath(t *testing.T) {
+	const base = "/v1/apps/shop/machines/148e21ea1d5389/"
+	for want, c := range map[string]struct {
+		reply, body string
+		call        func(c *machinesapi.Client) (any, error)
+		got         any
+	}{
+		"POST " + base + "lease": {`{"data":{"nonce":"n2"}}`, `{"ttl":30}`, func(c *machinesapi.Client) (any, error) {
+			l, err := c.AcquireLease(t.Context(), "shop", "148e21ea1d5389", machinesapi.LeaseRequest{TTL: 30}, "n1")
+			return l.Nonce, err
+		}, "n2"},
+		"GET " + base + "lease": {`{"data":{"owner":"ann"}}`, "", func(c *machinesapi.Client) (any, error) {
+			l, err := c.Lease(t.Context(), "shop", "148e21ea1d5389")
+			return l.Owner, err
+		}, "ann"},
+		"DELETE " + base + "lease": {``, "", func(c *machinesapi.Client) (any, error) {
+			return nil, c.ReleaseLease(t.Context(), "shop", "148e21ea1d5389", "n1")
+		}, nil},
+		"GET " + base + "metadata": {`{"k":"v"}`, "", func(c *machinesapi.Client) (any, error) {
+			return c.Metadata(t.Context(), "shop", "148e21ea1d5389")
+		}, map[string]string{"k": "v"}},
+		"PATCH " + base + "metadata": {``, `{"metadata":{"k":null}}`, func(c *machinesapi.Client) (any, error) {
+			return nil, c.PatchMetadata(t.Context(), "shop", "148e21ea1d5389", machinesapi.MetadataPatch{Metadata: map[string]*string{"k": nil}})
+		}, nil},
+		"GET " + base + "metadata/k": {`{"value":"v"}`, "", func(c *machinesapi.Client) (any, error) {
+			return c.MetadataValue(t.Context(), "shop", "148e21ea1d5389", "k")
+		}, "v"},
+		"POST " + base + "metadata/k": {``, `{"value":"v"}`, func(c *machinesapi.Client) (any, error) {
+			return nil, c.SetMetadata(t.Context(), "shop", "148e21ea1d5389", "k", "v")
+		}, nil},
+		"DELETE " + base + "metadata/k": {``, "", func(c *machinesapi.Client) (any, error) {
+			return nil, c.DeleteMetadata(t.Context(), "shop", "148e21ea1d5389", "k")
+		}, nil},
+		"GET " + base + "events?limit=3": {`[{"id":"e1"}]`, "", func(c *machinesapi.Client) (any, error) {
+			list, err := c.Events(t.Context(), "shop", "148e21ea1d5389", 3)
+			return len(list), err
+		}, 1},
+		"POST " + base + "cordon": {``, "", func(c *machinesapi.Client) (any, error) {
+			return nil, c.Cordon(t.Context(), "shop", "148e21ea1d5389", "n1")
+		}, nil},
+		"POST " + base + "uncordon": {``, "", func(c *machinesapi.Client) (any, error) {
+			return nil, c.Uncordon(t.Context(), "shop", "148e21ea1d5389", "n1")
+		}, nil},
+	} {
+		t.Run(want, func(t *testing.T) {
+			client, last := replying(t, 200, c.reply)
+			got, err := c.call(client)
+			if err != nil || !cmp.Equal(got, c.got) {
+				t.Errorf("got %v, %v, want %v", got, err, c.got)
+			}
+			body, _ := io.ReadAll(last.Body)
+			if sent := last.Method + " " + last.URL.RequestURI(); sent != want || strings.TrimSpace(string(body)) != c.body {
+				t.Errorf("sent %s %s, want %s", sent, body, c.body)
+			}
+		})
+	}
+}

@@ -13,7 +13,7 @@ func reserve(path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // synced before, or given back
+	defer f.Close() // synced before, or given back
 	info, err := f.Stat()
 	if err != nil || info.Size() >= size {
 		return err

@@ -325,13 +325,11 @@ func (h *host) checkExits() {
 	for _, m := range all {
 		starts, exits := 0, 0
 		for _, e := range m.LastEvents {
-			switch e.Type {
-			case bourse.EventStart:
+			if e.Type == bourse.EventStart {
 				starts++
-			case bourse.EventExit:
-				if e.Exit.Error == "" {
-					exits++
-				}
+			}
+			if e.Type == bourse.EventExit && e.Exit.Error == "" {
+				exits++
 			}
 		}
 		running := 0

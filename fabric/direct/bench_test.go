@@ -51,7 +51,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func request(body []byte) *http.Request {
-	r, _ := http.NewRequest(http.MethodPost, "/worker/quote", bytes.NewReader(body)) //nolint:noctx // Call gives it one
+	r, _ := http.NewRequest(http.MethodPost, "/worker/quote", bytes.NewReader(body))
 	return r
 }
 

@@ -25,7 +25,7 @@ func TestAddressReused(t *testing.T) {
 				n = newNetwork(t, newCA(t))
 			}
 			var claims atomic.Int32
-			w := n.Serve("w2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w := n.Serve("w2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				claims.Add(1)
 				fabric.WriteJSON(w, bourse.Facts{Worker: "w2"})
 			}))

@@ -19,7 +19,7 @@ import (
 func TestServeFinishes(t *testing.T) {
 	ln := listen(t)
 	arrived, finish := make(chan struct{}), make(chan struct{})
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-finish
 		fabric.WriteJSON(w, bourse.Facts{Worker: "w1"})

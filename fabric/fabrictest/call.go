@@ -18,8 +18,10 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
+const path = "/worker/x"
+
 // post makes a request with a body, as the client does.
-func post(path, body string) *http.Request {
+func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/json"}}}
 	r.ContentLength, r.GetBody = int64(len(body)), read
@@ -37,14 +39,14 @@ func testEcho(t *testing.T, n Network) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "the reply")
 	}))
-	req := post("/worker/x", "the request")
+	req := post("the request")
 	req.URL.RawQuery = "a=1&a=2"
 	resp, err := n.Fabric().Call(soon(t), w.Member, req)
 	if err != nil {
 		t.Fatalf("call: %v", err)
 	}
 	defer resp.Body.Close()
-	if d := cmp.Diff(seen{"POST", "/worker/x", "a=1&a=2", "application/json", "the request"}, <-got); d != "" {
+	if d := cmp.Diff(seen{"POST", path, "a=1&a=2", "application/json", "the request"}, <-got); d != "" {
 		t.Errorf("the worker saw another request (-want +got):\n%s", d)
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -82,7 +84,7 @@ func testLarge(t *testing.T, n Network) {
 		_, _ = w.Write(bytes.Repeat([]byte{'r'}, fabric.MaxBody))
 	}))
 	body := strings.Repeat("q", fabric.MaxBody)
-	resp, err := n.Fabric().Call(soon(t), w.Member, post("/worker/x", body))
+	resp, err := n.Fabric().Call(soon(t), w.Member, post(body))
 	if err != nil {
 		t.Fatalf("call: %v", err)
 	}
@@ -150,7 +152,7 @@ func testMany(t *testing.T, n Network) {
 
 // echo calls a worker that gives back what it was sent.
 func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
-	resp, err := f.Call(ctx, to, post("/worker/x", body))
+	resp, err := f.Call(ctx, to, post(body))
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func testReaderLeaves(t *testing.T, n Network) {
 		<-r.Context().Done()
 		close(left)
 	}))
-	resp, err := n.Fabric().Call(soon(t), w.Member, post("/worker/x", "{}"))
+	resp, err := n.Fabric().Call(soon(t), w.Member, post("{}"))
 	if err != nil {
 		t.Fatalf("call: %v", err)
 	}

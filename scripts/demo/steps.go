@@ -156,20 +156,20 @@ func (d *demo) killWorker(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := until(ctx, 5*time.Second, "the daemon is dead", func() bool { return !answers(worker.API) }); err != nil {
+	if err := until(ctx, 5*time.Second, "the daemon is dead", func() bool { return !answers(ctx, worker.API) }); err != nil {
 		return err
 	}
 	during, all, last := 0, 0, ""
 	var problem error
 	err := until(ctx, 10*time.Second, "the daemon is back", func() bool {
-		down := !answers(worker.API)
+		down := !answers(ctx, worker.API)
 		text, err := d.ask(ctx)
 		if err != nil {
 			problem = fmt.Errorf("the machine did not answer while its daemon was away: %w", err)
 			return true
 		}
 		all++
-		if down && !answers(worker.API) {
+		if down && !answers(ctx, worker.API) {
 			during++
 			last = text
 		}
@@ -250,8 +250,8 @@ func (d *demo) end(ctx context.Context) error {
 }
 
 // answers tells whether somebody listens at an address.
-func answers(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+func answers(ctx context.Context, address string) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
