@@ -24,7 +24,7 @@ const forksAtOnce = 2
 func (g *v1Groups) refill() {
 	defer close(g.spare)
 	for range spares {
-		g.used <- struct{}{}
+		g.more()
 	}
 	for {
 		select {
@@ -51,9 +51,15 @@ func (g *v1Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, grou
 	if own, ok := in.(*v1Group); ok {
 		pid, err := g.forkIn(own, forkExec)
 		if err == nil {
-			_ = own.join(pid) // fails when the task has just ended, and the exec with it
+			_ = own.join() // fails when the task has just ended, and the exec with it
 		}
 		return pid, own, err
+	}
+	if born, ok := g.forkReady(g.needed(l), forkExec); ok {
+		if born.err != nil {
+			return 0, nil, born.err
+		}
+		return born.pid, born.own, nil
 	}
 	own := g.take()
 	if own == nil {
@@ -68,7 +74,6 @@ func (g *v1Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, grou
 	if err != nil {
 		return 0, nil, errors.Join(err, own.remove())
 	}
-	own.unjoined = own.join(pid)
 	return pid, own, nil
 }
 

@@ -17,8 +17,6 @@ type v1Group struct {
 	all   *v1Groups
 	name  string
 	trees []hierarchy // that the task is in
-
-	unjoined error // of join: the program runs outside of some of them
 }
 
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
@@ -50,32 +48,30 @@ func (g *v1Group) leave() error {
 	return nil
 }
 
-// join moves a child, and what it may have forked already, to where the
-// forking thread has not been: a thread in a new cpu cgroup that wakes beside
-// its child waits for it too long.
-func (g *v1Group) join(pid int) error {
+// join moves the task's processes to where the forking thread has not been: a
+// thread in a new cpu cgroup that wakes beside its child waits for it too
+// long.
+func (g *v1Group) join() error {
+	var all error
 	for _, h := range g.trees {
 		if !h.late() {
 			continue
 		}
-		if err := writeCgroup(g.dir(h), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-		others, err := members(g.dir(g.trees[0]))
+		pids, err := members(g.dir(g.trees[0]))
 		if err != nil {
 			return err
 		}
-		for _, other := range others {
-			if other != pid {
-				_ = writeCgroup(g.dir(h), "cgroup.procs", strconv.Itoa(other)) // it may be gone again
+		for _, pid := range pids {
+			if err := writeCgroup(g.dir(h), "cgroup.procs", strconv.Itoa(pid)); !errors.Is(err, syscall.ESRCH) { // it may be gone again
+				all = errors.Join(all, err)
 			}
 		}
 	}
-	return nil
+	return all
 }
 
 func (g *v1Group) limit(l driver.Limits) error {
-	all := g.unjoined
+	var all error
 	set := func(controller, file string, value int64, wanted bool) {
 		for _, h := range g.trees {
 			if wanted && h.has(controller) {
@@ -83,15 +79,16 @@ func (g *v1Group) limit(l driver.Limits) error {
 			}
 		}
 	}
-	set("cpu", "cpu.shares", cpuShares(l), l.CPUWeight > 0)
-	set("cpu", "cpu.cfs_quota_us", cpuQuota(l), l.CPUQuota > 0)
-	set("pids", "pids.max", int64(l.PIDs), l.PIDs > 0)
+	// Memory first: what a program takes in its first moments counts.
 	set("memory", "memory.limit_in_bytes", int64(l.Memory)<<20, l.Memory > 0)
 	if h := g.all.trees[0]; all == nil && l.Memory > 0 && h.has("memory") {
 		// Memory and swap together; missing where swap is not accounted.
 		_ = writeCgroup(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(int64(l.Memory)<<20, 10))
 	}
-	return all
+	set("pids", "pids.max", int64(l.PIDs), l.PIDs > 0)
+	set("cpu", "cpu.shares", cpuShares(l), l.CPUWeight > 0)
+	set("cpu", "cpu.cfs_quota_us", cpuQuota(l), l.CPUQuota > 0)
+	return errors.Join(all, g.join())
 }
 
 func (g *v1Group) killAll(grace time.Duration) {

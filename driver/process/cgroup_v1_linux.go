@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -26,6 +27,9 @@ type v1Groups struct {
 	used    chan struct{} // a spare is to be made for each
 	slots   chan struct{} // bounds the threads that are in groups
 	closing chan struct{}
+
+	ready    chan v1Job     // taken by threads that stand in a new group
+	standing sync.WaitGroup // of them
 }
 
 // hierarchy is one v1 mount, of one or several controllers.
@@ -44,6 +48,7 @@ func openV1(choice cgroupChoice, own map[string]string, mark string, log *slog.L
 	g := &v1Groups{
 		mode: choice.mode, slots: make(chan struct{}, forksAtOnce), closing: make(chan struct{}),
 		spare: make(chan *v1Group, spares), used: make(chan struct{}, spares),
+		ready: make(chan v1Job),
 	}
 	var refused error
 	for _, controller := range wantedControllers {
@@ -75,6 +80,10 @@ func openV1(choice cgroupChoice, own map[string]string, mark string, log *slog.L
 		return nil, err
 	}
 	go g.refill() // ends with close
+	g.standing.Add(standers)
+	for range standers {
+		go g.stand() // ends with close
+	}
 	return g, nil
 }
 
@@ -146,6 +155,7 @@ func (g *v1Groups) sweep() error {
 
 func (g *v1Groups) close() {
 	close(g.closing)
+	g.standing.Wait()
 	for own := range g.spare {
 		if own != nil {
 			_ = own.remove()

@@ -39,7 +39,7 @@ type surroundings struct {
 	dir   string
 	user  *identity
 	group group          // nil: the host has none
-	forks sync.WaitGroup // of execs under way; added to under the table's mutex
+	forks sync.WaitGroup // of what is done to the group; added to before the fork, later under the table's mutex
 }
 
 // markVariable tells a task's processes, and all that they start with their
@@ -77,6 +77,7 @@ func (s *supervisor) launch(t *task, sp *spec) error {
 	t.with = with
 	lives := false
 	files := [3]uintptr{s.null.Fd(), uintptr(outEnd), uintptr(errEnd)}
+	with.forks.Add(1) // its end waits for its limits
 	_, err = s.run(s.grouping(), with, sp.Limits, command, files, func(pid int, g group) func(ended) {
 		lives = true
 		t.pid, t.at, with.group = pid, time.Now().UTC(), g
@@ -85,11 +86,16 @@ func (s *supervisor) launch(t *task, sp *spec) error {
 	})
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
+		with.forks.Done()
 		return cmp.Or(err, errors.Join(stdout.Close(), stderr.Close()))
 	}
-	if with.group != nil {
-		s.limit(t, with.group, sp.Limits)
-	}
+	// Nobody waits for the limits to be set: see standers.
+	s.work.Go(func() {
+		defer with.forks.Done()
+		if with.group != nil {
+			s.limit(t, with.group, sp.Limits)
+		}
+	})
 	return nil
 }
 
