@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,6 +87,8 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	}
 	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // its life is the lab's
 	s.cmd.Stderr = os.Stderr
+	// As bourse dev does, whose servers share one host like ours.
+	s.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2)))
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		return err

@@ -146,7 +146,7 @@ func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 		return err
 	}
 	var refuse, trip samples
-	const rounds, warm = 3000, 200
+	const rounds, warm = 8000, 200
 	for i := range rounds + warm {
 		if i == warm {
 			refuse, trip = nil, nil
