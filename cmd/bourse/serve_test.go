@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +93,22 @@ func workerArgs(name, dir string, more ...string) []string {
 	}, more...)
 }
 
+// dataDir is a worker's data directory. A supervisor with nothing to do ends
+// by itself, a little after its daemon: only then can the directory go.
+func dataDir(t *testing.T) string {
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		await(t, "the end of the supervisor of "+dir, func() bool {
+			lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+			return err == nil && !slices.ContainsFunc(lines, func(path string) bool {
+				line, err := os.ReadFile(path)
+				return err == nil && strings.Contains(string(line), dir)
+			})
+		})
+	})
+	return dir
+}
+
 // TestMachinesOutliveTheDaemon: a daemon that is told to end leaves its
 // machines alone, and the next one finds them.
 func TestMachinesOutliveTheDaemon(t *testing.T) {
@@ -137,8 +154,8 @@ func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 
 func TestWorkerIDUsedTwice(t *testing.T) {
 	t.Parallel()
-	first := serve(t, workerArgs("gru-1", t.TempDir())...)
-	launch(t, workerArgs("gru-1", t.TempDir(), "--join", first.Gossip)...).refused(t, 5, "already in use")
+	first := serve(t, workerArgs("gru-1", dataDir(t))...)
+	launch(t, workerArgs("gru-1", dataDir(t), "--join", first.Gossip)...).refused(t, 5, "already in use")
 	first.end(t, syscall.SIGTERM)
 }
 
