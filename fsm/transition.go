@@ -99,12 +99,15 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 			next.Children = append(slices.Clip(next.Children), x.id)
 		}
 	}
-	t := &transaction{records: []Record{next}, writes: o.writes}
+	t := &transaction{records: []Record{next}, writes: o.writes, relaxed: o.relax}
 	for _, x := range started {
 		t.records = append(t.records, x.rec)
 	}
 	ent.finishing = next.Status.Ended()
 	t.submit(e.cfg.Journal)
+	if ent.finishing {
+		closeOnce(ent.queued)
+	}
 	return t, started, nil
 }
 
@@ -187,10 +190,15 @@ func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.final = final
+	closeOnce(ent.applied)
+}
+
+// closeOnce closes a channel that is closed under one lock only.
+func closeOnce(ch chan struct{}) {
 	select {
-	case <-ent.applied:
+	case <-ch:
 	default:
-		close(ent.applied)
+		close(ch)
 	}
 }
 

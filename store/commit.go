@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -28,6 +29,7 @@ type Commit struct {
 	applied chan struct{}
 	done    chan struct{}
 	err     error // of the transaction; set before done is closed
+	undone  bool  // the disk did not take it, with all others of its batch; set like err
 }
 
 var _ fsm.Commit = (*Commit)(nil)
@@ -40,16 +42,24 @@ func (c *Commit) Applied() <-chan struct{} { return c.applied }
 // Wait blocks until the transaction is durable or has failed. When ctx ends
 // first the outcome is unknown and the transaction goes on.
 func (c *Commit) Wait(ctx context.Context) error {
-	select {
-	case <-c.done:
+	if c.over() {
 		return c.err
-	default:
 	}
 	select {
 	case <-c.done:
 		return c.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the store: %w", ctx.Err())
+	}
+}
+
+// over tells whether Wait would not block.
+func (c *Commit) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -63,17 +73,13 @@ func (c *Commit) finish(err error) {
 	}
 }
 
-// flight is a batch between its application and its durability.
-type flight struct {
-	landed chan struct{}
-	err    error // set before landed is closed
-}
-
 // Submit queues fn, which will be executed in a read-write transaction on the
 // store's own goroutine, after everything submitted before. It does not block.
 // fn must not block either, and may be executed more than once, each time in a
 // fresh transaction; its error undoes all that it did and is what Wait gives.
-func (s *Store) Submit(fn func(*Tx) error) *Commit {
+func (s *Store) Submit(fn func(*Tx) error) *Commit { return s.submit(fn, false) }
+
+func (s *Store) submit(fn func(*Tx) error, relaxed bool) *Commit {
 	c := &Commit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,9 +90,41 @@ func (s *Store) Submit(fn func(*Tx) error) *Commit {
 		c.finish(s.failed)
 	default:
 		s.queue = append(s.queue, c)
-		s.work.Signal()
+		s.last = c
+		switch {
+		case !relaxed:
+			s.press()
+		case !s.pressed && !s.lingers:
+			s.lingers = true
+			time.AfterFunc(linger, s.lingered)
+		}
 	}
 	return c
+}
+
+// SubmitRelaxed is Submit for a transaction whose durability nobody waits for:
+// it is executed, and becomes durable, with the next one that is submitted, or
+// after linger, or when somebody calls Sync.
+func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit { return s.submit(fn, true) }
+
+// linger is how long a relaxed transaction waits for others to share its
+// commit. It keeps the disk and the processor to those who are waited for.
+const linger = time.Millisecond
+
+// press has the queue committed. s.mu is held.
+func (s *Store) press() {
+	s.pressed = true
+	s.work.Signal()
+}
+
+// lingered presses when nobody else has.
+func (s *Store) lingered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lingers = false
+	if len(s.queue) > 0 {
+		s.press()
+	}
 }
 
 // commitAll is the store's goroutine.
@@ -109,7 +147,7 @@ func (s *Store) commitAll() {
 func (s *Store) take() ([]*Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) == 0 {
+	for len(s.queue) == 0 || !s.pressed && !s.closed {
 		if s.closed {
 			return nil, nil
 		}
@@ -122,6 +160,7 @@ func (s *Store) take() ([]*Commit, error) {
 	s.queue = s.queue[n:]
 	if len(s.queue) == 0 {
 		s.queue = nil // let go of the backing array
+		s.pressed = false
 	}
 	return batch, s.failed
 }
@@ -147,6 +186,7 @@ func (s *Store) gather() {
 
 func finishAll(batch []*Commit, err error) {
 	for _, c := range batch {
+		c.undone = err != nil
 		c.finish(err)
 	}
 }
@@ -219,8 +259,6 @@ func (s *Store) execute(fn func(*Tx) error, t *Tx) (err error) {
 func (s *Store) land(tx *bbolt.Tx, good []*Commit) error {
 	s.commits++
 	before := tx.ID() - 1
-	f := &flight{landed: make(chan struct{})}
-	s.setFlight(f)
 	for _, c := range good {
 		close(c.applied)
 	}
@@ -238,16 +276,7 @@ func (s *Store) land(tx *bbolt.Tx, good []*Commit) error {
 	} else if err = s.fault(FaultAfter, s.commits); err != nil {
 		err = s.fail(err)
 	}
-	f.err = err
-	close(f.landed)
-	s.setFlight(nil)
 	return err
-}
-
-func (s *Store) setFlight(f *flight) {
-	s.mu.Lock()
-	s.flight = f
-	s.mu.Unlock()
 }
 
 // visible gives the number of the transaction that readers see. When a failed

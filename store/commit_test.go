@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -155,6 +157,86 @@ func TestAppliedAndSync(t *testing.T) {
 	if err := <-seen; err != nil {
 		t.Errorf("after the sync: %v", err)
 	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A relaxed transaction shares the commit of the next one, and is not kept for
+// ever when there is none; who reads after a Sync sees it at once.
+func TestRelaxed(t *testing.T) {
+	put := func(n int) func(*Tx) error {
+		return func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) }
+	}
+	for name, then := range map[string]struct {
+		do      func(t *testing.T, s *Store) error
+		took    time.Duration
+		commits uint64
+	}{
+		"alone":     {func(*testing.T, *Store) error { return nil }, linger, 1},
+		"with next": {func(t *testing.T, s *Store) error { return s.Submit(put(2)).Wait(t.Context()) }, 0, 1},
+		"synced":    {func(t *testing.T, s *Store) error { return s.Sync(t.Context()) }, 0, 1},
+		"closed":    {func(_ *testing.T, s *Store) error { return s.Close() }, 0, 1},
+		"two":       {func(_ *testing.T, s *Store) error { s.SubmitRelaxed(put(2)); return nil }, linger, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var commits atomic.Uint64
+				s, err := Open(Config{Dir: t.TempDir(), Fault: func(_ FaultStage, n uint64) error { commits.Store(n); return nil }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				c := s.SubmitRelaxed(put(1))
+				synctest.Wait()
+				select {
+				case <-c.Applied():
+					t.Error("executed before anybody asked")
+				default:
+				}
+				if err := then.do(t, s); err != nil {
+					t.Error(err)
+				}
+				if err := c.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took != then.took {
+					t.Errorf("durable after %s, want %s", took, then.took)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if got := commits.Load(); got != then.commits {
+					t.Errorf("%d commits, want %d", got, then.commits)
+				}
+				time.Sleep(2 * linger) // the timer of a closed store harms nobody
+			})
+		})
+	}
+}
+
+// Sync waits for what is queued, not only for what is executed.
+func TestSyncWaitsForTheQueue(t *testing.T) {
+	s, err := Open(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := hold(s)
+	s.Submit(func(tx *Tx) error { return tx.PutMachine(machine(1, bourse.StateCreated)) })
+	refused := s.Submit(func(*Tx) error { return errNoMachine })
+	synced := make(chan error, 1)
+	go func() { synced <- s.Sync(t.Context()) }()
+	release()
+	if err := <-synced; err != nil {
+		t.Errorf("a refusal is no failure of the store: %v", err)
+	}
+	if err := refused.Wait(t.Context()); err == nil {
+		t.Error("the refused transaction was not")
+	}
+	view(t, s, func(tx *Tx) error {
+		_, err := tx.Machine(machineID(1))
+		return err
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,9 @@ type Store struct {
 	mu      sync.Mutex // never held over I/O
 	work    *sync.Cond // of mu: queue has grown, or closed is set
 	queue   []*Commit
-	flight  *flight // what has been applied and is on its way to the disk
+	pressed bool    // the queue is to be committed now
+	lingers bool    // it will be in a moment
+	last    *Commit // submitted latest; nil before the first
 	closed  bool
 	failed  error  // why nothing is written any more
 	shared  int    // how many transactions the last commit had
@@ -174,20 +176,24 @@ func (s *Store) View(fn func(*Tx) error) error {
 	return err
 }
 
-// Sync waits until everything that was applied before the call is durable, so
-// that a View after it sees it. When nothing is on its way it returns at once.
-// CodeUnavailable: what was applied has been undone, for it could not be
-// written.
+// Sync waits until everything that was submitted before the call is durable or
+// refused, so that a View after it sees it. When nothing is on its way it
+// returns at once. CodeUnavailable: it could not be written.
 func (s *Store) Sync(ctx context.Context) error {
 	s.mu.Lock()
-	f := s.flight
-	s.mu.Unlock()
-	if f == nil {
+	c := s.last
+	if c == nil || c.over() {
+		s.mu.Unlock()
 		return nil
 	}
+	s.press()
+	s.mu.Unlock()
 	select {
-	case <-f.landed:
-		return f.err
+	case <-c.done:
+		if c.undone {
+			return c.err
+		}
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("sync the store: %w", ctx.Err())
 	}

@@ -134,6 +134,9 @@ func (c *memoryCommit) finish(err error) {
 }
 
 // Submit queues a transaction.
+// SubmitRelaxed implements fsm.Journal; this one writes at once.
+func (j *memoryJournal) SubmitRelaxed(fn func(fsm.Tx) error) fsm.Commit { return j.Submit(fn) }
+
 func (j *memoryJournal) Submit(fn func(fsm.Tx) error) fsm.Commit {
 	c := &memoryCommit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
 	j.mu.Lock()
