@@ -6,10 +6,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// applied hands a machine's record from the transaction that says "started"
-// to the call that waits for it, before that transaction is durable. The
-// answer may be that early because the driver is the witness: after a crash
-// the resumed run finds the task and writes the same record again.
+// applied hands a machine's record from the run that has started it to the
+// call that waits for it, before the transaction that says so is executed, let
+// alone durable. The answer may be that early because the driver is the
+// witness: after a crash the resumed run finds the task and writes the same
+// record. The transaction is queued by then, so whoever asks next reads it.
 type applied struct {
 	mu      sync.Mutex
 	records map[bourse.MachineID]*bourse.Machine // guarded by mu; nil until handed over

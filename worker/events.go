@@ -81,6 +81,11 @@ func readMachine(tx *store.Tx, id bourse.MachineID, events int) (bourse.Machine,
 // it with the events that change returns, all in tx. A change that returns
 // keep == false leaves everything as it is.
 func changeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
+	return changeMachineAt(tx, id, time.Now().UTC(), change)
+}
+
+// changeMachineAt is changeMachine with the time of the change.
+func changeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
 	if err != nil {
 		return m, err
@@ -90,7 +95,7 @@ func changeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	if err != nil || !keep {
 		return m, err
 	}
-	m.UpdatedAt = time.Now().UTC()
+	m.UpdatedAt = now
 	if err := tx.PutMachine(&m); err != nil {
 		return m, err
 	}

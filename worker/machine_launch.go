@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -22,7 +23,7 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed func(*store.T
 	var m bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
 		var err error
-		m, err = tx.Machine(r.Request.Machine)
+		m, err = readMachine(tx, r.Request.Machine, recentEvents-1)
 		return err
 	})
 	if err != nil {
@@ -40,33 +41,41 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed func(*store.T
 		return fsm.Abort(err, inTx(func(tx *store.Tx) error { return failed(tx, &m, err) }))
 	}
 	w.watch(status.ID)
-	return fsm.Done(inTx(func(tx *store.Tx) error {
-		started, err := recordStart(tx, status)
-		if err != nil {
-			return err
-		}
-		if started.LastEvents, err = readEvents(tx, m.ID, recentEvents); err != nil {
-			return err
-		}
-		w.applied.put(started)
-		return nil
-	}))
+	now := time.Now().UTC()
+	w.applied.put(withStart(m, status, now))
+	return fsm.Done(inTx(func(tx *store.Tx) error { return recordStart(tx, status, now) })).Relaxed()
+}
+
+// withStart gives m as recordStart will leave it, unless it is asked to end in
+// the same moment.
+func withStart(m bourse.Machine, s driver.Status, now time.Time) bourse.Machine {
+	event := started(&m, s)
+	m.UpdatedAt = now
+	event.ID, event.From, event.Instance = eventID(&m, event), bourse.StateStarting, m.Instance
+	m.LastEvents = append([]bourse.Event{event}, m.LastEvents...)
+	return m
 }
 
 // recordStart writes that a task runs. The event bears the driver's time, so
 // it is the same however often it is told.
-func recordStart(tx *store.Tx, s driver.Status) (bourse.Machine, error) {
-	return changeMachine(tx, s.ID.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+func recordStart(tx *store.Tx, s driver.Status, now time.Time) error {
+	_, err := changeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
 			return false, nil, nil
 		}
-		m.Boot.PID = s.PID
 		if m.State != bourse.StateStarting { // asked to end in the meantime: the next run does that
+			m.Boot.PID = s.PID
 			return true, nil, nil
 		}
-		m.State = bourse.StateStarted
-		return true, []bourse.Event{{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}}, nil
+		return true, []bourse.Event{started(m, s)}, nil
 	})
+	return err
+}
+
+// started makes m one that runs, and gives the event of it.
+func started(m *bourse.Machine, s driver.Status) bourse.Event {
+	m.Boot.PID, m.State = s.PID, bourse.StateStarted
+	return bourse.Event{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}
 }
 
 // recordBoot writes the intent of a machine's next start.

@@ -63,6 +63,12 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 // appliedMachine gives the machine as a run's last transaction leaves it. The
 // caller has said that it expects it.
 func (w *Worker) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
+	if err := run.Submitted(ctx); err != nil {
+		return bourse.Machine{}, err
+	}
+	if m := w.applied.take(id); m != nil { // it runs: the rest is writing that down
+		return *m, nil
+	}
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
 	}
