@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -237,11 +238,16 @@ func (s *suite) destroy(id bourse.MachineID) {
 	}
 }
 
-// wantProcesses fails unless so many processes of tasks run on the host.
+// wantProcesses fails unless so many processes of tasks run on the host. One
+// that has just been executed may not show yet whose it is.
 func (s *suite) wantProcesses(want int) {
 	s.Helper()
 	if l, ok := s.host.(Lister); ok {
-		if got := l.Processes(s.T); got != want {
+		got := l.Processes(s.T)
+		for end := time.Now().Add(5 * time.Second); got < want && time.Now().Before(end); got = l.Processes(s.T) {
+			runtime.Gosched()
+		}
+		if got != want {
 			s.Errorf("%d processes of tasks run, want %d", got, want)
 		}
 	}

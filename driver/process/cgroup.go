@@ -24,9 +24,14 @@ type group interface {
 // grouping makes groups and forks children into them.
 type grouping interface {
 	// fork runs forkExec so that its child is born inside a group: in, or a
-	// new one for the limits when in is nil. The group it gives may be nil:
+	// new one for the limits when in is nil. One that was lent is new, too,
+	// and is the task's once the fork has succeeded. The group it gives may be nil:
 	// there are none.
 	fork(in group, l driver.Limits, forkExec forkFunc) (pid int, g group, err error)
+	// lend runs work, which forks a task, on a thread that stands ready in a
+	// new group: work passes the group to fork. It does not wait for work, and
+	// tells whether there was such a thread.
+	lend(work func(here group)) bool
 	// labels are driver.Driver's.
 	labels() map[string]string
 	// close removes what all groups stand in. It is called last.
@@ -48,6 +53,7 @@ func (ungrouped) fork(_ group, _ driver.Limits, forkExec forkFunc) (int, group, 
 	return pid, nil, err
 }
 
+func (ungrouped) lend(func(group)) bool     { return false }
 func (ungrouped) labels() map[string]string { return map[string]string{"cgroup": "none"} }
 func (ungrouped) close()                    {}
 

@@ -48,18 +48,15 @@ func (g *v1Groups) refill() {
 }
 
 func (g *v1Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, group, error) {
+	if own, ok := in.(*v1Group); ok && own.lent {
+		return g.forkLent(own, l, forkExec)
+	}
 	if own, ok := in.(*v1Group); ok {
 		pid, err := g.forkIn(own, forkExec)
 		if err == nil {
 			_ = own.join() // fails when the task has just ended, and the exec with it
 		}
 		return pid, own, err
-	}
-	if born, ok := g.forkReady(g.needed(l), forkExec); ok {
-		if born.err != nil {
-			return 0, nil, born.err
-		}
-		return born.pid, born.own, nil
 	}
 	own := g.take()
 	if own == nil {
@@ -118,6 +115,10 @@ func (g *v1Groups) forkIn(own *v1Group, forkExec forkFunc) (pid int, err error) 
 	return forkHere(own, forkExec)
 }
 
+func errEntering(cause error) error {
+	return bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", cause)
+}
+
 // forkHere forks from the calling thread, which is locked, and unlocks it when
 // it is back where it was. Else it stays locked and ends with its goroutine.
 func forkHere(own *v1Group, forkExec forkFunc) (int, error) {
@@ -125,7 +126,7 @@ func forkHere(own *v1Group, forkExec forkFunc) (int, error) {
 	if err == nil {
 		pid, err = forkExec(&syscall.SysProcAttr{})
 	} else {
-		err = bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)
+		err = errEntering(err)
 	}
 	if own.leave() == nil {
 		runtime.UnlockOSThread()

@@ -17,6 +17,7 @@ type v1Group struct {
 	all   *v1Groups
 	name  string
 	trees []hierarchy // that the task is in
+	lent  bool        // a thread stands in it, and no task yet
 }
 
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }

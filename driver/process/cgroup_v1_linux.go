@@ -28,8 +28,8 @@ type v1Groups struct {
 	slots   chan struct{} // bounds the threads that are in groups
 	closing chan struct{}
 
-	ready    chan v1Job     // taken by threads that stand in a new group
-	standing sync.WaitGroup // of them
+	ready    chan func(*v1Group) // taken by threads that stand in a new group
+	standing sync.WaitGroup      // of them
 }
 
 // hierarchy is one v1 mount, of one or several controllers.
@@ -48,7 +48,7 @@ func openV1(choice cgroupChoice, own map[string]string, mark string, log *slog.L
 	g := &v1Groups{
 		mode: choice.mode, slots: make(chan struct{}, forksAtOnce), closing: make(chan struct{}),
 		spare: make(chan *v1Group, spares), used: make(chan struct{}, spares),
-		ready: make(chan v1Job),
+		ready: make(chan func(*v1Group)),
 	}
 	var refused error
 	for _, controller := range wantedControllers {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"github.com/bourse-dev/bourse/driver"
 )
 
 // standers is how many threads stand in a new group before anybody asks. To
@@ -12,18 +14,6 @@ import (
 // Who starts a single machine does not wait for that; many at once enter
 // groups for themselves, which is cheap then.
 const standers = 2
-
-// v1Job is a fork from a thread that stands ready.
-type v1Job struct {
-	forkExec forkFunc
-	done     chan v1Born // has room for one
-}
-
-type v1Born struct {
-	pid int
-	own *v1Group
-	err error
-}
 
 // stand runs a thread that stands ready, until close. It is never the first
 // one of the process: see forkIn.
@@ -55,14 +45,12 @@ func (g *v1Groups) standHere() {
 			}
 		}
 		select {
-		case job := <-g.ready:
-			pid, err := job.forkExec(&syscall.SysProcAttr{})
-			if err != nil {
-				job.done <- v1Born{err: err}
-				continue // nobody is in the group but us
+		case work := <-g.ready:
+			work(own)
+			if !own.lent { // a task is born in it
+				own = nil
+				pause(respite, g.closing)
 			}
-			job.done <- v1Born{pid: pid, own: own}
-			own = nil
 		case <-g.closing:
 			_ = own.leave()
 			_ = own.remove()
@@ -82,7 +70,7 @@ func (g *v1Groups) enterNew() *v1Group {
 			return nil
 		}
 	}
-	own.trees = g.trees[:1]
+	own.trees, own.lent = g.trees[:1], true
 	if err := own.enter(); err != nil {
 		_ = own.leave()
 		_ = own.remove()
@@ -91,23 +79,34 @@ func (g *v1Groups) enterNew() *v1Group {
 	return own
 }
 
-// forkReady forks from a thread that stands ready; false when there is none
-// now.
-func (g *v1Groups) forkReady(trees []hierarchy, forkExec forkFunc) (v1Born, bool) {
-	for _, h := range trees[1:] {
-		if !h.late() {
-			return v1Born{}, false
-		}
-	}
-	job := v1Job{forkExec: forkExec, done: make(chan v1Born, 1)}
+// lend hands work to a thread that stands ready: between a request and its
+// answer no other thread has to be waited for.
+func (g *v1Groups) lend(work func(here group)) bool {
 	select {
-	case g.ready <- job:
+	case g.ready <- func(own *v1Group) { work(own) }:
+		return true
 	default:
-		return v1Born{}, false
+		return false
 	}
-	born := <-job.done
-	if born.err == nil {
-		born.own.trees = trees
+}
+
+// forkLent forks from the calling thread, which stands in own: it only has to
+// enter what few tasks need, and goes back from there.
+func (g *v1Groups) forkLent(own *v1Group, l driver.Limits, forkExec forkFunc) (int, group, error) {
+	own.trees = g.needed(l)
+	extra := &v1Group{all: g, name: own.name, trees: own.trees[1:]}
+	err := extra.enter()
+	pid := 0
+	if err == nil {
+		pid, err = forkExec(&syscall.SysProcAttr{})
+	} else {
+		err = errEntering(err)
 	}
-	return born, true
+	_ = extra.leave() // what fails here fails in the next task's enter, too
+	if err != nil {
+		own.trees = g.trees[:1]
+		return 0, nil, err
+	}
+	own.lent = false
+	return pid, own, nil
 }

@@ -58,6 +58,9 @@ func (g *v2Groups) has(controller string) bool { return slices.Contains(g.contro
 
 func (g *v2Groups) labels() map[string]string { return limitLabels("v2", g.has) }
 
+// lend has nothing to lend: a child is born in any group at once.
+func (*v2Groups) lend(func(group)) bool { return false }
+
 func (g *v2Groups) fork(in group, _ driver.Limits, forkExec forkFunc) (int, group, error) {
 	own, given := in.(*v2Group)
 	if !given {

@@ -118,17 +118,23 @@ func (s *stream) write(b *ioBuffers, data []byte, at time.Time) {
 
 // output is both streams of a task.
 type output struct {
-	pipes [2]*os.File
-	wg    sync.WaitGroup
+	opened chan struct{} // closed once pipes are set
+	pipes  [2]*os.File
+	wg     sync.WaitGroup
 }
 
 // newOutput begins to copy what comes out of the two pipes. It owns them.
-func newOutput(stdout, stderr *os.File, log *machineLog) *output {
-	o := &output{pipes: [2]*os.File{stdout, stderr}}
-	for i, name := range []string{"stdout", "stderr"} {
-		s := &stream{name: name, pipe: o.pipes[i], log: log}
-		o.wg.Go(s.copy)
-	}
+// Nothing is done on the caller's time: it has a start to answer.
+func newOutput(stdout, stderr int, log *machineLog) *output {
+	o := &output{opened: make(chan struct{})}
+	o.wg.Go(func() {
+		o.pipes = [2]*os.File{os.NewFile(uintptr(stdout), "stdout"), os.NewFile(uintptr(stderr), "stderr")}
+		close(o.opened)
+		for i, p := range o.pipes {
+			s := &stream{name: p.Name(), pipe: o.pipes[i], log: log}
+			o.wg.Go(s.copy)
+		}
+	})
 	return o
 }
 
@@ -144,6 +150,7 @@ func (o *output) finish(grace time.Duration) {
 		return
 	case <-timer.C:
 	}
+	<-o.opened
 	for _, p := range o.pipes {
 		_ = p.SetReadDeadline(time.Now())
 	}

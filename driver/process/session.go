@@ -174,10 +174,14 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			continue
 		}
 		ctx, done := me.begin(ctx, req.ID)
-		me.work.Go(func() {
-			defer func() { done(); <-me.slots }()
-			s.handle(ctx, me, req)
-		})
+		me.work.Add(1)
+		work := func(here group) {
+			defer func() { done(); <-me.slots; me.work.Done() }()
+			s.handle(ctx, me, req, here)
+		}
+		if req.Op != opStart || !s.grouping().lend(work) {
+			go work(nil)
+		}
 	}
 }
 
@@ -253,13 +257,14 @@ func (me *session) send(r *reply) {
 	}
 }
 
-// handle does one request and answers it.
-func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
+// handle does one request and answers it. here is the group that the calling
+// thread stands in, nil for none.
+func (s *supervisor) handle(ctx context.Context, me *session, req *request, here group) {
 	answer := &reply{ID: req.ID}
 	var err error
 	switch req.Op {
 	case opStart:
-		answer.Status, err = s.handleStart(req.Start)
+		answer.Status, err = s.handleStart(req.Start, here)
 	case opSignal:
 		err = s.signal(req.Task, syscall.Signal(req.Signal))
 	case opStop:
@@ -290,11 +295,11 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 	me.send(answer)
 }
 
-func (s *supervisor) handleStart(sp *spec) (*driver.Status, error) {
+func (s *supervisor) handleStart(sp *spec, here group) (*driver.Status, error) {
 	if sp == nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "nothing to start")
 	}
-	status, err := s.start(sp)
+	status, err := s.start(sp, here)
 	return &status, err
 }
 

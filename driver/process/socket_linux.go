@@ -73,15 +73,15 @@ func checkPeer(c *net.UnixConn) error {
 
 // pipe makes a pipe whose reading end can be waited for. Both ends are closed
 // on exec.
-func pipe() (r *os.File, w int, err error) {
+func pipe() (r, w int, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
-		return nil, -1, os.NewSyscallError("pipe2", err)
+		return -1, -1, os.NewSyscallError("pipe2", err)
 	}
 	if err := syscall.SetNonblock(p[0], true); err != nil {
-		return nil, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
+		return -1, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
 	}
-	return os.NewFile(uintptr(p[0]), "output"), p[1], nil
+	return p[0], p[1], nil
 }
 
 // adoptOrphans makes processes whose parents are gone our children, so that

@@ -36,20 +36,20 @@ func dialSocket(ctx context.Context, dir string) (*net.UnixConn, error) {
 // checkPeer relies on the directory's mode, 0700.
 func checkPeer(*net.UnixConn) error { return nil }
 
-func pipe() (r *os.File, w int, err error) {
+func pipe() (r, w int, err error) {
 	var p [2]int
 	// No pipe2 here: a fork between the two calls would pass the pipe on.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := syscall.Pipe(p[:]); err != nil {
-		return nil, -1, os.NewSyscallError("pipe", err)
+		return -1, -1, os.NewSyscallError("pipe", err)
 	}
 	syscall.CloseOnExec(p[0])
 	syscall.CloseOnExec(p[1])
 	if err := syscall.SetNonblock(p[0], true); err != nil {
-		return nil, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
+		return -1, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
 	}
-	return os.NewFile(uintptr(p[0]), "output"), p[1], nil
+	return p[0], p[1], nil
 }
 
 func adoptOrphans() error { return nil }

@@ -36,14 +36,15 @@ func (s *supervisor) dropLocked(id bourse.MachineID) {
 	}
 }
 
-// start is driver.Driver's Start.
-func (s *supervisor) start(sp *spec) (driver.Status, error) {
+// start is driver.Driver's Start. here is the group that the calling thread
+// stands in, nil for none.
+func (s *supervisor) start(sp *spec, here group) (driver.Status, error) {
 	t, mine, err := s.reserve(sp.ID)
 	if err != nil {
 		return driver.Status{}, err
 	}
 	if mine {
-		t.err = s.launch(t, sp)
+		t.err = s.launch(t, sp, here)
 		s.settle(t)
 	}
 	<-t.started

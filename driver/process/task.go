@@ -39,6 +39,7 @@ type surroundings struct {
 	dir   string
 	user  *identity
 	group group          // nil: the host has none
+	over  chan struct{}  // closed when the task's program has ended
 	forks sync.WaitGroup // of what is done to the group; added to before the fork, later under the table's mutex
 }
 
@@ -57,8 +58,9 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 }
 
 // launch starts the program of a task that has been entered in the table.
-func (s *supervisor) launch(t *task, sp *spec) error {
-	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
+// here is the group that the calling thread stands in, nil for none.
+func (s *supervisor) launch(t *task, sp *spec, here group) error {
+	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User, group: here, over: make(chan struct{})}
 	if err := s.enterDir(t.id.Machine, with); err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func (s *supervisor) launch(t *task, sp *spec) error {
 	}
 	stderr, errEnd, err := pipe()
 	if err != nil {
-		return errors.Join(startError(command[0], with, err), stdout.Close(), syscall.Close(outEnd))
+		return errors.Join(startError(command[0], with, err), syscall.Close(stdout), syscall.Close(outEnd))
 	}
 	t.with = with
 	lives := false
@@ -87,16 +89,31 @@ func (s *supervisor) launch(t *task, sp *spec) error {
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
 		with.forks.Done()
-		return cmp.Or(err, errors.Join(stdout.Close(), stderr.Close()))
+		return cmp.Or(err, errors.Join(syscall.Close(stdout), syscall.Close(stderr)))
 	}
 	// Nobody waits for the limits to be set: see standers.
 	s.work.Go(func() {
 		defer with.forks.Done()
+		pause(respite, with.over)
 		if with.group != nil {
 			s.limit(t, with.group, sp.Limits)
 		}
 	})
 	return nil
+}
+
+// respite is how long what nobody waits for is put off after a start, so that
+// the answer and the new program have the processors.
+const respite = time.Millisecond
+
+// pause returns after d, or when over is closed.
+func pause(d time.Duration, over <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-over:
+	}
 }
 
 // limit sets a task's limits. A program that has taken more memory already
@@ -183,6 +200,7 @@ func (s *supervisor) finish(t *task, e ended) {
 	with := t.with
 	t.with = nil // no exec begins any more
 	s.mu.Unlock()
+	close(with.over)
 	with.forks.Wait()
 	g := with.group
 	if g != nil {
