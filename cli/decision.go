@@ -44,6 +44,9 @@ func printRound(w io.Writer, i int, d *bourse.Decision, width int) error {
 			title = "ranked (0 to 1, higher is better; * filled it)"
 		}
 		fmt.Fprintln(w, "\n"+title)
+		if r.Standing > 0 {
+			fmt.Fprintf(w, "nobody was asked: by what they said up to %s before, and the claims since\n", took(r.Standing))
+		}
 		if err := rankingTable(r.Ranked, filler(d, r)).write(w, width); err != nil {
 			return err
 		}
@@ -98,7 +101,10 @@ func outcome(d *bourse.Decision) string {
 // asked sums up the rounds: how many were asked, and what they answered.
 func asked(d *bourse.Decision) string {
 	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
-	for _, r := range d.Rounds {
+	for i, r := range d.Rounds {
+		if r.Standing > 0 && i < len(d.Rounds)-1 { // the next round asks the same workers
+			continue
+		}
 		candidates += r.Candidates
 		asked += r.Asked
 		yes += len(r.Ranked)

@@ -199,3 +199,17 @@ func TestTableFitsTheScreen(t *testing.T) {
 		}
 	}
 }
+
+func TestOrderShowTellsThatNobodyWasAsked(t *testing.T) {
+	d := decided()
+	d.Rounds[0].Standing, d.Rounds[0].Asked, d.Rounds[0].Refusals = 312*time.Millisecond, 0, nil
+	var out strings.Builder
+	if err := printDecision(&out, &d, 80); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0 of 5 workers: 2 yes, 0 no\n", "nobody was asked: by what they said up to 312 ms before, and the claims since\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}

@@ -23,10 +23,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 			batch[i] = &members[ranked[i].Quote]
 		}
 		ranked = ranked[n:]
-		began := time.Now()
-		fill := t.claimBatch(ctx, batch, len(ranked) > 0)
-		t.timed(time.Since(began), fill)
-		if fill != nil {
+		if fill := t.claimBatch(ctx, batch, len(ranked) > 0); fill != nil {
 			return fill, nil
 		}
 		if err := t.noes.final(t.order); err != nil {
@@ -41,7 +38,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 // more says that others are willing: then a worker that hangs may use up half
 // of the time that is left, not all of it.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
-	work := ctx
+	began, work := time.Now(), ctx
 	if deadline, ok := ctx.Deadline(); ok && more {
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
@@ -53,7 +50,9 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 	} else {
 		t.race(work, batch, tries)
 	}
-	return t.settle(ctx, batch, tries)
+	fill := t.settle(ctx, batch, tries)
+	t.timed(time.Since(began), fill)
+	return fill
 }
 
 // attempt is what came of one claim: a fill or a refusal.
@@ -68,8 +67,10 @@ type attempt struct {
 // attempt claims at one worker. It changes nothing of t.
 func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
 	began := time.Now()
+	desk := t.x.standing.claiming(m.ID, &t.shape, began)
 	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
 	a := judge(fill, refusal, err, m, t.order.ID, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
+	t.x.standing.answered(m.ID, desk, a.fill != nil)
 	a.took = time.Since(began)
 	a.won = a.fill != nil
 	return a

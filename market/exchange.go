@@ -27,6 +27,9 @@ type Config struct {
 	Sample int
 	// QuoteWithin is how long answers are waited for. Default 250 ms.
 	QuoteWithin time.Duration
+	// StandFor is how long a worker's yes may be relied on for further orders
+	// of the same kind, without asking. Default 1 s; negative: not at all.
+	StandFor time.Duration
 	// Recorded is how many decisions are kept of orders that were filled, and
 	// as many again of those that were not. Default 4096.
 	Recorded int
@@ -51,6 +54,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SampleAbove, 32)
 	orDefault(&c.Sample, 8)
 	orDefault(&c.QuoteWithin, 250*time.Millisecond)
+	if c.StandFor == 0 {
+		c.StandFor = time.Second
+	}
 	orDefault(&c.Recorded, 4096)
 	orDefault(&c.VoidWithin, 10*time.Minute)
 	orDefault(&c.VoidQueue, 4096)
@@ -65,12 +71,13 @@ func orDefault[T int | time.Duration](v *T, d T) {
 
 // Exchange fills orders. It is safe for concurrent use.
 type Exchange struct {
-	cfg     Config
-	chance  *chance
-	flights flights
-	filled  memory // apart, so that many fills do not displace the refusals, which nobody else keeps
-	refused memory // with those canceled and out of time
-	voids   *voids
+	cfg      Config
+	chance   *chance
+	flights  flights
+	standing standing
+	filled   memory // apart, so that many fills do not displace the refusals, which nobody else keeps
+	refused  memory // with those canceled and out of time
+	voids    *voids
 }
 
 // New makes an exchange. It starts nothing; without a Run going on, what
@@ -80,7 +87,8 @@ func New(cfg Config) *Exchange {
 	chance := &chance{source: cfg.Rand}
 	return &Exchange{
 		cfg: cfg, chance: chance, voids: newVoids(&cfg, chance.rng()),
-		filled: newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
+		standing: standing{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxStanding, desks: map[bourse.WorkerID]*desk{}},
+		filled:   newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
 	}
 }
 

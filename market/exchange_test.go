@@ -2,7 +2,6 @@ package market_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -19,6 +18,10 @@ func TestInvariant2NoPending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(0, 40).Draw(t, "workers"), room(1))
+			x := broker(c, nil)
+			if rapid.Bool().Draw(t, "quotes stand") {
+				_, _ = x.Quote(t.Context(), order("gru")) // refused when there is no worker
+			}
 			c.Break(badNetwork(t))
 			if rapid.Bool().Draw(t, "everything hangs") {
 				c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: true} })
@@ -27,7 +30,7 @@ func TestInvariant2NoPending(t *testing.T) {
 			o.Race = rapid.IntRange(0, 8).Draw(t, "race")
 			o.Named = rapid.Bool().Draw(t, "named")
 			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Minute}).Draw(t, "within"))
-			a := place(t.Context(), broker(c, nil), o)
+			a := place(t.Context(), x, o)
 			c.Quiet()
 			if a.took > o.Deadline() {
 				t.Fatalf("took %s of %s", a.took, o.Deadline())
@@ -63,20 +66,21 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func BenchmarkPlace(b *testing.B) {
-	for _, n := range []int{1, 6, 100} {
-		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
-			c := floor(n, room(1<<30))
-			link := c.Link()
-			x := market.New(market.Config{Directory: c, Trader: link, Rand: rand.NewPCG(1, 2)})
-			b.ReportAllocs()
-			for b.Loop() {
-				o := order("gru")
-				if _, _, err := x.Place(b.Context(), o); err != nil {
-					b.Fatal(err)
-				}
-				c.Clear()
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
-		})
+	for _, n := range []int{1, 2, 6, 100} {
+		for name, stand := range map[string]time.Duration{"asked": -1, "standing": time.Hour} {
+			b.Run(fmt.Sprintf("workers=%d/%s", n, name), func(b *testing.B) { benchmarkPlace(b, floor(n, room(1<<30)), stand) })
+		}
 	}
+}
+
+func benchmarkPlace(b *testing.B, c *markettest.Cluster, stand time.Duration) {
+	x := broker(c, standFor(stand))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := x.Place(b.Context(), order("gru")); err != nil {
+			b.Fatal(err)
+		}
+		c.Clear()
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
 }

@@ -5,10 +5,11 @@
 // taken from a [Directory] (sample.go), asked for quotes side by side
 // (quote.go), ranked by a pure function (rank.go, curves.go) and claimed in
 // that order until one worker fills the order (claim.go; race.go when several
-// are claimed at once). Each choice of regions is tried in turn; an order that
-// may be a repetition is looked for first (once.go). What happened is written
-// down in a bourse.Decision (record.go), and a no is put into words by
-// refusal.go.
+// are claimed at once). An order like the last one is claimed by what workers
+// said then, and asked about only if that fails (standing.go). Each choice of
+// regions is tried in turn; an order that may be a repetition is looked for
+// first (once.go). What happened is written down in a bourse.Decision
+// (record.go), and a no is put into words by refusal.go.
 //
 // What the package promises, by the numbers of package bourse's invariants:
 //
@@ -21,8 +22,10 @@
 //     before another worker's fill counts, and nobody who was told no, or has
 //     left, leaves a machine behind. What cannot be delivered at once is
 //     retried by [Exchange.Run].
-//   - 9, brokers keep nothing: the undelivered cancellations and the last
-//     decisions are all the memory there is.
+//   - 8, a hint is a hint: what workers said before may cost one more round,
+//     never a refusal, and what it leads to is checked by the worker's ledger.
+//   - 9, brokers keep nothing: the undelivered cancellations, the last
+//     decisions and the quotes of the last second are all the memory there is.
 //   - 10, no is an answer: a refusal names worker, resource, wanted and free.
 //
 // It does not check orders (the edge does), does not hold capacity, and does
@@ -32,7 +35,7 @@
 // by the goroutine of the Place call that brought it first; a race adds one
 // goroutine per claim, and all of them have ended when Place returns. Run owns
 // the goroutines that deliver cancellations. Each mutex guards one small
-// structure (flights, filled, refused, voids, chance), none is held over I/O or while
+// structure (flights, filled, refused, voids, standing, chance), none is held over I/O or while
 // another is taken.
 package market
 

@@ -3,6 +3,7 @@ package market
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -33,6 +34,7 @@ import (
 // worker that one broker's directory does not know.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	members, ends := t.x.candidates(t.order.Regions...)
+	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
 	lo := 0
@@ -42,6 +44,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		}
 		lo = hi
 	}
+	t.x.standing.hear(&t.shape, asked, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
 			Regions: slices.Concat(t.order.Regions...), Candidates: len(members), Asked: len(members),

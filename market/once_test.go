@@ -42,6 +42,11 @@ func TestInvariant7Once(t *testing.T) {
 			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(3))
 			x := broker(c, nil)
 			stop := running(t.Context(), x)
+			if rapid.Bool().Draw(t, "quotes stand") {
+				if _, err := x.Quote(t.Context(), order("gru")); err != nil {
+					t.Fatal(err)
+				}
+			}
 			c.Break(badNetwork(t))
 			var wg sync.WaitGroup
 			answers := make([]told, rapid.IntRange(1, 8).Draw(t, "orders"))

@@ -142,6 +142,8 @@ func (t *tally) summary(rounds []bourse.Round) string {
 		r := &rounds[i]
 		asked := fmt.Sprintf("%s: %s asked", join(r.Regions), workers(r.Asked))
 		switch {
+		case r.Standing > 0:
+			asked = fmt.Sprintf("%s: %s claimed by an earlier quote", join(r.Regions), workers(len(r.Claims)))
 		case r.Candidates == 0:
 			asked = join(r.Regions) + ": no worker there"
 		case r.Asked < r.Candidates:

@@ -14,6 +14,7 @@ import (
 type trade struct {
 	x         *Exchange
 	order     *bourse.Order
+	shape     shape
 	deadline  time.Time
 	rng       *rand.Rand
 	quoteOnly bool
@@ -26,7 +27,7 @@ type trade struct {
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	return &trade{
-		x: x, order: order, deadline: began.Add(order.Deadline()), rng: x.chance.rng(),
+		x: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.chance.rng(),
 		decision: bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, At: began},
 	}
 }
@@ -84,11 +85,20 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 	return nil, nil
 }
 
-// round asks members, all of one choice, and claims the willing in rank order.
+// round claims among members, all of one choice: the best by what they said
+// just before, or else the willing in rank order.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
 	if err := t.over(ctx); err != nil {
 		return nil, err
 	}
+	fill, members := t.unasked(ctx, round, members)
+	if fill != nil {
+		return fill, nil
+	}
+	if err := t.over(ctx); err != nil { // a claim may have taken its time
+		return nil, err
+	}
+	round.Asked = len(members)
 	t.decision.Rounds = append(t.decision.Rounds, round)
 	if len(members) == 0 {
 		return nil, nil
@@ -98,10 +108,12 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		// ledger anyway: the quote would cost a round trip and decide nothing.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
+	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, round.Regions)
 	}
+	t.x.standing.hear(&t.shape, asked, members, quotes)
 	return t.trade(ctx, members, quotes)
 }
 

@@ -1,0 +1,266 @@
+package market
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// standing remembers what workers said last, for a moment, so that an order
+// like one before can be claimed without asking first. It is a hint: the worker
+// checks its ledger in the claim, and when it refuses, or anything else is in
+// doubt, the order is put to the workers as ever. A no that stands only leaves
+// its worker out; nobody is refused from memory.
+type standing struct {
+	within  time.Duration // how long a quote stands; negative: not at all
+	silence time.Duration // a worker that leaves a claim unanswered so long is asked first
+	most    int           // words
+
+	mu    sync.Mutex
+	desks map[bourse.WorkerID]*desk
+	count int // words at all desks
+}
+
+// desk is what one worker said last, corrected by the claims made there since.
+type desk struct {
+	member   bourse.Member          // as it was asked
+	facts    bourse.Quote           // of any order: region, load, accounts; the accounts are replaced, never changed
+	machines map[bourse.AppName]int // living ones of an app
+	words    map[shape]said
+	claims   int       // not answered yet
+	heard    time.Time // last; or when the first of claims was made, if that is later
+}
+
+// said is what a worker said of one shape.
+type said struct {
+	asked   time.Time
+	no      bool
+	takes   bourse.Amounts
+	missing int64
+}
+
+// shape is all that a worker looks at in an order for a new machine, but for
+// its regions. The zero shape is that of orders which are like no other.
+type shape struct {
+	app   bourse.AppName
+	image string
+	guest bourse.Guest
+	needs string // the requirements, written out
+}
+
+// Bounds of what is remembered, whatever orders and workers say.
+const (
+	maxStanding = 4096 // words
+	maxNeeds    = 512  // bytes of a shape's requirements
+	maxLines    = 64   // of accounts and takes
+)
+
+func shapeOf(o *bourse.Order) shape {
+	if o.SkipLaunch || o.Config.Guest == nil { // what is only prepared takes less than its quote says
+		return shape{}
+	}
+	s := shape{app: o.App.Name, image: o.Config.Image, guest: *o.Config.Guest}
+	if len(o.Config.Requirements) == 0 {
+		return s
+	}
+	var needs []byte
+	for _, name := range slices.Sorted(maps.Keys(o.Config.Requirements)) {
+		r := o.Config.Requirements[name]
+		needs = fmt.Appendf(needs, "%s=%q,%d;", name, r.Label, r.Count)
+	}
+	if len(needs) > maxNeeds {
+		return shape{}
+	}
+	s.needs = string(needs)
+	return s
+}
+
+// plain tells whether what was said of o's shape is all that there is to ask.
+// A name may be taken, an order of the caller's own id filled already; races
+// and leases are rare and not worth a thought.
+func plain(o *bourse.Order) bool {
+	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
+}
+
+// unasked claims an order for the best of members by what they said last,
+// when that stands of all of them. Without a fill it gives those who are to be
+// asked: all but the one that was claimed at. That one's no is final, and a
+// cancellation may be on its way there, which a second claim must not meet.
+func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
+	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
+		return nil, members
+	}
+	quotes, age := t.x.standing.all(&t.shape, members, round.Regions, time.Now())
+	if quotes == nil {
+		return nil, members
+	}
+	round.Asked, round.Standing = 0, max(age, 1)
+	t.decision.Rounds = append(t.decision.Rounds, round)
+	best := t.rank(quotes)[0].Quote
+	if fill := t.claimBatch(ctx, []*bourse.Member{&members[best]}, true); fill != nil {
+		return fill, nil
+	}
+	return nil, slices.Concat(members[:best], members[best+1:])
+}
+
+// all gives the quotes that stand of members, of the same index, and the age
+// of the oldest; nil unless there is one of each, and somebody willing. Their
+// lists are shared.
+func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var quotes []bourse.Quote
+	oldest, willing := now, false
+	for i := range members {
+		d := s.desks[members[i].ID]
+		if d == nil {
+			return nil, 0
+		}
+		w, ok := d.words[*of]
+		if !ok || now.Sub(w.asked) > s.within || !d.reliable(&members[i], choice, now.Add(-s.silence)) {
+			return nil, 0
+		}
+		if quotes == nil {
+			quotes = make([]bourse.Quote, len(members))
+		}
+		quotes[i] = d.facts
+		if w.asked.Before(oldest) {
+			oldest = w.asked
+		}
+		if w.no || !fits(d.facts.Accounts, w.takes) {
+			quotes[i].Refusal = &standingNo
+			continue
+		}
+		willing = true
+		quotes[i].Takes, quotes[i].MissingBytes, quotes[i].AppMachines = w.takes, w.missing, d.machines[of.app]
+	}
+	if !willing {
+		return nil, 0
+	}
+	return quotes, now.Sub(oldest)
+}
+
+// standingNo leaves a worker out of a ranking. Nobody is told of it.
+var standingNo = bourse.Refusal{Reason: bourse.RefusedResource}
+
+// reliable tells whether the desk is still that of m, a worker that stands in
+// choice by its own word and has not left a claim unanswered since.
+func (d *desk) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
+	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
+	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.heard.Before(since))
+}
+
+func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
+	for _, want := range takes {
+		i := slices.IndexFunc(accounts, func(a bourse.Account) bool { return a.Resource == want.Resource })
+		if i < 0 || accounts[i].Free() < want.Amount {
+			return false
+		}
+	}
+	return true
+}
+
+// hear remembers the vetted quotes of members, who were asked at a time.
+func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
+	if s.within < 0 || *of == (shape{}) {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range quotes {
+		switch q := &quotes[i]; {
+		case q.Filled != nil: // it says nothing of a machine more
+		case silent(q) || oversize(q):
+			s.drop(members[i].ID)
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // who knows for how long, and in which regions
+			s.drop(members[i].ID)
+		default:
+			s.put(&members[i], of, q, asked, now)
+		}
+	}
+}
+
+func oversize(q *bourse.Quote) bool {
+	return len(q.Accounts) > maxLines || len(q.Takes) > maxLines ||
+		slices.ContainsFunc(q.Accounts, func(a bourse.Account) bool { return len(a.Resource) > maxWord }) ||
+		slices.ContainsFunc(q.Takes, func(a bourse.Amount) bool { return len(a.Resource) > maxWord })
+}
+
+func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
+	if s.count >= s.most { // most of it has expired, and the rest costs one round to have again
+		clear(s.desks)
+		s.count = 0
+	}
+	d := s.desks[m.ID]
+	if d == nil {
+		d = &desk{machines: map[bourse.AppName]int{}, words: map[shape]said{}}
+		s.desks[m.ID] = d
+	}
+	if _, known := d.words[*of]; !known {
+		s.count++
+	}
+	d.member, d.heard = *m, now
+	d.words[*of] = said{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
+	if q.Refusal != nil { // it says nothing else
+		d.facts.Worker, d.facts.Region = m.ID, q.Region
+		return
+	}
+	d.facts = bourse.Quote{Worker: m.ID, Region: q.Region, Accounts: q.Accounts, Load: q.Load}
+	d.machines[of.app] = q.AppMachines
+}
+
+// drop forgets a worker. A claim that is under way there keeps its desk.
+func (s *standing) drop(id bourse.WorkerID) {
+	if d := s.desks[id]; d != nil {
+		s.count -= len(d.words)
+		delete(s.desks, id)
+	}
+}
+
+// claiming takes what a claim will take off what the worker said, before the
+// claim is sent, so that orders of the same moment do not all go to the same
+// worker. Its answer goes to answered, with the desk.
+func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.desks[id]
+	if d == nil {
+		return nil
+	}
+	w, ok := d.words[*of]
+	if !ok || w.no { // it takes nobody knows how much
+		s.drop(id)
+		return nil
+	}
+	d.facts.Accounts = slices.Clone(d.facts.Accounts)
+	for i := range d.facts.Accounts {
+		a := &d.facts.Accounts[i]
+		a.Used = min(a.Used+w.takes.Of(a.Resource), bourse.MaxAmount)
+	}
+	d.machines[of.app]++
+	if d.claims == 0 && d.heard.Before(now) {
+		d.heard = now
+	}
+	d.claims++
+	return d
+}
+
+// answered ends a claim. A worker that did not fill it is not what it was
+// taken for.
+func (s *standing) answered(id bourse.WorkerID, d *desk, filled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d != nil {
+		d.claims--
+		d.heard = time.Now()
+	}
+	if !filled {
+		s.drop(id)
+	}
+}

@@ -1,0 +1,93 @@
+package market
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// However many apps, workers and refusals there are, what is remembered stays
+// within its bound.
+func TestStandingIsBounded(t *testing.T) {
+	const most = 50
+	s := standing{within: time.Hour, most: most, desks: map[bourse.WorkerID]*desk{}}
+	all := members(7)
+	for i := range 1000 {
+		of := shape{app: bourse.AppName(fmt.Sprintf("a%d", i%300)), image: "host"}
+		quotes := make([]bourse.Quote, len(all))
+		for k := range quotes {
+			quotes[k].Worker = all[k].ID
+			switch (i + k) % 5 {
+			case 0:
+				quotes[k].Refusal = no(&all[k], bourse.RefusedResource, "")
+			case 1:
+				if i%7 == 0 {
+					quotes[k].Refusal = no(&all[k], bourse.RefusedNoAnswer, "")
+				}
+			}
+		}
+		s.hear(&of, time.Now(), all, quotes)
+		s.answered(all[i%7].ID, s.claiming(all[i%7].ID, &of, time.Now()), i%11 != 0)
+		words, apps := 0, 0
+		for _, d := range s.desks {
+			words += len(d.words)
+			apps += len(d.machines)
+		}
+		if words != s.count || words > most || apps > most || len(s.desks) > most {
+			t.Fatalf("round %d: %d words (counted %d), %d apps, %d workers", i, words, s.count, apps, len(s.desks))
+		}
+	}
+	if s.count == 0 {
+		t.Error("nothing was remembered")
+	}
+}
+
+func TestOversizeQuotesDoNotStand(t *testing.T) {
+	many := make([]bourse.Account, maxLines+1)
+	for name, q := range map[string]bourse.Quote{
+		"accounts": {Accounts: many},
+		"takes":    {Takes: make(bourse.Amounts, maxLines+1)},
+		"a word":   {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
+	} {
+		s := standing{within: time.Hour, most: 9, desks: map[bourse.WorkerID]*desk{}}
+		s.hear(&shape{app: "shop"}, time.Now(), members(1), []bourse.Quote{q})
+		if len(s.desks) != 0 {
+			t.Errorf("%s: remembered", name)
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	guest := bourse.Guest{}.WithDefaults()
+	with := func(r bourse.Requirements) shape {
+		return shapeOf(&bourse.Order{App: bourse.App{Name: "shop"}, Config: bourse.Config{Image: "host", Guest: &guest, Requirements: r}})
+	}
+	a := with(bourse.Requirements{"arch": {Label: "amd64"}, "slots": {Count: 2}})
+	if b := with(bourse.Requirements{"slots": {Count: 2}, "arch": {Label: "amd64"}}); a != b {
+		t.Errorf("%+v is not %+v", a, b)
+	}
+	seen := map[shape]string{a: "the first"}
+	for name, r := range map[string]bourse.Requirements{
+		"none":               nil,
+		"one less":           {"arch": {Label: "amd64"}},
+		"another count":      {"arch": {Label: "amd64"}, "slots": {Count: 3}},
+		"text, not a number": {"arch": {Label: "amd64"}, "slots": {Label: "2"}},
+		"written into one":   {"arch": {Label: `amd64",0;slots="",2;`}},
+	} {
+		s := with(r)
+		if other, known := seen[s]; known {
+			t.Errorf("%s is the same as %s", name, other)
+		}
+		seen[s] = name
+	}
+	long := bourse.Requirements{}
+	for i := range 100 {
+		long[fmt.Sprintf("label-%d", i)] = bourse.Requirement{Label: "yes"}
+	}
+	if s := with(long); s != (shape{}) {
+		t.Error("so many requirements are remembered")
+	}
+}
