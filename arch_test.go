@@ -19,7 +19,7 @@ var floors = map[string]int{
 	"fsm":                1,
 	"fsm/fsmtest":        1,
 	"store":              2,
-	"view":               2,
+	"view/gossip":        2,
 	"driver":             2,
 	"driver/drivertest":  2,
 	"driver/process":     2,

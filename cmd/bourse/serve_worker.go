@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/fabric/direct"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/worker"
 )
 
@@ -166,7 +166,7 @@ func counts(a bourse.Amounts) map[string]int64 {
 
 // unusedTag chooses the tag of a new worker: one that no member has, as far as
 // the membership is heard of by now.
-func unusedTag(ctx context.Context, members *view.Members) bourse.WorkerTag {
+func unusedTag(ctx context.Context, members *gossip.Members) bourse.WorkerTag {
 	select {
 	case <-members.Ready():
 	case <-time.After(joinPatience):

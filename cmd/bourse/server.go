@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 // server is what both roles are built on.
@@ -23,7 +23,7 @@ type server struct {
 	log      *slog.Logger
 	creds    *admission.Credentials // nil: in the clear
 	listener net.Listener           // of the API
-	members  *view.Members
+	members  *gossip.Members
 	self     bourse.Member
 }
 
@@ -67,7 +67,7 @@ func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, 
 		ID: id, Role: role, Region: config.Region, Tag: tag,
 		Address: reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String(),
 	}
-	s.members, err = view.Open(view.Config{Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, Log: s.log})
+	s.members, err = gossip.Open(gossip.Config{Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, Log: s.log})
 	if err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}

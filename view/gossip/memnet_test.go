@@ -1,4 +1,4 @@
-package view_test
+package gossip_test
 
 import (
 	"errors"

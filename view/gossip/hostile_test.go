@@ -1,4 +1,4 @@
-package view_test
+package gossip_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 // stranger is a member of the gossip that says of itself what it likes.
@@ -66,8 +66,8 @@ func TestStrangers(t *testing.T) {
 		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 		var log logBuffer
 		net, told := newMemNet(), new(losses)
-		first := joinVirtual(t, net, 1, view.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		second := joinVirtual(t, net, 2, view.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 
 		strangers := map[string][]byte{
@@ -88,7 +88,7 @@ func TestStrangers(t *testing.T) {
 		if got := log.lines("a member is ignored"); got != len(strangers) {
 			t.Errorf("%d lines tell of %d strangers", got, len(strangers))
 		}
-		third := joinVirtual(t, net, 3, view.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
+		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
 		if got := told.list(); len(got) != 0 {
 			t.Errorf("losses told: %v, want none", got)
@@ -101,7 +101,7 @@ func TestStrangers(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		net := newMemNet()
-		m := joinVirtual(t, net, 1, view.Config{Self: worker(1)})
+		m := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		noise := net.end(66)
 		garbage := [][]byte{nil, {0}, {1, 2, 3}, bytes.Repeat([]byte{0xff}, 1400), bytes.Repeat([]byte{7}, 60_000), append([]byte{244, 13}, "bourse/bourse"...)}
 		for kind := range 255 {
@@ -117,7 +117,7 @@ func TestGarbage(t *testing.T) {
 			_, _ = c.Write(g)
 			c.Close()
 		}
-		other := joinVirtual(t, net, 2, view.Config{Self: worker(2), Join: []string{m.Addr()}})
+		other := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{m.Addr()}})
 		untilCount(t, []running{m, other}, 2)
 	})
 }
@@ -128,12 +128,12 @@ func TestOthersAreNotHeard(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 32)
 	tests := []struct {
 		name       string
-		here, them view.Config
+		here, them gossip.Config
 	}{
-		{"another cluster", view.Config{}, view.Config{ClusterID: "other"}},
-		{"no key", view.Config{Key: key}, view.Config{}},
-		{"a key where there is none", view.Config{}, view.Config{Key: key}},
-		{"another key", view.Config{Key: key}, view.Config{Key: bytes.Repeat([]byte{2}, 32)}},
+		{"another cluster", gossip.Config{}, gossip.Config{ClusterID: "other"}},
+		{"no key", gossip.Config{Key: key}, gossip.Config{}},
+		{"a key where there is none", gossip.Config{}, gossip.Config{Key: key}},
+		{"another key", gossip.Config{Key: key}, gossip.Config{Key: bytes.Repeat([]byte{2}, 32)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,27 +156,27 @@ func TestOthersAreNotHeard(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	taken := startReal(t, view.Config{Self: worker(1)})
-	good := view.Config{Self: worker(2), Bind: netip.MustParseAddrPort("127.0.0.1:0")}
+	taken := startReal(t, gossip.Config{Self: worker(1)})
+	good := gossip.Config{Self: worker(2), Bind: netip.MustParseAddrPort("127.0.0.1:0")}
 	tests := []struct {
 		name   string
-		change func(*view.Config)
+		change func(*gossip.Config)
 		code   bourse.Code
 	}{
-		{"no id", func(c *view.Config) { c.Self.ID = "" }, bourse.CodeInvalid},
-		{"no API", func(c *view.Config) { c.Self.Address = "" }, bourse.CodeInvalid},
-		{"a worker without region", func(c *view.Config) { c.Self.Region = "" }, bourse.CodeInvalid},
-		{"a cluster id of two words", func(c *view.Config) { c.ClusterID = "a b" }, bourse.CodeInvalid},
-		{"a short key", func(c *view.Config) { c.Key = []byte("secret") }, bourse.CodeInvalid},
-		{"no address", func(c *view.Config) { c.Bind = netip.AddrPort{} }, bourse.CodeInvalid},
-		{"joining nonsense", func(c *view.Config) { c.Join = []string{"nonsense"} }, bourse.CodeInvalid},
-		{"an address that is taken", func(c *view.Config) { c.Bind = addrPort(t, taken.Addr()) }, bourse.CodeAlreadyExists},
+		{"no id", func(c *gossip.Config) { c.Self.ID = "" }, bourse.CodeInvalid},
+		{"no API", func(c *gossip.Config) { c.Self.Address = "" }, bourse.CodeInvalid},
+		{"a worker without region", func(c *gossip.Config) { c.Self.Region = "" }, bourse.CodeInvalid},
+		{"a cluster id of two words", func(c *gossip.Config) { c.ClusterID = "a b" }, bourse.CodeInvalid},
+		{"a short key", func(c *gossip.Config) { c.Key = []byte("secret") }, bourse.CodeInvalid},
+		{"no address", func(c *gossip.Config) { c.Bind = netip.AddrPort{} }, bourse.CodeInvalid},
+		{"joining nonsense", func(c *gossip.Config) { c.Join = []string{"nonsense"} }, bourse.CodeInvalid},
+		{"an address that is taken", func(c *gossip.Config) { c.Bind = addrPort(t, taken.Addr()) }, bourse.CodeAlreadyExists},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := good
 			tt.change(&c)
-			m, err := view.Open(c)
+			m, err := gossip.Open(c)
 			if bourse.CodeOf(err) != tt.code {
 				t.Errorf("got %v, want code %s", err, tt.code)
 			}
@@ -185,7 +185,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
-	m, err := view.Open(good)
+	m, err := gossip.Open(good)
 	if err != nil {
 		t.Fatalf("the good one: %v", err)
 	}

@@ -1,4 +1,4 @@
-package view_test
+package gossip_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 // startVirtual runs n workers on a network in memory.
@@ -19,7 +19,7 @@ func startVirtual(t *testing.T, net *memNet, n int, told *losses) []running {
 	t.Helper()
 	var group []running
 	for i := 1; i <= n; i++ {
-		group = append(group, joinVirtual(t, net, i, view.Config{Self: worker(i), Join: joinOf(group), OnLost: told.add}))
+		group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Join: joinOf(group), OnLost: told.add}))
 	}
 	t.Cleanup(func() { // side by side: a hundred that leave in turn take long
 		var wg sync.WaitGroup
@@ -41,7 +41,7 @@ func virtual(t *testing.T, test func(*testing.T)) {
 }
 
 // joinVirtual runs a worker at an address of the network in memory.
-func joinVirtual(t *testing.T, net *memNet, address int, c view.Config) running {
+func joinVirtual(t *testing.T, net *memNet, address int, c gossip.Config) running {
 	t.Helper()
 	end := net.end(address)
 	c.Transport = end
@@ -128,7 +128,7 @@ func TestPartitionWithTwins(t *testing.T) {
 		twin := worker(4)
 		twin.Address = "127.0.0.1:7777"
 		net.partition(func(from, to int) bool { return (from <= 2 || from == 9) != (to <= 2 || to == 9) })
-		second := joinVirtual(t, net, 9, view.Config{Self: twin, Join: joinOf(group)})
+		second := joinVirtual(t, net, 9, gossip.Config{Self: twin, Join: joinOf(group)})
 		until(t, group[0].Members, "the twin is listed", func() bool { _, ok := group[0].Worker("w4"); return ok })
 
 		net.partition(nil)
@@ -146,12 +146,12 @@ func TestPartitionWithTwins(t *testing.T) {
 func TestTwinTooFarForPings(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		net := newMemNet()
-		first := joinVirtual(t, net, 1, view.Config{Self: worker(1)})
-		middle := joinVirtual(t, net, 2, view.Config{Self: worker(2), Join: []string{first.Addr()}})
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
+		middle := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, middle}, 2)
 		// The two hear of each other through the middle only.
 		net.partition(func(from, to int) bool { return from+to == 1+3 })
-		twin := joinVirtual(t, net, 3, view.Config{Self: worker(1), Join: []string{middle.Addr()}})
+		twin := joinVirtual(t, net, 3, gossip.Config{Self: worker(1), Join: []string{middle.Addr()}})
 		began := time.Now()
 		if err := twin.err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 			t.Errorf("the twin ended with %v", err)
@@ -168,10 +168,10 @@ func TestSeedsComeLater(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		net, told := newMemNet(), new(losses)
 		seeds := []string{"10.0.0.1:7946", "10.0.0.2:7946"}
-		early := joinVirtual(t, net, 3, view.Config{Self: worker(3), Join: seeds, OnLost: told.add})
+		early := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: seeds, OnLost: told.add})
 		<-early.Ready() // alone is fine
 		time.Sleep(time.Minute)
-		first := joinVirtual(t, net, 1, view.Config{Self: worker(1)})
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		began := time.Now()
 		untilCount(t, []running{early, first}, 2)
 		if took := time.Since(began); took > 10*time.Second {
@@ -180,7 +180,7 @@ func TestSeedsComeLater(t *testing.T) {
 		first.kill()
 		untilCount(t, []running{early}, 1)
 		time.Sleep(2 * time.Hour)
-		second := joinVirtual(t, net, 2, view.Config{Self: worker(2)})
+		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2)})
 		untilCount(t, []running{early, second}, 2)
 		if d := cmp.Diff([]bourse.WorkerID{"w1"}, told.list()); d != "" {
 			t.Errorf("losses told (-want +got):\n%s", d)
@@ -194,10 +194,10 @@ func TestComesBackIsNoLoss(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		net, told := newMemNet(), new(losses)
 		group := startVirtual(t, net, 4, told)
-		killed := joinVirtual(t, net, 5, view.Config{Self: worker(5), Join: joinOf(group)})
+		killed := joinVirtual(t, net, 5, gossip.Config{Self: worker(5), Join: joinOf(group)})
 		untilCount(t, append(group, killed), 5)
 		killed.kill()
-		joinVirtual(t, net, 6, view.Config{Self: worker(5), Join: joinOf(group)})
+		joinVirtual(t, net, 6, gossip.Config{Self: worker(5), Join: joinOf(group)})
 		time.Sleep(time.Minute)
 		untilCount(t, group, 5)
 		if got := told.list(); len(got) != 0 {

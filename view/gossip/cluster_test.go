@@ -1,4 +1,4 @@
-package view_test
+package gossip_test
 
 import (
 	"testing"
@@ -7,16 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 // TestLostOnLoopback shows, on real sockets, that a member lost for good is
 // gone from every list within 5 s, and nobody else is.
 func TestLostOnLoopback(t *testing.T) {
 	var told losses
-	group := []running{startReal(t, view.Config{Self: worker(1), OnLost: told.add})}
+	group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
 	for i := 2; i <= 7; i++ {
-		group = append(group, startReal(t, view.Config{Self: worker(i), Join: joinOf(group)}))
+		group = append(group, startReal(t, gossip.Config{Self: worker(i), Join: joinOf(group)}))
 	}
 	untilCount(t, group, 7)
 
@@ -59,14 +59,14 @@ func TestComesBack(t *testing.T) {
 	for name, samePort := range map[string]bool{"elsewhere": false, "at its old address": true} {
 		t.Run(name, func(t *testing.T) {
 			var told losses
-			group := []running{startReal(t, view.Config{Self: worker(1), OnLost: told.add})}
-			group = append(group, startReal(t, view.Config{Self: worker(2), Join: joinOf(group)}))
-			old := startReal(t, view.Config{Self: worker(3), Join: joinOf(group)})
+			group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
+			group = append(group, startReal(t, gossip.Config{Self: worker(2), Join: joinOf(group)}))
+			old := startReal(t, gossip.Config{Self: worker(3), Join: joinOf(group)})
 			untilCount(t, append(group, old), 3)
 
 			old.kill()
 			began := time.Now()
-			again := view.Config{Self: worker(3), Join: joinOf(group)}
+			again := gossip.Config{Self: worker(3), Join: joinOf(group)}
 			again.Self.Address = "127.0.0.1:5555"
 			if samePort {
 				again.Bind = addrPort(t, old.Addr())
@@ -97,7 +97,7 @@ func TestComesBack(t *testing.T) {
 // told so, and that nobody ever lists it.
 func TestSameIDRefused(t *testing.T) {
 	group := cluster(t, 3)
-	second := view.Config{Self: worker(3), Join: joinOf(group)}
+	second := gossip.Config{Self: worker(3), Join: joinOf(group)}
 	second.Self.Address = "127.0.0.1:6666"
 	second.Self.Tag = 99
 	m := startReal(t, second)
@@ -127,7 +127,7 @@ func TestSameIDAtOnce(t *testing.T) {
 	group := cluster(t, 2)
 	var twins []running
 	for _, address := range []string{"127.0.0.1:6661", "127.0.0.1:6662"} {
-		c := view.Config{Self: worker(3), Join: joinOf(group)}
+		c := gossip.Config{Self: worker(3), Join: joinOf(group)}
 		c.Self.Address = address
 		twins = append(twins, startReal(t, c))
 	}
@@ -151,7 +151,7 @@ func TestSameIDAtOnce(t *testing.T) {
 // which comes with another's is refused.
 func TestTag(t *testing.T) {
 	group := cluster(t, 2)
-	fresh := view.Config{Self: worker(3), Join: joinOf(group)}
+	fresh := gossip.Config{Self: worker(3), Join: joinOf(group)}
 	fresh.Self.Tag = 0
 	m := startReal(t, fresh)
 	<-m.Ready()
@@ -163,7 +163,7 @@ func TestTag(t *testing.T) {
 	m.SetTag(3)
 	until(t, group[1].Members, "tag 3 is known", func() bool { w, ok := group[1].ByTag(3); return ok && w.ID == "w3" })
 
-	same := view.Config{Self: worker(4), Join: joinOf(group)}
+	same := gossip.Config{Self: worker(4), Join: joinOf(group)}
 	same.Self.Tag = 2
 	if err := startReal(t, same).err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 		t.Errorf("a newcomer with another's tag: got %v", err)

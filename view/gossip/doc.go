@@ -1,4 +1,4 @@
-// Package view is what every server knows of the others: a hint about
+// Package gossip is what every server knows of the others: a hint about
 // everybody's truth, as old as the last gossip.
 //
 // For now it is the list of members. Every server is a member of one gossip
@@ -18,4 +18,4 @@
 //
 // Locks: memberlist calls back with its own lock held, and then Members.mu is
 // taken. So nothing of memberlist is called while Members.mu is held.
-package view
+package gossip

@@ -1,4 +1,4 @@
-package view_test
+package gossip_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,16 +32,16 @@ func worker(i int) bourse.Member {
 
 // running is a member that runs until it is stopped or the test ends.
 type running struct {
-	*view.Members
+	*gossip.Members
 	stop func()       // ctx ends, and Run has returned
 	kill func()       // as SIGKILL does; it stays dead
 	err  func() error // of Run, once it has returned
 }
 
 // start opens and runs a member on a transport that can be killed.
-func start(t testing.TB, c view.Config, kill func()) running {
+func start(t testing.TB, c gossip.Config, kill func()) running {
 	t.Helper()
-	m, err := view.Open(c)
+	m, err := gossip.Open(c)
 	if err != nil {
 		t.Fatalf("open %s: %v", c.Self.ID, err)
 	}
@@ -62,7 +62,7 @@ func start(t testing.TB, c view.Config, kill func()) running {
 }
 
 // startReal runs a member on sockets of loopback.
-func startReal(t testing.TB, c view.Config) running {
+func startReal(t testing.TB, c gossip.Config) running {
 	t.Helper()
 	port := int(c.Bind.Port())
 	tr, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
@@ -77,7 +77,7 @@ func startReal(t testing.TB, c view.Config) running {
 }
 
 // until waits for a member's list to be as wanted.
-func until(t testing.TB, m *view.Members, what string, ok func() bool) {
+func until(t testing.TB, m *gossip.Members, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -107,7 +107,7 @@ func cluster(t testing.TB, n int) []running {
 	t.Helper()
 	var group []running
 	for i := range n {
-		group = append(group, startReal(t, view.Config{Self: worker(i + 1), Join: joinOf(group)}))
+		group = append(group, startReal(t, gossip.Config{Self: worker(i + 1), Join: joinOf(group)}))
 	}
 	untilCount(t, group, n)
 	return group

@@ -1,5 +1,5 @@
 //go:build !race
 
-package view_test
+package gossip_test
 
 const manyMembers = 100

@@ -1,6 +1,6 @@
 //go:build race
 
-package view_test
+package gossip_test
 
 // manyMembers is fewer under the race detector: everybody tells everybody of
 // everybody, which takes half a minute of its processor time for 100.
