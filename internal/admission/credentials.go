@@ -3,6 +3,7 @@ package admission
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net/http"
 	"os"
 	"slices"
 
@@ -67,7 +68,6 @@ func (c *Credentials) Self() Identity { return c.self }
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 	config := c.Public()
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.ClientCAs = c.pool
 	config.VerifyConnection = func(s tls.ConnectionState) error {
 		peer, err := IdentityOf(s.PeerCertificates[0])
 		if err != nil {
@@ -82,9 +82,32 @@ func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 }
 
 // Public is the configuration of a server for clients without certificates:
-// they bring tokens.
+// they bring tokens. A server of the cluster may show its own; see Require.
 func (c *Credentials) Public() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert}}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert},
+		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: c.pool,
+	}
+}
+
+// Require lets only servers of the cluster with one of these roles through to
+// h, by the certificate that they have shown; others get 403. A connection in
+// the clear is let through: where that is allowed is decided by CheckListen.
+func Require(h http.Handler, roles ...bourse.Role) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			if len(r.TLS.PeerCertificates) == 0 {
+				http.Error(w, "only servers of the cluster are let in here", http.StatusForbidden)
+				return
+			}
+			peer, err := IdentityOf(r.TLS.PeerCertificates[0])
+			if err != nil || !slices.Contains(roles, peer.Role) {
+				http.Error(w, "only other servers of the cluster are let in here", http.StatusForbidden)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Client is the configuration of a client of other servers of the cluster. The
