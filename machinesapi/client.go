@@ -3,6 +3,7 @@ package machinesapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,8 +57,9 @@ type call struct {
 	path   string // escaped, begins with /v1
 	query  url.Values
 	header http.Header
-	in     any // JSON body; nil for none
-	out    any // JSON reply; nil to drop it
+	in     any  // JSON body; nil for none
+	out    any  // JSON reply; nil to drop it
+	reads  bool // it changes nothing, though it is no GET
 }
 
 // do sends a request and decodes its reply. The reply's header is returned
@@ -126,8 +128,14 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 		err = e.Err // its text repeats the address
 	}
 	code := bourse.CodeTimeout
-	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet {
+	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
 		code = bourse.CodeUnavailable
+	}
+	if e, ok := errors.AsType[*bourse.Error](err); ok { // of a transport that knows better
+		code = e.Code
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		code = bourse.CodeUnavailable // nothing was sent yet
 	}
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, err)
 }

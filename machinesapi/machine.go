@@ -34,8 +34,9 @@ type Detail struct {
 	Config     *bourse.Config `json:"config,omitempty"` // nil in a summary only
 	Events     []Event        `json:"events,omitempty"` // newest first
 	HostStatus HostStatus     `json:"host_status,omitempty"`
-	Nonce      string         `json:"nonce,omitempty"` // of a machine born leased, in the reply to its creation
-	Lease      *LeaseInfo     `json:"lease,omitempty"` // when asked for
+	HostHeard  string         `json:"host_heard_at,omitempty"` // RFC 3339: when the host was last heard from, if it is not ok
+	Nonce      string         `json:"nonce,omitempty"`         // of a machine born leased, in the reply to its creation
+	Lease      *LeaseInfo     `json:"lease,omitempty"`         // when asked for
 }
 
 // Placement is what Bourse adds.
@@ -50,9 +51,13 @@ type Placement struct {
 // HostStatus says whether a machine's worker answers.
 type HostStatus string
 
-// HostOK is the status of every machine whose worker told of it. Clients take
-// anything else as a host that cannot be reached.
-const HostOK HostStatus = "ok"
+// The statuses of a host. Clients take anything but ok as a host that cannot
+// be reached.
+const (
+	HostOK          HostStatus = "ok"          // its worker told of the machine, or is heard from
+	HostUnreachable HostStatus = "unreachable" // it is not heard from: what is told of the machine is old
+	HostUnknown     HostStatus = "unknown"     // the broker has not heard of it since its own start
+)
 
 // ImageRef is an image's name in its parts. Clients put them together again as
 // registry/repository:tag@digest and expect that to run.

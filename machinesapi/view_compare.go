@@ -1,0 +1,131 @@
+package machinesapi
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// viewPatience is how long a change may take to reach a member before that one
+// counts as behind: far more than gossip needs, and some rounds of repair.
+const viewPatience = 5 * time.Second
+
+// CompareViews judges the members' copies by one another, at the time now. It
+// takes their Heads and Tables, and what they say of their own Gaps, Behind
+// and LagMS where that is more; it fills their Standing and sorts them.
+//
+// Tables are compared among members that lack nothing: one that still receives
+// changes has other rows by right. Most members are right about a table; where
+// no checksum has a majority of its own, nobody is.
+func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
+	best := furthest(members)
+	for i := range members {
+		if m := &members[i]; m.Reachable {
+			m.measure(best, now)
+		} else {
+			m.State = ViewUnreachable
+		}
+	}
+	differing(members)
+	out := ViewHealth{Agrees: true, Members: members}
+	for i := range members {
+		out.Agrees = out.Agrees && (members[i].State == ViewOK || members[i].State == ViewCatchingUp)
+	}
+	slices.SortStableFunc(members, func(a, b MemberHealth) int {
+		return cmp.Or(cmp.Compare(b.Role, a.Role), cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID)) // workers first
+	})
+	return out
+}
+
+type streamKey struct {
+	site  bourse.WorkerID
+	epoch uint64
+}
+
+// furthest gives for each stream the head of whoever has most of it.
+func furthest(members []MemberHealth) map[streamKey]ViewHead {
+	best := map[streamKey]ViewHead{}
+	for i := range members {
+		for _, h := range members[i].Heads {
+			k := streamKey{h.Site, h.Epoch}
+			if h.Seq > best[k].Seq {
+				best[k] = h
+			}
+		}
+	}
+	return best
+}
+
+// measure says how far the member is behind the best of all. Lag is counted
+// from the newest transaction that it lacks, so it is the least that it can be.
+func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
+	var gaps int
+	var behind uint64
+	var lag time.Duration
+	if m.Heads != nil {
+		own := map[streamKey]uint64{}
+		for _, h := range m.Heads {
+			own[streamKey{h.Site, h.Epoch}] = h.Seq
+		}
+		for k, h := range best {
+			if own[k] < h.Seq {
+				gaps++
+				behind += h.Seq - own[k]
+				lag = max(lag, now.Sub(h.At))
+			}
+		}
+		m.Streams = max(m.Streams, len(m.Heads))
+	}
+	m.Gaps, m.Behind, m.LagMS = max(m.Gaps, gaps), max(m.Behind, behind), max(m.LagMS, lag.Milliseconds())
+	switch {
+	case m.Gaps == 0 && m.Behind == 0:
+		m.State, m.LagMS = ViewOK, 0
+	case m.LagMS > viewPatience.Milliseconds():
+		m.State = ViewBehind
+	default:
+		m.State = ViewCatchingUp
+	}
+}
+
+// differing finds the members that lack nothing and have other rows than most.
+func differing(members []MemberHealth) {
+	votes := map[string]map[string]int{} // table → checksum → members
+	for i := range members {
+		if members[i].State != ViewOK {
+			continue
+		}
+		for _, t := range members[i].Tables {
+			if votes[t.Name] == nil {
+				votes[t.Name] = map[string]int{}
+			}
+			votes[t.Name][t.Checksum]++
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		if m.State != ViewOK {
+			continue
+		}
+		for _, t := range m.Tables {
+			if !isMost(votes[t.Name], t.Checksum) {
+				m.Differs = append(m.Differs, t.Name)
+			}
+		}
+		if m.Differs != nil {
+			slices.Sort(m.Differs)
+			m.State = ViewDiffers
+		}
+	}
+}
+
+// isMost tells whether a checksum has more votes than each other one.
+func isMost(votes map[string]int, checksum string) bool {
+	for other, n := range votes {
+		if other != checksum && n >= votes[checksum] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,239 @@
+package machinesapi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// MaxViewLine bounds one line of an answer, in bytes.
+const MaxViewLine = 16 << 20
+
+// viewStream is what an answer has said so far, to tell a whole one from one
+// that was cut off or made up.
+type viewStream struct {
+	live    bool   // a subscription: changes follow the end
+	resumed bool   // of one that its reader has rows of already
+	change  uint64 // the last one, or the one to go on from
+
+	columns []string
+	ended   bool
+}
+
+// lines decodes an answer. It ends after the end of a query's rows, and with
+// an error for anything else: the server's own, CodeUnavailable where the
+// stream breaks off, CodeInternal for what is no answer.
+func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
+	return func(yield func(ViewLine, error) bool) {
+		in := bufio.NewReader(r)
+		for n := 1; ; n++ {
+			raw, err := readLine(in, MaxViewLine)
+			if err == nil {
+				var line ViewLine
+				var known bool
+				line, known, err = v.decode(raw)
+				if _, coded := err.(*bourse.Error); err != nil && !coded { //nolint:errorlint // decode made it
+					err = bourse.Errorf(bourse.CodeInternal, "line %d is none of an answer: %w", n, err)
+				}
+				if err == nil && known && !yield(line, nil) {
+					return
+				}
+				if err == nil && (v.live || !v.ended) {
+					continue
+				}
+			}
+			if err != nil {
+				yield(ViewLine{}, err)
+			}
+			return
+		}
+	}
+}
+
+// readLine gives the next line without its end. The end of the stream is
+// CodeUnavailable: an answer says itself that it is whole.
+func readLine(in *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > most {
+			return nil, bourse.Errorf(bourse.CodeInternal, "a line of the answer is longer than %d bytes", most)
+		}
+		switch {
+		case err == nil && line == nil:
+			return bytes.TrimSpace(part), nil // valid until the next read
+		case err == nil:
+			return bytes.TrimSpace(append(line, part...)), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			line = append(line, part...)
+		case errors.Is(err, io.EOF):
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "the answer breaks off: the connection was cut")
+		default:
+			return nil, fmt.Errorf("read the answer: %w", err)
+		}
+	}
+}
+
+// wireLine is a line as it is sent.
+type wireLine struct {
+	Columns *[]string       `json:"columns"`
+	Row     json.RawMessage `json:"row"`
+	End     *ViewEnd        `json:"end"`
+	Change  json.RawMessage `json:"change"`
+	Error   *ViewError      `json:"error"`
+}
+
+// decode reads a line and checks that it is its turn. Lines that say nothing
+// known, as a newer server may send, are not known.
+func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
+	if len(raw) == 0 {
+		return line, false, nil
+	}
+	var w wireLine
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return line, false, err
+	}
+	switch {
+	case w.Error != nil:
+		return line, false, serverError(w.Error)
+	case w.Columns != nil:
+		line.Columns, err = v.takeColumns(*w.Columns)
+	case w.Row != nil:
+		line.Row, err = v.takeRow(w.Row)
+	case w.End != nil:
+		line.End, err = v.takeEnd(w.End)
+	case w.Change != nil:
+		line.Change, err = v.takeChange(w.Change)
+	default:
+		return line, false, nil
+	}
+	return line, err == nil, err
+}
+
+func serverError(e *ViewError) error {
+	code := e.Code
+	if code == "" {
+		code = bourse.CodeInternal
+	}
+	return &bourse.Error{Code: code, Message: e.Message}
+}
+
+func (v *viewStream) takeColumns(names []string) ([]string, error) {
+	if v.columns != nil || v.ended {
+		return nil, errors.New("columns again")
+	}
+	if names == nil {
+		names = []string{}
+	}
+	v.columns = names
+	return names, nil
+}
+
+func (v *viewStream) takeRow(raw json.RawMessage) (*ViewRow, error) {
+	if v.columns == nil || v.ended {
+		return nil, errors.New("a row out of place")
+	}
+	var row ViewRow
+	var err error
+	if v.live {
+		err = decodeArray(raw, &row.ID, &row.Cells)
+	} else {
+		err = decodeNumbers(raw, &row.Cells)
+	}
+	blobs(row.Cells)
+	if err == nil {
+		err = v.fits(row.Cells)
+	}
+	return &row, err
+}
+
+func (v *viewStream) takeEnd(e *ViewEnd) (*ViewEnd, error) {
+	if v.columns == nil && !v.resumed || v.ended {
+		return nil, errors.New("an end out of place")
+	}
+	v.ended = true
+	if v.live {
+		v.change = e.Change
+	}
+	return e, nil
+}
+
+func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
+	if !v.live || !v.ended && !v.resumed {
+		return nil, errors.New("a change out of place")
+	}
+	var c ViewChange
+	if err := decodeArray(raw, &c.ID, &c.Kind, &c.Row.ID, &c.Row.Cells); err != nil {
+		return nil, err
+	}
+	blobs(c.Row.Cells)
+	switch c.Kind {
+	case RowInserted, RowUpdated, RowDeleted:
+	default:
+		return nil, fmt.Errorf("no such change: %s", bourse.Quoted(string(c.Kind)))
+	}
+	if c.ID != v.change+1 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "changes are missing: %d came after %d", c.ID, v.change)
+	}
+	v.change = c.ID
+	if c.Kind == RowDeleted && len(c.Row.Cells) == 0 {
+		return &c, nil // what it was is told or not
+	}
+	return &c, v.fits(c.Row.Cells)
+}
+
+// fits says whether a row has a cell for every column, as far as these are
+// known.
+func (v *viewStream) fits(cells []any) error {
+	if v.columns != nil && len(cells) != len(v.columns) {
+		return fmt.Errorf("a row of %d cells under %d columns", len(cells), len(v.columns))
+	}
+	return nil
+}
+
+// decodeArray reads an array of values of different types.
+func decodeArray(raw json.RawMessage, into ...any) error {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return err
+	}
+	if len(parts) != len(into) {
+		return fmt.Errorf("%d parts where %d belong", len(parts), len(into))
+	}
+	for i, p := range parts {
+		if err := decodeNumbers(p, into[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blobs turns the cells that are {"blob": base64} into what they stand for.
+func blobs(cells []any) {
+	for i, v := range cells {
+		m, ok := v.(map[string]any)
+		if !ok || len(m) != 1 {
+			continue
+		}
+		if text, ok := m["blob"].(string); ok {
+			if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+				cells[i] = ViewBlob{b}
+			}
+		}
+	}
+}
+
+// decodeNumbers reads JSON with numbers as they are written: an int64 would
+// not fit into a float64.
+func decodeNumbers(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(into)
+}
