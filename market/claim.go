@@ -127,10 +127,9 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 const voidWithin = time.Second
 
 // void cancels the order at members side by side, also when ctx has ended.
-// What is not delivered within its share of the time left is handed to Run,
-// and the order goes on: the caller wants a machine, and a duplicate is
-// destroyed when its worker is back. Until the replicated view carries
-// cancellations, one that this process cannot deliver before it ends is lost.
+// What is not delivered within its share of the time left is written where the
+// worker will find it and handed to Run, and the order goes on: the caller
+// wants a machine, and a duplicate is destroyed when its worker is back.
 func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
@@ -139,7 +138,7 @@ func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	defer cancel()
 	voidOne := func(m *bourse.Member) {
 		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
-			t.x.voids.add(void{order: t.order.ID, at: *m}, err)
+			t.x.voids.leave(ctx, void{order: t.order.ID, at: *m}, min(voidWithin, time.Until(t.deadline)/2), err)
 		}
 	}
 	for _, m := range members {

@@ -14,6 +14,7 @@ import (
 type Config struct {
 	Directory Directory    // required
 	Trader    Trader       // required
+	Voids     Voids        // nil: cancellations that cannot be delivered are in memory only
 	Log       *slog.Logger // default: none
 	// Rand is where chance comes from; tests give a seeded one. It is used
 	// under a lock, and only to seed each order's own source. Default: by
@@ -33,8 +34,8 @@ type Config struct {
 	// Recorded is how many decisions are kept of orders that were filled, and
 	// as many again of those that were not. Default 4096.
 	Recorded int
-	// VoidWithin is how long an undeliverable cancellation is retried.
-	// Default 10 min.
+	// VoidWithin is how long an undeliverable cancellation is retried: a tenth
+	// of it when its worker will find it in Voids too. Default 10 min.
 	VoidWithin time.Duration
 	// VoidQueue is how many of them are held; the oldest give way. Default
 	// 4096.
@@ -93,9 +94,8 @@ func New(cfg Config) *Exchange {
 }
 
 // Run delivers the cancellations that Place could not, until ctx ends. It
-// returns nil. Those still undelivered then are lost with the process, as they
-// are when it is killed: the machines they were about are found by their order
-// ids only.
+// returns nil. Those still undelivered then, or when the process is killed, are
+// found in Voids by their workers.
 func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
 
 // Place fills an order that was validated and normalized, before its deadline.

@@ -21,9 +21,12 @@
 //   - 7, once: a claim whose outcome is unknown is canceled at that worker
 //     before another worker's fill counts, and nobody who was told no, or has
 //     left, leaves a machine behind. What cannot be delivered at once is
-//     retried by [Exchange.Run].
-//   - 8, a hint is a hint: what workers said before may cost one more round,
-//     never a refusal, and what it leads to is checked by the worker's ledger.
+//     handed to [Voids], where its worker finds it, and retried by
+//     [Exchange.Run].
+//   - 8, the view is a hint: candidates only say whom to ask, and what they
+//     have free only in which order; what workers said a moment before, only
+//     whom to claim first. An old, empty or wrong hint costs time or a
+//     refusal.
 //   - 9, brokers keep nothing: the undelivered cancellations, the last
 //     decisions and the quotes of the last second are all the memory there is.
 //   - 10, no is an answer: a refusal names worker, resource, wanted and free.
@@ -67,4 +70,16 @@ type Trader interface {
 	// Cancel makes sure that the order is not filled by this worker, now or
 	// later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
+}
+
+// Voids is where cancellations wait that could not be delivered: the
+// replicated view. A worker that is back finds there which orders it must not
+// keep, whatever has become of the broker (invariant 7).
+type Voids interface {
+	// Void makes it known that the worker must not keep the order filled, now
+	// or later. Without an error that outlives this process.
+	Void(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
+	// Voided gives the workers of which that was made known, by any broker, as
+	// far as it is known here.
+	Voided(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error)
 }

@@ -32,6 +32,9 @@ import (
 // first, a broker that dies between its fill and its second asking leaves a
 // fill which only a repetition or another broker's Run finds, and so does a
 // worker that one broker's directory does not know.
+//
+// A worker where an earlier try was canceled, without its knowing yet, counts
+// as one that refuses: see refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	members, ends := t.x.candidates(t.order.Regions...)
 	asked := time.Now()
@@ -45,6 +48,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		lo = hi
 	}
 	t.x.standing.hear(&t.shape, asked, members, quotes)
+	t.refuseVoided(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
 			Regions: slices.Concat(t.order.Regions...), Candidates: len(members), Asked: len(members),

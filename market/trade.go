@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -67,6 +68,9 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // only when those have all refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := t.x.candidates(choice)
+	if len(t.voided) > 0 { // a hint that changed meanwhile names a worker again: it must not be filled there
+		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.voided, m.ID) })
+	}
 	known := len(members)
 	if known <= t.x.cfg.SampleAbove {
 		return t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: known}, members)

@@ -18,6 +18,7 @@ type void struct {
 	at    bourse.Member
 	rival *rival // nil: cancel it there, whatever it has
 	until time.Time
+	known bool // to the worker, once it is back: it is in Config.Voids
 }
 
 // rival is a fill that is kept unless the worker turns out to hold an older
@@ -65,6 +66,9 @@ func newVoids(cfg *Config, jitter *rand.Rand) *voids {
 func (s *voids) add(v void, cause error) {
 	now := time.Now()
 	v.until = now.Add(s.cfg.VoidWithin)
+	if v.known {
+		v.until = now.Add(s.cfg.VoidWithin / 10)
+	}
 	s.cfg.Log.Warn("cancellation not delivered, will be retried", attrs(&v, cause)...)
 	s.mu.Lock()
 	if _, known := s.away[v.at.ID]; !known {
@@ -78,7 +82,7 @@ func (s *voids) add(v void, cause error) {
 	s.jobs = append(s.jobs, v)
 	s.mu.Unlock()
 	if oldest != nil {
-		s.cfg.Log.Error("cancellation given up: too many wait", attrs(oldest, nil)...)
+		s.givenUp(oldest, "too many wait", nil)
 	}
 	select {
 	case s.wake <- struct{}{}:
@@ -146,6 +150,7 @@ func (s *voids) deliver(ctx context.Context, due map[bourse.WorkerID][]void) {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
+			s.publish(ctx, list)
 			for i := range list {
 				if away, err := s.try(ctx, &list[i]); err != nil {
 					s.putBack(list[i:], err)
@@ -190,7 +195,7 @@ func (s *voids) putBack(list []void, cause error) {
 	}
 	s.mu.Unlock()
 	for i := range over {
-		s.cfg.Log.Error("cancellation given up: the worker is away", attrs(&over[i], cause)...)
+		s.givenUp(&over[i], "the worker is away", cause)
 	}
 }
 

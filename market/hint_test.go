@@ -1,0 +1,131 @@
+package market_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// hints is a directory made of a cluster's, with what it says of free amounts
+// replaced, members left out and members added that are long gone.
+type hints struct {
+	*markettest.Cluster
+	free  func(bourse.WorkerID) bourse.Amounts
+	omit  func(bourse.WorkerID) bool
+	ghost int // of each region
+}
+
+func (h hints) Candidates(region bourse.Region) []bourse.Member {
+	var out []bourse.Member
+	for _, m := range h.Cluster.Candidates(region) {
+		if h.omit != nil && h.omit(m.ID) {
+			continue
+		}
+		m.Free = h.free(m.ID)
+		out = append(out, m)
+	}
+	for i := range h.ghost {
+		id := bourse.WorkerID(fmt.Sprintf("ghost-%s-%d", region, i))
+		out = append(out, bourse.Member{ID: id, Role: bourse.RoleWorker, Region: region, Address: "gone:1", Free: h.free(id)})
+	}
+	return out
+}
+
+// drawFree draws what a hint may say: nothing, the truth of some other time,
+// or nonsense.
+func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
+	said := map[bourse.WorkerID]bourse.Amounts{}
+	for i := range 12 {
+		for _, id := range []bourse.WorkerID{
+			bourse.WorkerID(fmt.Sprintf("w%d", i)), bourse.WorkerID(fmt.Sprintf("ghost-gru-%d", i)),
+		} {
+			amount := rapid.SampledFrom([]int64{0, 1, 256, 1 << 20, math.MaxInt64, -1, math.MinInt64}).Draw(t, "amount")
+			said[id] = rapid.SampledFrom([]bourse.Amounts{
+				nil, {}, {{Resource: bourse.ResourceMemory, Amount: amount}}, {{Resource: "unheard-of", Amount: amount}},
+				{{Resource: bourse.ResourceMemory, Amount: amount}, {Resource: bourse.ResourceMemory, Amount: 0}},
+			}).Draw(t, "free")
+		}
+	}
+	return func(id bourse.WorkerID) bourse.Amounts { return said[id] }
+}
+
+// TestInvariant8TheViewIsAHint: whatever the directory says is free, however
+// old it is, and whether it lists workers that are gone or misses some: an
+// order is filled where there is room among those listed, else refused, and
+// nobody is oversold.
+func TestInvariant8TheViewIsAHint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			specs := make([]markettest.Spec, rapid.IntRange(0, 10).Draw(t, "workers"))
+			places := make([]int64, len(specs))
+			for i := range specs {
+				places[i] = rapid.Int64Range(0, 1).Draw(t, "room")
+				specs[i] = markettest.Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: room(places[i])}
+			}
+			c := markettest.New(specs...)
+			omitted := rapid.SliceOf(rapid.SampledFrom([]bourse.WorkerID{"w0", "w1", "w2", "w3"})).Draw(t, "omitted")
+			dir := hints{
+				Cluster: c, free: drawFree(t), ghost: rapid.IntRange(0, 4).Draw(t, "ghosts"),
+				omit: func(id bourse.WorkerID) bool { return slices.Contains(omitted, id) },
+			}
+			x := broker(c, func(cfg *market.Config) {
+				cfg.Directory, cfg.SampleAbove, cfg.Sample = dir, rapid.IntRange(1, 4).Draw(t, "above"), 2
+			})
+			left := int64(0)
+			for i, s := range specs {
+				if !dir.omit(s.ID) {
+					left += places[i]
+				}
+			}
+			for range 12 {
+				o := order("gru")
+				o.Named = rapid.Bool().Draw(t, "named")
+				a := place(t.Context(), x, o)
+				if filled := a.err == nil; filled != (left > 0) {
+					t.Fatalf("%d places are left: %v", left, a.err)
+				}
+				if a.err == nil {
+					left--
+				}
+				if living := c.Living(o.ID); len(living) > 1 || (len(living) == 1) != (a.err == nil) {
+					t.Fatalf("told %v, there are %+v", a.err, living)
+				}
+			}
+			for i, s := range specs {
+				if used := c.Used(s.ID, bourse.ResourceMemory); used > places[i]*256 {
+					t.Fatalf("worker %s has %d MiB and uses %d", s.ID, places[i]*256, used)
+				}
+			}
+		})
+	})
+}
+
+// wanderer lists one worker in two regions, as a hint may that is changing.
+type wanderer struct{ *markettest.Cluster }
+
+func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.Candidates("gru") }
+
+// A worker that was given up in one region is not claimed again in the next.
+func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, room(2))
+		voids := c.NewVoids()
+		x := broker(c, func(cfg *market.Config) { cfg.Directory, cfg.Voids = wanderer{c}, voids })
+		loseFirst(c)
+		o := order("gru", "mad")
+		a := place(t.Context(), x, o)
+		voids.Obey()
+		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(markettest.Claim) != 1 {
+			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(markettest.Claim), living)
+		}
+		c.Quiet()
+	})
+}

@@ -1,0 +1,82 @@
+package market
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// leave sees to a cancellation that could not be delivered, because of cause:
+// it is made known to its worker's future, as far as that takes no longer than
+// within, and retried from memory.
+func (s *voids) leave(ctx context.Context, v void, within time.Duration, cause error) {
+	one := []void{v}
+	if within > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+		defer cancel()
+		s.publish(ctx, one)
+	}
+	s.add(one[0], cause)
+}
+
+// publish makes those of list known that are not yet. A rival's are left out:
+// which of two fills must go is not decided before its worker has answered.
+// What fails stays unknown, and is published before its next try.
+func (s *voids) publish(ctx context.Context, list []void) {
+	if s.cfg.Voids == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, voidTry)
+	defer cancel()
+	for i := range list {
+		v := &list[i]
+		if v.known || v.rival != nil {
+			continue
+		}
+		if err := s.cfg.Voids.Void(ctx, v.order, v.at.ID); err != nil {
+			s.cfg.Log.Warn("cancellation not published", attrs(v, err)...)
+			return // the others would only find out the same
+		}
+		v.known = true
+	}
+}
+
+// givenUp tells of a void that is not retried any more. One that its worker
+// will find is no loss.
+func (s *voids) givenUp(v *void, why string, cause error) {
+	if v.known {
+		s.cfg.Log.Info("cancellation left to the view", append(attrs(v, cause), slog.String("why", why))...)
+		return
+	}
+	s.cfg.Log.Error("cancellation given up", append(attrs(v, cause), slog.String("why", why))...)
+}
+
+// refuseVoided turns the quotes of workers that must not keep the order into
+// refusals, and cancels it there again: an earlier try gave them up. Such a
+// worker, just back, may not have heard of it yet, and would destroy what the
+// caller is told.
+func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
+	if t.x.cfg.Voids == nil {
+		return
+	}
+	ids, err := t.x.cfg.Voids.Voided(ctx, t.order.ID)
+	if err != nil {
+		t.x.cfg.Log.Warn("earlier cancellations not read", slog.String("order", string(t.order.ID)), slog.Any("err", err))
+		return
+	}
+	var undo []*bourse.Member
+	for i := range quotes {
+		q := &quotes[i]
+		if q.Refusal != nil || !slices.Contains(ids, members[i].ID) {
+			continue
+		}
+		q.Filled, q.Refusal = nil, no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
+		undo = append(undo, &members[i])
+	}
+	if !t.quoteOnly {
+		t.void(ctx, undo)
+	}
+}

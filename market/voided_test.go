@@ -1,0 +1,188 @@
+package market_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// loseFirst loses the first claim's answer and all that comes after it to that
+// worker; it tells which one that was.
+func loseFirst(c *markettest.Cluster) func() bourse.WorkerID {
+	var lost bourse.WorkerID
+	c.Break(func(call markettest.Call) markettest.Fault {
+		if lost == "" && call.Verb == markettest.Claim {
+			lost = call.Worker
+		}
+		return lostAt(lost)(call)
+	})
+	return func() bourse.WorkerID { return lost }
+}
+
+// A broker that dies with a cancellation it could not deliver has written it
+// where the worker finds it (invariants 7 and 9).
+func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		voids, link := c.NewVoids(), c.Link()
+		x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.Trader = voids, link })
+		lost := loseFirst(c)
+		o := order("gru")
+		a := place(t.Context(), x, o)
+		link.Cut() // the broker dies: Run never ran
+		synctest.Wait()
+		if a.err != nil || len(c.Living(o.ID)) != 2 {
+			t.Fatalf("%d living: %v", len(c.Living(o.ID)), a.err)
+		}
+		if got, _ := voids.Voided(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
+			t.Fatalf("voided at %v, want at %s", got, lost())
+		}
+		voids.Obey()
+		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
+			t.Errorf("living: %+v", living)
+		}
+		c.Quiet()
+	})
+}
+
+// The same under any network, with a broker that dies when its caller has its
+// answer: once the workers have looked, there is the machine that was told, or
+// none.
+func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(1))
+			voids, link := c.NewVoids(), c.Link()
+			x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.Trader = voids, link })
+			c.Break(badNetwork(t, markettest.Claim, markettest.Cancel))
+			o := order("gru")
+			o.Race = rapid.IntRange(0, 3).Draw(t, "race")
+			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 10 * time.Second}).Draw(t, "within"))
+			ctx, cancel := context.WithTimeout(t.Context(), rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour}).Draw(t, "patience"))
+			defer cancel()
+			a := place(ctx, x, o)
+			link.Cut()
+			c.Quiet() // what was under way has arrived
+			voids.Obey()
+			checkOnce(t, c, a)
+		})
+	})
+}
+
+// What the view does not take at once is published with the next try.
+func TestAVoidIsPublishedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		voids := c.NewVoids()
+		voids.Fail(errors.New("no space left on device"))
+		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		defer running(t.Context(), x)()
+		lost := loseFirst(c)
+		o := order("gru")
+		if a := place(t.Context(), x, o); a.err != nil {
+			t.Fatal(a.err)
+		}
+		time.Sleep(time.Minute)
+		voids.Fail(nil)
+		time.Sleep(15 * time.Second)
+		if got, _ := voids.Voided(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
+			t.Errorf("voided at %v, want at %s", got, lost())
+		}
+		c.Quiet()
+	})
+}
+
+// What is published is retried for a short while only, and the queue's
+// overflow loses nothing.
+func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, room(1000))
+		voids := c.NewVoids()
+		x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.VoidQueue = voids, 3 })
+		c.Break(lostAt("w0"))
+		orders := make([]bourse.Order, 8)
+		for i := range orders {
+			orders[i] = order("gru")
+			fails(t, place(t.Context(), x, orders[i]).err, bourse.CodeUnavailable)
+		}
+		stop := running(t.Context(), x)
+		time.Sleep(2 * time.Minute)
+		tried := c.Calls(markettest.Cancel)
+		time.Sleep(10 * time.Minute)
+		stop()
+		if got := c.Calls(markettest.Cancel); got != tried {
+			t.Errorf("%d tries after two minutes", got-tried)
+		}
+		voids.Obey()
+		if used := c.Used("w0", bourse.ResourceMemory); used != 0 {
+			t.Errorf("%d MiB are still committed", used)
+		}
+		c.Quiet()
+	})
+}
+
+// A worker that is back, and has not yet heard that it must not keep an order,
+// is not taken for its filler: what the caller is told stays.
+func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
+	for name, others := range map[string]int{"the other has room": 1, "nobody else is there": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := floor(1+others, room(1))
+				voids := c.NewVoids()
+				o := order("gru")
+				o.Named = true
+				c.Break(func(call markettest.Call) markettest.Fault {
+					if call.Worker != "w0" {
+						return markettest.Fault{Unreachable: true}
+					}
+					return lostAt("w0")(call)
+				})
+				first := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+				fails(t, place(t.Context(), first, o).err, bourse.CodeUnavailable)
+				synctest.Wait() // the lost claim arrives
+				if len(c.Living(o.ID)) != 1 {
+					t.Fatal("nothing was left behind at w0")
+				}
+				c.Break(nil)
+				second := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+				a := place(t.Context(), second, o)
+				voids.Obey()
+				living := c.Living(o.ID)
+				if len(living) != others || (a.err == nil) != (others == 1) || (others == 1 && living[0].ID != a.fill.Machine.ID) {
+					t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)
+				}
+				c.Quiet()
+			})
+		})
+	}
+}
+
+// quoteOnly changes nothing, also where an order was voided.
+func TestAQuoteCancelsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		voids := c.NewVoids()
+		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		o := order("gru")
+		o.Named = true
+		if err := voids.Void(context.Background(), o.ID, "w0"); err != nil {
+			t.Fatal(err)
+		}
+		d, err := x.Quote(t.Context(), o)
+		if err != nil || c.Calls(markettest.Cancel) != 0 {
+			t.Fatalf("%d cancels, %v", c.Calls(markettest.Cancel), err)
+		}
+		if r := d.Refusals(); len(r) != 1 || r[0].Worker != "w0" || r[0].Reason != bourse.RefusedCanceled {
+			t.Errorf("refusals: %+v", r)
+		}
+	})
+}
