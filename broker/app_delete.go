@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,7 +29,8 @@ func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	found, missing := b.findMachines(r.Context(), b.Directory.Workers(), fabric.MachinesQuery{App: app.Name})
+	found, missing := b.findMachines(r.Context(), fabric.MachinesQuery{App: app.Name})
+	missing = append(missing, b.lostOwners(r.Context(), app.Name)...)
 	if !force {
 		if err := mayDelete(found, missing); err != nil {
 			return err
@@ -43,6 +45,23 @@ func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 	showSilent(w.Header(), missing)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+// lostOwners gives the workers that have machines of the app, as far as the
+// view has heard, and are no members any more.
+func (b *Broker) lostOwners(ctx context.Context, app bourse.AppName) []bourse.WorkerID {
+	rows, err := b.View.Machines(ctx, app)
+	if err != nil {
+		b.viewFailed(ctx, err)
+	}
+	var out []bourse.WorkerID
+	for i := range rows {
+		id := rows[i].Worker
+		if _, ok := b.Directory.Worker(id); !ok && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // mayDelete reports CodeFailedPrecondition when machines of the app run, and

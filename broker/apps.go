@@ -2,11 +2,9 @@ package broker
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -50,11 +48,11 @@ func (b *Broker) getApp(w http.ResponseWriter, r *request) error {
 
 // listApps lists the apps that the caller may use.
 func (b *Broker) listApps(w http.ResponseWriter, r *request) error {
-	apps, missing, err := b.apps.list(r.Context())
+	counts, _ := b.countMachines(r.Context(), "")
+	apps, missing, err := b.apps.list(r.Context(), counts[DefaultApp] > 0)
 	if err != nil {
 		return err
 	}
-	counts, _ := b.countMachines(r.Context(), "")
 	showSilent(w.Header(), missing)
 	org := r.URL.Query().Get("org_slug")
 	list := machinesapi.AppList{Apps: []machinesapi.App{}}
@@ -65,15 +63,4 @@ func (b *Broker) listApps(w http.ResponseWriter, r *request) error {
 	}
 	list.Total = len(list.Apps)
 	return writeJSON(w, http.StatusOK, list)
-}
-
-// countMachines counts the living machines of one app, of all when name is
-// empty.
-func (b *Broker) countMachines(ctx context.Context, name bourse.AppName) (map[bourse.AppName]int, []bourse.WorkerID) {
-	found, missing := b.findMachines(ctx, b.Directory.Workers(), fabric.MachinesQuery{App: name})
-	counts := map[bourse.AppName]int{}
-	for i := range found {
-		counts[found[i].App]++
-	}
-	return counts, missing
 }

@@ -27,10 +27,8 @@ func TestCreateApp(t *testing.T) {
 				app.NumericID <= 0 || len(app.ID) != 26 || app.CreatedAt < 1e12 {
 				t.Errorf("status %d: %+v", rec.Code, app)
 			}
-			for id, w := range s.workers {
-				if w.apps["shop"].ID != app.ID {
-					t.Errorf("worker %s keeps %+v", id, w.apps["shop"])
-				}
+			if kept, _, _ := s.view.App(t.Context(), "shop"); kept.ID != app.ID {
+				t.Errorf("the view has %+v", kept)
 			}
 			if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got != app {
 				t.Errorf("GET gives %+v, want %+v", got, app)
@@ -61,34 +59,44 @@ func TestBadAppNames(t *testing.T) {
 			t.Errorf("%.60s: status %d", body, rec.Code)
 		}
 	}
-	if n := s.workers["w1"].called("put app"); n != 0 {
-		t.Errorf("%d were written", n)
+	if apps, _ := s.view.Apps(t.Context()); len(apps) != 0 {
+		t.Errorf("%v were written", apps)
 	}
 }
 
 // The race of two brokers for one name: the merge decides, and the loser hears
 // of it.
 func TestTheEarlierOfTwoMakersWins(t *testing.T) {
-	s := start(t)
 	early := bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "other", CreatedAt: time.Now().Add(-time.Second)}
-	w := s.workers["w2"]
-	w.fail = func(call string) error {
-		if call == "put app" { // between our look and our write
-			w.apps["shop"] = early
+	check := func(t *testing.T, s *setup) {
+		rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`)
+		if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 422 || got.Status != "name_taken" {
+			t.Errorf("status %d, %+v", rec.Code, got)
 		}
-		return nil
+		if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got.ID != early.ID {
+			t.Errorf("the app is %+v", got)
+		}
 	}
-	rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`)
-	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 422 || got.Status != "name_taken" {
-		t.Errorf("status %d, %+v", rec.Code, got)
-	}
-	if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got.ID != early.ID {
-		t.Errorf("the app is %+v", got)
-	}
+	t.Run("in the view", func(t *testing.T) {
+		s := start(t)
+		s.view.onPut = func() { s.view.put(early) } // between our look and our write
+		check(t, s)
+	})
+	t.Run("without one", func(t *testing.T) {
+		s := startBlind(t)
+		w := s.workers["w2"]
+		w.fail = func(call string) error {
+			if call == "put app" {
+				w.apps["shop"] = early
+			}
+			return nil
+		}
+		check(t, s)
+	})
 }
 
 func TestAnAppIsWrittenToAllThatAnswerAndReadFromAny(t *testing.T) {
-	s := start(t)
+	s := startBlind(t)
 	s.workers["w1"].silence(errDown)
 	s.workers["w2"].silence(errLost)
 	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
@@ -114,7 +122,7 @@ func TestCreateAppOfWhichNobodyTold(t *testing.T) {
 		"the write ended without a code": {nil, http.ErrAbortHandler, 408},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t)
+			s := startBlind(t)
 			for _, w := range s.workers {
 				w.set(func(call string) error {
 					if call == "put app" {
@@ -125,6 +133,15 @@ func TestCreateAppOfWhichNobodyTold(t *testing.T) {
 			}
 			if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != c.status {
 				t.Errorf("status %d, want %d: %s", rec.Code, c.status, rec.Body)
+			}
+		})
+	}
+	for err, status := range map[error]int{errDown: 503, errLost: 408} {
+		t.Run("the view: "+err.Error(), func(t *testing.T) {
+			s := start(t)
+			s.view.putErr = err
+			if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != status {
+				t.Errorf("status %d, want %d: %s", rec.Code, status, rec.Body)
 			}
 		})
 	}
@@ -298,10 +315,8 @@ func TestAnAppDeletedElsewhereIsSoonForgotten(t *testing.T) {
 		}
 		now := time.Now()
 		app.DeletedAt = &now
-		for _, w := range s.workers {
-			w.apps["shop"] = app
-		}
-		time.Sleep(5*time.Second + time.Millisecond)
+		s.view.put(app)
+		time.Sleep(time.Second + time.Millisecond)
 		if got := create(); got != 404 {
 			t.Errorf("status %d", got)
 		}

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// AppKeeper keeps apps for the brokers.
+// AppKeeper reads and writes the copies of apps that workers keep, for when
+// the view is not there.
 type AppKeeper interface {
 	// Apps gives every record, tombstones included.
 	Apps(ctx context.Context, to bourse.Member) ([]bourse.App, error)
@@ -30,27 +32,31 @@ const DefaultApp = bourse.AppName("default")
 const DefaultOrg = "personal"
 
 // appMemory is how long an app that was seen is taken to be there without
-// asking. So long may an app that another broker deleted still get a machine.
-const appMemory = 5 * time.Second
+// looking. So long may an app that another broker deleted still get a machine.
+const appMemory = time.Second
 
 // maxApps bounds how many are remembered; past it the memory starts anew.
 const maxApps = 1 << 12
 
-// appStore finds and changes apps. The workers keep them: written to all that
-// answer, read from any, merged by bourse.App.Merge. The replicated view will
-// take its place.
+// secondLooks is the least time between two questions to all workers for a
+// name that a synced view does not have. Who asks for names that do not exist
+// must not keep the whole cluster busy.
+const secondLooks = 50 * time.Millisecond
+
+// appStore finds and changes apps, which the view keeps. A name that the view
+// does not have is looked for among the workers' copies: it may have been made
+// elsewhere a moment ago, or the view may be new. Records are merged by
+// bourse.App.Merge.
 //
-// Two brokers that make one name within the same milliseconds may both be told
-// yes; every reader agrees from then on which of the two apps it is.
+// Two brokers that make one name before they have heard of each other may both
+// be told yes; every reader agrees from then on which of the two apps it is.
 type appStore struct {
-	keeper   AppKeeper
-	members  func() []bourse.Member
-	patience time.Duration
-	now      func() time.Time
-	lookups  singleflight.Group // one question for all requests that miss at once
+	*Config
+	lookups singleflight.Group // one look for all requests that miss at once
 
 	mu     sync.Mutex
 	recent map[bourse.AppName]seenApp
+	looked time.Time // when the workers were last asked for what the view does not have
 }
 
 type seenApp struct {
@@ -58,37 +64,107 @@ type seenApp struct {
 	at  time.Time
 }
 
-func newAppStore(keeper AppKeeper, members func() []bourse.Member, patience time.Duration, now func() time.Time) *appStore {
-	return &appStore{keeper: keeper, members: members, patience: patience, now: now, recent: map[bourse.AppName]seenApp{}}
+func newAppStore(config *Config) *appStore {
+	return &appStore{Config: config, recent: map[bourse.AppName]seenApp{}}
 }
 
-// records gives what the workers know of every name, tombstones included, and
-// which of them did not answer. Codes: unavailable.
-func (s *appStore) records(ctx context.Context) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
-	answers := ask(ctx, s.patience, s.members(), s.keeper.Apps)
-	if err := noneAnswered(answers); err != nil {
-		return nil, nil, err
+// appRecords is what is known of names, tombstones included.
+type appRecords map[bourse.AppName]bourse.App
+
+func (r appRecords) merge(apps ...bourse.App) {
+	for _, app := range apps {
+		if known, ok := r[app.Name]; ok {
+			app = known.Merge(app)
+		}
+		r[app.Name] = app
 	}
-	out := map[bourse.AppName]bourse.App{}
+}
+
+// one gives what the view has of a name.
+func (s *appStore) one(ctx context.Context, name bourse.AppName) (appRecords, error) {
+	out := appRecords{}
+	app, ok, err := s.View.App(ctx, name)
+	if err == nil && ok {
+		out.merge(app)
+	}
+	return out, err
+}
+
+// all gives what the view has.
+func (s *appStore) all(ctx context.Context) (appRecords, error) {
+	out := appRecords{}
+	apps, err := s.View.Apps(ctx)
+	if err == nil {
+		out.merge(apps...)
+	}
+	return out, err
+}
+
+// recorded tells whether the view knows the name.
+func (s *appStore) recorded(ctx context.Context, name bourse.AppName) bool {
+	_, ok, err := s.View.App(ctx, name)
+	return ok && err == nil
+}
+
+// look is what the view said to a question.
+type look struct {
+	known  appRecords
+	failed error // the view could not be read
+	enough bool  // known answers the question, as far as the view can be relied on
+	search bool  // ask the workers what a synced view does not have
+}
+
+// complete adds what the workers know to what the view has, where that is not
+// enough or cannot be relied on. It tells which workers that were needed did
+// not answer. Codes: unavailable.
+func (s *appStore) complete(ctx context.Context, l look) (appRecords, []bourse.WorkerID, error) {
+	if l.failed != nil {
+		s.Log.WarnContext(ctx, "view not read", slog.Any("err", l.failed))
+	}
+	synced := l.failed == nil && s.View.Synced()
+	if synced && !l.search {
+		return l.known, nil, nil
+	}
+	answers := ask(ctx, s.Patience, s.Directory.Workers(), s.Workers.Apps)
 	for _, a := range answers {
-		for _, app := range a.got {
-			if known, ok := out[app.Name]; ok {
-				app = known.Merge(app)
-			}
-			out[app.Name] = app
+		if a.err == nil {
+			l.known.merge(a.got...)
 		}
 	}
-	return out, silent(answers), nil
+	if synced {
+		return l.known, nil, nil // the second look was more than was needed
+	}
+	if err := noneAnswered(answers); err != nil && !l.enough {
+		return nil, nil, err
+	}
+	return l.known, silent(answers), nil
 }
 
-// list gives the living apps by name, the default one only once it was used.
-func (s *appStore) list(ctx context.Context) ([]bourse.App, []bourse.WorkerID, error) {
-	all, missing, err := s.records(ctx)
+// maySearch tells whether it is time for another second look.
+func (s *appStore) maySearch() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Now()
+	if now.Sub(s.looked) < secondLooks {
+		return false
+	}
+	s.looked = now
+	return true
+}
+
+// list gives the living apps by name, the default one if it was made, or is
+// used.
+func (s *appStore) list(ctx context.Context, defaultUsed bool) ([]bourse.App, []bourse.WorkerID, error) {
+	known, err := s.all(ctx)
+	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
 	if err != nil {
 		return nil, nil, err
 	}
+	if app, ok := living(known, DefaultApp); ok && defaultUsed {
+		known[DefaultApp] = app
+	}
 	var out []bourse.App
-	for _, app := range all {
+	for _, app := range known {
 		if app.DeletedAt == nil {
 			out = append(out, app)
 		}
@@ -97,13 +173,15 @@ func (s *appStore) list(ctx context.Context) ([]bourse.App, []bourse.WorkerID, e
 	return out, missing, nil
 }
 
-// find asks the workers for a living app. Codes: not_found, unavailable.
+// find looks for a living app. Codes: not_found, unavailable.
 func (s *appStore) find(ctx context.Context, name bourse.AppName) (bourse.App, error) {
-	all, _, err := s.records(ctx)
+	known, err := s.one(ctx, name)
+	_, enough := living(known, name)
+	known, _, err = s.complete(ctx, look{known: known, failed: err, enough: enough, search: !enough && s.maySearch()})
 	if err != nil {
 		return bourse.App{}, err
 	}
-	app, ok := living(all, name)
+	app, ok := living(known, name)
 	if !ok {
 		s.forget(name)
 		return bourse.App{}, errNoApp()
@@ -112,9 +190,9 @@ func (s *appStore) find(ctx context.Context, name bourse.AppName) (bourse.App, e
 	return app, nil
 }
 
-// living finds an app that is not deleted among the records of all.
-func living(all map[bourse.AppName]bourse.App, name bourse.AppName) (bourse.App, bool) {
-	app, ok := all[name]
+// living finds an app that is not deleted among records.
+func living(known appRecords, name bourse.AppName) (bourse.App, bool) {
+	app, ok := known[name]
 	switch {
 	case ok && app.DeletedAt == nil:
 		return app, true
@@ -143,19 +221,23 @@ func idOf(texts ...string) string {
 	return id.String()
 }
 
-// recall gives an app seen in the last seconds, and finds it otherwise. Codes:
+// recall gives an app seen in the last second, and finds it otherwise. Codes:
 // not_found, unavailable.
 func (s *appStore) recall(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	s.mu.Lock()
 	seen, ok := s.recent[name]
 	s.mu.Unlock()
-	if ok && s.now().Sub(seen.at) < appMemory {
+	if ok && s.Now().Sub(seen.at) < appMemory {
 		return seen.app, nil
 	}
-	// The question is shared, so it must not end with the caller who happened
-	// to ask it first; find has its own deadline.
+	// The look is shared, so it must not end with the caller who happened to
+	// begin it; it has its own deadline.
 	shared := context.WithoutCancel(ctx)
-	found, err, _ := s.lookups.Do(string(name), func() (any, error) { return s.find(shared, name) })
+	found, err, _ := s.lookups.Do(string(name), func() (any, error) {
+		ctx, cancel := context.WithTimeout(shared, s.Patience)
+		defer cancel()
+		return s.find(ctx, name)
+	})
 	app, _ := found.(bourse.App)
 	return app, err
 }
@@ -166,7 +248,7 @@ func (s *appStore) remember(app bourse.App) {
 	if len(s.recent) >= maxApps {
 		clear(s.recent)
 	}
-	s.recent[app.Name] = seenApp{app, s.now()}
+	s.recent[app.Name] = seenApp{app, s.Now()}
 }
 
 func (s *appStore) forget(name bourse.AppName) {

@@ -19,9 +19,10 @@ type newApp struct {
 }
 
 // create makes an app. Codes: invalid, already_exists, unavailable (nothing
-// happened), timeout (no worker's answer came).
+// happened), timeout (nobody confirmed it).
 func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) {
-	all, _, err := s.records(ctx)
+	all, err := s.all(ctx)
+	all, _, err = s.complete(ctx, look{known: all, failed: err, search: s.maySearch()})
 	if err != nil {
 		return bourse.App{}, err
 	}
@@ -39,11 +40,11 @@ func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) 
 		return bourse.App{}, errNameTaken()
 	}
 	// Stamped as late as possible: of two makers the earlier one wins.
-	app := bourse.App{Name: want.name, ID: id, Org: want.org, Network: want.network, CreatedAt: s.now().UTC()}
+	app := bourse.App{Name: want.name, ID: id, Org: want.org, Network: want.network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.name]; ok {
 		app.Life = old.Life + 1 // old is a tombstone: its name begins another life
 	}
-	merged, err := s.put(ctx, app)
+	merged, err := s.View.PutApp(ctx, app)
 	if err != nil {
 		return bourse.App{}, err
 	}
@@ -54,7 +55,7 @@ func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) 
 	return merged, nil
 }
 
-func byID(all map[bourse.AppName]bourse.App, id string) (bourse.App, bool) {
+func byID(all appRecords, id string) (bourse.App, bool) {
 	for _, app := range all {
 		if app.ID == id {
 			return app, true
@@ -84,38 +85,12 @@ func errNameTaken() error {
 	}
 }
 
-// delete writes the app's tombstone to every worker that answers. Codes:
-// unavailable, timeout.
+// delete makes the app's record a tombstone. Codes: unavailable, timeout.
 func (s *appStore) delete(ctx context.Context, app bourse.App) error {
-	now := s.now().UTC()
+	now := s.Now().UTC()
 	app.DeletedAt = &now
 	s.forget(app.Name)
-	_, err := s.put(ctx, app)
+	_, err := s.View.PutApp(ctx, app)
 	s.forget(app.Name) // whoever asked in between saw the past
 	return err
-}
-
-// put writes a record to every worker that answers and gives the merge of what
-// they have now. One is enough: a reader merges what all of them say.
-func (s *appStore) put(ctx context.Context, app bourse.App) (bourse.App, error) {
-	answers := ask(ctx, s.patience, s.members(), func(ctx context.Context, to bourse.Member) (bourse.App, error) {
-		return s.keeper.PutApp(ctx, to, app)
-	})
-	merged, stored := app, false
-	var lost error
-	for _, a := range answers {
-		switch {
-		case a.err == nil:
-			merged, stored = merged.Merge(a.got), true
-		case bourse.CodeOf(a.err) != bourse.CodeUnavailable:
-			lost = a.err // it may have been written there
-		}
-	}
-	if stored {
-		return merged, nil
-	}
-	if lost != nil {
-		return merged, bourse.Errorf(bourse.CodeTimeout, "no worker confirmed the app: %w", lost)
-	}
-	return merged, noneAnswered(answers)
 }

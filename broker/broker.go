@@ -54,6 +54,8 @@ type Config struct {
 	Exchange  Exchange
 	Directory Directory
 	Workers   Workers
+	View      View             // nil: everything is asked of the workers
+	Queries   Queries          // nil: the view cannot be queried here
 	Tokens    Tokens           // nil: no credentials are asked for, which only loopback allows
 	Log       *slog.Logger     // default: nothing is logged
 	Region    bourse.Region    // where this broker stands; shown in request ids
@@ -68,6 +70,7 @@ type Broker struct {
 
 	apps        *appStore
 	owners      *owners
+	fresh       *fresh
 	crossOrigin *http.CrossOriginProtection
 	handler     http.Handler
 }
@@ -82,8 +85,11 @@ func New(config Config) *Broker {
 	}
 	config.Patience = cmp.Or(config.Patience, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
-	b := &Broker{Config: config, owners: newOwners(), crossOrigin: http.NewCrossOriginProtection()}
-	b.apps = newAppStore(config.Workers, config.Directory.Workers, config.Patience, config.Now)
+	if config.View == nil {
+		config.View = noView{config.Workers, config.Directory.Workers, config.Patience}
+	}
+	b := &Broker{Config: config, owners: newOwners(), fresh: newFresh(config.Now), crossOrigin: http.NewCrossOriginProtection()}
+	b.apps = newAppStore(&b.Config)
 	b.handler = b.routed()
 	return b
 }

@@ -51,14 +51,30 @@ func three() *cluster {
 // setup is a cluster with a broker in front of it.
 type setup struct {
 	*cluster
+	view    *fakeView // nil: the broker has none
 	broker  *broker.Broker
 	handler http.Handler
 	log     *strings.Builder
 }
 
+// start makes a broker whose view has everything at once.
 func start(t testing.TB, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	c := three()
+	view := newFakeView(c)
+	s := startOn(t, c, append([]func(*broker.Config){func(config *broker.Config) { config.View = view }}, change...)...)
+	s.view = view
+	return s
+}
+
+// startBlind makes a broker without a view.
+func startBlind(t testing.TB) *setup {
+	t.Helper()
+	return startOn(t, three())
+}
+
+func startOn(t testing.TB, c *cluster, change ...func(*broker.Config)) *setup {
+	t.Helper()
 	log := &strings.Builder{}
 	config := broker.Config{
 		Exchange: c, Directory: c, Workers: c, Region: "gru", Version: "test", Patience: 200 * time.Millisecond,
@@ -122,6 +138,9 @@ func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
 		w.mu.Lock()
 		w.apps[name] = app
 		w.mu.Unlock()
+	}
+	if s.view != nil {
+		s.view.put(app)
 	}
 	return app
 }

@@ -75,11 +75,11 @@ func (c *cluster) Destroy(ctx context.Context, to bourse.Member, id bourse.Machi
 }
 
 func (c *cluster) Cordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "cordon", func(_ *worker, m *bourse.Machine) error { m.Cordoned = true; return nil })
+	return c.act(ctx, to, id, act, "cordon", func(w *worker, m *bourse.Machine) error { m.Cordoned = true; w.touch(m); return nil })
 }
 
 func (c *cluster) Uncordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "uncordon", func(_ *worker, m *bourse.Machine) error { m.Cordoned = false; return nil })
+	return c.act(ctx, to, id, act, "uncordon", func(w *worker, m *bourse.Machine) error { m.Cordoned = false; w.touch(m); return nil })
 }
 
 func (c *cluster) Signal(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {

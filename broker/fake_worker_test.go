@@ -25,6 +25,7 @@ type worker struct {
 	execs     []fabric.ExecRequest
 	logs      []fabric.LogLine
 	runs      []fabric.Run
+	touched   time.Time // the latest version given
 
 	full bool
 	fail func(call string) error // before a call has an effect
@@ -82,9 +83,20 @@ func (w *worker) enter(m *bourse.Machine, event bourse.EventType, state bourse.S
 		e.Exit = &bourse.ExitEvent{Exit: bourse.Exit{Code: -1, Signal: 2, At: time.Now()}, RequestedStop: true}
 	}
 	m.State = state
+	w.touch(m)
 	m.LastEvents = append([]bourse.Event{e}, m.LastEvents...)
 	close(w.changed)
 	w.changed = make(chan struct{})
+}
+
+// touch makes m another version, also where the clock stands still. The caller
+// holds the lock.
+func (w *worker) touch(m *bourse.Machine) {
+	m.UpdatedAt = time.Now().UTC()
+	if !m.UpdatedAt.After(w.touched) {
+		m.UpdatedAt = w.touched.Add(1)
+	}
+	w.touched = m.UpdatedAt
 }
 
 func (w *worker) filled(id bourse.OrderID) (bourse.Machine, bool) {
@@ -180,16 +192,18 @@ func (c *cluster) Lease(ctx context.Context, to bourse.Member, id bourse.Machine
 			return bourse.Lease{}, bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s", id, m.Lease.Owner)
 		}
 		m.Lease.ExpiresAt = time.Now().Add(req.TTL)
+		w.touch(m)
 		return *m.Lease, nil
 	})
 }
 
 func (c *cluster) Release(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "release", func(_ *worker, m *bourse.Machine) error {
+	return c.act(ctx, to, id, act, "release", func(w *worker, m *bourse.Machine) error {
 		if m.Lease.Expired(time.Now()) {
 			return bourse.Errorf(bourse.CodeNotFound, "no lease")
 		}
 		m.Lease = nil
+		w.touch(m)
 		return nil
 	})
 }
@@ -213,6 +227,7 @@ func (c *cluster) Metadata(ctx context.Context, to bourse.Member, id bourse.Mach
 			}
 		}
 		m.Config.Metadata = set
+		w.touch(m)
 		return *m, nil
 	})
 }
@@ -235,7 +250,8 @@ func (c *cluster) Wait(ctx context.Context, to bourse.Member, id bourse.MachineI
 				return nil, nil
 			}
 			if slices.Contains(q.States, m.State) {
-				return &fabric.WaitReply{State: m.State, Instance: m.Instance, Event: m.LastEvents[0].ID}, nil
+				now := *m
+				return &fabric.WaitReply{State: m.State, Instance: m.Instance, Event: m.LastEvents[0].ID, Machine: &now}, nil
 			}
 			if m.State == bourse.StateDestroyed {
 				return nil, bourse.Errorf(bourse.CodeNotFound, "destroyed")

@@ -52,6 +52,10 @@ func (b *Broker) acquireLease(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return workerError(r.Context(), to.worker.ID, changing, err)
 	}
+	// The lease came after what was read above, and is all that is known of
+	// the version that has it.
+	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
+	b.fresh.note(&m)
 	return writeJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 

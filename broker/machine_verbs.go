@@ -42,6 +42,9 @@ func (b *Broker) act(r *request, do verb, act fabric.Act) (fabric.ActReply, erro
 	ctx, cancel := context.WithTimeout(r.Context(), verbPatience)
 	defer cancel()
 	done, err := do(ctx, to.worker, to.id, act)
+	if err == nil {
+		b.fresh.note(&done.Machine)
+	}
 	return done, workerError(r.Context(), to.worker.ID, changing, err)
 }
 

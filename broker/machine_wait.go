@@ -44,6 +44,9 @@ func (b *Broker) waitMachine(w http.ResponseWriter, r *request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), want.Timeout+answerSlack)
 	defer cancel()
 	got, err := b.Workers.Wait(ctx, to.worker, to.id, want)
+	if err == nil && got.Machine != nil {
+		b.fresh.note(got.Machine)
+	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil && got.State == bourse.StateDestroyed && !slices.Contains(want.States, bourse.StateDestroyed):
 		return errNoMachine() // it will never get where the caller wants it
@@ -66,6 +69,7 @@ func (b *Broker) notYet(r *request, to target, wanted bourse.State, cause error)
 	if err != nil {
 		return workerError(r.Context(), to.worker.ID, reading, err) // it was the worker's silence, not the machine's
 	}
+	b.fresh.note(&m)
 	return &bourse.Error{
 		Code: bourse.CodeTimeout, Err: cause,
 		Message: "machine failed to reach desired state, " + string(wanted) + ", currently " + string(m.State),

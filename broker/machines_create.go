@@ -33,6 +33,7 @@ func (b *Broker) createMachine(w http.ResponseWriter, r *request) error {
 	}
 	m := &fill.Machine
 	b.owners.remember(m.ID, m.App)
+	b.fresh.note(m)
 	out := machinesapi.FromMachine(m)
 	if order.LeaseTTL > 0 {
 		out.Nonce = nonceOf(m)
@@ -105,7 +106,7 @@ func orderID(chosen string) (id bourse.OrderID, named bool, err error) {
 // order's name, unless it is the one that this very order became. Workers that
 // do not answer are not waited for: each also refuses a name of its own.
 func (b *Broker) nameIsFree(ctx context.Context, order *bourse.Order) error {
-	found, _ := b.findMachines(ctx, b.Directory.Workers(), fabric.MachinesQuery{App: order.App.Name, Name: order.Name})
+	found, _ := b.findMachines(ctx, fabric.MachinesQuery{App: order.App.Name, Name: order.Name})
 	for i := range found {
 		m := &found[i]
 		if m.Name != order.Name || m.App != order.App.Name || m.Order == order.ID {

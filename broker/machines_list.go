@@ -72,42 +72,49 @@ func (f *listFilter) shows(m *bourse.Machine) bool {
 	return true
 }
 
-// listMachines asks every worker side by side. Who did not answer is named in
-// a header, since its machines are missing.
+// listMachines tells what the view has of an app's machines; gather says when
+// workers are asked, too. Who of those did not answer is named in a header,
+// since machines of theirs may be missing.
 func (b *Broker) listMachines(w http.ResponseWriter, r *request) error {
 	filter, err := readFilter(r)
 	if err != nil {
 		return err
 	}
-	members := b.Directory.Workers()
-	if filter.region != "" { // a machine stands where its worker does
-		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return m.Region != filter.region })
-	}
-	found, missing := b.findMachines(r.Context(), members, fabric.MachinesQuery{App: r.app(), Deleted: filter.deleted})
-	if len(found) == 0 {
-		if len(members) > 0 && len(missing) == len(members) {
-			return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", len(members))
+	found := b.gather(r.Context(), fabric.MachinesQuery{App: r.app(), Deleted: filter.deleted}, filter.region)
+	if len(found.machines) == 0 {
+		if found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
+			return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
 		}
 		if _, err := b.apps.recall(r.Context(), r.app()); err != nil {
 			return err // an app without machines is an empty list, no app is an error
 		}
 	}
 	out := []machinesapi.Machine{}
-	for i := range found {
-		if m := &found[i]; filter.shows(m) {
-			b.owners.remember(m.ID, m.App)
-			out = append(out, filter.show(m, b.Now()))
+	for _, l := range found.machines {
+		if filter.shows(&l.Machine) {
+			b.owners.remember(l.ID, l.App)
+			out = append(out, filter.show(l, b.Now()))
 		}
 	}
-	showSilent(w.Header(), missing)
+	showSilent(w.Header(), found.missing)
 	return writeJSON(w, http.StatusOK, out)
 }
 
-func (f *listFilter) show(m *bourse.Machine, now time.Time) machinesapi.Machine {
+func (f *listFilter) show(l *Listed, now time.Time) machinesapi.Machine {
 	if f.summary {
-		return machinesapi.SummaryOf(m)
+		return machinesapi.SummaryOf(&l.Machine)
 	}
-	return showMachine(m, f.leases, now)
+	return showListed(l, f.leases, now)
+}
+
+// showListed shows a machine with what its worker's word is worth.
+func showListed(l *Listed, lease bool, now time.Time) machinesapi.Machine {
+	out := showMachine(&l.Machine, lease, now)
+	out.HostStatus = l.HostStatus
+	if l.HostStatus != machinesapi.HostOK && !l.HeardAt.IsZero() {
+		out.HostHeard = l.HeardAt.UTC().Format(time.RFC3339)
+	}
+	return out
 }
 
 // showMachine shows a machine, with its lease when that is asked for.
@@ -119,38 +126,32 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 	return out
 }
 
-// findMachines asks members side by side and gives what they have, oldest
-// first, and who did not answer.
-func (b *Broker) findMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
-	answers := ask(ctx, b.Patience, members, func(ctx context.Context, to bourse.Member) ([]bourse.Machine, error) {
-		return b.Workers.Machines(ctx, to, query)
-	})
-	var out []bourse.Machine
-	for _, a := range answers {
-		for i := range a.got {
-			if query.App == "" || a.got[i].App == query.App {
-				out = append(out, a.got[i])
-			}
-		}
-	}
-	slices.SortFunc(out, func(x, y bourse.Machine) int {
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), strings.Compare(string(x.ID), string(y.ID)))
-	})
-	return out, silent(answers)
-}
+// readPatience bounds the look at a machine's owner where the view has
+// something to show instead.
+const readPatience = time.Second
 
 // getMachine shows one machine; destroyed ones too while their worker
-// remembers them, since clients read the exit code there.
+// remembers them, since clients read the exit code there. Of a worker that
+// cannot be reached the view tells what it last heard.
 func (b *Broker) getMachine(w http.ResponseWriter, r *request) error {
 	lease, err := queryBool(r, "include_leases")
 	if err != nil {
 		return err
 	}
-	_, m, err := b.machineOf(r)
-	if err != nil {
+	_, m, err := b.machineWithin(r, min(b.Patience, readPatience))
+	if err == nil {
+		b.settle(r.Context(), m.ID)
+		return writeJSON(w, http.StatusOK, showMachine(&m, lease, b.Now()))
+	}
+	if bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, showMachine(&m, lease, b.Now()))
+	l, ok := b.copyOf(r.Context(), bourse.MachineID(r.PathValue("machine")))
+	if !ok || l.App != r.app() {
+		return err
+	}
+	l.HostStatus = machinesapi.HostUnreachable
+	return writeJSON(w, http.StatusOK, showListed(&l, lease, b.Now()))
 }
 
 // bounds of the number of events in one reply.

@@ -71,7 +71,7 @@ func TestASummaryLeavesOutConfigAndHistory(t *testing.T) {
 }
 
 func TestListNamesWhoDidNotAnswer(t *testing.T) {
-	s := start(t)
+	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w3", "c", bourse.StateStarted)
 	s.workers["w3"].silence(errDown)
@@ -87,7 +87,7 @@ func TestListNamesWhoDidNotAnswer(t *testing.T) {
 
 // A list made of nobody's answer would read as "no machines".
 func TestListOfNobodysAnswerIsAnError(t *testing.T) {
-	s := start(t)
+	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	for _, w := range s.workers {
 		w.silence(errDown)
@@ -137,6 +137,8 @@ func TestGetMachine(t *testing.T) {
 		}
 	})
 	t.Run("from a silent worker nothing is known, and nothing happened", func(t *testing.T) {
+		s := startBlind(t)
+		path := "/v1/apps/shop/machines/" + string(s.machine(t, "w2", "web", bourse.StateStarted).ID)
 		for _, err := range []error{errDown, errLost} {
 			s.workers["w2"].silence(err)
 			if rec := s.call(t, "GET", path, ""); rec.Code != http.StatusServiceUnavailable {

@@ -76,9 +76,11 @@ func (b *Broker) changeMetadata(w http.ResponseWriter, r *request, change fabric
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
 	defer cancel()
-	if _, err := b.Workers.Metadata(ctx, to.worker, to.id, change); err != nil {
+	m, err := b.Workers.Metadata(ctx, to.worker, to.id, change)
+	if err != nil {
 		return workerError(r.Context(), to.worker.ID, changing, err)
 	}
+	b.fresh.note(&m)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -14,9 +14,8 @@ type target struct {
 	id     bourse.MachineID
 }
 
-// owner finds the worker of the path's machine by the machine's id alone. An
-// id whose tag belongs to no worker is not found: without a replicated view
-// nobody can tell a lost worker from one that never was. Codes: not_found.
+// owner finds the worker of the path's machine by the machine's id alone.
+// Codes: not_found, unavailable (the worker is lost).
 func (b *Broker) owner(r *request) (target, error) {
 	id := bourse.MachineID(r.PathValue("machine"))
 	tag := id.Tag()
@@ -25,19 +24,37 @@ func (b *Broker) owner(r *request) (target, error) {
 	}
 	worker, ok := b.Directory.ByTag(tag)
 	if !ok {
-		return target{}, errNoMachine()
+		return target{}, b.errLost(r, id)
 	}
 	return target{worker, id}, nil
+}
+
+// errLost is the error of an id whose tag belongs to no member: the machine of
+// a lost worker, if the view has heard of it, or one that never was.
+func (b *Broker) errLost(r *request, id bourse.MachineID) error {
+	l, ok := b.copyOf(r.Context(), id)
+	if !ok || l.App != r.app() {
+		return errNoMachine()
+	}
+	if l.HeardAt.IsZero() {
+		return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached: it was last heard from at %s",
+		l.Worker, l.HeardAt.UTC().Format(time.RFC3339))
 }
 
 // machineOf reads the path's machine from its owner. A machine of another app
 // is not found. Codes: not_found, unavailable.
 func (b *Broker) machineOf(r *request) (target, bourse.Machine, error) {
+	return b.machineWithin(r, b.Patience)
+}
+
+func (b *Broker) machineWithin(r *request, patience time.Duration) (target, bourse.Machine, error) {
 	to, err := b.owner(r)
 	if err != nil {
 		return to, bourse.Machine{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	m, err := b.Workers.Machine(ctx, to.worker, to.id)
 	if err != nil {
@@ -47,6 +64,7 @@ func (b *Broker) machineOf(r *request) (target, bourse.Machine, error) {
 	if m.App != r.app() {
 		return to, m, errNoMachine()
 	}
+	b.fresh.note(&m)
 	return to, m, nil
 }
 

@@ -68,6 +68,11 @@ func routes() []route {
 		{"POST " + oneWorker + "/runs/{run}/retry", scopeCluster, (*Broker).retryRun},
 		{"POST " + oneWorker + "/runs/{run}/skip", scopeCluster, (*Broker).skipRun},
 		{"POST " + oneWorker + "/runs/{run}/cancel", scopeCluster, (*Broker).cancelRun},
+
+		{"POST /v1/view/queries", scopeCluster, (*Broker).queryView},
+		{"POST /v1/view/subscriptions", scopeCluster, (*Broker).subscribeView},
+		{"GET /v1/view/subscriptions/{id}", scopeCluster, (*Broker).resumeView},
+		{"GET /v1/view/health", scopeCluster, (*Broker).viewHealth},
 	}
 }
 

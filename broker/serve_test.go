@@ -65,7 +65,7 @@ func TestOtherSitesMayNotOrder(t *testing.T) {
 
 // A panic on the way to one of several workers is that worker's silence.
 func TestAPanicAmongMany(t *testing.T) {
-	s := start(t)
+	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.workers["w2"].set(func(string) error { panic("bad answer") })
 	if _, header := s.list(t, ""); header.Get("Bourse-Unreachable") != "w2" {

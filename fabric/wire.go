@@ -81,7 +81,8 @@ type ExecReply struct {
 type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
-	Event    bourse.EventID    `json:"event"` // the latest; a cursor for the next wait
+	Event    bourse.EventID    `json:"event"`             // the latest; a cursor for the next wait
+	Machine  *bourse.Machine   `json:"machine,omitempty"` // as it was when the wait ended; nil from older workers
 }
 
 // LeaseRequest takes a lease, or extends it when Nonce is the current one.

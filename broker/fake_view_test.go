@@ -1,0 +1,198 @@
+package broker_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// fakeView is a view in memory. Until it is frozen it has at once what
+// happens at the workers, whether they answer or not.
+type fakeView struct {
+	c *cluster
+
+	mu       sync.Mutex
+	frozen   bool
+	unsynced bool
+	err      error  // of every read
+	putErr   error  // of every write
+	onPut    func() // before it
+	rows     map[bourse.MachineID]broker.Listed
+	apps     map[bourse.AppName]bourse.App
+	status   map[bourse.WorkerID]machinesapi.HostStatus
+	heard    time.Time
+	appReads int
+}
+
+func newFakeView(c *cluster) *fakeView {
+	return &fakeView{
+		c: c, rows: map[bourse.MachineID]broker.Listed{}, apps: map[bourse.AppName]bourse.App{},
+		status: map[bourse.WorkerID]machinesapi.HostStatus{}, heard: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC),
+	}
+}
+
+var _ broker.View = (*fakeView)(nil)
+
+// freeze makes the view stay as it is.
+func (v *fakeView) freeze() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.copy()
+	v.frozen = true
+}
+
+// catchUp brings a frozen view up to date.
+func (v *fakeView) catchUp() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.copy()
+}
+
+// wipe empties the view, which stays so.
+func (v *fakeView) wipe() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.frozen = true
+	clear(v.rows)
+	clear(v.apps)
+}
+
+// set changes the view under its lock.
+func (v *fakeView) set(change func(*fakeView)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	change(v)
+}
+
+// lose makes a worker leave: its machines are in the view, and nowhere else.
+func (s *setup) lose(id bourse.WorkerID) {
+	s.view.freeze()
+	s.view.set(func(v *fakeView) { v.status[id] = machinesapi.HostUnreachable })
+	s.members = slices.DeleteFunc(slices.Clone(s.members), func(m bourse.Member) bool { return m.ID == id })
+}
+
+// copy takes over what the workers have. The caller holds the lock.
+func (v *fakeView) copy() {
+	clear(v.rows)
+	for _, w := range v.c.workers {
+		w.mu.Lock()
+		for id, m := range w.machines {
+			if m.State != bourse.StateDestroyed {
+				row := broker.Listed{Machine: *m}
+				row.LastEvents = row.LastEvents[:min(4, len(row.LastEvents))]
+				if m.Lease != nil {
+					lease := *m.Lease
+					lease.Nonce = ""
+					row.Lease = &lease
+				}
+				v.rows[id] = row
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// read is one reading of the view.
+func (v *fakeView) read() error {
+	if !v.frozen {
+		v.copy()
+	}
+	return v.err
+}
+
+func (v *fakeView) show(l broker.Listed) broker.Listed {
+	l.HostStatus, l.HeardAt = machinesapi.HostOK, v.heard
+	if s, ok := v.status[l.Worker]; ok {
+		l.HostStatus = s
+	}
+	return l
+}
+
+func (v *fakeView) Synced() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.unsynced
+}
+
+func (v *fakeView) Machines(_ context.Context, app bourse.AppName) ([]broker.Listed, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.read(); err != nil {
+		return nil, err
+	}
+	var out []broker.Listed
+	for _, l := range v.rows {
+		if app == "" || l.App == app {
+			out = append(out, v.show(l))
+		}
+	}
+	return out, nil
+}
+
+func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (broker.Listed, bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.read(); err != nil {
+		return broker.Listed{}, false, err
+	}
+	l, ok := v.rows[id]
+	return v.show(l), ok, nil
+}
+
+func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error) {
+	rows, err := v.Machines(ctx, app)
+	counts := map[bourse.AppName]int{}
+	if app != "" {
+		counts[app] = 0
+	}
+	for i := range rows {
+		counts[rows[i].App]++
+	}
+	return counts, err
+}
+
+func (v *fakeView) Apps(context.Context) ([]bourse.App, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []bourse.App
+	for _, a := range v.apps {
+		out = append(out, a)
+	}
+	return out, v.err
+}
+
+func (v *fakeView) App(_ context.Context, name bourse.AppName) (bourse.App, bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.appReads++
+	app, ok := v.apps[name]
+	return app, ok && v.err == nil, v.err
+}
+
+func (v *fakeView) PutApp(_ context.Context, app bourse.App) (bourse.App, error) {
+	v.mu.Lock()
+	err, hook := v.putErr, v.onPut
+	v.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	if err != nil {
+		return bourse.App{}, err
+	}
+	return v.put(app), nil
+}
+
+func (v *fakeView) put(app bourse.App) bourse.App {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if old, ok := v.apps[app.Name]; ok {
+		app = old.Merge(app)
+	}
+	v.apps[app.Name] = app
+	return app
+}

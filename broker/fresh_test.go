@@ -1,0 +1,199 @@
+package broker_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Who changes a machine through a broker finds it so in that broker's list,
+// though the view has not heard of it.
+func TestReadYourWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		call func(t *testing.T, s *setup, path string)
+		want func(m *machinesapi.Machine) bool // nil: it is gone
+	}{
+		"stop": {
+			func(t *testing.T, s *setup, path string) { s.call(t, "POST", path+"/stop", "") },
+			func(m *machinesapi.Machine) bool { return m.State == "stopped" },
+		},
+		"stop and start": {
+			func(t *testing.T, s *setup, path string) {
+				s.call(t, "POST", path+"/stop", "")
+				s.call(t, "POST", path+"/start", "")
+			},
+			func(m *machinesapi.Machine) bool {
+				return m.State == "started" && len(m.Events) >= 4 && m.Events[1].Type == "exit"
+			},
+		},
+		"destroy": {func(t *testing.T, s *setup, path string) { s.call(t, "DELETE", path+"?force=true", "") }, nil},
+		"cordon": {
+			func(t *testing.T, s *setup, path string) { s.call(t, "POST", path+"/cordon", "") },
+			func(m *machinesapi.Machine) bool { return m.Cordoned },
+		},
+		"metadata": {
+			func(t *testing.T, s *setup, path string) {
+				s.call(t, "POST", path+"/metadata/k", `{"value":"v"}`)
+			},
+			func(m *machinesapi.Machine) bool { return m.Config.Metadata["k"] == "v" },
+		},
+		"lease": {
+			func(t *testing.T, s *setup, path string) {
+				s.call(t, "POST", path+"/lease", `{"description":"deploy"}`)
+			},
+			func(m *machinesapi.Machine) bool {
+				return m.Lease != nil && m.Lease.Description == "deploy" && m.Nonce == ""
+			},
+		},
+		"lease and release": {
+			func(t *testing.T, s *setup, path string) {
+				env := decodeBody[machinesapi.LeaseEnvelope](t, s.call(t, "POST", path+"/lease", "").Body.Bytes())
+				s.call(t, "DELETE", path+"/lease", "", "fly-machine-lease-nonce", env.Data.Nonce)
+			},
+			func(m *machinesapi.Machine) bool { return m.Lease == nil },
+		},
+		"a look, after a change from elsewhere": {
+			func(t *testing.T, s *setup, path string) {
+				s.stopElsewhere()
+				s.call(t, "GET", path, "")
+			},
+			func(m *machinesapi.Machine) bool { return m.State == "stopped" },
+		},
+		"a wait, after a change from elsewhere": {
+			func(t *testing.T, s *setup, path string) {
+				s.stopElsewhere()
+				s.call(t, "GET", path+"/wait?state=stopped&timeout=5", "")
+			},
+			func(m *machinesapi.Machine) bool { return m.State == "stopped" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			m := s.machine(t, "w1", "web", bourse.StateStarted)
+			s.view.freeze()
+			c.call(t, s, "/v1/apps/shop/machines/"+string(m.ID))
+			for range 2 {
+				list := s.machines(t, "?include_leases=true")
+				if c.want == nil && len(list) != 0 || c.want != nil && (len(list) != 1 || !c.want(&list[0])) {
+					t.Errorf("the list is %+v", list)
+				}
+				s.view.catchUp() // and the same again
+			}
+			if n := s.asked("machines"); n != 0 {
+				t.Errorf("%d calls to workers", n)
+			}
+		})
+	}
+}
+
+func (s *setup) stopElsewhere() {
+	for _, w := range s.workers {
+		w.mu.Lock()
+		for _, m := range w.machines {
+			w.enter(m, bourse.EventExit, bourse.StateStopped, bourse.SourceWorker)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// A new machine is in the list and counted at once, and counted once.
+func TestANewMachineIsListedAtOnce(t *testing.T) {
+	s := start(t)
+	old := s.machine(t, "w3", "old", bourse.StateStarted)
+	s.view.freeze()
+	if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"name":"new","config":`+hostConfig+`}`); rec.Code != 200 {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	count := func() int64 {
+		one := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()).MachineCount
+		all := decodeBody[machinesapi.AppList](t, s.call(t, "GET", "/v1/apps", "").Body.Bytes()).Apps[0].MachineCount
+		if one != all {
+			t.Errorf("counted %d alone, %d among all", one, all)
+		}
+		return one
+	}
+	for range 2 {
+		if list := s.machines(t, ""); len(list) != 2 || list[1].Name != "new" || list[1].HostStatus != "ok" || count() != 2 {
+			t.Errorf("%d are counted, the list is %+v", count(), list)
+		}
+		s.view.catchUp()
+	}
+	s.call(t, "DELETE", "/v1/apps/shop/machines/"+string(old.ID)+"?force=true", "")
+	for range 2 {
+		if got := count(); got != 1 {
+			t.Errorf("%d are counted after one was destroyed", got)
+		}
+		s.view.catchUp()
+	}
+}
+
+// Once the view has caught up with what was told, it alone counts; what it
+// never catches up with is forgotten.
+func TestTheViewHasTheLastWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		m := s.machine(t, "w1", "web", bourse.StateStarted)
+		s.view.freeze()
+		path := "/v1/apps/shop/machines/" + string(m.ID)
+		s.call(t, "POST", path+"/cordon", "")
+		s.view.catchUp()
+		s.machines(t, "")
+		s.stopElsewhere()
+		s.view.catchUp()
+		if list := s.machines(t, ""); len(list) != 1 || list[0].State != "stopped" {
+			t.Errorf("the list is %+v", list)
+		}
+		s.call(t, "GET", path, "") // a look does not keep what the view drops
+		s.view.set(func(v *fakeView) { clear(v.rows) })
+		if list := s.machines(t, ""); len(list) != 0 {
+			t.Errorf("when it is gone the list is %+v", list)
+		}
+		s.view.catchUp()
+		s.call(t, "POST", path+"/start", "")
+		time.Sleep(6 * time.Second)
+		if list := s.machines(t, ""); len(list) != 1 || list[0].State != "stopped" {
+			t.Errorf("after some seconds the list is %+v", list)
+		}
+	})
+}
+
+// Many at once change, look and list: for the race detector, and nobody finds
+// less than they were told.
+func TestManyAtOnce(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
+				made := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
+				path := "/v1/apps/shop/machines/" + string(made.ID)
+				s.call(t, "POST", path+"/stop", "")
+				for _, m := range s.machines(t, "") {
+					if m.ID == made.ID && m.State != "stopped" {
+						t.Errorf("machine %s was told to be stopped and is listed as %s", m.ID, m.State)
+					}
+				}
+				s.call(t, "DELETE", path, "")
+				for _, m := range s.machines(t, "") {
+					if m.ID == made.ID {
+						t.Errorf("machine %s was destroyed and is listed as %s", m.ID, m.State)
+					}
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			s.view.freeze()
+			s.call(t, "GET", "/v1/apps", "")
+			s.view.catchUp()
+		}
+	})
+	wg.Wait()
+}

@@ -1,0 +1,270 @@
+package broker_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+const heardAt = "2026-03-04T12:00:00Z" // of every worker, in the fake view
+
+func (s *setup) asked(call string) int {
+	n := 0
+	for _, w := range s.workers {
+		n += w.called(call)
+	}
+	return n
+}
+
+// machines gives the list as it is shown.
+func (s *setup) machines(t testing.TB, query string) []machinesapi.Machine {
+	t.Helper()
+	rec := s.call(t, "GET", "/v1/apps/shop/machines"+query, "")
+	if rec.Code != http.StatusOK {
+		t.Fatalf("GET machines%s: status %d: %s", query, rec.Code, rec.Body)
+	}
+	return decodeBody[[]machinesapi.Machine](t, rec.Body.Bytes())
+}
+
+func TestAListAsksNoWorker(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w3", "b", bourse.StateStarted)
+	for _, path := range []string{"/v1/apps", "/v1/apps/shop", "/v1/apps/shop/machines"} {
+		if rec := s.call(t, "GET", path, ""); rec.Code != 200 || rec.Header().Get("Bourse-Unreachable") != "" {
+			t.Errorf("GET %s: status %d, unreachable %q", path, rec.Code, rec.Header().Get("Bourse-Unreachable"))
+		}
+	}
+	if n := s.asked("machines") + s.asked("apps"); n != 0 {
+		t.Errorf("%d calls to workers", n)
+	}
+}
+
+func TestHostStatus(t *testing.T) {
+	s := start(t)
+	for i, w := range []bourse.WorkerID{"w1", "w2", "w3"} {
+		s.machine(t, w, string(rune('a'+i)), bourse.StateStarted)
+	}
+	s.view.status = map[bourse.WorkerID]machinesapi.HostStatus{"w2": machinesapi.HostUnreachable, "w3": machinesapi.HostUnknown}
+	got := map[string]string{}
+	for _, m := range s.machines(t, "") {
+		got[m.Name] = string(m.HostStatus) + " " + m.HostHeard
+	}
+	if diff := cmp.Diff(map[string]string{"a": "ok ", "b": "unreachable " + heardAt, "c": "unknown " + heardAt}, got); diff != "" {
+		t.Errorf("host status (-want +got):\n%s", diff)
+	}
+}
+
+// What the view lacks, or may lack, is asked of the workers.
+func TestTheWorkersAreAskedBesideAPoorView(t *testing.T) {
+	for name, spoil := range map[string]func(*fakeView){
+		"not synced":            func(v *fakeView) { v.unsynced = true },
+		"not synced, and empty": func(v *fakeView) { v.unsynced, v.frozen = true, true },
+		"cannot be read":        func(v *fakeView) { v.err = errors.New("disk I/O error") },
+		"empty":                 func(v *fakeView) { v.frozen = true; clear(v.apps) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			s.machine(t, "w1", "a", bourse.StateStarted)
+			s.machine(t, "w3", "b", bourse.StateStarted)
+			s.view.set(spoil)
+			if got, _ := s.list(t, ""); !cmp.Equal(got, []string{"a", "b"}) {
+				t.Errorf("list is %v", got)
+			}
+			if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got.MachineCount != 2 {
+				t.Errorf("app is %+v", got)
+			}
+			list := decodeBody[machinesapi.AppList](t, s.call(t, "GET", "/v1/apps", "").Body.Bytes())
+			if list.Total != 1 || list.Apps[0].MachineCount != 2 {
+				t.Errorf("apps are %+v", list)
+			}
+		})
+	}
+}
+
+// A worker that is asked and does not answer is unreachable, whatever an
+// unsynced view says; one that answers has the last word.
+func TestAnswersAndAnOldViewTogether(t *testing.T) {
+	s := start(t)
+	gone := s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w2", "b", bourse.StateStarted)
+	s.view.freeze()
+	s.view.set(func(v *fakeView) { v.unsynced = true })
+	s.workers["w1"].add(bourse.Order{App: bourse.App{Name: "shop"}, Name: "c"}, bourse.StateStarted)
+	delete(s.workers["w1"].machines, gone.ID)
+	s.workers["w2"].silence(errDown)
+	got := map[string]machinesapi.HostStatus{}
+	for _, m := range s.machines(t, "") {
+		got[m.Name] = m.HostStatus
+	}
+	if diff := cmp.Diff(map[string]machinesapi.HostStatus{"b": "unreachable", "c": "ok"}, got); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+	if _, header := s.list(t, ""); header.Get("Bourse-Unreachable") != "w2" {
+		t.Errorf("unreachable: %q", header.Get("Bourse-Unreachable"))
+	}
+}
+
+func TestDestroyedMachinesAreAskedOfTheirWorkers(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStarted)
+	s.machine(t, "w2", "b", bourse.StateDestroyed)
+	s.machine(t, "w3", "c", bourse.StateStarted)
+	s.workers["w3"].silence(errDown)
+	got, header := s.list(t, "?include_deleted=true")
+	if !cmp.Equal(got, []string{"a", "b", "c"}) || header.Get("Bourse-Unreachable") != "w3" {
+		t.Errorf("%v, unreachable %q", got, header.Get("Bourse-Unreachable"))
+	}
+	if got, header := s.list(t, "?include_deleted=true&region=gru"); !cmp.Equal(got, []string{"a", "b"}) || header.Get("Bourse-Unreachable") != "" {
+		t.Errorf("of gru: %v, unreachable %q", got, header.Get("Bourse-Unreachable"))
+	}
+}
+
+// A member must not speak for another's machines.
+func TestARowOfAnothersMachineIsNotShown(t *testing.T) {
+	s := start(t)
+	m := s.machine(t, "w1", "a", bourse.StateStarted)
+	s.view.freeze()
+	s.view.set(func(v *fakeView) {
+		row := v.rows[m.ID]
+		row.Worker, row.Name, row.UpdatedAt = "w2", "forged", row.UpdatedAt.Add(time.Hour)
+		v.rows["aaaaaa00000001"] = row
+		v.rows["aaaaaa00000001"] = broker.Listed{Machine: func() bourse.Machine { m := row.Machine; m.ID = "aaaaaa00000001"; return m }()}
+	})
+	if got, _ := s.list(t, ""); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("list is %v", got)
+	}
+}
+
+// A machine whose worker is lost or silent is shown as the view last heard of
+// it; nothing can be done to it, and the reason names the worker.
+func TestAMachineOfALostWorker(t *testing.T) {
+	for name, lose := range map[string]func(*setup){
+		"no member any more": func(s *setup) { s.lose("w2") },
+		"refuses":            func(s *setup) { s.workers["w2"].silence(errDown) },
+		"hangs":              func(s *setup) { s.workers["w2"].silence(errLost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			m := s.machine(t, "w2", "web", bourse.StateStarted)
+			path := "/v1/apps/shop/machines/" + string(m.ID)
+			lose(s)
+			rec := s.call(t, "GET", path, "")
+			got := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
+			if rec.Code != 200 || got.ID != m.ID || got.State != "started" || got.HostStatus != "unreachable" || got.HostHeard != heardAt || got.Worker != "w2" {
+				t.Errorf("status %d: %+v", rec.Code, got)
+			}
+			for _, verb := range []string{"POST start", "POST stop", "POST restart", "DELETE ", "GET wait?timeout=1", "GET events", "GET lease", "POST lease", "GET metadata", "GET logs"} {
+				method, tail, _ := strings.Cut(verb, " ")
+				rec := s.call(t, method, strings.TrimSuffix(path+"/"+tail, "/"), "")
+				got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
+				if rec.Code != 503 && name != "hangs" || got.Code == "" {
+					t.Errorf("%s: status %d: %s", verb, rec.Code, rec.Body)
+				}
+				if name == "no member any more" && (!strings.Contains(got.Error, "w2") || !strings.Contains(got.Error, heardAt)) {
+					t.Errorf("%s: %s", verb, got.Error)
+				}
+			}
+			if rec := s.call(t, "GET", "/v1/apps/other/machines/"+string(m.ID), ""); rec.Code == 200 {
+				t.Errorf("through another app: status %d", rec.Code)
+			}
+		})
+	}
+	t.Run("and one that never was", func(t *testing.T) {
+		s := start(t)
+		if rec := s.call(t, "GET", "/v1/apps/shop/machines/dddddd00000000", ""); rec.Code != 404 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+	})
+}
+
+// An app is not deleted while a lost worker may still run its machines.
+func TestDeleteAppCountsLostWorkers(t *testing.T) {
+	s := start(t)
+	s.machine(t, "w1", "a", bourse.StateStopped)
+	s.machine(t, "w2", "b", bourse.StateStarted)
+	s.lose("w2")
+	if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 503 || !strings.Contains(rec.Body.String(), "w2") || s.asked("destroy") != 0 {
+		t.Errorf("status %d: %s", rec.Code, rec.Body)
+	}
+	if rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", ""); rec.Code != 202 || rec.Header().Get("Bourse-Unreachable") != "w2" {
+		t.Errorf("forced: status %d, unreachable %q", rec.Code, rec.Header().Get("Bourse-Unreachable"))
+	}
+}
+
+// A name that was made through another broker a moment ago is found at the
+// workers, and names that do not exist do not keep them busy.
+func TestASecondLookForAnApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		s.app(t, "shop", "personal")
+		s.view.wipe()
+		if rec := s.call(t, "GET", "/v1/apps/shop", ""); rec.Code != 200 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		before := s.asked("apps")
+		for range 1000 {
+			if rec := s.call(t, "POST", "/v1/apps/none/machines", `{"config":`+hostConfig+`}`); rec.Code != 404 {
+				t.Fatalf("status %d: %s", rec.Code, rec.Body)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := (s.asked("apps") - before) / len(s.workers); n < 10 || n > 25 {
+			t.Errorf("%d looks in a second", n)
+		}
+	})
+}
+
+// TestInvariant8TheViewIsAHint: a view that lags, lies or is gone never hides
+// the truth about one machine, nor makes an order go wrong.
+func TestInvariant8TheViewIsAHint(t *testing.T) {
+	for name, spoil := range map[string]func(*fakeView){
+		"wiped": func(v *fakeView) { v.frozen = true; clear(v.rows); clear(v.apps) },
+		"old":   func(v *fakeView) { v.copy(); v.frozen = true },
+		"says that all hosts are lost": func(v *fakeView) {
+			v.status = map[bourse.WorkerID]machinesapi.HostStatus{"w1": "unreachable", "w2": "unreachable", "w3": "unreachable"}
+		},
+		"cannot be read": func(v *fakeView) { v.err = errors.New("database disk image is malformed") },
+		"has nonsense": func(v *fakeView) {
+			v.copy()
+			v.frozen = true
+			for id, l := range v.rows {
+				l.App, l.State, l.HostStatus, l.Worker, l.UpdatedAt = "other", "melted", "?", "w9", time.Now().Add(time.Hour)
+				v.rows[id] = l
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			m := s.machine(t, "w1", "a", bourse.StateStarted)
+			s.view.set(spoil)
+			path := "/v1/apps/shop/machines/" + string(m.ID)
+			if got := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path, "").Body.Bytes()); got.Name != "a" || got.State != "started" || got.HostStatus != "ok" {
+				t.Errorf("machine is %+v", got)
+			}
+			if rec := s.call(t, "POST", path+"/stop", ""); rec.Code != 200 {
+				t.Errorf("stop: status %d: %s", rec.Code, rec.Body)
+			}
+			rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"region":"mad","config":`+hostConfig+`}`)
+			if made := decodeBody[machinesapi.Machine](t, rec.Body.Bytes()); rec.Code != 200 || made.Region != "mad" || made.Worker != "w3" {
+				t.Errorf("create: status %d: %s", rec.Code, rec.Body)
+			}
+			states := map[bourse.State]int{}
+			for _, m := range s.machines(t, "") {
+				states[m.State]++
+			}
+			if states["stopped"] != 1 || states["started"] != 1 || len(states) != 2 {
+				t.Errorf("the list has %v", states)
+			}
+		})
+	}
+}
