@@ -33,11 +33,19 @@ func (s *shell) appList() *cobra.Command {
 			}
 			t := newTable("NAME", "STATUS", "MACHINES", "ORG", "AGE").numbers(2, 4).narrow(3)
 			for _, a := range list {
-				t.row(string(a.Name), string(a.Status), fmt.Sprint(a.MachineCount), a.Organization.Slug, age(s.Now().Sub(time.UnixMilli(a.CreatedAt))))
+				t.row(string(a.Name), string(a.Status), fmt.Sprint(a.MachineCount), a.Organization.Slug, appAge(s.Now(), a.CreatedAt))
 			}
 			return t.write(s.Out, s.Out.Width)
 		},
 	}
 	c.Flags().StringVarP(&org, "org", "o", "", "only of this `organisation`")
 	return c
+}
+
+// appAge is empty for the app that exists without having been made.
+func appAge(now time.Time, createdAt int64) string {
+	if createdAt == 0 {
+		return "-"
+	}
+	return age(now.Sub(time.UnixMilli(createdAt)))
 }

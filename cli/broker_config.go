@@ -10,6 +10,7 @@ import (
 // BrokerConfig is the whole configuration of "bourse serve broker".
 type BrokerConfig struct {
 	ServerConfig
+	Data      string          // directory for what may be lost: the view; "" means none
 	Name      bourse.WorkerID // of the server in the membership; default made up
 	TokenFile string          // of the tokens that clients must show; "" means that none are asked for
 }
@@ -19,19 +20,22 @@ type BrokerConfig struct {
 const DefaultAPI = "127.0.0.1:4280"
 
 type brokerFlags struct {
-	server          serverFlags
-	name, tokenFile string
+	server                serverFlags
+	data, name, tokenFile string
 }
 
 func (f *brokerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags, DefaultAPI)
 	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this broker stands in, told to clients as the nearest")
+	flags.StringVar(&f.data, "data", "", "`directory` for its copy of the view, so that a restart need not fetch all of it (default: a temporary one)")
 	flags.StringVarP(&f.name, "name", "n", "", "`name` in the membership (default: made up)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organisation and perhaps an app on each line, or token and * for everything")
 }
 
 func (f *brokerFlags) read() BrokerConfig {
-	return BrokerConfig{ServerConfig: f.server.read(), Name: bourse.WorkerID(f.name), TokenFile: f.tokenFile}
+	c := BrokerConfig{ServerConfig: f.server.read(), Data: f.data, Name: bourse.WorkerID(f.name), TokenFile: f.tokenFile}
+	c.viewIn(c.Data)
+	return c
 }
 
 // Validate reports every problem of the config at once, as CodeInvalid.

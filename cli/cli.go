@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -65,8 +66,10 @@ type shell struct {
 	Env
 	args       []string
 	api, token string
+	ca         string // file with the certificates of the CA to trust; "" means the host's
 	json       bool
-	began      bool // a verb's own code has begun: errors are no longer about usage
+	trusting   http.RoundTripper // made of ca when it is first needed
+	began      bool              // a verb's own code has begun: errors are no longer about usage
 }
 
 func (s *shell) root() *cobra.Command {
@@ -94,6 +97,7 @@ Begin with:
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.api, "api", orElse(s.Getenv("BOURSE_API"), "http://"+DefaultAPI), "`address` of the API; also BOURSE_API")
 	flags.StringVar(&s.token, "token", "", "bearer `token` for the API; also BOURSE_API_TOKEN")
+	flags.StringVar(&s.ca, "ca", s.Getenv("BOURSE_CA"), "PEM `file` of the CA that the API's certificate is of; also BOURSE_CA")
 	flags.BoolVarP(&s.json, "json", "j", false, "print the API's JSON")
 	root.AddGroup(
 		&cobra.Group{ID: "use", Title: "Machines:"},
@@ -102,7 +106,7 @@ Begin with:
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		"use":   {s.machine(), s.app()},
-		"look":  {s.order(), s.quote(), s.worker()},
+		"look":  {s.order(), s.quote(), s.worker(), s.sql(), s.view()},
 		"serve": {s.dev(), s.serve()},
 	} {
 		for _, c := range commands {

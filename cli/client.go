@@ -22,9 +22,13 @@ const defaultApp = "default"
 func (s *shell) client() *machinesapi.Client {
 	base := s.api
 	if !strings.Contains(base, "://") {
-		base = "http://" + base
+		scheme := "http://"
+		if s.ca != "" {
+			scheme = "https://"
+		}
+		base = scheme + base
 	}
-	return &machinesapi.Client{BaseURL: base, Token: orElse(s.token, s.Getenv("BOURSE_API_TOKEN")), HTTP: &http.Client{}}
+	return &machinesapi.Client{BaseURL: base, Token: orElse(s.token, s.Getenv("BOURSE_API_TOKEN")), HTTP: &http.Client{Transport: s.transport()}}
 }
 
 func (s *shell) bindApp(c *cobra.Command, app *string) {

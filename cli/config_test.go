@@ -59,6 +59,31 @@ func TestWorkerConfigTellsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
+// TestViewHasAPlace: in the data directory, unless another was named; a broker
+// may have none.
+func TestViewHasAPlace(t *testing.T) {
+	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
+		var f brokerFlags
+		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+		f.bind(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		c := f.read()
+		if err := c.Validate(); err != nil || c.View != want || c.Cluster != DefaultCluster {
+			t.Errorf("broker %v: %v, view %q of cluster %q, want %q of %s", args, err, c.View, c.Cluster, want, DefaultCluster)
+		}
+		w := workerConfig(t, append(args, "--region", "gru", "--name", "gru-1")...)
+		if w.View != want {
+			t.Errorf("worker %v: view %q, want %q", args, w.View, want)
+		}
+	}
+	c := workerConfig(t, "--data", "/d", "--name", "a", "--region", "gru", "--cluster", "a b")
+	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--cluster") {
+		t.Errorf("a cluster's name with a blank: %v, want invalid", err)
+	}
+}
+
 // TestOpenAddressesNeedCredentials: nothing but loopback without them, unless
 // it is said aloud.
 func TestOpenAddressesNeedCredentials(t *testing.T) {

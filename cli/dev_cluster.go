@@ -73,7 +73,9 @@ func (c *devCluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.add(&devServer{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{"serve", "broker"}})
+	c.add(&devServer{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
+		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"),
+	}})
 	if err := c.await(ctx, c.servers[0]); err != nil {
 		return err
 	}

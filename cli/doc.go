@@ -19,6 +19,10 @@
 //	order show, quote             bourse.Decision
 //	worker list, show             WorkerList, Worker
 //	worker runs                   RunList; with a verb Run
+//	sql                           [{column: value, …}, …]
+//	sql --watch                   {kind, change, id, row}, one a line
+//	sql --tables                  [{table, columns}, …]
+//	view health                   ViewHealth
 //	dev                           {api, pid, data, servers: [Ready, …]}
 //	version                       Version
 //

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,13 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
+// isUntrusted tells whether a server showed a certificate of a CA that is not
+// trusted here.
+func isUntrusted(err error) bool {
+	_, ok := errors.AsType[x509.UnknownAuthorityError](err)
+	return ok
+}
+
 // hintsOf gives the hints that the verb added, or else those that the code
 // and the cause suggest. where is the API's address.
 func hintsOf(err error, where string) []string {
@@ -72,6 +80,8 @@ func hintsOf(err error, where string) []string {
 			"is it running? start a cluster with: bourse dev",
 			"or name another API with --api or BOURSE_API (now " + where + ")",
 		}
+	case isUntrusted(err):
+		return []string{"name the CA that the API's certificate is of with --ca FILE or BOURSE_CA"}
 	case errors.Is(err, os.ErrPermission):
 		return []string{"run as a user who may, or choose another --data directory"}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,16 +74,38 @@ func (s *shell) printMachines(list []machinesapi.Machine, app string, quiet bool
 		s.say("no machines in app " + app + "; start one with: bourse machine run host -- sleep 60")
 		return nil
 	}
-	t := newTable("ID", "NAME", "STATE", "REGION", "WORKER", "SIZE", "AGE").numbers(6).narrow(1, 4)
+	head := []string{"ID", "NAME", "STATE", "REGION", "WORKER", "SIZE", "AGE"}
+	doubtful := slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return s.hostDoubt(&m) != "" })
+	if doubtful { // a column that is ok everywhere tells nothing
+		head = append(head, "HOST")
+	}
+	t := newTable(head...).numbers(6).narrow(1, 4)
 	for i := range list {
 		m := &list[i]
 		size := "-"
 		if m.Config != nil {
 			size = guest(m.Config.Guest)
 		}
-		t.row(string(m.ID), m.Name, string(m.State), string(m.Region), dash(string(m.Worker)), size, s.since(m.CreatedAt))
+		row := []string{string(m.ID), m.Name, string(m.State), string(m.Region), dash(string(m.Worker)), size, s.since(m.CreatedAt)}
+		if doubtful {
+			row = append(row, orElse(s.hostDoubt(m), string(machinesapi.HostOK)))
+		}
+		t.row(row...)
 	}
 	return t.write(s.Out, s.Out.Width)
+}
+
+// hostDoubt says why what is told of a machine may be old: its host is not
+// heard from. It is "" for a host that is.
+func (s *shell) hostDoubt(m *machinesapi.Machine) string {
+	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
+		return ""
+	}
+	text := string(m.HostStatus)
+	if t, err := time.Parse(time.RFC3339, m.HostHeard); err == nil {
+		text += ", heard " + age(s.Now().Sub(t)) + " ago"
+	}
+	return text
 }
 
 // since shows how long ago an RFC 3339 time was.

@@ -50,6 +50,7 @@ func (s *shell) printMachine(m *machinesapi.Machine) error {
 	f.add("app", string(m.App))
 	f.add("region", string(m.Region))
 	f.add("worker", string(m.Worker))
+	f.add("host", s.hostDoubt(m))
 	addConfig(&f, m.Config)
 	if m.Port > 0 {
 		f.add("port", fmt.Sprint(m.Port))

@@ -122,6 +122,20 @@ func TestMachineList(t *testing.T) {
 	}
 }
 
+// TestHostStatus: what is told of a machine whose host is not heard from says
+// so, and since when.
+func TestHostStatus(t *testing.T) {
+	time.Local = time.UTC
+	list := []machinesapi.Machine{machineFixture(), machineFixture(), machineFixture()}
+	list[1].HostStatus, list[1].HostHeard = machinesapi.HostUnreachable, now.Add(-12*time.Second).Format(time.RFC3339)
+	list[2].HostStatus = machinesapi.HostUnknown
+	golden(t, "machine_list_unreachable_wide", against(t, replies(http.StatusOK, list), "machine", "list").out)
+	got := against(t, replies(http.StatusOK, list[1]), "machine", "status", "148e21ea1d5389")
+	if !strings.Contains(got.out, "host      unreachable, heard 12s ago\n") {
+		t.Errorf("status says\n%s", got.out)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	list := []machinesapi.Machine{machineFixture(), machineFixture()}
 	list[1].ID, list[1].Name = "148e21aabbccdd", "db"

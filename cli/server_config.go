@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 
 	"github.com/spf13/pflag"
 
@@ -21,6 +23,8 @@ type ServerConfig struct {
 	Join       []string       // gossip addresses of others, host:port
 	Region     bourse.Region  // where it stands; a broker's may be empty
 	TLS        TLSFiles       // all three, or none
+	Cluster    string         // the cluster's name: servers of another one are not heard
+	View       string         // file of the view; "" means a temporary one, removed at the end
 	GossipKey  string         // file with the group's key, base64 or hex; "" means none
 	Insecure   bool           // allow other than loopback without credentials, aloud
 	ReadyFile  string         // written once ready, removed at the end; "" means none
@@ -28,6 +32,22 @@ type ServerConfig struct {
 	LifeLine   bool           // end when standard input ends: whoever started it is gone
 	rejections []error        // of flags that could not be read
 }
+
+// DefaultCluster is the name of a cluster that was given none.
+const DefaultCluster = "bourse"
+
+// viewFile is the view's file in a server's data directory.
+const viewFile = "view.db"
+
+// viewIn puts the view into the data directory, unless it has a place.
+func (c *ServerConfig) viewIn(data string) {
+	if c.View == "" && data != "" {
+		c.View = filepath.Join(data, viewFile)
+	}
+}
+
+// clusterName is what a cluster may be called.
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
 // TLSFiles names the PEM files of a server's certificate and of the CA that
 // it trusts.
@@ -62,6 +82,8 @@ type serverFlags struct {
 func (f *serverFlags) bind(flags *pflag.FlagSet, listen string) {
 	flags.StringVar(&f.listen, "listen", listen, "address of the API, `IP:PORT`; port 0 means any free one")
 	flags.StringVar(&f.gossip, "gossip", "127.0.0.1:0", "address of the membership, `IP:PORT`, TCP and UDP")
+	flags.StringVar(&f.config.Cluster, "cluster", DefaultCluster, "`name` of the cluster: servers of another one are not heard")
+	flags.StringVar(&f.config.View, "view", "", "`file` of the view, this server's copy of the whole cluster; it may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&f.join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, comma separated")
 	flags.StringVar(&f.config.TLS.CA, "tls-ca", "", "PEM `file` of the cluster's CA")
 	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "", "PEM `file` of this server's certificate")
@@ -106,6 +128,9 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 		if _, _, err := net.SplitHostPort(j); err != nil {
 			problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--join %s: use HOST:PORT", bourse.Quoted(j)))
 		}
+	}
+	if !clusterName.MatchString(c.Cluster) {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--cluster %s: use 1 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", bourse.Quoted(c.Cluster)))
 	}
 	if c.Region != "" {
 		problems = append(problems, named("--region", c.Region.Validate()))

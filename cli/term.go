@@ -12,13 +12,31 @@ type Stream struct {
 	io.ReadWriter
 	TTY   bool // a person sits at the other end
 	Width int  // of a terminal, in characters; 0 when it is none
+
+	look func() (width, height int) // how large it is just now; nil: of fixed width, and of any height
 }
 
 // NewStream looks at what a file is.
 func NewStream(f *os.File) Stream {
+	look := func() (int, int) {
+		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+		if err != nil {
+			return 0, 0
+		}
+		return int(size.Col), int(size.Row)
+	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return Stream{ReadWriter: f}
 	}
-	return Stream{ReadWriter: f, TTY: true, Width: int(size.Col)}
+	return Stream{ReadWriter: f, TTY: true, Width: int(size.Col), look: look}
+}
+
+// size gives how large the terminal is now, in characters. 0 means that there
+// is no bound.
+func (s Stream) size() (width, height int) {
+	if s.look == nil {
+		return s.Width, 0
+	}
+	return s.look()
 }

@@ -67,6 +67,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 		Data:         f.data, Name: bourse.WorkerID(f.name),
 		AllowHost: f.allowHost, Ephemeral: f.ephemeral,
 	}
+	c.viewIn(c.Data)
 	if !hostSaid {
 		c.AllowHost = c.Listen.Addr().IsLoopback()
 	}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"io"
+	"strings"
+)
+
+// csvRows prints rows as RFC 4180 has them, the names of the columns first.
+// Package encoding/csv cannot tell NULL from an empty text. watched puts a
+// column "change" in front.
+type csvRows struct {
+	w       io.Writer
+	tty     bool // control characters are escaped for a terminal
+	watched bool
+
+	columns int
+}
+
+func (c *csvRows) begin(columns []string) error {
+	c.columns = len(columns)
+	fields := make([]string, len(columns))
+	for i, name := range columns {
+		fields[i] = c.field(name)
+	}
+	return c.line("change", fields)
+}
+
+func (c *csvRows) row(r sqlRow) error {
+	fields := make([]string, max(c.columns, len(r.cells)))
+	for i, v := range r.cells {
+		if v != nil {
+			fields[i] = c.field(cellText(v))
+		}
+	}
+	return c.line(r.kind, fields)
+}
+
+func (c *csvRows) flush() error { return nil }
+
+func (c *csvRows) end() error { return nil }
+
+func (c *csvRows) line(change string, fields []string) error {
+	if c.watched {
+		fields = append([]string{change}, fields...)
+	}
+	_, err := io.WriteString(c.w, strings.Join(fields, ",")+"\r\n")
+	return err
+}
+
+func (c *csvRows) field(s string) string {
+	if c.tty {
+		s = clean(s)
+	}
+	if s == "" || strings.ContainsAny(s, ",\"\r\n") {
+		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+	}
+	return s
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPrivateCA: an API whose certificate is of a CA of one's own is reached
+// with that CA's file, and not without.
+func TestPrivateCA(t *testing.T) {
+	server := httptest.NewUnstartedServer(replies(http.StatusOK, []int{}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of those who do not trust it
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	bare := strings.TrimPrefix(server.URL, "https://")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		text string
+	}{
+		"with the CA":            {[]string{"--api", server.URL, "--ca", ca}, 0, ""},
+		"without a scheme":       {[]string{"--api", bare, "--ca", ca}, 0, ""},
+		"without the CA":         {[]string{"--api", server.URL}, 7, "--ca FILE"},
+		"with a file of nothing": {[]string{"--api", server.URL, "--ca", write("empty.pem", "x")}, 2, "no certificate"},
+		"with no file":           {[]string{"--api", server.URL, "--ca", filepath.Join(dir, "no.pem")}, 2, "no.pem"},
+	} {
+		got := runMain(t, append(c.args, "machine", "list", "--json")...)
+		if got.code != c.code || !strings.Contains(got.err, c.text) {
+			t.Errorf("%s: exit status %d, %q; want %d and %q", name, got.code, got.err, c.code, c.text)
+		}
+	}
+	var b bytes.Buffer
+	env := Env{Out: Stream{ReadWriter: &b}, Err: Stream{ReadWriter: &b}, Getenv: func(name string) string {
+		return map[string]string{"BOURSE_CA": ca, "BOURSE_API": bare}[name]
+	}}
+	if code := Main(t.Context(), env, []string{"machine", "list", "--json"}); code != 0 || b.String() != "[]\n" {
+		t.Errorf("by BOURSE_CA: exit status %d, %q", code, &b)
+	}
+}
