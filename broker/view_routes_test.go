@@ -149,7 +149,7 @@ func TestSubscriptionsStream(t *testing.T) {
 // A stream that breaks does not look like one that ends.
 func TestABrokenStreamIsSeenToBreak(t *testing.T) {
 	q := &queries{next: make(chan string, 1)}
-	body := subscribe(t, q).Body
+	body := subscribe(t, q).Body //nolint:bodyclose // subscribe closes it
 	q.next <- "break"
 	if got, err := io.ReadAll(body); err == nil {
 		t.Errorf("the stream ended as if it were whole: %q", got)

@@ -298,7 +298,7 @@ func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
 }
 
 func TestSubmittedDoesNotWaitForExecution(t *testing.T) {
-	d := one("create", func(_ context.Context, r *run) fsm.Outcome { return fsm.Done().Relaxed() })
+	d := one("create", func(context.Context, *run) fsm.Outcome { return fsm.Done().Relaxed() })
 	inLab(t, func(t *testing.T, l *lab) {
 		h := l.start(d, "", fsm.StartOptions{})
 		if err := h.Submitted(t.Context()); err != nil {

@@ -49,7 +49,10 @@ func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 		} {
 			amount := rapid.SampledFrom([]int64{0, 1, 256, 1 << 20, math.MaxInt64, -1, math.MinInt64}).Draw(t, "amount")
 			said[id] = rapid.SampledFrom([]bourse.Amounts{
-				nil, {}, {{Resource: bourse.ResourceMemory, Amount: amount}}, {{Resource: "unheard-of", Amount: amount}},
+				nil,
+				{},
+				{{Resource: bourse.ResourceMemory, Amount: amount}},
+				{{Resource: "unheard-of", Amount: amount}},
 				{{Resource: bourse.ResourceMemory, Amount: amount}, {Resource: bourse.ResourceMemory, Amount: 0}},
 			}).Draw(t, "free")
 		}
