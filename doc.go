@@ -40,7 +40,7 @@
 //	broker        the public API server: decode, validate, authorise, forward
 //	market        the exchange: candidates, quotes, ranking, claims, the decision
 //	fabric        how a broker reaches workers; fabric/direct is HTTP
-//	view/gossip   what every server knows of the others
+//	view          what every server has heard of the cluster; view/gossip spreads it, view/query asks it
 //	store         the worker's bbolt file
 //	driver        the contract with what runs machines; driver/process runs host commands
 //	machinesapi   wire types and the Go client of the public API

@@ -95,20 +95,7 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 
 func (w *Worker) handleApps(mux *http.ServeMux) {
 	mux.HandleFunc(fabric.PathApps, reply(func(r *http.Request) ([]bourse.App, error) {
-		name := bourse.AppName(r.URL.Query().Get("name"))
-		apps := []bourse.App{}
-		err := w.store.View(func(tx *store.Tx) error {
-			for app, err := range tx.Apps() {
-				if err != nil {
-					return err
-				}
-				if name == "" || app.Name == name {
-					apps = append(apps, app)
-				}
-			}
-			return nil
-		})
-		return apps, err
+		return w.apps(bourse.AppName(r.URL.Query().Get("name")))
 	}))
 	mux.HandleFunc(fabric.PathApp, take(func(r *http.Request, app *bourse.App) (bourse.App, error) {
 		if name := bourse.AppName(r.PathValue("app")); app.Name != name {
@@ -126,7 +113,10 @@ func (w *Worker) handleApps(mux *http.ServeMux) {
 			now, _, err = tx.App(app.Name)
 			return err
 		})
-		return now, err
+		if err != nil { // the transaction may still be at work on now
+			return bourse.App{}, err
+		}
+		return now, nil
 	}))
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,5 +37,33 @@ func BenchmarkClaim(b *testing.B) {
 			b.ReportMetric(float64(claimed.Load())/float64(b.N)/float64(time.Microsecond), "claim-µs")
 			b.ReportMetric(float64(started.Load())/float64(b.N)/float64(time.Microsecond), "start-µs")
 		})
+	}
+}
+
+// blackHole is a view that takes everything and has nothing.
+type blackHole struct{ *memView }
+
+func (blackHole) Publish(context.Context, Update) error { return nil }
+
+// BenchmarkPublish is what a worker does, off the path of any request, for
+// each machine that has changed: noting the change, and reading the machine
+// with its events for the view.
+func BenchmarkPublish(b *testing.B) {
+	h := newHost(b, func(c *Config) { c.Capacity.CPUs, c.Capacity.Memory, c.Capacity.Disk = 4000, 1<<30, 1<<30 })
+	ids := make([]bourse.MachineID, publishBatch)
+	for i := range ids {
+		ids[i] = h.place().ID
+	}
+	p := newPublisher(h.Worker, blackHole{newMemView()})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ { // b.N counts machines
+		p.box.add(ids[i%publishBatch], false)
+		if (i+1)%publishBatch > 0 {
+			continue
+		}
+		out := p.box.take()
+		if err := p.send(b.Context(), &out); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -13,7 +13,10 @@
 //     record and removes what has none; nothing is restarted for it, no exit
 //     is lost (invariant 6).
 //   - A claim is idempotent by order id, and a cancellation that comes first
-//     wins (invariant 7).
+//     wins; one that could not be told is found in the view (invariant 7).
+//   - The view gets what the store holds, soon after each change and as a
+//     whole whenever it has lost it; no caller ever waits for it, and nothing
+//     in it changes a machine but a cancelled order (invariant 8).
 //
 // # Concurrency
 //
@@ -21,6 +24,7 @@
 // transaction that reads the record, decides and writes; the store runs
 // transactions one after the other, so there is nothing to lock. Operations
 // that touch the host are runs, serialised per machine by the engine. One
-// goroutine per started machine waits for its end (watch.go); they, the
-// engine and the housekeeper belong to Run.
+// goroutine per started machine waits for its end (watch.go), one publishes to
+// the view (publish.go), one listens to it (listen.go); they, the engine and
+// the housekeeper belong to Run.
 package worker

@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	publishEvery = 500 * time.Millisecond
-	pruneEvery   = time.Minute
+	pruneEvery = time.Minute
+	// farewell bounds how long a worker that leaves nothing behind waits for
+	// the view to hear of it.
+	farewell = time.Second
 )
 
-// keepHouse publishes the free capacity after changes and drops what the
-// store need not keep any longer, until ctx ends.
+// keepHouse drops what the store need not keep any longer, until ctx ends.
 func (w *Worker) keepHouse(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
@@ -25,27 +26,12 @@ func (w *Worker) keepHouse(ctx context.Context) error {
 			if _, err := w.store.Prune(ctx, time.Now()); err != nil {
 				w.log.Warn("prune the store", "err", err)
 			}
-		case <-w.changed:
-			w.publish()
-			w.rest(ctx, publishEvery)
 		}
 	}
 }
 
-func (w *Worker) publish() {
-	if w.cfg.Publish == nil {
-		return
-	}
-	free, err := w.Free()
-	if err != nil {
-		w.log.Warn("read free capacity", "err", err)
-		return
-	}
-	w.cfg.Publish(free)
-}
-
 // DestroyAll destroys every machine and waits until they are gone or ctx
-// ends. It is for a worker that leaves nothing behind.
+// ends. It is for a worker that leaves nothing behind, not in the view either.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines(ctx, "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -60,6 +46,11 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 		if _, err := w.await(ctx, m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateDestroyed }); err != nil {
 			return err
 		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	if err := w.published(ctx); err != nil {
+		w.log.Warn("tell the view that all machines are gone", "err", err)
 	}
 	return nil
 }

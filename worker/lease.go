@@ -43,7 +43,10 @@ func (w *Worker) living(ctx context.Context, id bourse.MachineID, change func(*b
 		})
 		return err
 	})
-	return m, err
+	if err != nil { // the transaction may still be at work on m
+		return bourse.Machine{}, err
+	}
+	return m, nil
 }
 
 // lease takes a machine's lease, or extends it for who holds it: the nonce

@@ -31,7 +31,10 @@ func (w *Worker) stop(ctx context.Context, id bourse.MachineID, act fabric.Act) 
 	if errors.Is(err, errAlready) {
 		now, err = old, nil
 	}
-	return fabric.ActReply{Previous: old.State, Machine: now}, err
+	if err != nil { // the transaction may still be at work on old and now
+		return fabric.ActReply{}, err
+	}
+	return fabric.ActReply{Previous: old.State, Machine: now}, nil
 }
 
 func stopRequest(id bourse.MachineID, act fabric.Act) machineRequest {

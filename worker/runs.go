@@ -70,8 +70,12 @@ const (
 
 func resourceOf(id bourse.MachineID) string { return machinePrefix + string(id) }
 
+// machineOf names the machine that a run is about.
 func machineOf(resource string) (bourse.MachineID, bool) {
 	id, ok := strings.CutPrefix(resource, machinePrefix)
+	if !ok {
+		id, ok = strings.CutPrefix(resource, revivePrefix)
+	}
 	return bourse.MachineID(id), ok
 }
 

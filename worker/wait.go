@@ -61,6 +61,7 @@ func (w *Worker) wait(ctx context.Context, id bourse.MachineID, want waitFor, li
 		return reply, bourse.Errorf(bourse.CodeTimeout, "deadline_exceeded: machine failed to reach desired state, %s, currently %s",
 			strings.Join(want.states, ","), m.State)
 	}
+	reply.Machine = &m
 	return reply, errors.Join(err, verdict)
 }
 

@@ -34,7 +34,7 @@ type Config struct {
 	Driver   driver.Driver // of image "host"; required
 	NoHost   bool          // refuse orders for image "host"
 	Version  string
-	Publish  func(free bourse.Amounts)            // told of free capacity after it changed, at most twice a second; may be nil
+	View     View                                 // told of machines and capacity, asked for cancelled orders and apps; may be nil
 	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
 	Log      *slog.Logger
 }
@@ -51,14 +51,14 @@ type Worker struct {
 	news   *news
 	load   loadGauge
 
-	labels  atomic.Pointer[map[string]string] // never changed once stored
-	ready   atomic.Bool                       // recovered: calls are answered
-	up      chan struct{}                     // closed when first ready
-	changed chan struct{}                     // holds one token when the ledger may have changed
-	watched watching
-	applied applied
-	watches sync.WaitGroup
-	life    context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
+	labels    atomic.Pointer[map[string]string] // never changed once stored
+	ready     atomic.Bool                       // recovered: calls are answered
+	up        chan struct{}                     // closed when first ready
+	publisher *publisher                        // nil without a view
+	watched   watching
+	applied   applied
+	watches   sync.WaitGroup
+	life      context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
 }
 
 // Open opens the worker's store and checks who it is. It starts nothing.
@@ -77,15 +77,14 @@ func Open(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg:     cfg,
-		log:     cfg.Log,
-		store:   s,
-		engine:  nil,
-		ledger:  newLedger(cfg.Capacity),
-		news:    newNews(),
-		changed: make(chan struct{}, 1),
-		up:      make(chan struct{}),
-		life:    context.Background(),
+		cfg:    cfg,
+		log:    cfg.Log,
+		store:  s,
+		engine: nil,
+		ledger: newLedger(cfg.Capacity),
+		news:   newNews(),
+		up:     make(chan struct{}),
+		life:   context.Background(),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -94,6 +93,9 @@ func Open(cfg Config) (*Worker, error) {
 	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
 	w.learnLabels()
 	w.define()
+	if cfg.View != nil {
+		w.publisher = newPublisher(w, cfg.View)
+	}
 	return w, nil
 }
 
@@ -171,6 +173,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return w.engine.Run(ctx) })
 	group.Go(func() error { return w.keepHouse(ctx) })
+	if w.publisher != nil {
+		group.Go(func() error { return w.publisher.run(ctx) })
+		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })
+	}
 	err := group.Wait()
 	w.ready.Store(false)
 	w.watches.Wait()
@@ -184,7 +190,15 @@ func (w *Worker) Run(ctx context.Context) error {
 // who wait for a change of it.
 func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := w.store.Update(ctx, fn)
-	w.machineChanged(id)
+	switch {
+	case err == nil:
+		w.machineChanged(id)
+	case ctx.Err() != nil: // it may still happen
+		w.news.tell(id)
+		w.note(id, true)
+	default: // nothing has changed; who waits may look all the same
+		w.news.tell(id)
+	}
 	return err
 }
 
@@ -197,9 +211,13 @@ func (w *Worker) observe(r fsm.Record) {
 
 func (w *Worker) machineChanged(id bourse.MachineID) {
 	w.news.tell(id)
-	select {
-	case w.changed <- struct{}{}:
-	default: // one token is enough: the reader looks at everything
+	w.note(id, false)
+}
+
+// note has a change of a machine published, some time later.
+func (w *Worker) note(id bourse.MachineID, unsure bool) {
+	if w.publisher != nil {
+		w.publisher.box.add(id, unsure)
 	}
 }
 
@@ -219,42 +237,6 @@ func (w *Worker) drivers() []string {
 // runs tells whether a driver of this worker runs the image.
 func (w *Worker) runs(image string) bool {
 	return image == bourse.ImageHost && !w.cfg.NoHost
-}
-
-// Facts gives what the worker says of itself.
-func (w *Worker) Facts() (bourse.Facts, error) {
-	facts := bourse.Facts{
-		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
-		Labels: *w.labels.Load(), Machines: map[bourse.State]int{}, Drivers: w.drivers(), Load: w.load.read(),
-	}
-	err := w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
-		if err != nil {
-			return err
-		}
-		facts.Accounts = w.ledger.accounts(committed)
-		for m, err := range tx.Machines() {
-			if err != nil {
-				return err
-			}
-			facts.Machines[m.State]++
-		}
-		return nil
-	})
-	return facts, err
-}
-
-// Free gives what is free of each resource now.
-func (w *Worker) Free() (bourse.Amounts, error) {
-	var free bourse.Amounts
-	err := w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
-		for _, a := range w.ledger.accounts(committed) {
-			free = append(free, bourse.Amount{Resource: a.Resource, Amount: a.Free()})
-		}
-		return err
-	})
-	return free, err
 }
 
 // learnLabels gathers the worker's facts, its driver's and the operator's; the

@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -13,42 +16,76 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/view/query"
 )
 
 // serveBroker runs an API server until ctx ends. It keeps nothing.
-func serveBroker(ctx context.Context, c cli.BrokerConfig) error {
+func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	tokens, err := loadTokens(c.TokenFile)
 	if err != nil {
 		return err
 	}
 	if c.Name == "" {
-		c.Name = bourse.WorkerID("broker-" + strings.ToLower(rand.Text()[:8]))
+		if c.Name, err = brokerName(c.Data); err != nil {
+			return err
+		}
+	}
+	if err := query.BoundMemory(); err != nil { // before anybody opens a view
+		return err
 	}
 	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleBroker, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.listener.Close() }() // the API's stage has, if it ran
-	var toWorkers, toClients *tls.Config
+	defer func() { err = errors.Join(err, s.close()) }()
+	var toClients *tls.Config
 	if s.creds != nil {
-		toWorkers, toClients = s.creds.Client(), s.creds.Public()
+		toClients = s.creds.Public()
 	}
-	wire := direct.New(toWorkers)
-	defer wire.Close()
-	workers := fabric.NewClient(wire)
-	exchange := market.New(market.Config{Directory: s.members, Trader: workers, Log: s.log})
+	engine, err := query.New(query.Config{Source: query.Of(s.replica.View), Log: s.log})
+	if err != nil {
+		return err
+	}
+	workers, known := fabric.NewClient(s.wire), brokerView{s.replica}
+	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: workers, Voids: known, Log: s.log})
 	api := broker.New(broker.Config{
-		Exchange: exchange, Directory: s.members, Workers: workers, Tokens: tokens,
+		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: tokens,
+		View: known, Queries: queries{engine, s.replica.replicator},
 		Log: s.log, Region: c.Region, Version: version().Release,
 	})
 	return runStages(ctx, s.log,
+		s.viewing(),
 		s.membership(),
+		s.replication(),
+		s.directing(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
-			return direct.Serve(ctx, s.listener, api.Handler(), toClients, s.log)
+			return direct.Serve(ctx, s.listener, s.withReplication(api.Handler()), toClients, s.log)
 		}},
+		stage{name: "queries", run: engine.Run}, // ends before the API: who follows the view lets go
 		s.announce(),
 	)
+}
+
+// brokerName gives the name of a broker that was given none: a new one, or the
+// one that its data directory remembers, so that the view there stays its own.
+func brokerName(data string) (bourse.WorkerID, error) {
+	name := bourse.WorkerID("broker-" + strings.ToLower(rand.Text()[:8]))
+	if data == "" {
+		return name, nil
+	}
+	path := filepath.Join(data, "name")
+	text, err := os.ReadFile(path)
+	if known := bourse.WorkerID(strings.TrimSpace(string(text))); err == nil && known.Validate() == nil {
+		return known, nil
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return "", bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
+		return "", bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
+	}
+	return name, nil
 }
 
 // tokens are the clients' tokens as the broker asks for them.

@@ -9,33 +9,36 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// destroyPatience bounds the end of an ephemeral worker.
-const destroyPatience = 4 * time.Second
+// destroyPatience bounds the end of an ephemeral worker, and leavePatience the
+// time in which others are told that one ends.
+const (
+	destroyPatience = 4 * time.Second
+	leavePatience   = 500 * time.Millisecond
+)
 
 // host is a worker with what it stands on.
 type host struct {
 	*server
-	config  *cli.WorkerConfig
-	driver  *process.Driver
-	worker  *worker.Worker // set once opened is closed
-	opened  chan struct{}
-	leaving atomic.Bool // takes no more orders
+	config *cli.WorkerConfig
+	driver *process.Driver
+	worker *worker.Worker // set once opened is closed
+	opened chan struct{}
 }
 
 // serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
 // it is ephemeral.
-func serveWorker(ctx context.Context, c cli.WorkerConfig) error {
+func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 	// 0711: machines that run as another user pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
@@ -51,13 +54,16 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.listener.Close() }() // the API's stage has, if it ran
+	defer func() { err = errors.Join(err, s.close()) }()
 	h := &host{server: s, config: &c, opened: make(chan struct{})}
 	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
-		// The membership comes first: a first start asks it which tag is free.
+		s.viewing(),
+		// The membership comes before the worker: a first start asks it which
+		// tag is free.
 		s.membership(),
+		s.replication(),
 		atEnd("driver", h.endDriver),
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
 		// Until the worker has recovered it answers that it is unavailable.
@@ -75,8 +81,8 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: capacity(h.config), NoHost: !h.config.AllowHost,
 		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
-		Tag:     func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
-		Publish: func(free bourse.Amounts) { h.members.Update(free, h.leaving.Load()) },
+		Tag:  func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
+		View: newWorkerView(h.replica.View, h.self.ID),
 	})
 	if err != nil {
 		return err
@@ -89,11 +95,12 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 }
 
 func (h *host) serveAPI(ctx context.Context) error {
+	api := admission.Require(h.worker.Handler(), bourse.RoleBroker)
 	var secure *tls.Config
 	if h.creds != nil {
-		secure = h.creds.Server(bourse.RoleBroker)
+		secure = h.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
 	}
-	return direct.Serve(ctx, h.listener, direct.Handler(h.config.Name, h.worker.Handler()), secure, h.log)
+	return direct.Serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure, h.log)
 }
 
 // awaitRecovery closes recovered when the worker has.
@@ -108,13 +115,14 @@ func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) err
 }
 
 // leave tells brokers to ask others from now on.
-func (h *host) leave(context.Context) error {
-	h.leaving.Store(true)
-	free, err := h.worker.Free()
-	if err == nil {
-		h.members.Update(free, true)
+func (h *host) leave(ctx context.Context) error {
+	h.members.SetLeaving(true)
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+	if err := h.worker.Leave(ctx); err != nil {
+		h.log.Info("the view has not heard that this worker leaves", "err", err)
 	}
-	return err
+	return nil
 }
 
 // destroyAll ends an ephemeral worker's machines while the worker still works.

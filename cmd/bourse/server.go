@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
@@ -23,6 +25,8 @@ type server struct {
 	log      *slog.Logger
 	creds    *admission.Credentials // nil: in the clear
 	listener net.Listener           // of the API
+	wire     *direct.Fabric         // to other servers
+	replica  *replica
 	members  *gossip.Members
 	self     bourse.Member
 }
@@ -36,9 +40,9 @@ const joinPatience = 2 * time.Second
 // latency and saves nothing.
 const collectAt = 400
 
-// openServer binds what the server listens on; tag is a worker's that has been
-// here before, or 0. It starts nothing. The caller
-// closes the listener; the membership ends with its stage.
+// openServer binds what the server listens on and opens its view; tag is a
+// worker's that has been here before, or 0. It starts nothing. What it opened
+// the caller closes; the membership ends with its stage.
 func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
@@ -67,11 +71,29 @@ func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, 
 		ID: id, Role: role, Region: config.Region, Tag: tag,
 		Address: reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String(),
 	}
-	s.members, err = gossip.Open(gossip.Config{Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, Log: s.log})
-	if err != nil {
+	var toServers *tls.Config
+	if s.creds != nil {
+		toServers = s.creds.Client()
+	}
+	s.wire = direct.New(toServers)
+	if err := s.openReplica(); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
+	s.members, err = gossip.Open(gossip.Config{
+		Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, ClusterID: config.Cluster, Rumours: s.replica.replicator, Log: s.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.replica.directory = gossip.NewDirectory(s.members, s.replica.View)
 	return s, nil
+}
+
+// close lets go of what openServer opened.
+func (s *server) close() error {
+	_ = s.listener.Close() // the API's stage has, if it ran
+	s.wire.Close()
+	return s.replica.close()
 }
 
 func listen(a netip.AddrPort) (net.Listener, error) {

@@ -14,7 +14,7 @@ import (
 
 // Config is what a member is opened with.
 type Config struct {
-	Self      bourse.Member  // required, but for Tag and Free; its Address is that of its API
+	Self      bourse.Member  // required, but for Tag; its Address is that of its API; Free is not told
 	Bind      netip.AddrPort // required without Transport: where it gossips, TCP and UDP; port 0 means any
 	Advertise netip.AddrPort // where others reach it, when that is not Bind
 	Join      []string       // members to call, host:port; none means: wait to be called
@@ -26,8 +26,26 @@ type Config struct {
 	// left or was lost, with the time at which this member learned of it. It
 	// may take its time.
 	OnLost    func(member bourse.Member, at time.Time)
+	Rumours   Rumours              // default: none
 	Transport memberlist.Transport // default: sockets. For tests and simulations
 }
+
+// Rumours is what travels with the gossip of the membership, in packets to
+// members of chance. Its methods are called from many goroutines and must not
+// block.
+type Rumours interface {
+	// Hear takes a message of another member; it is the caller's again when
+	// Hear returns.
+	Hear(message []byte)
+	// Tell gives messages for one packet, to whoever gets it: with overhead
+	// bytes added to each, they have limit bytes together.
+	Tell(overhead, limit int) [][]byte
+}
+
+type noRumours struct{}
+
+func (noRumours) Hear([]byte)            {}
+func (noRumours) Tell(_, _ int) [][]byte { return nil }
 
 func (c Config) withDefaults() Config {
 	if c.ClusterID == "" {
@@ -38,6 +56,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnLost == nil {
 		c.OnLost = func(bourse.Member, time.Time) {}
+	}
+	if c.Rumours == nil {
+		c.Rumours = noRumours{}
 	}
 	c.Timing = c.Timing.withDefaults()
 	return c

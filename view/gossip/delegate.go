@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -59,16 +58,19 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	}
 }
 
-// NotifyMsg ignores messages: there are none yet.
-func (*delegate) NotifyMsg([]byte) {}
+// NotifyMsg takes a rumour.
+func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumours.Hear(message) }
 
-// GetBroadcasts has nothing to say beside the membership.
-func (*delegate) GetBroadcasts(_, _ int) [][]byte { return nil }
+// GetBroadcasts gives rumours, for what room the membership leaves in a packet.
+func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
+	return d.m.config.Rumours.Tell(overhead, limit)
+}
 
-// LocalState has nothing to compare beside the membership.
+// LocalState has nothing to compare beside the membership: the view has its
+// own ways, with a limit on their size.
 func (*delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState ignores what is not compared yet.
+// MergeRemoteState ignores what we do not send.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
 // put takes in what the gossip says of a member.
@@ -80,21 +82,10 @@ func (m *Members) put(peer *memberlist.Node) {
 	n.gossip = joinHostPort(peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, known := m.nodes[n.name]
 	m.nodes[n.name] = n
 	delete(m.gone, n.gossip)
-	if known && sameButFree(old, n) {
-		m.aged.Store(true)
-	} else {
-		m.stale.Store(true)
-	}
+	m.stale.Store(true)
 	m.notify()
-}
-
-func sameButFree(x, y node) bool {
-	a, b := x.member, y.member
-	return x.pending == y.pending && x.gossip == y.gossip && a.Role == b.Role && a.Region == b.Region &&
-		a.Address == b.Address && a.Tag == b.Tag && a.Leaving == b.Leaving && !slices.Equal(a.Free, b.Free)
 }
 
 // drop takes out a member that went. It is lost unless another life of it is

@@ -26,7 +26,6 @@ func worker(i int) bourse.Member {
 	return bourse.Member{
 		ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Role: bourse.RoleWorker, Region: "gru",
 		Address: fmt.Sprintf("127.0.0.1:%d", 4000+i), Tag: bourse.WorkerTag(i),
-		Free: bourse.Amounts{{Resource: "cpu", Amount: 4000}},
 	}
 }
 

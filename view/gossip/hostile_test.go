@@ -14,6 +14,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
 // stranger is a member of the gossip that says of itself what it likes.
@@ -27,10 +28,10 @@ func (stranger) MergeRemoteState([]byte, bool)      {}
 func (stranger) NotifyAlive(*memberlist.Node) error { return nil }
 
 // intrude joins a stranger to a group, at an address of the network in memory.
-func intrude(t *testing.T, net *memNet, address int, name string, meta []byte, join string) {
+func intrude(t *testing.T, net *gossiptest.Memory, address int, name string, meta []byte, join string) {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
-	c.Name, c.Label, c.Transport, c.Delegate, c.LogOutput = name, "bourse/bourse", net.end(address), stranger{meta}, io.Discard
+	c.Name, c.Label, c.Transport, c.Delegate, c.LogOutput = name, "bourse/bourse", net.End(address), stranger{meta}, io.Discard
 	list, err := memberlist.Create(c)
 	if err != nil {
 		t.Fatalf("%q: %v", name, err)
@@ -65,7 +66,7 @@ func TestStrangers(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 		var log logBuffer
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
@@ -100,9 +101,9 @@ func TestStrangers(t *testing.T) {
 // still listens.
 func TestGarbage(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net := newMemNet()
+		net := gossiptest.NewMemory(1)
 		m := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
-		noise := net.end(66)
+		noise := net.End(66)
 		garbage := [][]byte{nil, {0}, {1, 2, 3}, bytes.Repeat([]byte{0xff}, 1400), bytes.Repeat([]byte{7}, 60_000), append([]byte{244, 13}, "bourse/bourse"...)}
 		for kind := range 255 {
 			garbage = append(garbage, append([]byte("\xf4\x0dbourse/bourse"), byte(kind), 0x81, 0xa4, 'N', 'o', 'd', 'e', 0xc0))
@@ -138,7 +139,7 @@ func TestOthersAreNotHeard(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			virtual(t, func(t *testing.T) {
-				net := newMemNet()
+				net := gossiptest.NewMemory(1)
 				tt.here.Self, tt.them.Self = worker(1), worker(2)
 				here := joinVirtual(t, net, 1, tt.here)
 				tt.them.Join = []string{here.Addr()}
@@ -200,7 +201,7 @@ func TestOpenRefuses(t *testing.T) {
 // TestReadersDoNotShare reads lists and changes them while the group changes.
 func TestReadersDoNotShare(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net := newMemNet()
+		net := gossiptest.NewMemory(1)
 		group := startVirtual(t, net, 3, new(losses))
 		untilCount(t, group, 3)
 		var wg sync.WaitGroup
@@ -215,8 +216,8 @@ func TestReadersDoNotShare(t *testing.T) {
 				}
 			})
 		}
-		for i := range int64(200) {
-			group[1].Update(bourse.Amounts{{Resource: "cpu", Amount: 1 << (i % 20)}}, i%2 == 0)
+		for i := range 200 {
+			group[1].SetLeaving(i%2 == 0)
 			time.Sleep(10 * time.Millisecond)
 		}
 		group[2].stop()

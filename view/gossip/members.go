@@ -12,10 +12,6 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// refresh is how old the free amounts of a snapshot may be. In a large group
-// some member's change all the time.
-const refresh = 100 * time.Millisecond
-
 // Members is this server's list of the members of its cluster, itself
 // included. All methods are safe for concurrent use; the answers are as good
 // as the last gossip.
@@ -36,7 +32,6 @@ type Members struct {
 // roster is the list itself.
 type roster struct {
 	stale   atomic.Bool // current does not hold a member that came, went or changed
-	aged    atomic.Bool // current holds an old free amount
 	current atomic.Pointer[snapshot]
 
 	mu      sync.Mutex // taken inside memberlist's own lock
@@ -45,7 +40,6 @@ type roster struct {
 	gone    map[string]time.Time // gossip addresses of members that went, and when
 	lost    []loss               // not yet told to OnLost
 	changed chan struct{}        // closed at the next change
-	builtAt time.Time
 }
 
 type loss struct {
@@ -72,7 +66,7 @@ func Open(c Config) (*Members, error) {
 	}
 	m.nodes, m.gone, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
 	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
-	m.self.member.Free = coarse(c.Self.Free)
+	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
 	list, err := memberlist.Create(c.gossip(m.name, &delegate{m}, gossipLog{c.Log, m.quiet}))
 	if err != nil {
@@ -106,8 +100,7 @@ func (m *Members) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Members gives every member, sorted by id. The slice is the caller's; the
-// amounts in it are shared, here and below, and must not be changed.
+// Members gives every member, sorted by id. The slice is the caller's.
 func (m *Members) Members() []bourse.Member { return slices.Clone(m.snapshot().members) }
 
 // Workers gives every worker, sorted by id, also those that take no orders.
@@ -162,17 +155,14 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 // snapshot gives the present list. Readers do not wait for one another unless
 // it has to be built.
 func (m *Members) snapshot() *snapshot {
-	if !m.stale.Load() && !m.aged.Load() {
+	if !m.stale.Load() {
 		return m.current.Load()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	if m.stale.Load() || m.aged.Load() && now.Sub(m.builtAt) >= refresh {
+	if m.stale.Load() {
 		m.current.Store(build(m.nodes, m.name))
-		m.builtAt = now
 		m.stale.Store(false)
-		m.aged.Store(false)
 	}
 	return m.current.Load()
 }

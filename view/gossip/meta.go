@@ -3,7 +3,6 @@ package gossip
 import (
 	"encoding/binary"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +18,9 @@ import (
 //	region    text; empty for a server that stands nowhere
 //	address   text, host:port of the API
 //	tag       uvarint
-//	free      a number (uvarint) of pairs: resource (text), amount (uvarint)
+//	free      a number (uvarint) of pairs: resource (text), amount (uvarint).
+//	          None are written: what is free stands in the worker's row of the
+//	          view. Those of an older release are ignored
 //	…         whatever a later release adds; ignored
 //
 // Its id stands in its name.
@@ -48,8 +49,7 @@ type node struct {
 
 func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }
 
-// encodeMeta writes what member says of itself. Of its free amounts those that
-// do not fit are left out, the operator's own countables first.
+// encodeMeta writes what a member says of itself.
 func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	var flags byte
 	if pending {
@@ -64,41 +64,11 @@ func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 		b = appendText(b, text)
 	}
 	b = binary.AppendUvarint(b, uint64(m.Tag))
-	free := fitting(m.Free, maxMeta-len(b)-1)
-	b = binary.AppendUvarint(b, uint64(len(free)))
-	for _, a := range free {
-		b = binary.AppendUvarint(appendText(b, string(a.Resource)), uint64(a.Amount))
-	}
-	return b
+	return append(b, 0) // no free amounts
 }
 
 func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
-}
-
-// fitting gives as much of free as room bytes hold, sorted.
-func fitting(free bourse.Amounts, room int) bourse.Amounts {
-	first := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory, bourse.ResourceDisk}
-	byWeight := slices.Clone(free)
-	slices.SortStableFunc(byWeight, func(x, y bourse.Amount) int {
-		return weight(first, x.Resource) - weight(first, y.Resource)
-	})
-	var out bourse.Amounts
-	for _, a := range byWeight {
-		size := len(binary.AppendUvarint(appendText(nil, string(a.Resource)), uint64(a.Amount)))
-		if size <= room && len(out) < maxAmounts {
-			room -= size
-			out = append(out, a)
-		}
-	}
-	return out.Sorted()
-}
-
-func weight(first []bourse.Resource, r bourse.Resource) int {
-	if i := slices.Index(first, r); i >= 0 {
-		return i
-	}
-	return len(first)
 }
 
 // decodeNode reads what a member says of itself and reports CodeInvalid for
@@ -124,10 +94,12 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	}
 	n.member.Role, n.member.Region, n.member.Address = bourse.Role(r.text()), bourse.Region(r.text()), r.text()
 	tag := r.uvarint()
-	for range min(r.uvarint(), maxAmounts+1) {
-		n.member.Free = append(n.member.Free, bourse.Amount{Resource: bourse.Resource(r.text()), Amount: int64(r.uvarint())})
+	amounts := r.uvarint()
+	for range min(amounts, maxAmounts) {
+		r.text()
+		r.uvarint()
 	}
-	if r.short || len(meta) > maxMeta || len(n.member.Free) > maxAmounts || tag > 0xffffff {
+	if r.short || len(meta) > maxMeta || amounts > maxAmounts || tag > 0xffffff {
 		return node{}, bourse.Errorf(bourse.CodeInvalid, "what it says of itself is cut short or out of bounds")
 	}
 	n.member.Tag = bourse.WorkerTag(tag)
@@ -150,15 +122,7 @@ func validateMember(m *bourse.Member) error {
 	if m.Tag > 0xffffff {
 		return bourse.Errorf(bourse.CodeInvalid, "tag %d has more than 24 bits", m.Tag)
 	}
-	if err := validateAddress(m.Address); err != nil {
-		return err
-	}
-	for _, a := range m.Free {
-		if err := bourse.ValidateRequirementName(string(a.Resource)); err != nil { // the alphabet of resources
-			return err
-		}
-	}
-	return m.Free.Validate()
+	return validateAddress(m.Address)
 }
 
 // validateAddress wants host:port, as something to dial and nothing else.

@@ -15,21 +15,25 @@ import (
 const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 func largest() bourse.Member {
-	m := bourse.Member{
+	return bourse.Member{
 		ID: bourse.WorkerID(strings.Repeat("w", 63)), Role: bourse.RoleWorker, Region: bourse.Region(strings.Repeat("r", 32)),
 		Address: strings.Repeat("a", 249) + ":65535", Tag: 0xffffff, Leaving: true,
-		Free: bourse.Amounts{{Resource: "cpu", Amount: bourse.MaxAmount}, {Resource: "disk", Amount: bourse.MaxAmount}, {Resource: "memory", Amount: bourse.MaxAmount}},
 	}
-	for i := range 100 {
-		m.Free = append(m.Free, bourse.Amount{Resource: bourse.GPUResource(fmt.Sprintf("kind-%03d", i)), Amount: bourse.MaxAmount})
+}
+
+// older gives what a release that told its free amounts with its membership
+// says of itself.
+func older(b []byte, amounts int) []byte {
+	b = binary.AppendUvarint(bytes.Clone(b[:len(b)-1]), uint64(amounts))
+	for i := range amounts {
+		b = binary.AppendUvarint(appendText(b, fmt.Sprintf("r%d", i)), uint64(i))
 	}
-	m.Free.Sorted()
-	return m
+	return b
 }
 
 func TestMetaBothWays(t *testing.T) {
 	tests := map[string]bourse.Member{
-		"a worker":           {ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 1}, {Resource: "memory", Amount: 0}}},
+		"a worker":           {ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7},
 		"one that leaves":    {ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Leaving: true},
 		"a broker":           {ID: "b1", Role: bourse.RoleBroker, Address: "[fe80::1%eth0]:4280"},
 		"a host by its name": {ID: "b1", Role: bourse.RoleBroker, Address: "broker_1.example.com:4280"},
@@ -49,8 +53,7 @@ func TestMetaBothWays(t *testing.T) {
 	}
 }
 
-// TestMetaFits shows that the longest values fit, and which amounts are left
-// out when not all do.
+// TestMetaFits shows that the longest values fit.
 func TestMetaFits(t *testing.T) {
 	m := largest()
 	cluster := strings.Repeat("c", 63)
@@ -62,24 +65,29 @@ func TestMetaFits(t *testing.T) {
 	if err != nil {
 		t.Fatalf("decode: %v", err)
 	}
-	for _, r := range []bourse.Resource{"cpu", "memory", "disk"} {
-		if got.member.Free.Of(r) != bourse.MaxAmount {
-			t.Errorf("%s was left out: %v", r, got.member.Free)
-		}
-	}
-	got.member.Free, m.Free = nil, nil
 	if d := cmp.Diff(m, got.member); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	many := largest()
-	many.Address = "a:1"
-	if got, err := decodeNode("c", nodeName(m.ID, boot), encodeMeta("c", many, false)); err != nil || len(got.member.Free) < 10 {
-		t.Errorf("with room: %d amounts (%v)", len(got.member.Free), err)
+}
+
+// TestMetaOfOlderRelease shows that free amounts beside the membership are read
+// and ignored.
+func TestMetaOfOlderRelease(t *testing.T) {
+	want := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}
+	b := encodeMeta("c", want, false)
+	for _, amounts := range []int{1, 3, maxAmounts} {
+		got, err := decodeNode("c", nodeName("w1", boot), older(b, amounts))
+		if d := cmp.Diff(want, got.member); d != "" || err != nil {
+			t.Errorf("%d amounts: %v (-want +got):\n%s", amounts, err, d)
+		}
+	}
+	if _, err := decodeNode("c", nodeName("w1", boot), older(b, maxAmounts+1)); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("%d amounts: got %v", maxAmounts+1, err)
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	good := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 100}}}
+	good := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}
 	meta := encodeMeta("c", good, false)
 	name := nodeName("w1", boot)
 	changed := func(change func(*bourse.Member)) []byte {
@@ -115,11 +123,6 @@ func TestDecodeRefuses(t *testing.T) {
 		{"an address with a line break", name, changed(func(m *bourse.Member) { m.Address = "a\r\nb:80" })},
 		{"an address with a user", name, changed(func(m *bourse.Member) { m.Address = "u@a:80" })},
 		{"a tag of 25 bits", name, changed(func(m *bourse.Member) { m.Tag = 1 << 24 })},
-		{"a negative amount", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu", Amount: -1}} })},
-		{"an enormous amount", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu", Amount: bourse.MaxAmount + 1}} })},
-		{"a resource twice", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "cpu"}, {Resource: "cpu"}} })},
-		{"a resource without name", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{}} })},
-		{"a resource of control characters", name, changed(func(m *bourse.Member) { m.Free = bourse.Amounts{{Resource: "c\x00"}} })},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +142,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func FuzzMember(f *testing.F) {
-	f.Add("w1@"+boot, encodeMeta("c", bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7, Free: bourse.Amounts{{Resource: "cpu", Amount: 100}}}, false))
+	f.Add("w1@"+boot, encodeMeta("c", bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}, false))
 	f.Add("w1@"+boot, encodeMeta("c", largest(), true))
 	f.Add("w1", []byte{1, 3, 1, 'c'})
 	f.Add("", []byte(nil))

@@ -2,4 +2,8 @@
 
 package gossip_test
 
-const manyMembers = 100
+const (
+	manyMembers = 100
+	manyViews   = 100
+	simSeeds    = 4
+)

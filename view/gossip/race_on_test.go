@@ -2,6 +2,10 @@
 
 package gossip_test
 
-// manyMembers is fewer under the race detector: everybody tells everybody of
+// The sizes are smaller under the race detector: everybody tells everybody of
 // everybody, which takes half a minute of its processor time for 100.
-const manyMembers = 40
+const (
+	manyMembers = 40
+	manyViews   = 16
+	simSeeds    = 2
+)

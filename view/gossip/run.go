@@ -84,8 +84,15 @@ func (m *Members) watch(ctx context.Context) error {
 		if err := m.checkRivals(ctx, false, doubted); err != nil {
 			return err
 		}
+		if !rest(ctx, watchRest) {
+			return nil
+		}
 	}
 }
+
+// watchRest is the time between looks while the list changes: each goes
+// through the whole list.
+const watchRest = 20 * time.Millisecond
 
 func (m *Members) takeLost() []loss {
 	m.mu.Lock()

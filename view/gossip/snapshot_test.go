@@ -125,22 +125,6 @@ func TestRival(t *testing.T) {
 	}
 }
 
-func TestCoarse(t *testing.T) {
-	free := bourse.Amounts{{Resource: "memory", Amount: 1000}, {Resource: "cpu", Amount: 7}, {Resource: "disk", Amount: bourse.MaxAmount}}
-	got := coarse(free)
-	if d := cmp.Diff(bourse.Amounts{{Resource: "cpu", Amount: 7}, {Resource: "disk", Amount: bourse.MaxAmount >> 38 << 38}, {Resource: "memory", Amount: 960}}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	if free[0].Resource != "memory" || free[0].Amount != 1000 {
-		t.Error("the caller's list was changed")
-	}
-	for _, n := range []int64{0, 1, 15, 16, 17, 255, 1 << 40, bourse.MaxAmount} {
-		if c := coarse(bourse.Amounts{{Resource: "x", Amount: n}})[0].Amount; c > n || n-c > n/8 {
-			t.Errorf("%d became %d", n, c)
-		}
-	}
-}
-
 // BenchmarkCandidates is what an order costs here: the list of its region.
 func BenchmarkCandidates(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {

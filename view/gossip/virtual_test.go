@@ -2,7 +2,6 @@ package gossip_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
 // startVirtual runs n workers on a network in memory.
-func startVirtual(t *testing.T, net *memNet, n int, told *losses) []running {
+func startVirtual(t *testing.T, net *gossiptest.Memory, n int, told *losses) []running {
 	t.Helper()
 	var group []running
 	for i := 1; i <= n; i++ {
@@ -41,20 +41,21 @@ func virtual(t *testing.T, test func(*testing.T)) {
 }
 
 // joinVirtual runs a worker at an address of the network in memory.
-func joinVirtual(t *testing.T, net *memNet, address int, c gossip.Config) running {
+func joinVirtual(t *testing.T, net *gossiptest.Memory, address int, c gossip.Config) running {
 	t.Helper()
-	end := net.end(address)
+	end := net.End(address)
 	c.Transport = end
-	return start(t, c, end.kill)
+	return start(t, c, end.Kill)
 }
 
 // TestLostVirtual measures in virtual time, without a busy machine's noise,
 // how long a killed member stays in the slowest list.
 func TestLostVirtual(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 7, 25, manyMembers} {
 		t.Run(fmt.Sprint("members=", n), func(t *testing.T) {
 			virtual(t, func(t *testing.T) {
-				group := startVirtual(t, newMemNet(), n, new(losses))
+				group := startVirtual(t, gossiptest.NewMemory(1), n, new(losses))
 				untilCount(t, group, n)
 				time.Sleep(5 * time.Second) // of the bubble: until the noise of joining is over
 				var worst time.Duration
@@ -77,14 +78,14 @@ func TestLostVirtual(t *testing.T) {
 // TestLossyNetwork shows that nobody is lost because a tenth of all packets
 // is.
 func TestLossyNetwork(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T) {
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		group := startVirtual(t, net, 10, told)
 		untilCount(t, group, 10)
-		dice := rand.New(rand.NewPCG(1, 2))
-		net.lose(func() bool { return dice.IntN(10) == 0 })
-		time.Sleep(10 * time.Minute)
-		net.lose(nil)
+		net.Lose(0.1)
+		time.Sleep(5 * time.Minute)
+		net.Lose(0)
 		untilCount(t, group, 10)
 		if got := told.list(); len(got) != 0 {
 			t.Errorf("losses told: %v, want none", got)
@@ -95,18 +96,19 @@ func TestLossyNetwork(t *testing.T) {
 // TestPartitionHeals cuts a group in two for longer than anybody gossips to
 // the dead, and shows that it finds together again.
 func TestPartitionHeals(t *testing.T) {
+	t.Parallel()
 	virtual(t, func(t *testing.T) {
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		group := startVirtual(t, net, 7, told)
 		untilCount(t, group, 7)
 
-		net.partition(func(from, to int) bool { return (from <= 3) != (to <= 3) })
+		net.Partition(func(from, to int) bool { return (from <= 3) != (to <= 3) })
 		untilCount(t, group[:3], 3)
 		untilCount(t, group[3:], 4)
 		time.Sleep(5 * time.Minute)
 		untilCount(t, group[:3], 3)
 
-		net.partition(nil)
+		net.Partition(nil)
 		began := time.Now()
 		untilCount(t, group, 7)
 		t.Logf("together again after %.1f s", time.Since(began).Seconds())
@@ -120,18 +122,18 @@ func TestPartitionHeals(t *testing.T) {
 // when it heals, the later one ends.
 func TestPartitionWithTwins(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		group := startVirtual(t, net, 4, told)
 		untilCount(t, group, 4)
-		net.partition(func(from, to int) bool { return (from <= 2) != (to <= 2) })
+		net.Partition(func(from, to int) bool { return (from <= 2) != (to <= 2) })
 		untilCount(t, group[:2], 2)
 		twin := worker(4)
 		twin.Address = "127.0.0.1:7777"
-		net.partition(func(from, to int) bool { return (from <= 2 || from == 9) != (to <= 2 || to == 9) })
+		net.Partition(func(from, to int) bool { return (from <= 2 || from == 9) != (to <= 2 || to == 9) })
 		second := joinVirtual(t, net, 9, gossip.Config{Self: twin, Join: joinOf(group)})
 		until(t, group[0].Members, "the twin is listed", func() bool { _, ok := group[0].Worker("w4"); return ok })
 
-		net.partition(nil)
+		net.Partition(nil)
 		if err := second.err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 			t.Errorf("the twin ended with %v", err)
 		}
@@ -145,12 +147,12 @@ func TestPartitionWithTwins(t *testing.T) {
 // found as well.
 func TestTwinTooFarForPings(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net := newMemNet()
+		net := gossiptest.NewMemory(1)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		middle := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, middle}, 2)
 		// The two hear of each other through the middle only.
-		net.partition(func(from, to int) bool { return from+to == 1+3 })
+		net.Partition(func(from, to int) bool { return from+to == 1+3 })
 		twin := joinVirtual(t, net, 3, gossip.Config{Self: worker(1), Join: []string{middle.Addr()}})
 		began := time.Now()
 		if err := twin.err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
@@ -166,7 +168,7 @@ func TestTwinTooFarForPings(t *testing.T) {
 // again after all of those were gone.
 func TestSeedsComeLater(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		seeds := []string{"10.0.0.1:7946", "10.0.0.2:7946"}
 		early := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: seeds, OnLost: told.add})
 		<-early.Ready() // alone is fine
@@ -192,7 +194,7 @@ func TestSeedsComeLater(t *testing.T) {
 // first life has been found dead.
 func TestComesBackIsNoLoss(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		net, told := newMemNet(), new(losses)
+		net, told := gossiptest.NewMemory(1), new(losses)
 		group := startVirtual(t, net, 4, told)
 		killed := joinVirtual(t, net, 5, gossip.Config{Self: worker(5), Join: joinOf(group)})
 		untilCount(t, append(group, killed), 5)
@@ -206,41 +208,23 @@ func TestComesBackIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestUpdate shows what of a worker's free amounts reaches the others, and
-// that leaving does at once.
-func TestUpdate(t *testing.T) {
+// TestLeaving shows that a worker which takes no more orders is known for it at
+// once, and is still there.
+func TestLeaving(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		group := startVirtual(t, newMemNet(), 2, new(losses))
+		group := startVirtual(t, gossiptest.NewMemory(1), 2, new(losses))
 		untilCount(t, group, 2)
 		here, there := group[0], group[1]
-		time.Sleep(2 * time.Second)
-
-		seen := map[int64]bool{}
-		for i := range int64(3000) { // for 3 s, one each millisecond
-			here.Update(bourse.Amounts{{Resource: "memory", Amount: 1 << 20}, {Resource: "cpu", Amount: 100_000 - 10*i}}, false)
-			time.Sleep(time.Millisecond)
-			w, _ := there.Worker("w1")
-			seen[w.Free.Of("cpu")] = true
-		}
-		if len(seen) < 3 || len(seen) > 6 {
-			t.Errorf("the other one saw %d amounts, want 3 to 6: %v", len(seen), seen)
-		}
-		time.Sleep(2 * time.Second)
-		last := int64(100_000 - 10*2999)
-		w, _ := there.Worker("w1")
-		if cpu := w.Free.Of("cpu"); cpu > last || cpu < last*7/8 || w.Free.Of("memory") != 1<<20 {
-			t.Errorf("in the end it sees %v, want cpu a little below %d", w.Free, last)
-		}
-
-		here.Update(bourse.Amounts{{Resource: "cpu", Amount: -1}}, true) // ignored
-		here.Update(w.Free, true)
-		began := time.Now()
-		until(t, there.Members, "w1 takes no orders", func() bool { return len(there.Candidates("gru")) == 1 })
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("leaving took %s to be known", took)
-		}
-		if got := len(there.Workers()); got != 2 {
-			t.Errorf("%d workers, want 2: one that leaves is still there", got)
+		for _, leaving := range []bool{true, false} {
+			here.SetLeaving(leaving)
+			began := time.Now()
+			until(t, there.Members, "w1 is known for whether it takes orders", func() bool { return len(there.Candidates("gru")) == 1 == leaving })
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("leaving %v took %s to be known", leaving, took)
+			}
+			if got := len(there.Workers()); got != 2 {
+				t.Errorf("%d workers, want 2: one that leaves is still there", got)
+			}
 		}
 	})
 }

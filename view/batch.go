@@ -1,0 +1,158 @@
+package view
+
+import (
+	"maps"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxSkew is how far another member's clock may be ahead of ours.
+const maxSkew = 5 * time.Minute
+
+// batch is what one commit will change: the statements go to the file at once,
+// what the state will be stands here until the file has it.
+type batch struct {
+	conn    *sqlite.Conn
+	tables  tables
+	base    *state
+	now     time.Time
+	hasher  *hasher
+	careful bool // each row alone: one that fails is quarantined
+	overlay
+	aftermath
+}
+
+// overlay is what the state will be, where it changes.
+type overlay struct {
+	self   Stream
+	clock  Clock
+	heads  map[Stream]head
+	newest map[bourse.WorkerID]uint64
+	sums   map[sumKey]sum
+
+	refused    bool        // the quarantine has changed
+	quarantine *Quarantine // as it will be; nil: as it is
+	written    bool        // something else has changed
+}
+
+// aftermath is what has to be told once the file has the batch.
+type aftermath struct {
+	touched   map[string]bool // tables, for watchers
+	gaps      map[Stream]bool // streams of which a transaction had to be skipped
+	recent    []recent        // for the ring
+	published []announcement
+	lost      bool // a new epoch of ours has begun
+}
+
+// recent is a transaction for the ring; without a frame, the stream was taken
+// from a snapshot.
+type recent struct {
+	Position
+	frame []byte
+}
+
+// announcement is a transaction of ours that others have to hear of.
+type announcement struct {
+	tx      *Transaction
+	encoded []byte
+}
+
+func newBatch(c *sqlite.Conn, all tables, base *state, now time.Time, h *hasher) *batch {
+	return &batch{
+		conn: c, tables: all, base: base, now: now, hasher: h,
+		overlay: overlay{
+			self: base.self, clock: base.clock,
+			heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+		},
+		aftermath: aftermath{touched: map[string]bool{}, gaps: map[Stream]bool{}},
+	}
+}
+
+func (b *batch) head(s Stream) head {
+	if h, ok := b.heads[s]; ok {
+		return h
+	}
+	return b.base.heads[s]
+}
+
+func (b *batch) newestOf(site bourse.WorkerID) uint64 {
+	if e, ok := b.newest[site]; ok {
+		return e
+	}
+	return b.base.newest[site]
+}
+
+func (b *batch) sum(k sumKey) sum {
+	if s, ok := b.sums[k]; ok {
+		return s
+	}
+	return b.base.sums[k]
+}
+
+// dirty tells whether there is anything to commit.
+func (b *batch) dirty() bool {
+	return len(b.heads)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
+}
+
+// flush writes what stands in memory into the file, before the commit.
+func (b *batch) flush() error {
+	for s, h := range b.heads {
+		err := run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (site, epoch) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at = excluded.at`, s.Site, s.Epoch, h.seq, h.hash, h.at)
+		if err != nil {
+			return err
+		}
+	}
+	for k, s := range b.sums {
+		err := run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
+			ON CONFLICT (tbl, shared) DO UPDATE SET rows = excluded.rows, sum = excluded.sum`, k.table, k.shared, s.rows, s.hash)
+		if err != nil {
+			return err
+		}
+	}
+	if b.refused {
+		if err := trimQuarantine(b.conn); err != nil {
+			return err
+		}
+		q, err := readQuarantine(b.conn)
+		if err != nil {
+			return err
+		}
+		b.quarantine = &q
+	}
+	if b.self != b.base.self || b.clock != b.base.clock {
+		return run(b.conn, "UPDATE meta SET epoch = ?, clock = ?", b.self.Epoch, b.clock)
+	}
+	return nil
+}
+
+// committed makes the batch the present. The caller holds the view's lock.
+func (b *batch) committed() {
+	st := b.base
+	st.self, st.clock = b.self, b.clock
+	maps.Copy(st.heads, b.heads)
+	maps.Copy(st.newest, b.newest)
+	maps.Copy(st.sums, b.sums)
+	if b.quarantine != nil {
+		st.quarantine = *b.quarantine
+	}
+}
+
+// tick gives the clock of a write of ours over a version with the clock below,
+// and 0 for none.
+func (b *batch) tick(below Clock) Clock {
+	physical := clockAt(b.now)
+	next := max(physical, below+1)
+	// A clock that was far ahead once does not keep ours there.
+	if b.clock < clockAt(b.now.Add(maxSkew)) {
+		next = max(next, b.clock+1)
+		b.clock = next
+	}
+	return next
+}
+
+// hear notes the clock of another member's write.
+func (b *batch) hear(c Clock) { b.clock = max(b.clock, c) }

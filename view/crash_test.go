@@ -1,0 +1,159 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// storyTime is recent, so that its deletions are remembered.
+var storyTime = time.Now()
+
+// someStory is a history with every kind of commit: the transactions of another
+// site, and what a member does between them.
+func someStory(t testing.TB) (log [][]byte) {
+	at := clockAt(storyTime)
+	for seq := range uint64(6) {
+		log = append(log, encoded(t, "w2", 5, seq+1,
+			volume(fmt.Sprint("v", seq%3), fmt.Sprint("app", seq)), secret("shop/a", fmt.Sprint(seq), at+Clock(seq)),
+			Row{Table: "future", Key: "f", Columns: map[string]Value{"n": int64(seq)}}))
+	}
+	log = append(log,
+		encoded(t, "w2", 5, 7, Row{Table: TableVolumes, Key: "v1", Deleted: true}, Row{Table: TableSecrets, Key: "shop/a", Deleted: true, Clock: at + 9}),
+		encoded(t, "w2", 6, 1, volume("v9", "new life")),
+	)
+	return log
+}
+
+// play takes in a story, a commit at a time, and stops when the member is
+// killed.
+func play(m *member, log [][]byte) {
+	for i, tx := range log {
+		if _, err := m.Apply(tx); err != nil {
+			return
+		}
+		if err := m.Flush(m.t.Context()); err != nil {
+			return
+		}
+		if _, err := m.Publish(m.t.Context(), volume("mine", fmt.Sprint(i))); err != nil {
+			return
+		}
+		if i == 3 {
+			if err := m.Renew(m.t.Context(), m.Self().Stream); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// copyFile is what a kill leaves: the file and its log as they are, without a
+// goodbye.
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	for _, end := range []string{"", "-wal"} {
+		b, err := os.ReadFile(from + end)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+end, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKillAtEveryCommit kills a member before and after each commit of a
+// story. What it leaves is sound, and it catches up to what a member has that
+// lived through it all.
+func TestKillAtEveryCommit(t *testing.T) {
+	log := someStory(t)
+	var commits uint64
+	whole := startMember(t, Config{Path: tempFile(t), Fault: func(_ FaultStage, n uint64) error { commits = n; return nil }})
+	play(whole, log)
+	want := whole.dump()
+	if err := whole.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if commits < 16 {
+		t.Fatalf("the story has %d commits only", commits)
+	}
+	for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
+		for n := range commits {
+			if raceEnabled && (n+uint64(stage))%4 != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("stage %d of commit %d", stage, n+1), func(t *testing.T) {
+				killAt(t, stage, n+1, log, want)
+			})
+		}
+	}
+}
+
+func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []string) {
+	path := tempFile(t)
+	left := filepath.Join(t.TempDir(), "left.db")
+	var reached atomic.Uint64
+	m := startMember(t, Config{Path: path, Fault: func(at FaultStage, c uint64) error {
+		reached.Store(c)
+		if at == stage && c == n {
+			copyFile(t, path, left)
+			return errors.New("killed")
+		}
+		return nil
+	}})
+	play(m, log)
+	err := m.stop()
+	if err == nil && reached.Load() < n {
+		t.Log("this time the story had a commit less: the first sign of our own life was written together with something else")
+		return
+	}
+	if !errors.Is(err, errKilled) {
+		t.Fatalf("Run ended with %v", err)
+	}
+	again := startMember(t, Config{Path: left})
+	if again.Generation() != 1 || fileExists(left+badSuffix) {
+		t.Error("the file was replaced")
+	}
+	again.sound()
+	// Others have what was told, and bring it all; what was not told is said
+	// again.
+	again.take(log...)
+	again.publish(volume("mine", fmt.Sprint(len(log)-1)))
+	again.sound()
+	if d := cmp.Diff(want, again.dump()); d != "" {
+		t.Errorf("after it caught up (-want +got):\n%s", d)
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func TestKilledWriterTellsItsCallers(t *testing.T) {
+	m := startMember(t, Config{Fault: func(FaultStage, uint64) error { return errors.New("killed") }})
+	if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("publish: %v, want %s", err, bourse.CodeUnavailable)
+	}
+	<-m.View.stopped
+	if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("publish after the end: %v, want %s", err, bourse.CodeUnavailable)
+	}
+	if err := m.Flush(t.Context()); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("flush after the end: %v, want %s", err, bourse.CodeUnavailable)
+	}
+	if _, err := m.Apply(encoded(t, "w2", 1, 1)); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("apply after the end: %v, want %s", err, bourse.CodeUnavailable)
+	}
+}

@@ -1,0 +1,62 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Head is how far we have a stream.
+type Head struct {
+	Position
+	Hash uint64 `json:"hash"` // of the stream's owned rows
+	At   int64  `json:"at"`   // when the site wrote that transaction, by its clock
+}
+
+// Digest is what two members compare: with equal digests, their views are
+// equal.
+type Digest struct {
+	Heads  []Head `json:"heads"`  // by site, then epoch
+	Shared uint64 `json:"shared"` // of all shared rows
+}
+
+// Digest gives ours. It is cheap.
+func (v *View) Digest() Digest {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return Digest{v.state.sorted(), v.state.sharedHash()}
+}
+
+// Head gives the last transaction that we have of a stream, 0 for none.
+func (v *View) Head(s Stream) uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.heads[s].seq
+}
+
+// Self gives where our own stream stands.
+func (v *View) Self() Position {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return Position{v.state.self, v.state.heads[v.state.self].seq}
+}
+
+// Since gives the transactions of a stream that follow p, in order and
+// encoded, at most about maxBytes of them and at least one. When there is
+// nothing after p it gives none and true; false: only a snapshot helps.
+func (v *View) Since(p Position, maxBytes int) (encoded [][]byte, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.ring.since(p, v.state.heads[p.Stream].seq, maxBytes)
+}
+
+// sorted gives the heads in order.
+func (st *state) sorted() []Head {
+	out := make([]Head, 0, len(st.heads))
+	for s, h := range st.heads {
+		if h.seq > 0 {
+			out = append(out, Head{Position{s, h.seq}, h.hash, h.at})
+		}
+	}
+	slices.SortFunc(out, func(a, b Head) int { return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Epoch, b.Epoch)) })
+	return out
+}

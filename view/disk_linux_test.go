@@ -1,0 +1,37 @@
+package view
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// mountSmall gives a directory on a file system of 16 MiB.
+func mountSmall(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
+		t.Skipf("a small file system needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// childFills limits the size of this process's files, and takes the limit away
+// again.
+func childFills(ctx context.Context, v *View) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		return err
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 6 << 20, Max: old.Max}); err != nil {
+		return err
+	}
+	return fillAndGoOn(ctx, v, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
+}

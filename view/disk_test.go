@@ -1,0 +1,146 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// ballast is a row that fills a disk.
+func ballast(n int) Row {
+	row := volume(fmt.Sprint("ballast", n), "x")
+	row.Columns["name"] = strings.Repeat("x", 256<<10)
+	return row
+}
+
+// fillAndGoOn fills the disk of v, sees that writing is refused and that all
+// else goes on, lets room be made and sees that writing goes on too.
+func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	kept := 0
+	for ; ; kept++ {
+		_, err := v.Publish(ctx, ballast(kept))
+		if err == nil && kept < 1000 {
+			continue
+		}
+		if bourse.CodeOf(err) != bourse.CodeUnavailable {
+			return fmt.Errorf("after %d rows: want %s, got %w", kept, bourse.CodeUnavailable, err)
+		}
+		break
+	}
+	if kept == 0 {
+		return errors.New("nothing fitted at all")
+	}
+	theirs := &Transaction{Position: Position{Stream{"w2", 1}, 1}, Rows: []Row{ballast(-1)}}
+	b, err := Encode(theirs)
+	if err != nil {
+		return err
+	}
+	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Taken {
+		return fmt.Errorf("on the full disk: apply %v, %w", verdict, err)
+	}
+	for range 3 { // it stays full, and nothing breaks
+		if _, err := v.Publish(ctx, ballast(kept)); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			return fmt.Errorf("still full: %w", err)
+		}
+	}
+	if v.Health().Error == "" {
+		return errors.New("the health says nothing of the full disk")
+	}
+	if n, err := count(ctx, v); err != nil || n != kept {
+		return fmt.Errorf("reading on the full disk: %d rows, want %d, %w", n, kept, err)
+	}
+	if err := makeRoom(); err != nil {
+		return err
+	}
+	// What could not be written of others waits, and gets in by itself.
+	if err := v.Flush(ctx); err != nil {
+		return err
+	}
+	if _, err := v.Publish(ctx, ballast(kept)); err != nil {
+		return fmt.Errorf("with room again: %w", err)
+	}
+	if n, err := count(ctx, v); err != nil || n != kept+2 || v.Generation() != 1 || v.Health().Error != "" {
+		return fmt.Errorf("with room again: %d rows, want %d, health %q, %w", n, kept+2, v.Health().Error, err)
+	}
+	return v.verify(ctx)
+}
+
+func count(ctx context.Context, v *View) (n int, err error) {
+	err = v.read(ctx, func(c *sqlite.Conn) error {
+		return query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error {
+			n = s.ColumnInt(0)
+			return nil
+		})
+	})
+	return n, err
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Run("limit", func(t *testing.T) { // on the size of a file, in a process of its own
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), envChild+"=limit "+tempFile(t))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	})
+	t.Run("tmpfs", func(t *testing.T) {
+		dir := mountSmall(t)
+		filler := dir + "/filler"
+		write(t, filler, make([]byte, 8<<20))
+		m := startMember(t, Config{Path: dir + "/view.db"})
+		if err := fillAndGoOn(t.Context(), m.View, func() error { return os.Remove(filler) }); err != nil {
+			t.Error(err)
+		}
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestDiskRefusesForAWhile has SQLite say that the disk is full, without one.
+func TestDiskRefusesForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refuse atomic.Bool
+		refuse.Store(true)
+		m := startMember(t, Config{Fault: func(stage FaultStage, _ uint64) error {
+			if refuse.Load() && stage == FaultBefore {
+				return sqlite.ResultFull.ToError()
+			}
+			return nil
+		}})
+		if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Fatalf("publish: %v", err)
+		}
+		if _, err := m.Apply(encoded(t, "w2", 1, 1, volume("theirs", "x"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * retryAfter)
+		synctest.Wait()
+		if m.Head(Stream{"w2", 1}) != 0 || m.Health().Error == "" {
+			t.Errorf("while the disk refuses: head %d, health %q", m.Head(Stream{"w2", 1}), m.Health().Error)
+		}
+		refuse.Store(false)
+		time.Sleep(retryAfter)
+		synctest.Wait()
+		if m.Head(Stream{"w2", 1}) != 1 || m.Health().Error != "" {
+			t.Errorf("a second after it does again: head %d, health %q", m.Head(Stream{"w2", 1}), m.Health().Error)
+		}
+		m.publish(volume("v", "x"))
+		if err := m.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+// Package view is what this server has heard of the whole cluster, in a SQLite
+// file: a hint about everybody's truth. Every server has one, none needs that
+// of another, and each may be deleted at any time. Nothing here knows the
+// network; view/gossip carries transactions and snapshots, view/query answers
+// SQL.
+//
+// # What it promises
+//
+//   - A site's transactions are applied in their order, each whole and once,
+//     whatever order, copies or gaps they come in.
+//   - Members that have the same heads and the same shared rows have the same
+//     rows: Digest is equal exactly then, up to a collision of 64-bit hashes.
+//   - Merging is a function of two versions (merge.go) that does not depend on
+//     the order, so that nobody has to agree on anything.
+//   - No byte from outside brings it down or holds it up. A row that does not
+//     fit is quarantined alone, with its origin; what makes the code that
+//     applies it panic is passed over.
+//   - Readers see one state and never wait for the writer. Apply and
+//     SetPresence never wait at all. Queues are bounded; what they drop comes
+//     again.
+//   - kill -9 at any moment leaves a sound file, and what Publish or Flush has
+//     acknowledged in it. A crash of the host may lose the last commits: our
+//     stream then begins a new epoch. A damaged, deleted or foreign file is
+//     moved aside and made anew; a full disk refuses writes and nothing else.
+//
+// What it does not promise: that others have heard of what we published
+// (gossip's Spread does), or that what it says is still so. A member that was
+// alive but cut off from all others for more than a week, the retention of
+// deletions, may bring back shared rows that were deleted meanwhile.
+//
+// # State
+//
+// schema.sql says what stands in the file. A site writes a stream of
+// transactions, numbered within an epoch; recent ones of all streams are kept
+// encoded in a ring, and whoever is further behind gets a snapshot, which
+// replaces the site's rows. A greater epoch ends the owned rows of those
+// before it, not the shared ones. Heads and checksums are kept in memory as
+// well, and change with each commit.
+//
+// A column that has its default counts as absent: on the wire it is NULL, in
+// hashes it is left out. So a release that does not know a column agrees with
+// one that does, and keeps it in extra for the day it is upgraded itself.
+//
+// # Goroutines and locks
+//
+// The package starts none. Run, in its caller's goroutine, is the writer: it
+// alone changes the file and View.state, and calls what OnPublish has set.
+// Everybody else puts work into View.jobs or View.intake and pokes it. It
+// commits in batches; when a batch fails it looks for the part that is bad.
+//
+// View.mu guards what is shared with the writer and is never held over I/O or
+// a callback. pool.mu guards the readers' connections and is taken alone. In
+// memory there is one connection, which pool.slots hands to a reader or the
+// writer. A spool's mu is taken by the writer without View.mu.
+package view

@@ -1,0 +1,44 @@
+package view_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// A worker tells of a machine; whoever has the view lists it.
+func Example() {
+	v, err := view.Open(view.Config{Cluster: "demo", Site: "w1"}) // without a path: in memory
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- v.Run(ctx) }()
+
+	machine := bourse.Machine{ID: "00000100c0ffee", App: "shop", Name: "web", Region: "gru", State: bourse.StateStarted}
+	if _, err := v.Publish(ctx, view.MachineRow(&machine)); err != nil {
+		fmt.Println(err)
+	}
+	list, err := v.Machines(ctx, view.Filter{App: "shop"})
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, m := range list {
+		fmt.Println(m.ID, m.Name, m.Region, m.Worker, m.State, m.HostStatus)
+	}
+
+	stop()
+	if err := <-ended; err != nil {
+		fmt.Println(err)
+	}
+	if err := v.Close(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 00000100c0ffee web gru w1 started ok
+}

@@ -1,0 +1,311 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func TestReopenKeepsEverything(t *testing.T) {
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	m.take(someStory(t)...)
+	m.publish(volume("mine", "x"), secret("shop/b", "d", 0))
+	want, digest, self := m.dump(), m.Digest(), m.Self()
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	m = startMember(t, Config{Path: path})
+	if d := cmp.Diff(want, m.dump()); d != "" {
+		t.Errorf("rows (-before +after):\n%s", d)
+	}
+	if d := cmp.Diff(digest, m.Digest()); d != "" {
+		t.Errorf("digest (-before +after):\n%s", d)
+	}
+	if m.Self() != self {
+		t.Errorf("our stream goes on at %v, was at %v", m.Self(), self)
+	}
+	if p := m.publish(volume("mine", "y")); p.Seq != self.Seq+1 {
+		t.Errorf("the next transaction is %v, after %v", p, self)
+	}
+	m.sound()
+}
+
+// TestFilesThatAreReplaced opens files that are of no use: each is moved aside
+// and a new life begins.
+func TestFilesThatAreReplaced(t *testing.T) {
+	exec := func(t *testing.T, path, sql string) {
+		t.Helper()
+		c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(run(c, sql), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, spoil := range map[string]func(t *testing.T, path string, cfg *Config){
+		"another cluster": func(_ *testing.T, _ string, cfg *Config) { cfg.Cluster = "other" },
+		"another site":    func(_ *testing.T, _ string, cfg *Config) { cfg.Site = "w7" },
+		"a newer schema":  func(t *testing.T, path string, _ *Config) { exec(t, path, "PRAGMA user_version = 99") },
+		"not used for six days": func(_ *testing.T, _ string, cfg *Config) {
+			cfg.Now = func() time.Time { return time.Now().Add(tooOld + time.Hour) }
+		},
+		"no database": func(t *testing.T, path string, _ *Config) { write(t, path, bytes.Repeat([]byte("garbage"), 4096)) },
+		"cut short": func(t *testing.T, path string, _ *Config) {
+			if err := os.Truncate(path, 5000); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another program's": func(t *testing.T, path string, _ *Config) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, nil)
+			exec(t, path, "CREATE TABLE machine_rows (x)")
+		},
+		"a lost table": func(t *testing.T, path string, _ *Config) { exec(t, path, "DROP TABLE streams") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := tempFile(t)
+			m := startMember(t, Config{Path: path})
+			m.publish(volume("mine", "x"))
+			if err := m.stop(); err != nil {
+				t.Fatal(err)
+			}
+			cfg := Config{Path: path, Log: testLog(t)}
+			spoil(t, path, &cfg)
+			m = startMember(t, cfg)
+			if got := m.dump(); len(got) != 0 {
+				t.Errorf("rows of the old file: %v", got)
+			}
+			if !fileExists(path + badSuffix) {
+				t.Error("the old file was not kept aside")
+			}
+			m.publish(volume("mine", "y"))
+			m.sound()
+		})
+	}
+}
+
+func write(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLogOfADeletedFile: the log that a deleted file has left is not taken for
+// that of the new one.
+func TestLogOfADeletedFile(t *testing.T) {
+	path, left := tempFile(t), tempFile(t)
+	m := startMember(t, Config{Path: path})
+	m.publish(volume("mine", "x"))
+	copyFile(t, path, left)
+	if err := os.Remove(left); err != nil {
+		t.Fatal(err)
+	}
+	if !fileExists(left + "-wal") {
+		t.Fatal("there is no log")
+	}
+	m = startMember(t, Config{Path: left})
+	if got := m.dump(); len(got) != 0 {
+		t.Errorf("rows of the deleted file: %v", got)
+	}
+	m.sound()
+}
+
+// replaced waits until the view has a new file.
+func (r *member) replaced(lost <-chan struct{}) {
+	r.t.Helper()
+	select {
+	case <-lost:
+	case <-time.After(20 * time.Second):
+		r.t.Fatal("nobody noticed that the file is gone")
+	}
+}
+
+// TestFileLostWhileRunning damages the file under a view that is at work. It
+// makes a new one with a new epoch, tells the owners, and takes everything in
+// again.
+func TestFileLostWhileRunning(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, m *member){
+		"deleted": func(t *testing.T, m *member) {
+			if err := os.Remove(m.Path()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"deleted with its log": func(t *testing.T, m *member) {
+			for _, end := range []string{"", "-wal", "-shm"} {
+				if err := os.Remove(m.Path() + end); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"replaced by another": func(t *testing.T, m *member) {
+			write(t, m.Path()+".new", []byte("an old backup"))
+			if err := os.Rename(m.Path()+".new", m.Path()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"overwritten": func(t *testing.T, m *member) {
+			overwrite(t, m.Path())
+			// A reader finds out, or the writer.
+			if err := m.read(t.Context(), func(c *sqlite.Conn) error { return allRecords(c, m.tables, func(record) error { return nil }) }); err == nil {
+				t.Log("the reader saw nothing of it")
+			}
+			_, err := m.Publish(t.Context(), volume("mine", "z"))
+			t.Log("publish:", err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the check of the file
+			m := startMember(t, Config{Path: tempFile(t), Log: testLog(t)})
+			m.take(someStory(t)...)
+			m.publish(volume("mine", "x"))
+			m.SetPresence("w2", true, time.Now())
+			before, lost, generation := m.Self(), m.Lost(), m.Generation()
+			changes := m.Watch(TableMachines)
+			defer changes.Stop()
+			lose(t, m)
+			m.replaced(lost)
+			if m.Self().Epoch <= before.Epoch || m.Generation() <= generation {
+				t.Errorf("epoch %d after %d, generation %d after %d", m.Self().Epoch, before.Epoch, m.Generation(), generation)
+			}
+			<-changes.C // whoever watches looks again
+			m.publish(volume("mine", "x"))
+			m.take(someStory(t)...)
+			m.sound()
+			if got := m.dump(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "volume/v9 ") }) {
+				t.Errorf("after it took everything in again: %v", got)
+			}
+			if alive := m.alive("w2"); alive != "1" {
+				t.Errorf("site w2 in the new file: alive %s", alive)
+			}
+		})
+	}
+}
+
+// overwrite puts garbage over all of the file but its first page.
+func overwrite(t *testing.T, path string) {
+	t.Helper()
+	// Move the log into the file, so that it is read from there.
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(run(c, "PRAGMA wal_checkpoint(TRUNCATE)"), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	garbage := bytes.Repeat([]byte{0xa5}, int(info.Size())-4096)
+	if _, err := f.WriteAt(garbage, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *member) alive(site bourse.WorkerID) string {
+	r.t.Helper()
+	for {
+		got := "no row"
+		err := r.read(r.t.Context(), func(c *sqlite.Conn) error {
+			return query(c, "SELECT coalesce(alive, 'unknown') FROM sites WHERE site = ?", func(s *sqlite.Stmt) error {
+				got = s.ColumnText(0)
+				return nil
+			}, site)
+		})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if got != "no row" {
+			return got
+		}
+		w := r.Watch(TableSites)
+		select {
+		case <-w.C:
+		case <-time.After(10 * time.Millisecond): // it may have come before we watched
+		}
+		w.Stop()
+	}
+}
+
+func TestOneProcessHasTheFile(t *testing.T) {
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	if _, err := Open(withTestDefaults(Config{Path: path})); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("a second view on the file: %v, want %s", err, bourse.CodeAlreadyExists)
+	}
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	startMember(t, Config{Path: path})
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	for _, path := range []string{"", tempFile(t)} {
+		m := startMember(t, Config{Path: path})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := m.read(ctx, func(c *sqlite.Conn) error {
+			return query(c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", func(*sqlite.Stmt) error { return nil })
+		})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("path %q: a query without end ended with %v", path, err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = m.read(t.Context(), func(*sqlite.Conn) error { panic("a reader's") })
+		}()
+		m.publish(volume("v", "x"))
+		m.sound()
+	}
+}
+
+// TestHostCrash: after another boot the last commits may be missing, so that
+// our stream begins anew.
+func TestHostCrash(t *testing.T) {
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	m.publish(volume("mine", "x"), secret("shop/a", "d", 0))
+	m.take(encoded(t, "w2", 1, 1, volume("theirs", "x")))
+	before := m.Self()
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(run(c, "UPDATE meta SET boot = 'before'"), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m = startMember(t, Config{Path: path})
+	if m.Self().Epoch <= before.Epoch {
+		t.Errorf("epoch %d after %d", m.Self().Epoch, before.Epoch)
+	}
+	got := m.dump()
+	if len(got) != 2 || !strings.HasPrefix(got[0], "secret/") || !strings.HasPrefix(got[1], "volume/theirs") {
+		t.Errorf("our owned rows should be gone, and they alone: %v", got)
+	}
+	m.sound()
+}

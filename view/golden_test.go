@@ -1,0 +1,194 @@
+package view
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
+)
+
+var update = flag.Bool("update-golden", false, "write the golden files of this release anew")
+
+// goldenTransaction has every kind of row and of value.
+func goldenTransaction() *Transaction {
+	return &Transaction{
+		Position: Position{Stream{"w2", 1_700_000_000_000}, 1}, At: 1_700_000_000_123_456_789,
+		Rows: []Row{
+			{Table: TableMachines, Key: "00000100c0ffee", Columns: map[string]Value{"app": "shop", "config": `{"image":"x","services":[{"internal_port":80}]}`, "cordoned": int64(1)}},
+			{Table: TableWorkers, Key: "w2", Columns: map[string]Value{"load": 0.25, "region": "gru", "leaving": nil}},
+			{Table: TableVolumes, Key: "gone", Deleted: true},
+			{Table: TableSecrets, Key: "shop/key", Clock: 111_411_200_000_000_001, Columns: map[string]Value{"sealed": []byte{0, 1, 255}, "version": int64(-2)}},
+			{Table: TableReleases, Key: "shop/1", Clock: 111_411_200_000_000_002, Columns: map[string]Value{"version": int64(1)}},
+			{Table: "quota", Key: "of a newer release", Clock: 111_411_200_000_000_003, Columns: map[string]Value{"n": 1.0}},
+			{Table: TableVolumes, Key: "v", Columns: map[string]Value{"colour": "of a newer release"}},
+		},
+	}
+}
+
+const (
+	goldenTx       = "testdata/wire-1-transaction.cbor"
+	goldenSnapshot = "testdata/wire-1-snapshot.bin"
+	goldenFile     = "testdata/schema-1.db.gz"
+)
+
+// TestGoldenFiles reads what release 1 of the wire and of the schema has
+// written. When a later release changes either, these files stay, and it adds
+// its own.
+func TestGoldenFiles(t *testing.T) {
+	want := startMember(t, Config{})
+	b, err := Encode(goldenTransaction())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.take(b)
+	if *update {
+		writeGolden(t, b)
+	}
+	t.Run("transaction", func(t *testing.T) {
+		old := readFile(t, goldenTx)
+		tx, err := Decode(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(goldenTransaction(), tx); d != "" {
+			t.Errorf("decoded (-want +got):\n%s", d)
+		}
+		if !bytes.Equal(old, b) {
+			t.Error("it is encoded otherwise now: members of both releases would still agree, but say so in the changelog")
+		}
+	})
+	t.Run("snapshot", func(t *testing.T) {
+		m := startMember(t, Config{Site: "w3"})
+		if err := m.Restore(t.Context(), goldenTransaction().Stream, bytes.NewReader(readFile(t, goldenSnapshot))); err != nil {
+			t.Fatal(err)
+		}
+		sameRows(t, want, m)
+	})
+	t.Run("file", func(t *testing.T) {
+		path := tempFile(t)
+		write(t, path, unzip(t, readFile(t, goldenFile)))
+		m := startMember(t, Config{Path: path})
+		if fileExists(path + badSuffix) {
+			t.Fatal("it was replaced")
+		}
+		sameRows(t, want, m)
+	})
+}
+
+func sameRows(t *testing.T, want, got *member) {
+	t.Helper()
+	if d := cmp.Diff(want.dump(), got.dump()); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want.Health().Tables, got.Health().Tables); d != "" {
+		t.Errorf("checksums (-want +got):\n%s", d)
+	}
+	got.sound()
+}
+
+func writeGolden(t *testing.T, tx []byte) {
+	t.Helper()
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	m.take(tx)
+	write(t, goldenTx, tx)
+	write(t, goldenSnapshot, snapshot(t, m, goldenTransaction().Stream))
+	err := m.submit(t.Context(), true, func(b *batch) error {
+		b.written = true // and never too old to be opened
+		return run(b.conn, "UPDATE meta SET touched_at = ?, boot = ''", int64(1)<<62)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := z.Write(readFile(t, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, goldenFile, zipped.Bytes())
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func unzip(t testing.TB, b []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestMigrationAdoptsWhatWasKept opens a file with the schema of a newer
+// release: columns and rows that the older one kept as unknown are in their
+// places afterwards, and no checksum has changed.
+func TestMigrationAdoptsWhatWasKept(t *testing.T) {
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	b, err := Encode(goldenTransaction())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.take(b)
+	before := m.Health().Tables
+	rows := m.dump()
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	newer := append(migrations(), `ALTER TABLE volume_rows ADD COLUMN colour TEXT NOT NULL DEFAULT '';
+		CREATE TABLE quota_rows (key TEXT NOT NULL PRIMARY KEY, site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
+			at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT, n REAL NOT NULL DEFAULT 0) WITHOUT ROWID`)
+	v, err := openWith(withTestDefaults(Config{Path: path}), newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = startView(t, v)
+	m.sound()
+	if d := cmp.Diff(rows, m.dump()); d != "" {
+		t.Errorf("rows (-before +after):\n%s", d)
+	}
+	if d := cmp.Diff(before, m.Health().Tables); d != "" {
+		t.Errorf("checksums (-before +after):\n%s", d)
+	}
+	var got []string
+	err = m.read(t.Context(), func(c *sqlite.Conn) error {
+		return query(c, `SELECT colour FROM volume_rows WHERE extra IS NULL UNION ALL SELECT n FROM quota_rows UNION ALL SELECT count(*) FROM unknown_rows`, func(s *sqlite.Stmt) error {
+			got = append(got, s.ColumnText(0))
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"of a newer release", "1.0", "0"}, got); d != "" {
+		t.Errorf("in their places (-want +got):\n%s", d)
+	}
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if m = startMember(t, Config{Path: path}); len(m.dump()) != 0 || !fileExists(path+badSuffix) {
+		t.Error("the older release has not put the newer one's file aside")
+	}
+}

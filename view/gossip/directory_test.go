@@ -1,0 +1,99 @@
+package gossip_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+)
+
+func facts(n *gossiptest.Node, free int64, leaving bool) view.Row {
+	return view.WorkerRow(&bourse.Facts{
+		Worker: n.ID, Tag: bourse.WorkerTag(n.Number), Region: "gru", Accounts: []bourse.Account{{Resource: "memory", Total: 1024, Used: 1024 - free}},
+	}, leaving)
+}
+
+// TestDirectory shows that the membership says who is there, and the view what
+// is free there: with an empty view all is there but that.
+func TestDirectory(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 3, gossiptest.NodeConfig{})
+		d := gossip.NewDirectory(group[0].Members, group[0].View)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		if d := cmp.Diff(map[bourse.WorkerID]int64{"w1": 0, "w2": 0, "w3": 0}, memory(d.Candidates("gru"))); d != "" {
+			t.Errorf("with an empty view (-want +got):\n%s", d)
+		}
+		for i, n := range group {
+			publish(t, n, facts(n, int64(i+1)*256, i == 2))
+		}
+		time.Sleep(time.Second) // of the bubble
+		if d := cmp.Diff(map[bourse.WorkerID]int64{"w1": 256, "w2": 512}, memory(d.Candidates("gru"))); d != "" {
+			t.Errorf("candidates (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(map[bourse.WorkerID]int64{"w1": 256, "w2": 512, "w3": 768}, memory(d.Workers())); d != "" {
+			t.Errorf("workers (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff([]bourse.Region{"gru"}, d.Regions()); d != "" {
+			t.Errorf("regions (-want +got):\n%s", d)
+		}
+		w, ok := d.Worker("w2")
+		tagged, also := d.ByTag(2)
+		if !ok || !also || w.Free.Of("memory") != 512 || tagged.ID != "w2" || tagged.Free.Of("memory") != 512 {
+			t.Errorf("w2: %+v, by its tag %+v", w, tagged)
+		}
+		clear(d.Candidates("gru")) // it is the caller's
+
+		publish(t, group[1], facts(group[1], 64, false))
+		group[0].Members.SetLeaving(true)
+		time.Sleep(time.Second) // of the bubble
+		if d := cmp.Diff(map[bourse.WorkerID]int64{"w2": 64}, memory(d.Candidates("gru"))); d != "" {
+			t.Errorf("after changes (-want +got):\n%s", d)
+		}
+		_ = group[1].Kill() // it has reasons to complain
+		time.Sleep(10 * time.Second)
+		if _, ok := d.Worker("w2"); ok || len(d.Candidates("gru")) != 0 {
+			t.Errorf("who is lost is still a candidate: %v", d.Candidates("gru"))
+		}
+	})
+}
+
+func memory(members []bourse.Member) map[bourse.WorkerID]int64 {
+	out := map[bourse.WorkerID]int64{}
+	for _, m := range members {
+		out[m.ID] = m.Free.Of("memory")
+	}
+	return out
+}
+
+// BenchmarkDirectory is what an order costs here: the list of its region.
+func BenchmarkDirectory(b *testing.B) {
+	for _, n := range []int{2, 20} {
+		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
+			network := gossiptest.NewLoopback()
+			b.Cleanup(network.Close)
+			group := startGroup(b, network, n, gossiptest.NodeConfig{})
+			d := gossip.NewDirectory(group[0].Members, group[0].View)
+			b.ReportAllocs()
+			for b.Loop() {
+				if len(d.Candidates("gru")) != n {
+					b.Error("some are missing")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package gossip
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// compareAll compares with a member of chance again and again: soon after
+// differences were found, seldom in quiet times and large groups.
+func (r *Replicator) compareAll(ctx context.Context) {
+	wait := time.Duration(0)
+	for {
+		timer := time.NewTimer(wait/2 + rand.N(wait+1)) // so that members do not compare in step
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		others := r.others()
+		if len(others) == 0 {
+			r.setSynced()
+		}
+		found := r.compareWithSome(ctx, others)
+		wait = r.nextWait(wait, found, len(others))
+	}
+}
+
+// nextWait is the time until the next comparison.
+func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
+	p := r.config.Pace
+	if found || !r.isSynced() {
+		return p.Fast
+	}
+	return min(max(3*last/2, p.Fast), p.Slow+time.Duration(others)*10*time.Millisecond)
+}
+
+// compareWithSome compares with one member that answers, and tells whether
+// something was missing here.
+func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
+	callable, _ := r.peers.shuffled(others, time.Now())
+	for _, m := range callable[:min(len(callable), compareTries)] {
+		found, err := r.compareWith(ctx, m)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return found
+		}
+		r.config.Log.Debug("compare views", slog.Any("member", m.ID), slog.Any("err", err))
+	}
+	return false
+}
+
+// compareTries is how many members are tried in a row.
+const compareTries = 3
+
+// comparison is what is known of another member's view.
+type comparison struct {
+	with   bourse.Member
+	ours   digest
+	theirs sums
+	heads  map[view.Stream]view.Head // theirs that differ, or may; Seq 0: it does not have the stream
+	all    bool                      // nothing else differs
+}
+
+// compareWith compares with one member, pulls what we lack, tells it of what
+// it lacks, and repairs what is different though it should not be.
+func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
+	c, err := r.exchangeHeads(ctx, with)
+	if err != nil {
+		return false, err
+	}
+	r.count.compared.Add(1)
+	lacking, telling, broken := r.sort(c, time.Now())
+	if len(lacking) > 0 {
+		before := r.headsOf(lacking)
+		err := r.pull(ctx, with, lacking)
+		if r.judge(before, c.heads, err); err != nil {
+			return true, err
+		}
+	}
+	if len(telling) > 0 {
+		if err := r.tell(ctx, with, telling); err != nil {
+			return false, err
+		}
+	}
+	r.repairStreams(ctx, broken)
+	r.repairShared(ctx, c)
+	if c.all {
+		r.setSynced()
+	}
+	return len(lacking) > 0, nil
+}
+
+func (r *Replicator) headsOf(streams []view.Stream) map[view.Stream]uint64 {
+	out := make(map[view.Stream]uint64, len(streams))
+	for _, s := range streams {
+		out[s] = r.view.Head(s)
+	}
+	return out
+}
+
+// exchangeHeads does both steps of a comparison.
+func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*comparison, error) {
+	d := r.view.Digest()
+	c := &comparison{with: with, ours: digestOf(d), heads: map[view.Stream]view.Head{}}
+	request := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+	request = firstRequest(request, d, c.ours.sums)
+	frames, err := r.ask(ctx, with, pathDigest, request, maxDigestBody)
+	if err != nil {
+		return nil, err
+	}
+	sums := c.read(frames)
+	if sums == nil {
+		c.all = true // equal
+		return c, nil
+	}
+	return c, r.exchangeBuckets(ctx, c, sums)
+}
+
+// read takes the heads out of an answer. It gives the sums of its buckets, nil
+// when there are none: then everything is equal, or it answers step 2.
+func (c *comparison) read(frames []frame) *bucketSums {
+	var out *bucketSums
+	for _, f := range frames {
+		switch f.kind {
+		case kindSums:
+			c.theirs, _ = readSums(f.body)
+		case kindBuckets:
+			out = decodeBuckets(f.body)
+		case kindHead:
+			if h, ok := readHead(f.body); ok {
+				c.heads[h.Stream] = h
+			}
+		default: // of a later release
+		}
+	}
+	return out
+}
+
+// exchangeBuckets asks for the heads of what step 1 did not explain: all of it
+// while we are new, else a part; the next comparison finds the rest.
+func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
+	left := c.ours.unexplained(theirs, c.heads)
+	c.all = true
+	rand.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	for len(left) > 0 {
+		asked := left[:min(len(left), bucketsOnce)]
+		left = left[len(asked):]
+		request := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+		request = appendFrame(request, kindBucketList, asked)
+		frames, err := r.ask(ctx, c.with, pathDigest, request, maxDigestBody)
+		if err != nil {
+			return err
+		}
+		known := len(c.heads)
+		c.read(frames)
+		cut := hasFrame(frames, kindMore)
+		if !cut {
+			c.noteMissing(asked)
+		}
+		if cut || r.isSynced() && len(left) > 0 {
+			c.all = false
+			return nil
+		}
+		if len(c.heads) == known {
+			continue // they became equal meanwhile
+		}
+	}
+	return nil
+}
+
+func hasFrame(frames []frame, k kind) bool {
+	for _, f := range frames {
+		if f.kind == k {
+			return true
+		}
+	}
+	return false
+}
+
+// noteMissing notes which of our streams the other one does not have in the
+// buckets that it listed wholly.
+func (c *comparison) noteMissing(listed []byte) {
+	in := [buckets]bool{}
+	for _, b := range listed {
+		in[b] = true
+	}
+	for s := range c.ours.heads {
+		if _, ok := c.heads[s]; !ok && in[bucketOf(s)] {
+			c.heads[s] = view.Head{Position: view.Position{Stream: s}}
+		}
+	}
+}
+
+// sort says what to do about the other one's heads: streams that we lack,
+// positions that it lacks, and streams that differ at equal positions.
+func (r *Replicator) sort(c *comparison, now time.Time) (lacking []view.Stream, telling []view.Position, broken []view.Head) {
+	own := r.view.Self().Stream
+	for s, h := range c.heads {
+		if s.Site == r.config.Self.ID && r.ahead(h.Position) || s == own && h.Seq == 0 && c.ours.heads[s].Seq == 0 {
+			continue
+		}
+		ours := c.ours.heads[s]
+		switch {
+		case h.Seq > ours.Seq:
+			if r.settled(h, now) && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
+				lacking = append(lacking, s)
+			}
+		case h.Seq < ours.Seq:
+			if r.settled(ours, now) {
+				telling = append(telling, ours.Position)
+			}
+		case h.Hash != ours.Hash && s != own:
+			broken = append(broken, ours)
+		}
+	}
+	return lacking, telling, broken
+}
+
+// settled tells whether a head is old enough for everybody to have it. A clock
+// that is wrong makes it old as well.
+func (r *Replicator) settled(h view.Head, now time.Time) bool {
+	age := now.Sub(time.Unix(0, h.At))
+	return !r.isSynced() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
+}
+
+// maxTelling bounds the positions in one message.
+const maxTelling = 512
+
+// tell announces to a member what it lacks. It pulls on its own account.
+func (r *Replicator) tell(ctx context.Context, to bourse.Member, positions []view.Position) error {
+	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+	for _, p := range positions[:min(len(positions), maxTelling)] {
+		envelope = appendFrame(envelope, kindAnnounce, appendPosition(nil, p))
+	}
+	_, err := r.ask(ctx, to, pathPush, envelope, maxDigestBody)
+	return err
+}

@@ -1,0 +1,111 @@
+package gossiptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse/view"
+)
+
+// StartGroup runs n nodes, numbered from 1, and waits until all know one
+// another. What base says holds for each; Number and Join are set here. When
+// it gives an error nothing runs.
+func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([]*Node, error) {
+	var group []*Node
+	for i := range n {
+		c := base
+		c.Number = i + 1
+		for k := range min(i, 2) { // two of those before it, spread over all
+			c.Join = append(slices.Clone(c.Join), group[(i*7+k*3)%i].Addr())
+		}
+		node, err := Start(network, c)
+		if err != nil {
+			return nil, errors.Join(err, StopAll(group))
+		}
+		group = append(group, node)
+	}
+	if err := AwaitMembers(ctx, group, n); err != nil {
+		return nil, errors.Join(err, StopAll(group))
+	}
+	return group, nil
+}
+
+// AwaitMembers waits until each node lists this many members.
+func AwaitMembers(ctx context.Context, group []*Node, want int) error {
+	for _, n := range group {
+		for {
+			have := len(n.Members.Members())
+			if have == want {
+				break
+			}
+			select {
+			case <-time.After(20 * time.Millisecond): // not each change: in a large group that starts there are many
+			case <-ctx.Done():
+				return fmt.Errorf("%s lists %d members, want %d: %w", n.ID, have, want, ctx.Err())
+			}
+		}
+	}
+	return nil
+}
+
+// StopAll ends nodes side by side.
+func StopAll(group []*Node) error {
+	errs := make([]error, len(group))
+	var wg sync.WaitGroup
+	for i, n := range group {
+		wg.Go(func() { errs[i] = n.Stop() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Differences says in which way the nodes' views differ, "" when they are
+// equal: all heads with their hashes, and each table's checksum.
+func Differences(group []*Node) string {
+	first := group[0]
+	want, tables := first.View.Digest(), first.View.Health().Tables
+	for _, n := range group[1:] {
+		got := n.View.Digest()
+		if d := headsDiffer(want.Heads, got.Heads); d != "" {
+			return fmt.Sprintf("%s and %s: %s", first.ID, n.ID, d)
+		}
+		if want.Shared != got.Shared {
+			return fmt.Sprintf("%s and %s: shared rows: %x, %x", first.ID, n.ID, want.Shared, got.Shared)
+		}
+		if other := n.View.Health().Tables; !slices.Equal(tables, other) {
+			return fmt.Sprintf("%s and %s: tables: %v, %v", first.ID, n.ID, tables, other)
+		}
+	}
+	return ""
+}
+
+func headsDiffer(a, b []view.Head) string {
+	if len(a) != len(b) {
+		return fmt.Sprintf("%d and %d streams: %v, %v", len(a), len(b), a, b)
+	}
+	for i := range a {
+		if a[i].Position != b[i].Position || a[i].Hash != b[i].Hash {
+			return fmt.Sprintf("%v, %v", a[i], b[i])
+		}
+	}
+	return ""
+}
+
+// AwaitEqual waits until the nodes' views are equal.
+func AwaitEqual(ctx context.Context, group []*Node) error {
+	for {
+		d := Differences(group)
+		if d == "" {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond): // any of them may change
+		case <-ctx.Done():
+			return fmt.Errorf("the views are not equal: %s: %w", d, ctx.Err())
+		}
+	}
+}

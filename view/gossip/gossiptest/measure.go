@@ -1,0 +1,243 @@
+package gossiptest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// Load is what Measure puts on a group.
+type Load struct {
+	Changes int           // how many, by at most ten nodes in turn
+	Every   time.Duration // from one to the next
+	Settle  time.Duration // how long the last ones may take; default 10 s
+	// Dice draws the nodes, and pauses of Every on average; default: none.
+	Dice *rand.Rand
+	// Row is what a node publishes for the nth time, from 0, no two alike;
+	// default: a small machine.
+	Row func(n *Node, nth int) view.Row
+}
+
+// next gives the node that makes the ith change, and the pause before it.
+func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
+	if l.Dice == nil {
+		return i % nodes, l.Every
+	}
+	return l.Dice.IntN(nodes), time.Duration(l.Dice.ExpFloat64() * float64(l.Every))
+}
+
+// Measured is what became of a Load.
+type Measured struct {
+	Members, Changes int
+	Unseen           int // changes that some node did not have in time
+	// P50, P99 and Max are the times until a change was visible in the views
+	// of all nodes.
+	P50, P99, Max time.Duration
+	// RumourBytes and HTTPBytes are what a change cost each member: all
+	// messages that say something of the view, by members and changes.
+	// Headers of packets and of HTTP are not in it.
+	RumourBytes, HTTPBytes float64
+	ChangeBytes            float64 // of one encoded change, on average
+	Pulled, Compared       uint64  // transactions that had to be asked for, by all nodes; exchanges
+	Took                   time.Duration
+}
+
+// Bytes is what a change cost each member.
+func (m Measured) Bytes() float64 { return m.RumourBytes + m.HTTPBytes }
+
+func (m Measured) String() string {
+	return fmt.Sprintf("%d members, %d changes: p50 %d ms, p99 %d ms, max %d ms, unseen %d; bytes per change and member: %.0f (rumours %.0f, HTTP %.0f; a change has %.0f); pulled %d, compared %d, took %.1f s",
+		m.Members, m.Changes, m.P50.Milliseconds(), m.P99.Milliseconds(), m.Max.Milliseconds(), m.Unseen,
+		m.Bytes(), m.RumourBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
+}
+
+// Measure has nodes change a machine in turn and measures when all others see
+// it. It reads positions from memory, after each commit of a view.
+func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
+	if load.Settle == 0 {
+		load.Settle = 10 * time.Second
+	}
+	if load.Row == nil {
+		load.Row = func(n *Node, nth int) view.Row { return view.MachineRow(machine(n, nth)) }
+	}
+	before, nth := traffic(group), make([]int, len(group))
+	began := time.Now()
+	due := began
+	w := &watch{nodes: len(group), open: map[view.Position]*change{}, done: make(chan struct{})}
+	stop := w.run(group)
+	defer stop()
+	var size int
+	for i := range load.Changes {
+		by, wait := load.next(i, len(group))
+		due = due.Add(wait)
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return Measured{}, err
+		}
+		n := group[by]
+		at := time.Now()
+		p, err := n.View.Publish(ctx, load.Row(n, nth[by]))
+		nth[by]++
+		if err != nil {
+			return Measured{}, err
+		}
+		if encoded, ok := n.View.Since(view.Position{Stream: p.Stream, Seq: p.Seq - 1}, 1); ok && len(encoded) > 0 {
+			size += len(encoded[0])
+		}
+		w.add(p, at, group)
+	}
+	w.await(ctx, load.Settle)
+	m := w.result(load.Changes)
+	after := traffic(group)
+	per := float64(load.Changes * len(group))
+	m.RumourBytes, m.HTTPBytes = float64(after.rumours-before.rumours)/per, float64(after.http-before.http)/per
+	m.ChangeBytes = float64(size) / float64(load.Changes)
+	m.Pulled, m.Compared, m.Took = after.pulled-before.pulled, after.compared-before.compared, time.Since(began)
+	return m, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(max(0, d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// machine is a node's machine in its nth state: one row that changes as a
+// machine's does when it is started and stopped.
+func machine(n *Node, nth int) *bourse.Machine {
+	states := []bourse.State{bourse.StateCreated, bourse.StateStarted, bourse.StateStopped}
+	created := time.Unix(1_800_000_000, 0)
+	return &bourse.Machine{
+		ID:     bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, 1)),
+		App:    "web",
+		Name:   fmt.Sprintf("web-%d", n.Number),
+		Region: "gru", Worker: n.ID, State: states[nth%len(states)], CreatedAt: created,
+		UpdatedAt: created.Add(time.Duration(nth+1) * time.Second),
+	}
+}
+
+// change is one that not all have seen.
+type change struct {
+	at     time.Time
+	unseen map[int]bool // nodes
+}
+
+// watch follows changes through the nodes' views.
+type watch struct {
+	nodes int
+
+	mu    sync.Mutex
+	open  map[view.Position]*change
+	times []time.Duration
+	ended bool // no more changes come
+	done  chan struct{}
+}
+
+func (w *watch) add(p view.Position, at time.Time, group []*Node) {
+	c := &change{at: at, unseen: make(map[int]bool, len(group))}
+	for i := range group {
+		c.unseen[i] = true
+	}
+	w.mu.Lock()
+	w.open[p] = c
+	w.mu.Unlock()
+	for i, n := range group { // some may have it by now
+		w.look(i, n)
+	}
+}
+
+// run looks at each node after each of its commits, until stop is called.
+func (w *watch) run(group []*Node) (stop func()) {
+	var wg sync.WaitGroup
+	end := make(chan struct{})
+	for i, n := range group {
+		wg.Go(func() {
+			watcher := n.View.Watch()
+			defer watcher.Stop()
+			for {
+				select {
+				case <-watcher.C:
+					w.look(i, n)
+				case <-end:
+					return
+				}
+			}
+		})
+	}
+	return func() { close(end); wg.Wait() }
+}
+
+// look notes which changes a node has.
+func (w *watch) look(i int, n *Node) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p, c := range w.open {
+		if !c.unseen[i] || n.View.Head(p.Stream) < p.Seq {
+			continue
+		}
+		if delete(c.unseen, i); len(c.unseen) == 0 {
+			w.times = append(w.times, now.Sub(c.at))
+			delete(w.open, p)
+		}
+	}
+	if w.ended && len(w.open) == 0 {
+		w.ended = false
+		close(w.done)
+	}
+}
+
+// await waits until all have seen all.
+func (w *watch) await(ctx context.Context, most time.Duration) {
+	w.mu.Lock()
+	if len(w.open) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	w.ended = true
+	w.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (w *watch) result(changes int) Measured {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := Measured{Members: w.nodes, Changes: changes, Unseen: len(w.open)}
+	if len(w.times) == 0 {
+		return m
+	}
+	slices.Sort(w.times)
+	at := func(part float64) time.Duration { return w.times[int(part*float64(len(w.times)-1))] }
+	m.P50, m.P99, m.Max = at(0.5), at(0.99), w.times[len(w.times)-1]
+	return m
+}
+
+type volume struct{ rumours, http, pulled, compared uint64 }
+
+func traffic(group []*Node) volume {
+	var v volume
+	for _, n := range group {
+		t := n.Replicator.Traffic()
+		v.rumours += t.RumourBytesOut
+		v.http += t.HTTPBytesOut // what one gets another one sends
+		v.pulled += t.Pulled
+		v.compared += t.Compared
+	}
+	return v
+}

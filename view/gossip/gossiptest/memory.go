@@ -1,0 +1,191 @@
+package gossiptest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Memory is a network in memory, in which ends die, are cut off from one
+// another, and whose packets are lost and late by the dice of a seed. A zero
+// Seed is a seed as well. Calls over it (see Caller) are streams: they are
+// late, but nothing is lost unless an end dies or is cut off.
+type Memory struct {
+	mu    sync.Mutex
+	ends  map[string]*End
+	apis  map[string]*End
+	cut   func(from, to int) bool // nil: everybody reaches everybody
+	lost  func() bool             // of one packet; nil: none is
+	delay func() time.Duration    // one way; nil: none
+	dice  *rand.Rand
+
+	packets, bytes uint64
+}
+
+// NewMemory makes a network without loss and delay.
+func NewMemory(seed uint64) *Memory {
+	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// End is one member's end of a Memory network: its transport.
+type End struct {
+	net     *Memory
+	number  int
+	ip      net.IP
+	dead    bool
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	api     api
+}
+
+var _ memberlist.Transport = (*End)(nil)
+
+const memoryPort = 7946
+
+// End gives the end with this number, new: one that had it before is dead.
+func (n *Memory) End(number int) *End {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := &End{
+		net: n, number: number, ip: net.IPv4(10, 0, byte(number>>8), byte(number)).To4(),
+		packets: make(chan *memberlist.Packet, 4096), streams: make(chan net.Conn, 256),
+	}
+	if old := n.ends[e.Addr()]; old != nil {
+		old.dead = true
+	}
+	n.ends[e.Addr()], n.apis[e.API()] = e, e
+	return e
+}
+
+// Partition cuts ends off from one another; nil heals.
+func (n *Memory) Partition(cut func(from, to int) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+}
+
+// Lose loses this part of all packets, 0 to 1.
+func (n *Memory) Lose(part float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost = func() bool { return n.dice.Float64() < part }
+}
+
+// Delay makes everything late: each packet by mean give or take spread.
+func (n *Memory) Delay(mean, spread time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = func() time.Duration { return mean - spread + time.Duration(n.dice.Int64N(int64(2*spread)+1)) }
+}
+
+// Sent gives how many packets were sent, and their bytes.
+func (n *Memory) Sent() (packets, bytes uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.packets, n.bytes
+}
+
+// Kill makes an end deaf and dumb for ever.
+func (e *End) Kill() {
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	e.dead = true
+}
+
+// Addr is where the end gossips, API where its Caller finds it.
+func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
+
+// API is the address at which Callers reach the end.
+func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
+
+// reaches tells whether something sent now arrives. The lock is held.
+func (e *End) reaches(to *End) bool {
+	return to != nil && !to.dead && !e.dead && (e.net.cut == nil || !e.net.cut(e.number, to.number))
+}
+
+// late gives a delay by dice. The lock is held.
+func (n *Memory) late() time.Duration {
+	if n.delay == nil {
+		return 0
+	}
+	return max(0, n.delay())
+}
+
+// FinalAdvertiseAddr implements memberlist.Transport.
+func (e *End) FinalAdvertiseAddr(string, int) (net.IP, int, error) { return e.ip, memoryPort, nil }
+
+// WriteTo implements memberlist.Transport.
+func (e *End) WriteTo(b []byte, addr string) (time.Time, error) {
+	n := e.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if e.dead {
+		return now, nil
+	}
+	n.packets++
+	n.bytes += uint64(len(b))
+	to := n.ends[addr]
+	if !e.reaches(to) || n.lost != nil && n.lost() {
+		return now, nil
+	}
+	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &net.UDPAddr{IP: e.ip, Port: memoryPort}}
+	if late := n.late(); late > 0 {
+		time.AfterFunc(late, func() { to.deliver(p) })
+		return now, nil
+	}
+	to.put(p)
+	return now, nil
+}
+
+func (e *End) deliver(p *memberlist.Packet) {
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	if !e.dead {
+		e.put(p)
+	}
+}
+
+// put hands a packet over. The lock is held.
+func (e *End) put(p *memberlist.Packet) {
+	p.Timestamp = time.Now()
+	select {
+	case e.packets <- p:
+	default: // lost, as packets are
+	}
+}
+
+// DialTimeout implements memberlist.Transport.
+func (e *End) DialTimeout(addr string, _ time.Duration) (net.Conn, error) {
+	n := e.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	to := n.ends[addr]
+	if !e.reaches(to) {
+		return nil, errors.New("connection refused")
+	}
+	here, there := net.Pipe()
+	select {
+	case to.streams <- there:
+		return here, nil
+	default:
+		return nil, errors.New("backlog is full")
+	}
+}
+
+// PacketCh implements memberlist.Transport.
+func (e *End) PacketCh() <-chan *memberlist.Packet { return e.packets }
+
+// StreamCh implements memberlist.Transport.
+func (e *End) StreamCh() <-chan net.Conn { return e.streams }
+
+// Shutdown implements memberlist.Transport.
+func (e *End) Shutdown() error {
+	e.Kill()
+	return nil
+}

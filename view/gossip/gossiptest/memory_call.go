@@ -1,0 +1,118 @@
+package gossiptest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// api is what an end serves to Callers.
+type api struct {
+	handler http.Handler // nil: nobody listens
+}
+
+// Serve answers calls to the end from now on.
+func (e *End) Serve(h http.Handler) {
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	e.api.handler = h
+}
+
+// Caller calls the other ends' handlers; it is a gossip.Caller.
+func (e *End) Caller() *MemoryCaller { return &MemoryCaller{e} }
+
+// MemoryCaller carries requests through a Memory network.
+type MemoryCaller struct{ from *End }
+
+// Call sends a request to the end with a member's address. The answer comes
+// whole.
+func (c *MemoryCaller) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+	if err := c.travel(ctx, to); err != nil {
+		return nil, err
+	}
+	h := c.handler(to)
+	if h == nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "%s: connection refused", to.ID)
+	}
+	answer := make(chan *http.Response, 1)
+	go func() { answer <- serve(h, req.WithContext(ctx)) }()
+	var resp *http.Response //nolint:bodyclose // the caller closes it
+	select {
+	case resp = <-answer:
+	case <-ctx.Done():
+		return nil, bourse.Errorf(bourse.CodeTimeout, "%s: %w", to.ID, ctx.Err())
+	}
+	if err := c.travel(ctx, to); err != nil {
+		return nil, bourse.Errorf(bourse.CodeTimeout, "the answer was lost: %w", err)
+	}
+	return resp, nil
+}
+
+func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
+	c.from.net.mu.Lock()
+	defer c.from.net.mu.Unlock()
+	if end := c.from.net.apis[to.Address]; end != nil {
+		return end.api.handler
+	}
+	return nil
+}
+
+// travel takes the time of one way. Who cannot be reached is waited for until
+// ctx ends, as with packets that are dropped.
+func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
+	n := c.from.net
+	n.mu.Lock()
+	end := n.apis[to.Address]
+	late, refused := n.late(), end == nil || end.dead
+	cut := !refused && !c.from.reaches(end)
+	n.mu.Unlock()
+	if refused {
+		return bourse.Errorf(bourse.CodeUnavailable, "%s: connection refused", to.ID)
+	}
+	if cut {
+		<-ctx.Done()
+		return bourse.Errorf(bourse.CodeUnavailable, "%s cannot be reached: %w", to.ID, ctx.Err())
+	}
+	if late == 0 {
+		return nil
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return bourse.Errorf(bourse.CodeTimeout, "%s: %w", to.ID, ctx.Err())
+	}
+}
+
+// serve runs a handler. One that aborts leaves a body that breaks off.
+func serve(h http.Handler, req *http.Request) *http.Response {
+	w := httptest.NewRecorder()
+	aborted := func() (aborted bool) {
+		defer func() {
+			if p := recover(); p != nil {
+				if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+					panic(p)
+				}
+				aborted = true
+			}
+		}()
+		h.ServeHTTP(w, req)
+		return false
+	}()
+	resp := w.Result()
+	if aborted {
+		resp.Body = io.NopCloser(io.MultiReader(resp.Body, broken{}))
+	}
+	return resp
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -1,0 +1,154 @@
+package gossiptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+// Network is what members stand on: Memory or Loopback.
+type Network interface {
+	Host(number int) (*Host, error)
+}
+
+// Host is a member's place in a network.
+type Host struct {
+	Transport memberlist.Transport
+	Advertise netip.AddrPort
+	API       string
+	Caller    gossip.Caller
+	Serve     func(http.Handler)
+	Kill      func() // nothing goes in or out any more
+	Close     func()
+}
+
+// Host makes an end with this number.
+func (n *Memory) Host(number int) (*Host, error) {
+	e := n.End(number)
+	return &Host{Transport: e, API: e.API(), Caller: e.Caller(), Serve: e.Serve, Kill: e.Kill, Close: e.Kill}, nil
+}
+
+// NodeConfig is what a Node is started with.
+type NodeConfig struct {
+	Number  int              // its place in the network, and its tag; from 1
+	Path    string           // of the view's file; "": in memory
+	Join    []string         // gossip addresses
+	Cluster string           // default "bourse"
+	Now     func() time.Time // the view's clock
+	Timing  gossip.Timing
+	Pace    gossip.Pace
+	Limits  gossip.Limits
+	Log     *slog.Logger
+}
+
+// Node is a member with a view: a worker, as far as the others know.
+type Node struct {
+	ID         bourse.WorkerID
+	Number     int
+	Members    *gossip.Members
+	Replicator *gossip.Replicator
+	View       *view.View
+
+	host   *Host
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	ending atomic.Bool
+	ended  chan struct{}
+	mu     sync.Mutex
+	errs   []error
+}
+
+// ID gives the id of the node with a number.
+func ID(number int) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", number)) }
+
+// Start runs a node until Stop or Kill.
+func Start(network Network, c NodeConfig) (*Node, error) {
+	host, err := network.Host(c.Number)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{ID: ID(c.Number), Number: c.Number, host: host, ended: make(chan struct{})}
+	if c.Cluster == "" {
+		c.Cluster = "bourse"
+	}
+	n.View, err = view.Open(view.Config{Path: c.Path, Cluster: c.Cluster, Site: n.ID, Now: c.Now, Log: c.Log})
+	if err != nil {
+		host.Close()
+		return nil, err
+	}
+	self := bourse.Member{ID: n.ID, Role: bourse.RoleWorker, Region: "gru", Address: host.API, Tag: bourse.WorkerTag(c.Number)}
+	n.Replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
+		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Pace: c.Pace, Limits: c.Limits,
+		Members: func() []bourse.Member { return n.Members.Members() },
+		Changed: func() <-chan struct{} { return n.Members.Changed() },
+	})
+	n.Members, err = gossip.Open(gossip.Config{
+		Self: self, Join: c.Join, ClusterID: c.Cluster, Transport: host.Transport, Advertise: host.Advertise,
+		Timing: c.Timing, Rumours: n.Replicator, Log: c.Log,
+	})
+	if err != nil {
+		host.Close()
+		return nil, errors.Join(err, n.View.Close())
+	}
+	host.Serve(n.Replicator.Handler())
+	n.run()
+	return n, nil
+}
+
+func (n *Node) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	part := func(name string, run func(context.Context) error) {
+		n.wg.Go(func() {
+			if err := run(ctx); err != nil {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				n.errs = append(n.errs, fmt.Errorf("%s of %s: %w", name, n.ID, err))
+			}
+		})
+	}
+	part("view", n.View.Run)
+	part("members", n.Members.Run)
+	part("replicator", func(ctx context.Context) error {
+		select {
+		case <-n.Members.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		return n.Replicator.Run(ctx)
+	})
+}
+
+// Addr is where others join the node.
+func (n *Node) Addr() string { return n.Members.Addr() }
+
+// Stop ends a node in good order and gives what went wrong in its life.
+func (n *Node) Stop() error {
+	if n.ending.CompareAndSwap(false, true) {
+		n.cancel()
+		n.wg.Wait()
+		n.host.Close()
+		n.errs = append(n.errs, n.View.Close())
+		close(n.ended)
+	}
+	<-n.ended // no lock: in a bubble, time goes on while we wait
+	return errors.Join(n.errs...)
+}
+
+// Kill ends a node without a word to the others.
+func (n *Node) Kill() error {
+	n.host.Kill()
+	return n.Stop()
+}

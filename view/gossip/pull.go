@@ -1,0 +1,192 @@
+package gossip
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// Sizes of one answer to a pull. It grows while answers come fast and shrinks
+// when they do not.
+const (
+	minChunk   = 64 << 10
+	firstChunk = 256 << 10
+	maxChunk   = 4 << 20
+	fastChunk  = 250 * time.Millisecond
+	slowChunk  = 2 * time.Second
+)
+
+const (
+	maxPullStreams = 256 // in one request
+	maxPullRounds  = 512 // in a row with one member
+	pullersAtOnce  = 4
+)
+
+// pullWanted pulls what rumours told of and did not bring.
+func (r *Replicator) pullWanted(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due, next := r.wants.take(time.Now(), r.view.Head)
+		if len(due) > 0 {
+			r.pullFromSources(ctx, due)
+			r.wants.pulled(due, time.Now(), r.view.Head)
+			continue
+		}
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = max(time.Until(next), time.Millisecond)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.wants.poked:
+		}
+	}
+}
+
+// pullFromSources pulls each stream from one who is likely to have it, several
+// sources side by side.
+func (r *Replicator) pullFromSources(ctx context.Context, due map[view.Stream]want) {
+	members := map[bourse.WorkerID]bourse.Member{}
+	for _, m := range r.others() {
+		members[m.ID] = m
+	}
+	bySource := map[bourse.WorkerID][]view.Stream{}
+	for s, w := range due {
+		if id, ok := r.source(s, w, members); ok {
+			bySource[id] = append(bySource[id], s)
+		}
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, pullersAtOnce)
+	for id, streams := range bySource {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := r.pull(ctx, members[id], streams); err != nil {
+				r.config.Log.Debug("pull what was told of", slog.Any("member", id), slog.Any("err", err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// source chooses whom to ask for a stream: who told of it, the site itself, and
+// then anybody.
+func (r *Replicator) source(s view.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
+	now := time.Now()
+	likely := append(slices.Clone(w.from), s.Site)
+	rand.Shuffle(len(likely), func(i, j int) { likely[i], likely[j] = likely[j], likely[i] })
+	for _, id := range likely {
+		if _, ok := members[id]; ok && r.peers.free(id, now) {
+			return id, true
+		}
+	}
+	callable, _ := r.peers.shuffled(slices.Collect(maps.Values(members)), now)
+	if len(callable) == 0 {
+		return "", false
+	}
+	return callable[0].ID, true
+}
+
+// pull gets from one member all that it has of these streams beyond ours.
+func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []view.Stream) error {
+	chunk := firstChunk
+	for part := range slices.Chunk(streams, maxPullStreams) {
+		for range maxPullRounds {
+			began := time.Now()
+			answer, err := r.pullOnce(ctx, from, part, chunk)
+			if err != nil {
+				return err
+			}
+			if err := r.restoreAll(ctx, from, answer.snapshots); err != nil {
+				return err
+			}
+			if !answer.more || !answer.progress && len(answer.snapshots) == 0 {
+				break
+			}
+			switch took := time.Since(began); {
+			case took < fastChunk:
+				chunk = min(2*chunk, maxChunk)
+			case took > slowChunk:
+				chunk = max(chunk/2, minChunk)
+			}
+		}
+		for _, s := range part {
+			r.passOn(s)
+		}
+	}
+	return nil
+}
+
+// passOn tells others that we have a stream: they may have missed it as well.
+// Who has just come has nothing to tell that the others do not know.
+func (r *Replicator) passOn(s view.Stream) {
+	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
+		r.queue.announceHead(view.Position{Stream: s, Seq: seq})
+	}
+}
+
+// pulled is what one answer to a pull brought.
+type pulled struct {
+	progress  bool // something was new
+	more      bool // there is more than the answer held
+	snapshots []view.Stream
+}
+
+func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams []view.Stream, chunk int) (pulled, error) {
+	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+	envelope = appendFrame(envelope, kindBudget, binary.AppendUvarint(nil, uint64(chunk)))
+	for _, s := range streams {
+		envelope = appendFrame(envelope, kindWant, appendPosition(nil, view.Position{Stream: s, Seq: r.view.Head(s)}))
+	}
+	frames, err := r.ask(ctx, from, pathPull, envelope, maxPullBody)
+	if err != nil {
+		return pulled{}, err
+	}
+	var out pulled
+	for _, f := range frames {
+		switch f.kind {
+		case kindTransaction:
+			out.progress = r.takePulled(from, f.body) || out.progress
+		case kindSnapshot:
+			if p, ok := readPosition(f.body); ok && slices.Contains(streams, p.Stream) && p.Seq > r.view.Head(p.Stream) {
+				out.snapshots = append(out.snapshots, p.Stream)
+			}
+		case kindMore:
+			out.more = true
+		default: // of a later release
+		}
+	}
+	return out, r.view.Flush(ctx)
+}
+
+// takePulled tells whether a transaction was new.
+func (r *Replicator) takePulled(from bourse.Member, body []byte) bool {
+	verdict, err := r.view.Apply(slices.Clone(body))
+	if err != nil {
+		if bourse.CodeOf(err) == bourse.CodeInvalid {
+			r.refused(err, from.ID)
+		}
+		return false
+	}
+	if verdict.Outcome == view.Ahead {
+		r.ahead(verdict.Position)
+	}
+	if verdict.Outcome != view.Taken {
+		return false
+	}
+	r.count.pulled.Add(1)
+	return true
+}

@@ -1,0 +1,139 @@
+package gossip
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+)
+
+// Replicator spreads the view: what this member changes is told with the
+// gossip of the membership, what it hears is passed on, and what it missed is
+// found by comparing with others and pulled over HTTP. It is the Rumours of
+// its Members.
+type Replicator struct {
+	config ReplicatorConfig
+	view   *view.View
+	check  uint64 // of the cluster
+	quiet  *quiet
+	queue  *rumourQueue
+	heard  recent
+	wants  wants
+	peers  peers
+	repair repairs
+	count  counters
+
+	synced     chan struct{} // closed once we have compared all with somebody
+	syncedOnce sync.Once
+	renewals   chan view.Stream // holds one: what others know of ourselves and we do not
+	pressed    atomic.Bool      // the view's queue is half full
+	limits     limits
+}
+
+var _ Rumours = (*Replicator)(nil)
+
+// NewReplicator makes one, and has the view tell it of what it publishes: call
+// it before the view's Run. It starts nothing.
+func NewReplicator(c ReplicatorConfig) *Replicator {
+	c = c.withDefaults()
+	r := &Replicator{
+		config: c, view: c.View, check: clusterCheck(c.Cluster),
+		quiet: &quiet{}, queue: newRumourQueue(c.Pace, c.Limits),
+		synced: make(chan struct{}), renewals: make(chan view.Stream, 1),
+		limits: newLimits(c.Limits),
+	}
+	r.wants.init()
+	r.peers.init()
+	r.repair.init()
+	c.View.OnPublish(func(tx *view.Transaction, encoded []byte) {
+		r.queue.add(tx.Position, slices.Clone(encoded))
+	})
+	return r
+}
+
+// Run compares, pulls and repairs until ctx ends. Begin it once the membership
+// is Ready: a member that has met nobody believes that it knows all.
+func (r *Replicator) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, part := range []func(context.Context){r.compareAll, r.pullWanted, r.watchPresence, r.renewAll, r.watchPressure} {
+		wg.Go(func() { part(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// Synced is closed once all was compared with some other member and what was
+// missing is there, or when there was nobody to compare with.
+func (r *Replicator) Synced() <-chan struct{} { return r.synced }
+
+func (r *Replicator) setSynced() { r.syncedOnce.Do(func() { close(r.synced) }) }
+
+func (r *Replicator) isSynced() bool {
+	select {
+	case <-r.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// others gives the members without ourselves.
+func (r *Replicator) others() []bourse.Member {
+	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
+}
+
+// ahead takes note that others know more of our own stream than we do, and
+// tells whether they do.
+func (r *Replicator) ahead(p view.Position) bool {
+	self := r.view.Self()
+	if p.Site != r.config.Self.ID || p.Epoch < self.Epoch || p.Epoch == self.Epoch && p.Seq <= self.Seq {
+		return false
+	}
+	select {
+	case r.renewals <- p.Stream:
+	default: // one is enough: the new epoch is greater than ours and than that one's
+	}
+	return true
+}
+
+// renewAll begins a new epoch when the others know more of ours than we do.
+func (r *Replicator) renewAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case seen := <-r.renewals:
+			r.renew(ctx, seen)
+		}
+	}
+}
+
+func (r *Replicator) renew(ctx context.Context, seen view.Stream) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Pace.Timeout)
+	defer cancel()
+	err := r.view.Renew(ctx, seen)
+	if ctx.Err() != nil {
+		return
+	}
+	r.config.Log.Warn("others know more of our view's rows than we do: a new epoch begins", "seen", seen.Epoch, "err", err)
+}
+
+// watchPressure looks whether the view keeps up with what it is told.
+func (r *Replicator) watchPressure(ctx context.Context) {
+	for tick := time.NewTicker(pressureEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+			r.pressed.Store(r.view.Health().Queue.Bytes > view.DefaultQueueBytes/2)
+		}
+	}
+}
+
+// pressureEvery is how often the view's queue is looked at.
+const pressureEvery = 2 * time.Second

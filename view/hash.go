@@ -1,0 +1,44 @@
+package view
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// hasher computes the hashes of records. The zero value is ready.
+type hasher struct{ buf []byte }
+
+// of hashes what a record says: site, table, key and each column that differs
+// from its default, of a shared row its clock too. Where and when it was
+// written is left out: a snapshot and the transactions give the same.
+func (h *hasher) of(r record) uint64 {
+	b := h.buf[:0]
+	b = appendText(b, r.table)
+	b = appendText(b, r.key)
+	b = appendText(b, string(r.Site))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.clock))
+	if r.deleted {
+		b = append(b, 'd')
+	}
+	for _, c := range r.cols {
+		b = appendText(b, c.name)
+		switch v := c.value.(type) {
+		case int64:
+			b = binary.BigEndian.AppendUint64(append(b, 'i'), uint64(v))
+		case float64:
+			b = binary.BigEndian.AppendUint64(append(b, 'f'), math.Float64bits(v))
+		case string:
+			b = appendText(append(b, 's'), v)
+		case []byte:
+			b = appendText(append(b, 'b'), string(v))
+		}
+	}
+	h.buf = b
+	return xxhash.Sum64(b)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}

@@ -1,0 +1,103 @@
+package view
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Health is how the view is.
+type Health struct {
+	Site       bourse.WorkerID `json:"site"`
+	Self       Position        `json:"self"`
+	FileBytes  int64           `json:"file_bytes"`
+	Error      string          `json:"error,omitzero"` // why nothing can be written at present
+	Queue      QueueHealth     `json:"queue"`
+	Quarantine Quarantine      `json:"quarantine"`
+	Tables     []TableHealth   `json:"tables"`  // by name
+	Streams    []StreamHealth  `json:"streams"` // by site and epoch
+}
+
+// QueueHealth tells of the transactions that wait to be applied.
+type QueueHealth struct {
+	Length  int    `json:"length"`
+	Bytes   int    `json:"bytes"`
+	Waiting int    `json:"waiting"` // for transactions before them
+	Dropped uint64 `json:"dropped"` // for lack of room, since the start
+}
+
+// Quarantine tells of the rows that could not be taken in.
+type Quarantine struct {
+	Count  int           `json:"count"`
+	Newest []Quarantined `json:"newest,omitempty"` // at most 20
+}
+
+// Quarantined is a row that could not be taken in.
+type Quarantined struct {
+	Origin Position  `json:"origin"`
+	Table  string    `json:"table"`
+	Key    string    `json:"key"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
+// TableHealth is a table's size and checksum: equal on members that agree.
+type TableHealth struct {
+	Table    string `json:"table"`
+	Rows     int    `json:"rows"`
+	Checksum uint64 `json:"checksum"`
+}
+
+// StreamHealth tells how far a stream is.
+type StreamHealth struct {
+	Head
+	Lag  time.Duration `json:"lag"`           // since the site wrote its last transaction, by both clocks
+	Gaps int           `json:"gaps,omitzero"` // transactions that wait for others before them
+}
+
+// Health tells how the view is. It is cheap enough for every few seconds.
+func (v *View) Health() Health {
+	now := v.config.Now()
+	v.mu.Lock()
+	st := v.state
+	h := Health{
+		Site: st.self.Site, Self: Position{st.self, st.heads[st.self].seq}, Quarantine: st.quarantine,
+		Queue:  QueueHealth{len(v.intake.items), v.intake.bytes, v.intake.allWaiting(), v.intake.dropped},
+		Tables: st.tableHealth(),
+	}
+	h.Quarantine.Newest = slices.Clone(st.quarantine.Newest)
+	if v.faults.writing != nil {
+		h.Error = v.faults.writing.Error()
+	}
+	for _, head := range st.sorted() {
+		lag := max(now.Sub(timeOf(head.At)), 0)
+		h.Streams = append(h.Streams, StreamHealth{head, lag, v.intake.waits(head.Stream)})
+	}
+	v.mu.Unlock()
+	for _, name := range []string{v.config.Path, v.config.Path + "-wal"} {
+		if info, err := os.Stat(name); v.config.Path != "" && err == nil { // the log comes and goes
+			h.FileBytes += info.Size()
+		}
+	}
+	return h
+}
+
+// tableHealth adds up what a table has of owned and shared rows.
+func (st *state) tableHealth() []TableHealth {
+	by := map[string]TableHealth{}
+	for k, s := range st.sums {
+		t := by[k.table]
+		by[k.table] = TableHealth{k.table, t.Rows + int(s.rows), t.Checksum ^ s.hash}
+	}
+	out := make([]TableHealth, 0, len(by))
+	for _, t := range by {
+		if t.Rows > 0 || t.Checksum != 0 {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b TableHealth) int { return cmp.Compare(a.Table, b.Table) })
+	return out
+}

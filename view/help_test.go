@@ -1,0 +1,163 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// member is an open view whose writer is at work, until stop or the test's
+// end.
+type member struct {
+	*View
+	t       testing.TB
+	cancel  context.CancelFunc
+	ended   chan error
+	stopped bool
+	told    [][]byte // of its own, in order; read it when nothing is published
+}
+
+// start opens a view and runs its writer.
+func startMember(t testing.TB, cfg Config) *member {
+	t.Helper()
+	v, err := Open(withTestDefaults(cfg))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return startView(t, v)
+}
+
+func withTestDefaults(cfg Config) Config {
+	if cfg.Site == "" {
+		cfg.Site = "w1"
+	}
+	if cfg.Cluster == "" {
+		cfg.Cluster = "test"
+	}
+	return cfg
+}
+
+func startView(t testing.TB, v *View) *member {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &member{View: v, t: t, cancel: cancel, ended: make(chan error, 1)}
+	v.OnPublish(func(_ *Transaction, encoded []byte) { r.told = append(r.told, encoded) })
+	go func() { r.ended <- v.Run(ctx) }()
+	t.Cleanup(r.end)
+	return r
+}
+
+// stop ends the writer, closes the file and gives Run's error.
+// end is stop for who knows how it ended, or does not care.
+func (r *member) end() { _ = r.stop() }
+
+func (r *member) stop() error {
+	r.t.Helper()
+	if r.stopped {
+		return nil
+	}
+	r.stopped = true
+	r.cancel()
+	err := <-r.ended
+	if err := r.Close(); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
+	return err
+}
+
+func (r *member) publish(rows ...Row) Position {
+	r.t.Helper()
+	p, err := r.Publish(r.t.Context(), rows...)
+	if err != nil {
+		r.t.Fatalf("publish: %v", err)
+	}
+	return p
+}
+
+// take applies transactions and waits until they are in the file.
+func (r *member) take(encoded ...[]byte) {
+	r.t.Helper()
+	for _, e := range encoded {
+		if _, err := r.Apply(e); err != nil {
+			r.t.Fatalf("apply: %v", err)
+		}
+	}
+	r.flush()
+}
+
+func (r *member) flush() {
+	r.t.Helper()
+	if err := r.Flush(r.t.Context()); err != nil {
+		r.t.Fatalf("flush: %v", err)
+	}
+}
+
+// sound checks that the file is what SQLite and the state say that it is.
+func (r *member) sound() {
+	r.t.Helper()
+	if err := r.verify(r.t.Context()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// dump gives all rows that stand, as text, in order.
+func (r *member) dump() []string {
+	r.t.Helper()
+	var out []string
+	err := r.read(r.t.Context(), func(c *sqlite.Conn) error {
+		add := func(rec record) error {
+			out = append(out, fmt.Sprintf("%s/%s by %s: %v clock %d deleted %v", rec.table, rec.key, rec.Site, rec.cols, rec.clock, rec.deleted))
+			return nil
+		}
+		return allRecords(c, r.tables, add)
+	})
+	if err != nil {
+		r.t.Fatalf("dump: %v", err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// encoded makes a transaction of another site.
+func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...Row) []byte {
+	t.Helper()
+	tx := &Transaction{Position: Position{Stream{site, epoch}, seq}, At: 1_700_000_000_000_000_000 + int64(seq), Rows: rows}
+	b, err := Encode(tx)
+	if err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	return b
+}
+
+func volume(key, app string) Row {
+	return Row{Table: TableVolumes, Key: key, Columns: map[string]Value{"app": app, "size_gb": int64(len(key))}}
+}
+
+func secret(key, digest string, clock Clock) Row {
+	return Row{Table: TableSecrets, Key: key, Columns: map[string]Value{"digest": digest, "sealed": []byte{1, 2, 0}}, Clock: clock}
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "view.db") }
+
+// row reads one row of an owned table.
+func (r *member) row(table string, site bourse.WorkerID, key string) (rec record, ok bool) {
+	r.t.Helper()
+	err := r.read(r.t.Context(), func(c *sqlite.Conn) (err error) {
+		rec, ok, err = r.tables[table].row(c, site, key)
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rec, ok
+}

@@ -1,0 +1,163 @@
+package view
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// envChild tells the test binary to be a child process: what to do, a space,
+// and the view's path.
+const envChild = "BOURSE_VIEW_CHILD"
+
+func TestMain(m *testing.M) {
+	if what, path, ok := strings.Cut(os.Getenv(envChild), " "); ok {
+		if err := child(what, path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if raceEnabled {
+		if err := flag.Set("rapid.checks", "10"); err != nil { // the command line may say otherwise
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func child(what, path string) error {
+	v, err := Open(withTestDefaults(Config{Path: path}))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- v.Run(ctx) }()
+	switch what {
+	case "apply":
+		return childApplies(ctx, v)
+	case "limit":
+		err = childFills(ctx, v)
+	}
+	cancel()
+	return errors.Join(err, <-ended, v.Close())
+}
+
+// longLog is an endless stream of another site, whose rows change all the time.
+func longLog(seq uint64) *Transaction {
+	clock := clockAt(timeOf(1_700_000_000_000_000_000)) + Clock(seq)
+	tx := &Transaction{Position: Position{Stream{"w2", 1}, seq}, At: int64(seq)}
+	for i := range seq%4 + 1 {
+		row := volume(fmt.Sprint("v", (seq+i)%50), fmt.Sprint(seq))
+		if seq%7 == 0 {
+			row = Row{Table: TableVolumes, Key: row.Key, Deleted: true}
+		}
+		tx.Rows = append(tx.Rows, row)
+	}
+	tx.Rows = append(tx.Rows, secret(fmt.Sprint("s", seq%20), fmt.Sprint(seq), clock))
+	return tx
+}
+
+// childApplies takes in the stream for ever and tells on stdout how far the
+// file has it.
+func childApplies(ctx context.Context, v *View) error {
+	of := Stream{"w2", 1}
+	for seq := v.Head(of) + 1; ; seq++ {
+		b, err := Encode(longLog(seq))
+		if err != nil {
+			return err
+		}
+		if _, err := v.Apply(b); err != nil {
+			return err
+		}
+		if seq%16 == 0 {
+			if err := v.Flush(ctx); err != nil {
+				return err
+			}
+		}
+		if seq%5 == 0 {
+			if _, err := v.Publish(ctx, volume("mine", fmt.Sprint(seq))); err != nil {
+				return err
+			}
+		}
+		if _, err := os.Stdout.Write(binary.BigEndian.AppendUint64(nil, v.Head(of))); err != nil {
+			return err
+		}
+	}
+}
+
+// TestKill kills a process that applies, again and again at moments of chance.
+// What it said is in the file has to be there, the file has to be sound, and
+// the next one goes on from there, to what one has that was never killed.
+func TestKill(t *testing.T) {
+	path := tempFile(t)
+	said := uint64(0)
+	for round := range 6 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), envChild+"=apply "+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var b [8]byte
+		for range 20 + rand.IntN(400) { // the moment of the kill
+			if _, err := io.ReadFull(out, b[:]); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			said = max(said, binary.BigEndian.Uint64(b[:]))
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		m := startMember(t, Config{Path: path})
+		if m.Generation() != 1 || fileExists(path+badSuffix) {
+			t.Fatal("the file was replaced")
+		}
+		if got := m.Head(Stream{"w2", 1}); got < said {
+			t.Fatalf("round %d: the file has the stream up to %d, was said to have it up to %d", round, got, said)
+		}
+		m.sound()
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compareWithUnharmed(t, path)
+}
+
+func compareWithUnharmed(t *testing.T, path string) {
+	t.Helper()
+	killed, unharmed := startMember(t, Config{Path: path}), startMember(t, Config{})
+	for seq := range killed.Head(Stream{"w2", 1}) {
+		b, err := Encode(longLog(seq + 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unharmed.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unharmed.flush()
+	if err := killed.Renew(t.Context(), killed.Self().Stream); err != nil { // takes our own rows out of the comparison
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(unharmed.dump(), killed.dump()); d != "" {
+		t.Errorf("never killed and killed differ:\n%s", d)
+	}
+}

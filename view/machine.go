@@ -1,0 +1,111 @@
+package view
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxEvents is how many of a machine's events, the newest, are told.
+const maxEvents = 4
+
+// MachineRow says of a machine what others may know: all but the nonce of its
+// lease and its older events. What a column cannot hold is left out of it.
+func MachineRow(m *bourse.Machine) Row {
+	return Row{Table: TableMachines, Key: string(m.ID), Columns: map[string]Value{
+		"app": cleanText(m.App), "name": cleanText(m.Name), "region": cleanText(m.Region),
+		"order_id": cleanText(m.Order), "instance": cleanText(m.Instance), "state": cleanText(m.State),
+		"config":     configText(m.Config),
+		"takes":      listText(m.Takes),
+		"cordoned":   boolean(m.Cordoned),
+		"boot":       jsonText(m.Boot, "{}"),
+		"lease":      leaseText(m.Lease),
+		"events":     listText(m.LastEvents[:min(len(m.LastEvents), maxEvents)]),
+		"created_at": nanos(m.CreatedAt),
+		"updated_at": nanos(m.UpdatedAt),
+	}}
+}
+
+// configText leaves out of a config that is too much for a row, step by step,
+// what others need least.
+func configText(c bourse.Config) string {
+	for _, leaveOut := range []func(){
+		func() {},
+		func() { c.Kept = bourse.Kept{Services: c.Services} },
+		func() { c.Kept = bourse.Kept{} },
+		func() { c.Env, c.Init = nil, bourse.Init{} },
+		func() { c = bourse.Config{Image: c.Image, Guest: c.Guest} },
+	} {
+		leaveOut()
+		if s, ok := jsonFits(c); ok {
+			return s
+		}
+	}
+	return "{}"
+}
+
+// listText writes no list as an empty one.
+func listText[T any](list []T) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	return jsonText(list, "[]")
+}
+
+// publicLease is a lease without what gives power over it.
+type publicLease struct {
+	Owner       string    `json:"owner"`
+	Description string    `json:"description,omitempty"`
+	ExpiresAt   time.Time `json:"expires_at"`
+}
+
+func leaseText(l *bourse.Lease) Value {
+	if l == nil {
+		return nil
+	}
+	if s, ok := jsonFits(publicLease{l.Owner, l.Description, l.ExpiresAt}); ok {
+		return s
+	}
+	return nil
+}
+
+// machineColumns are those that readMachine takes, of machine_rows as r.
+const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
+	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events`
+
+// readMachine reads the machine of a result that begins with machineColumns,
+// and gives the number of columns read. What does not read as it should, since
+// its site is of another release or means us no good, is as if it were empty:
+// the machine is there all the same.
+func readMachine(r *cells, m *bourse.Machine) int {
+	*m = bourse.Machine{
+		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
+		Name: r.ColumnText(3), Region: bourse.Region(r.ColumnText(4)), Order: bourse.OrderID(r.ColumnText(5)),
+		Instance: bourse.InstanceID(r.ColumnText(6)), State: bourse.State(r.ColumnText(7)), Cordoned: r.ColumnBool(8),
+		CreatedAt: r.time(9), UpdatedAt: r.time(10),
+	}
+	if !r.json(11, &m.Config) {
+		m.Config = bourse.Config{}
+	}
+	m.Takes = readAmounts(r, 12)
+	if !r.json(13, &m.Boot) {
+		m.Boot = bourse.Boot{}
+	}
+	var lease publicLease
+	if !r.ColumnIsNull(14) && r.json(14, &lease) {
+		m.Lease = &bourse.Lease{Owner: lease.Owner, Description: lease.Description, ExpiresAt: lease.ExpiresAt}
+	}
+	if !r.empty(15) && !r.json(15, &m.LastEvents) {
+		m.LastEvents = nil
+	}
+	return 16
+}
+
+// readAmounts gives nil for what are no amounts.
+func readAmounts(r *cells, column int) bourse.Amounts {
+	var a bourse.Amounts
+	if r.empty(column) || !r.json(column, &a) || a.Validate() != nil {
+		return nil
+	}
+	return a
+}

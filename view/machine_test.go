@@ -1,0 +1,143 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// visible gives what others see of m.
+func visible(m bourse.Machine) bourse.Machine {
+	m.LastEvents = m.LastEvents[:min(len(m.LastEvents), maxEvents)]
+	if m.Lease != nil {
+		lease := *m.Lease
+		lease.Nonce = ""
+		m.Lease = &lease
+	}
+	return m
+}
+
+func TestMachineReadsBackEqual(t *testing.T) {
+	c := schemaConn(t)
+	all := schemaTables(t, c)
+	rapid.Check(t, func(rt *rapid.T) {
+		m := anyMachine(rt)
+		row := MachineRow(&m)
+		if _, err := all.check(m.Worker, row); err != nil {
+			rt.Fatalf("the row does not fit: %v", err)
+		}
+		if s := fmt.Sprint(row); strings.Contains(s, "nonce") {
+			rt.Fatalf("a lease's nonce is told: %s", s)
+		}
+		plant(t, c, m.Worker, row)
+		list, err := readMachines(c, Filter{ID: m.ID})
+		if err != nil || len(list) != 1 {
+			rt.Fatalf("read: %d machines, %v", len(list), err)
+		}
+		if diff := cmp.Diff(visible(m), list[0].Machine); diff != "" {
+			rt.Fatalf("read back (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRowsNameAllColumns: a column that is added to the schema or to a row
+// alone would be lost in silence.
+func TestRowsNameAllColumns(t *testing.T) {
+	all := schemaTables(t, schemaConn(t))
+	now := time.Unix(1, 0)
+	for _, row := range []Row{
+		MachineRow(&bourse.Machine{ID: "1"}), WorkerRow(&bourse.Facts{Worker: "w"}, false),
+		AppRow(bourse.App{Name: "a", DeletedAt: &now}), CancelledRow("o", "w"),
+	} {
+		var got, want []string
+		for name := range row.Columns {
+			got = append(got, name)
+		}
+		for _, d := range all[row.Table].defs {
+			want = append(want, d.name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-schema +row):\n%s", row.Table, diff)
+		}
+	}
+}
+
+func TestMachineThatIsTooMuchForARow(t *testing.T) {
+	c := schemaConn(t)
+	all := schemaTables(t, c)
+	huge := map[string]string{}
+	for i := range 20 {
+		huge[fmt.Sprint(i)] = strings.Repeat("x", 1<<17)
+	}
+	services := []byte(`[{"internal_port":80}]`)
+	deep := []byte(strings.Repeat("[", 100) + strings.Repeat("]", 100))
+	for name, tt := range map[string]struct {
+		give func(*bourse.Config)
+		want func(*bourse.Config) bool // that it is still there
+	}{
+		"files of 2 MB":         {func(c *bourse.Config) { c.Files = bytes.Repeat([]byte(" 1"), 0); c.Files = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
+		"deep mounts":           {func(c *bourse.Config) { c.Mounts = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
+		"deep services":         {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
+		"raw JSON that is none": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
+		"no UTF-8":              {func(c *bourse.Config) { c.Checks = []byte("[\"\xff\"]") }, func(c *bourse.Config) bool { return string(c.Checks) == "[\"\uFFFD\"]" }},
+		"an environment":        {func(c *bourse.Config) { c.Env = huge }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
+		"metadata":              {func(c *bourse.Config) { c.Metadata = huge }, func(*bourse.Config) bool { return true }},
+		"an image":              {func(c *bourse.Config) { c.Image = strings.Repeat("x", 2<<20) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := bourse.Machine{ID: "00000000000001", App: "shop", Name: "a\x00\xff", Config: bourse.Config{
+				Image: "host", Guest: &bourse.Guest{CPUs: 2}, Env: map[string]string{"A": "b"}, Metadata: map[string]string{"k": "v"},
+			}}
+			m.Config.Services = services
+			tt.give(&m.Config)
+			row := MachineRow(&m)
+			if _, err := all.check("w1", row); err != nil {
+				t.Fatalf("the row does not fit: %v", err)
+			}
+			plant(t, c, "w1", row)
+			list, err := readMachines(c, Filter{App: "shop"})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("read: %d machines, %v", len(list), err)
+			}
+			got := &list[0].Config
+			if tt.want == nil {
+				if diff := cmp.Diff(bourse.Config{}, *got); diff != "" {
+					t.Error(diff)
+				}
+				return
+			}
+			if got.Image != "host" || got.Guest == nil || got.Guest.CPUs != 2 || !tt.want(got) {
+				t.Errorf("too much was left out: %+v", got)
+			}
+		})
+	}
+}
+
+func quoted(n int) []byte { return []byte(`"` + strings.Repeat("x", n) + `"`) }
+
+func TestTimesKeepTheirOrder(t *testing.T) {
+	last := time.Time{}
+	for _, at := range []time.Time{
+		{},
+		time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 0), time.Unix(0, 0), time.Unix(0, 1), time.Now(),
+		time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		got := moment(nanos(at))
+		if got.Before(last) {
+			t.Errorf("%s became %s, before %s", at, got, last)
+		}
+		if at.IsZero() != got.IsZero() && at.Unix() > 0 {
+			t.Errorf("%s became %s", at, got)
+		}
+		last = got
+	}
+}

@@ -1,0 +1,86 @@
+package view
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// presenceStep is how old the heard_at of a site that is alive may become: to
+// write each of its signs of life would cost more than it tells.
+const presenceStep = 15 * time.Second
+
+// presence is what is known of a site's being alive.
+type presence struct {
+	alive   bool
+	at      int64 // when it was last known to be, nanoseconds since 1970
+	written int64 // the at that is in the file; 0: none
+	shown   bool  // the alive that is in the file
+}
+
+// sites is what is known of all sites.
+type sites struct {
+	seen   map[bourse.WorkerID]presence
+	untold map[bourse.WorkerID]bool // whose presence the file does not know
+}
+
+// due tells whether the file has to be told.
+func (p presence) due() bool {
+	return p.written == 0 || p.alive != p.shown || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
+}
+
+// SetPresence notes whether a site is heard from, and when it was last known to
+// be alive. It does not wait for the file.
+func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
+	v.mu.Lock()
+	p := v.sites.seen[site]
+	p.alive, p.at = alive, max(at.UnixNano(), 1)
+	v.sites.seen[site] = p
+	if p.due() {
+		v.sites.untold[site] = true
+	}
+	v.mu.Unlock()
+	if p.due() {
+		v.poke()
+	}
+}
+
+// takePresence gives what the file has to be told. The caller is the writer.
+func (v *View) takePresence() map[bourse.WorkerID]presence {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.sites.untold) == 0 {
+		return nil
+	}
+	due := make(map[bourse.WorkerID]presence, len(v.sites.untold))
+	for site := range v.sites.untold {
+		due[site] = v.sites.seen[site]
+	}
+	return due
+}
+
+// writePresence tells the file.
+func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
+	for site, p := range due {
+		err := run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
+			ON CONFLICT (site) DO UPDATE SET alive = excluded.alive, heard_at = excluded.heard_at`, site, p.alive, p.at)
+		if err != nil {
+			return err
+		}
+		b.touched[TableSites] = true
+	}
+	return nil
+}
+
+// presenceWritten notes what the file was told. The caller holds the view's
+// lock.
+func (v *View) presenceWritten(due map[bourse.WorkerID]presence) {
+	for site, told := range due {
+		p := v.sites.seen[site]
+		p.written, p.shown = told.at, told.alive
+		v.sites.seen[site] = p
+		if !p.due() {
+			delete(v.sites.untold, site)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package query
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Query serves POST /v1/view/queries. What fails before the first line is
+// given back, for the caller to write; what fails later is the last line.
+// Codes: invalid, rate_limited, timeout, canceled, unavailable.
+func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
+	_, q, err := readRequest(w, r)
+	if err != nil {
+		return err
+	}
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	default:
+		return bourse.Errorf(bourse.CodeRateLimited, "%d statements run already: try again", cap(e.slots))
+	}
+	limits := e.limits.lowered(q)
+	began := e.now()
+	out := &answer{lines: lines{w: w, status: http.StatusOK, stall: limits.Time}, limits: limits}
+	err = e.execute(r.Context(), q, limits, out)
+	switch {
+	case out.failed: // the reader is gone, and nobody is left to be told
+		return nil
+	case err == nil, errors.Is(err, errEnough):
+		return leave(out.end(out.count, e.now().Sub(began), err != nil))
+	case out.sent == 0:
+		return err
+	default:
+		return leave(out.fail(err))
+	}
+}
+
+// leave drops the error of a last write: a caller that has left is no error of
+// the request.
+func leave(error) error { return nil }
+
+// lowered gives the limits as the question lowers them.
+func (l Limits) lowered(q question) Limits {
+	if q.maxRows > 0 {
+		l.Rows = min(l.Rows, q.maxRows)
+	}
+	if q.maxTime > 0 {
+		l.Time = min(l.Time, q.maxTime)
+	}
+	return l
+}
+
+// answer is the sink of a query.
+type answer struct {
+	lines
+	limits Limits
+	count  int
+	failed bool
+}
+
+func (a *answer) columns(names []string) error { return a.note(a.lines.columns(names)) }
+
+func (a *answer) row(r *record) error {
+	line := append(append(append(make([]byte, 0, len(r.text)+8), `{"row":`...), r.text...), '}')
+	if a.count == a.limits.Rows || a.sent+len(line) >= a.limits.Bytes {
+		return errEnough
+	}
+	a.count++
+	return a.note(a.add(line))
+}
+
+func (a *answer) note(err error) error {
+	a.failed = err != nil
+	return err
+}

@@ -1,0 +1,204 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/bourse-dev/bourse/view"
+)
+
+// maxLength bounds a value and a row, in bytes. A row of the view must fit.
+const maxLength = view.MaxRow + 256<<10
+
+// MaxStatement bounds a statement's text, in bytes.
+const MaxStatement = 64 << 10
+
+// maxParams bounds a statement's parameters.
+const maxParams = 256
+
+// connLimits are SQLite's own.
+//
+// Source: https://sqlite.org/limits.html
+var connLimits = map[sqlite.Limit]int32{
+	sqlite.LimitLength:            maxLength,
+	sqlite.LimitSQLLength:         MaxStatement + 1,
+	sqlite.LimitColumn:            128,
+	sqlite.LimitExprDepth:         100,
+	sqlite.LimitCompoundSelect:    50,
+	sqlite.LimitVDBEOp:            25_000,
+	sqlite.LimitFunctionArg:       100,
+	sqlite.LimitAttached:          0,
+	sqlite.LimitLikePatternLength: 64, // matching takes the pattern's length times the text's
+	sqlite.LimitVariableNumber:    maxParams,
+	sqlite.LimitTriggerDepth:      1,
+	sqlite.LimitWorkerThreads:     0,
+}
+
+// connPragmas are set before the authorizer refuses such things. What does not
+// fit into memory must not fill the disk instead: temporary tables stay in
+// memory, where they are counted.
+const connPragmas = `
+PRAGMA query_only = ON;
+PRAGMA temp_store = MEMORY;
+PRAGMA cache_size = -4096;
+PRAGMA mmap_size = 0;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+`
+
+// reader is a connection on one file.
+type reader struct {
+	conn    *sqlite.Conn
+	account *account
+	release func()      // ends the account
+	file    os.FileInfo // that it reads
+	tables  map[string]bool
+}
+
+// pool keeps connections for the file that stands at the source's path now.
+type pool struct {
+	path   func() string
+	memory int64
+	keep   int // idle ones
+
+	mu   sync.Mutex
+	idle []*reader
+}
+
+// get gives a connection on the present file; put takes it back. Codes:
+// unavailable.
+func (p *pool) get() (*reader, error) {
+	path := p.path()
+	if path == "" {
+		return nil, unavailable(errors.New("the view is kept in memory"))
+	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	p.prune(file)
+	if r := p.take(); r != nil {
+		return r, nil
+	}
+	// The file may be replaced while it is opened: the connection would read
+	// one file's pages and the other's write-ahead log.
+	for range 3 {
+		r, err := openReader(path, p.memory)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		again, err := os.Stat(path)
+		if err == nil && os.SameFile(again, r.file) {
+			return r, nil
+		}
+		r.close()
+	}
+	return nil, unavailable(errors.New("the file is being replaced"))
+}
+
+func (p *pool) take() *reader {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		return nil
+	}
+	r := p.idle[len(p.idle)-1]
+	p.idle = p.idle[:len(p.idle)-1]
+	return r
+}
+
+// put takes a connection back; one that failed is not used again.
+func (p *pool) put(r *reader, failed bool) {
+	p.mu.Lock()
+	if keep := !failed && len(p.idle) < p.keep; keep {
+		p.idle = append(p.idle, r)
+		r = nil
+	}
+	p.mu.Unlock()
+	if r != nil {
+		r.close()
+	}
+}
+
+// prune closes the idle connections to other files than this one; nil: all.
+func (p *pool) prune(file os.FileInfo) {
+	var old []*reader
+	p.mu.Lock()
+	kept := p.idle[:0]
+	for _, r := range p.idle {
+		// An open file keeps its inode's number from being given again.
+		if file != nil && os.SameFile(file, r.file) {
+			kept = append(kept, r)
+		} else {
+			old = append(old, r)
+		}
+	}
+	clear(p.idle[len(kept):])
+	p.idle = kept
+	p.mu.Unlock()
+	for _, r := range old {
+		r.close()
+	}
+}
+
+// refresh closes idle connections to a file that is gone, whose space they
+// hold.
+func (p *pool) refresh() {
+	file, err := os.Stat(p.path())
+	if err != nil {
+		file = nil
+	}
+	p.prune(file)
+}
+
+func openReader(path string, memory int64) (*reader, error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{conn: conn, file: file, tables: map[string]bool{}}
+	r.account, r.release = openAccount(conn, memory)
+	if err := r.prepare(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *reader) prepare() error {
+	r.conn.SetBusyTimeout(time.Second) // only while another process recovers the log
+	if err := r.conn.SetDefensive(true); err != nil {
+		return err
+	}
+	if err := replaceFunctions(r.conn); err != nil {
+		return fmt.Errorf("replace functions: %w", err)
+	}
+	if err := sqlitex.ExecuteScript(r.conn, connPragmas, nil); err != nil {
+		return fmt.Errorf("set up the connection: %w", err)
+	}
+	for limit, value := range connLimits {
+		r.conn.Limit(limit, value)
+	}
+	// Reading something opens the write-ahead log, too.
+	return sqlitex.ExecuteTransient(r.conn, "SELECT lower(name) FROM sqlite_schema WHERE type IN ('table', 'view')", &sqlitex.ExecOptions{
+		ResultFunc: func(stmt *sqlite.Stmt) error {
+			r.tables[stmt.ColumnText(0)] = true
+			return nil
+		},
+	})
+}
+
+func (r *reader) close() {
+	_ = r.conn.Close() // it has written nothing that could be lost
+	r.release()
+}

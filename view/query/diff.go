@@ -1,0 +1,133 @@
+package query
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// entry is a row of a subscription's result.
+type entry struct {
+	number   int64  // its own for as long as it is in the result
+	identity string // what it is recognised by
+	text     []byte // its values, as JSON
+}
+
+// result is what a subscription's statement found. It does not change once it
+// is made.
+type result struct {
+	columns []string
+	rows    []entry
+	at      map[string]int // by identity, where in rows
+}
+
+// change is one step from a result to the next.
+type change struct {
+	op     string
+	number int64
+	text   []byte
+}
+
+// keyColumns says which columns a changed row is recognised by: those that are
+// named, else "id", else "name", else all. Codes: invalid.
+func keyColumns(columns, key []string) ([]int, error) {
+	if len(key) == 0 {
+		for _, name := range []string{"id", "name"} {
+			if i := slices.Index(columns, name); i >= 0 {
+				return []int{i}, nil
+			}
+		}
+		key = columns
+	}
+	var at []int
+	for _, name := range key {
+		i := slices.Index(columns, name)
+		if i < 0 {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the result has no column %s for the key", bourse.Quoted(name))
+		}
+		at = append(at, i)
+	}
+	return at, nil
+}
+
+// identities gives each row's: its key's values, and its place among those of
+// the same key. So rows without a unique key are a multiset.
+func identities(rows []record, key []int) []string {
+	seen := make(map[string]int, len(rows))
+	list := make([]string, len(rows))
+	var b []byte
+	for i := range rows {
+		b = b[:0]
+		for _, column := range key {
+			b = append(append(b, rows[i].value(column)...), ',')
+		}
+		n := seen[string(b)]
+		seen[string(b)] = n + 1
+		list[i] = string(strconv.AppendInt(b, int64(n), 10))
+	}
+	return list
+}
+
+// compare makes the result that follows old, and the changes that lead there.
+// New rows are numbered from next on. old may be nil: all rows are new.
+func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
+	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
+	var changes []change
+	names := identities(rows, key)
+	for i, name := range names {
+		now.at[name] = i
+	}
+	if old != nil {
+		for _, was := range old.rows {
+			if _, ok := now.at[was.identity]; !ok {
+				changes = append(changes, change{opDelete, was.number, was.text})
+			}
+		}
+	}
+	for i, name := range names {
+		row := entry{identity: name, text: rows[i].text}
+		was, ok := old.find(name)
+		switch {
+		case !ok:
+			row.number = next
+			next++
+			changes = append(changes, change{opInsert, row.number, row.text})
+		case !bytes.Equal(was.text, row.text):
+			row.number = was.number
+			changes = append(changes, change{opUpdate, row.number, row.text})
+		default:
+			row = was // keeps one copy of the text
+		}
+		now.rows = append(now.rows, row)
+	}
+	return now, changes
+}
+
+func (r *result) find(identity string) (entry, bool) {
+	if r == nil {
+		return entry{}, false
+	}
+	i, ok := r.at[identity]
+	if !ok {
+		return entry{}, false
+	}
+	return r.rows[i], true
+}
+
+// line is the change as its readers get it, the n-th of its subscription.
+func (c change) line(n int64) []byte {
+	b := make([]byte, 0, len(c.text)+48)
+	b = strconv.AppendInt(append(b, `{"change":[`...), n, 10)
+	b = append(append(append(b, `,"`...), c.op...), `",`...)
+	b = strconv.AppendInt(b, c.number, 10)
+	return append(append(append(b, ','), c.text...), "]}"...)
+}
+
+// line is the row as those who begin get it.
+func (e entry) line() []byte {
+	b := make([]byte, 0, len(e.text)+32)
+	b = strconv.AppendInt(append(b, `{"row":[`...), e.number, 10)
+	return append(append(append(b, ','), e.text...), "]}"...)
+}

@@ -1,0 +1,74 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// failure is what made a statement end, beside SQLite's own error.
+type failure struct {
+	ctx     context.Context //nolint:containedctx // the statement's, to tell why it ended
+	rules   *rules
+	account *account
+	limits  Limits
+}
+
+// explain says in the words of the root why a statement failed. Codes:
+// invalid, timeout, canceled, unavailable.
+func (f failure) explain(err error) error {
+	if _, ok := errors.AsType[*bourse.Error](err); ok || err == nil {
+		return err
+	}
+	if f.rules.why != "" {
+		return bourse.Errorf(bourse.CodeInvalid, "%s", f.rules.why)
+	}
+	if f.ctx.Err() != nil {
+		return f.ended(err)
+	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultInterrupt:
+		return f.ended(err)
+	case sqlite.ResultNoMem:
+		if f.account.refused.Load() {
+			return bourse.Errorf(bourse.CodeInvalid, "the statement needs more than %d MiB of memory: ask for less at once", f.limits.Memory>>20)
+		}
+		return bourse.Errorf(bourse.CodeInvalid, "the statement is too large a program: simplify it")
+	case sqlite.ResultTooBig:
+		return bourse.Errorf(bourse.CodeInvalid, "a value or a row is longer than %d bytes", maxLength)
+	case sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultSchema, sqlite.ResultIOErr, sqlite.ResultCorrupt,
+		sqlite.ResultNotADB, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultReadOnly, sqlite.ResultFull, sqlite.ResultPerm:
+		return unavailable(err)
+	default:
+		return bourse.Errorf(bourse.CodeInvalid, "%s", text(err))
+	}
+}
+
+func (f failure) ended(err error) error {
+	if errors.Is(context.Cause(f.ctx), errTime) {
+		return bourse.Errorf(bourse.CodeTimeout, "the statement took longer than %v", f.limits.Time)
+	}
+	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
+}
+
+// errTime is the cause of a context whose statement had its time.
+var errTime = errors.New("time is up")
+
+// unavailable is what anyone gets while the file is damaged or being replaced.
+func unavailable(err error) error {
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
+}
+
+// text gives SQLite's message without the binding's words before it.
+func text(err error) string {
+	s := err.Error()
+	for _, prefix := range []string{"sqlite: ", "prepare: ", "step: ", "reset: "} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return fmt.Sprintf("SQL: %s", strings.Replace(s, "SQL logic error: ", "", 1))
+}

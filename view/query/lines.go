@@ -1,0 +1,82 @@
+package query
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// lineBuffer is how much is gathered before it is sent, in bytes.
+const lineBuffer = 32 << 10
+
+// lines sends lines of JSON. A write that the reader does not take in time
+// fails.
+type lines struct {
+	w      http.ResponseWriter
+	status int
+	stall  time.Duration // for each write
+	buf    []byte
+	sent   int // bytes, those in buf included
+	begun  bool
+}
+
+// add queues one line, which must end without a newline.
+func (l *lines) add(line []byte) error {
+	l.buf = append(append(l.buf, line...), '\n')
+	l.sent += len(line) + 1
+	if len(l.buf) < lineBuffer {
+		return nil
+	}
+	return l.flush()
+}
+
+// flush sends what is queued.
+func (l *lines) flush() error {
+	control := http.NewResponseController(l.w)
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", TypeLines)
+		l.w.Header().Set("Cache-Control", "no-store")
+		l.w.WriteHeader(l.status)
+	}
+	// Whoever cannot set a deadline, as a recorder in a test, never stalls.
+	_ = control.SetWriteDeadline(time.Now().Add(l.stall))
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	_, err := l.w.Write(l.buf)
+	l.buf = l.buf[:0]
+	if err != nil {
+		return err
+	}
+	_ = control.Flush() // who cannot flush sends later
+	return nil
+}
+
+// fail sends err as the last line.
+func (l *lines) fail(err error) error {
+	b := append(l.scratch(), `{"error":{"code":`...)
+	b = appendString(b, string(bourse.CodeOf(err)))
+	b = append(b, `,"message":`...)
+	b = appendString(b, bourse.MessageOf(err))
+	if err := l.add(append(b, "}}"...)); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+func (l *lines) columns(names []string) error {
+	return l.add(append(appendStrings(append(l.scratch(), `{"columns":`...), names), '}'))
+}
+
+func (l *lines) end(rows int, took time.Duration, truncated bool) error {
+	b := strconv.AppendInt(append(l.scratch(), `{"end":{"rows":`...), int64(rows), 10)
+	b = strconv.AppendInt(append(b, `,"ms":`...), took.Milliseconds(), 10)
+	b = strconv.AppendBool(append(b, `,"truncated":`...), truncated)
+	if err := l.add(append(b, "}}"...)); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+func (l *lines) scratch() []byte { return make([]byte, 0, 256) }

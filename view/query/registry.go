@@ -1,0 +1,121 @@
+package query
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// subscribe gives the subscription that answers the request, a new one if
+// nobody else has asked the same, with its caller as a reader of it. Codes:
+// rate_limited, canceled, unavailable.
+func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
+	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the body is not a query: %w", err)
+	}
+	s, fresh, err := e.find(string(asked), q)
+	if err != nil || !fresh {
+		return s, err
+	}
+	select {
+	case e.starts <- s:
+		return s, nil
+	case <-e.ended:
+		err = bourse.Errorf(bourse.CodeUnavailable, "the server is stopping")
+	case <-ctx.Done():
+		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
+	}
+	s.end(err) // others may have joined it
+	e.drop(s)
+	return nil, err
+}
+
+func (e *Engine) find(asked string, q question) (s *subscription, fresh bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, ok := e.byAsked[asked]
+	if !ok && len(e.byID) >= e.subs.Number {
+		return nil, false, bourse.Errorf(bourse.CodeRateLimited, "%d subscriptions go on already: try again", e.subs.Number)
+	}
+	if !ok {
+		s = newSubscription(e, rand.Text(), asked, q)
+	}
+	if err := e.join(s); err != nil {
+		return nil, false, err
+	}
+	e.byID[s.id], e.byAsked[asked] = s, s
+	return s, !ok, nil
+}
+
+// resume gives a subscription that goes on, with its caller as a reader of it.
+// Codes: not_found, rate_limited.
+func (e *Engine) resume(id string) (*subscription, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, ok := e.byID[id]
+	if !ok {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "no subscription %s: it has ended, subscribe anew", bourse.Quoted(id))
+	}
+	return s, e.join(s)
+}
+
+// join counts another reader. Engine.mu is held. Codes: rate_limited.
+func (e *Engine) join(s *subscription) error {
+	if e.readers >= e.subs.Readers {
+		return bourse.Errorf(bourse.CodeRateLimited, "%d readers follow subscriptions already: try again", e.subs.Readers)
+	}
+	e.readers++
+	s.mu.Lock()
+	s.readers++
+	s.mu.Unlock()
+	return nil
+}
+
+// drop ends what join began.
+func (e *Engine) drop(s *subscription) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.readers--
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers--
+	s.idle = time.Now()
+}
+
+// leave takes a subscription out unless somebody reads it.
+func (e *Engine) leave(s *subscription) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers > 0 {
+		return false
+	}
+	e.remove(s)
+	return true
+}
+
+// remove takes a subscription out: the next who asks the same begins a new
+// one. Engine.mu is held.
+func (e *Engine) remove(s *subscription) {
+	delete(e.byID, s.id)
+	if e.byAsked[s.asked] == s {
+		delete(e.byAsked, s.asked)
+	}
+}
+
+// end takes the subscription out and tells its readers why.
+func (s *subscription) end(why error) {
+	s.engine.mu.Lock()
+	s.engine.remove(s)
+	s.engine.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = why
+	close(s.news)
+	s.news = nil // nothing is waited for any more
+}

@@ -1,0 +1,74 @@
+package query
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 1 << 20
+
+// maxKey bounds how many columns a subscription's key may name.
+const maxKey = 16
+
+// Request is the body of both endpoints. wire.go tells its fields.
+type Request struct {
+	Statement string          `json:"statement"`
+	Params    json.RawMessage `json:"params,omitempty"`
+	Key       []string        `json:"key,omitempty"` // subscriptions only
+	MaxRows   int             `json:"max_rows,omitempty"`
+	MaxMS     int64           `json:"max_ms,omitempty"`
+}
+
+// question is a request that can be asked.
+type question struct {
+	statement string
+	params    params
+	key       []string
+	maxRows   int           // 0: the engine's
+	maxTime   time.Duration // 0: the engine's
+}
+
+// readRequest reads and checks a body. Codes: invalid.
+func readRequest(w http.ResponseWriter, r *http.Request) (Request, question, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "the body is longer than %d bytes", maxBody)
+	}
+	if err != nil {
+		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
+	}
+	return decodeRequest(raw)
+}
+
+func decodeRequest(raw []byte) (Request, question, error) {
+	var req Request
+	if err := json.Unmarshal(raw, &req); err != nil {
+		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "the body is not a query: %w", err)
+	}
+	q := question{statement: req.Statement, key: req.Key, maxRows: req.MaxRows}
+	switch {
+	case strings.TrimSpace(req.Statement) == "":
+		return req, q, bourse.Errorf(bourse.CodeInvalid, "statement is empty")
+	case len(req.Statement) > MaxStatement:
+		return req, q, bourse.Errorf(bourse.CodeInvalid, "the statement is longer than %d bytes", MaxStatement)
+	case strings.ContainsRune(req.Statement, 0):
+		return req, q, bourse.Errorf(bourse.CodeInvalid, "the statement contains a zero byte")
+	case req.MaxRows < 0 || req.MaxMS < 0:
+		return req, q, bourse.Errorf(bourse.CodeInvalid, "max_rows and max_ms cannot be negative")
+	case len(req.Key) > maxKey:
+		return req, q, bourse.Errorf(bourse.CodeInvalid, "more than %d columns in the key", maxKey)
+	}
+	if req.MaxMS > 0 {
+		q.maxTime = time.Duration(min(req.MaxMS, int64(time.Hour/time.Millisecond))) * time.Millisecond
+	}
+	var err error
+	q.params, err = readParams(req.Params)
+	return req, q, err
+}

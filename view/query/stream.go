@@ -1,0 +1,161 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// PathSubscriptions is where subscriptions are found: its name, a slash and an
+// id.
+const PathSubscriptions = "/v1/view/subscriptions"
+
+// batch is how many bytes of changes a reader takes at once.
+const batch = 256 << 10
+
+// Subscribe serves POST /v1/view/subscriptions: it sends the rows and then the
+// changes until the caller leaves, is too slow, or the subscription ends.
+// Errors as Query. Codes: invalid, rate_limited, timeout, canceled,
+// unavailable.
+func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
+	req, q, err := readRequest(w, r)
+	if err != nil {
+		return err
+	}
+	s, err := e.subscribe(r.Context(), req, q)
+	if err != nil {
+		return err
+	}
+	defer e.drop(s)
+	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.Stall})
+}
+
+// Resume serves GET /v1/view/subscriptions/{id}: with the query's
+// from, the changes after that one; without it, as Subscribe. Codes: invalid,
+// not_found (it has ended or does not reach back so far: subscribe anew),
+// rate_limited, canceled.
+func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
+	from := r.URL.Query().Get("from")
+	n, err := strconv.ParseInt(from, 10, 64)
+	if from != "" && err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid from %s: use the number of a change", bourse.Quoted(from))
+	}
+	s, err := e.resume(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	defer e.drop(s)
+	out := &lines{w: w, status: http.StatusOK, stall: e.subs.Stall}
+	if from == "" {
+		return s.begin(r.Context(), out)
+	}
+	now, _, err := s.first(r.Context())
+	if err != nil {
+		return err
+	}
+	// An error must come before the status.
+	if _, _, err := s.changes(n, false); err != nil {
+		return err
+	}
+	s.name(out)
+	if err := errors.Join(out.columns(now.columns), out.flush()); err != nil {
+		return leave(err)
+	}
+	return leave(s.stream(r.Context(), out, n))
+}
+
+// begin sends the rows, and goes on with the changes.
+func (s *subscription) begin(ctx context.Context, out *lines) error {
+	now, n, err := s.first(ctx)
+	if err != nil {
+		return err
+	}
+	s.name(out)
+	if err := out.columns(now.columns); err != nil {
+		return leave(err)
+	}
+	for _, row := range now.rows {
+		if err := out.add(row.line()); err != nil {
+			return leave(err)
+		}
+	}
+	line := strconv.AppendInt([]byte(`{"end":{"change":`), n, 10)
+	if err := errors.Join(out.add(append(line, "}}"...)), out.flush()); err != nil {
+		return leave(err)
+	}
+	return leave(s.stream(ctx, out, n))
+}
+
+func (s *subscription) name(out *lines) {
+	out.w.Header().Set(HeaderSubscription, s.id)
+	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
+}
+
+// first waits for the first result, and gives the present one with the number
+// of the change that led to it. Codes: as Engine.execute.
+func (s *subscription) first(ctx context.Context) (*result, int64, error) {
+	for {
+		s.mu.Lock()
+		now, n, ended, news := s.now, s.history.last(), s.ended, s.news
+		s.mu.Unlock()
+		switch {
+		case ended != nil:
+			return nil, 0, ended
+		case now != nil:
+			return now, n, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return nil, 0, bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
+		}
+	}
+}
+
+// stream sends the changes after number n for as long as the reader is there
+// and keeps up. Its error is that of a write.
+func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
+	for following := false; ; following = true {
+		next, news, err := s.changes(n, following)
+		if err != nil {
+			return out.fail(err)
+		}
+		if len(next) == 0 {
+			select {
+			case <-news:
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		for _, line := range next {
+			if err := out.add(line); err != nil {
+				return err
+			}
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		n += int64(len(next))
+	}
+}
+
+// changes gives the next changes after number n, or what to wait for when
+// there are none yet. A reader that follows is cut off while it can still
+// resume. Codes: invalid, not_found, unavailable, and why the subscription
+// ended.
+func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if following && s.history.nearEnd(n) {
+		return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "you read more slowly than the result changes: resume from change %d", n)
+	}
+	lines, err := s.history.after(n, batch)
+	if err == nil && len(lines) == 0 && s.ended != nil {
+		err = s.ended
+	}
+	return lines, s.news, err
+}

@@ -1,0 +1,166 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestQueueAppliesInOrder drives the queue at random, full and not, and applies
+// what it gives: once everything has been offered again often enough, all of
+// it was applied, in order, and its books are even.
+func TestQueueAppliesInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const perStream = 12
+		streams := []Stream{{"a", 1}, {"b", 1}, {"c", 7}}
+		applied := map[Stream]uint64{}
+		q := newIntake(rapid.IntRange(1, 4000).Draw(t, "max"))
+		offer := func(s Stream, seq uint64) {
+			in := &incoming{Position: Position{s, seq}, encoded: make([]byte, 100)}
+			if q.admit(in, applied[s]) == Known && seq > applied[s] && !holds(&q, s, seq) {
+				t.Fatalf("%v %d is known, and nobody has it", s, seq)
+			}
+		}
+		apply := func(n int) {
+			items := q.take(n, 1<<20)
+			gaps := map[Stream]bool{}
+			for _, in := range items {
+				switch {
+				case in.Seq == applied[in.Stream]+1:
+					applied[in.Stream]++
+				case in.Seq > applied[in.Stream]:
+					gaps[in.Stream] = true
+				}
+			}
+			for _, in := range items {
+				q.settle(in.Stream, applied[in.Stream])
+			}
+			for s := range gaps {
+				delete(q.tails, s)
+			}
+			q.finish()
+		}
+		for range rapid.IntRange(0, 100).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "do") {
+			case 0:
+				apply(rapid.IntRange(1, 5).Draw(t, "n"))
+			case 1: // a snapshot
+				s := rapid.SampledFrom(streams).Draw(t, "stream")
+				applied[s] = max(applied[s], rapid.Uint64Range(1, perStream).Draw(t, "to"))
+				q.settle(s, applied[s])
+			case 2:
+				items := q.take(3, 1<<20)
+				q.back(items) // the disk refused
+			default:
+				offer(rapid.SampledFrom(streams).Draw(t, "stream"), rapid.Uint64Range(1, perStream).Draw(t, "seq"))
+			}
+		}
+		for range perStream { // repair
+			for _, s := range streams {
+				for seq := range uint64(perStream) {
+					offer(s, seq+1)
+					apply(100)
+				}
+			}
+		}
+		for _, s := range streams {
+			if applied[s] != perStream {
+				t.Errorf("stream %v was applied up to %d, want %d", s, applied[s], perStream)
+			}
+		}
+		if q.bytes != 0 || q.ahead != 0 || len(q.items) != 0 || q.allWaiting() != 0 || len(q.tails) != 0 || q.done != q.given {
+			t.Errorf("left in the books: %d bytes, %d waiting, tails %v, ticket %d of %d", q.bytes, q.ahead, q.tails, q.done, q.given)
+		}
+	})
+}
+
+// holds tells whether a transaction is on its way.
+func holds(q *intake, s Stream, seq uint64) bool {
+	if q.waiting[s][seq] != nil {
+		return true
+	}
+	for _, in := range q.items {
+		if in.Stream == s && in.Seq == seq {
+			return true
+		}
+	}
+	return false
+}
+
+func TestFullQueueDropsTheOldest(t *testing.T) {
+	q := newIntake(10 * (1000 + overhead))
+	for i := range uint64(25) {
+		site := bourse.WorkerID(fmt.Sprint("w", i))
+		if out := q.admit(&incoming{Position: Position{Stream{site, 1}, 1}, encoded: make([]byte, 1000)}, 0); out != Taken {
+			t.Fatalf("transaction %d: outcome %d", i, out)
+		}
+	}
+	if len(q.items) != 10 || q.dropped != 15 || q.items[0].Site != "w15" {
+		t.Errorf("%d in the queue from %s on, %d dropped", len(q.items), q.items[0].Site, q.dropped)
+	}
+	if out := q.admit(&incoming{Position: Position{Stream{"w0", 1}, 1}}, 0); out != Taken {
+		t.Errorf("a dropped one that comes again: outcome %d", out)
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	q := newIntake(1 << 20)
+	for seq := range uint64(2 * maxAhead) {
+		q.admit(&incoming{Position: Position{Stream{"w", 1}, seq + 2}, encoded: make([]byte, 10)}, 0)
+	}
+	if n := q.waits(Stream{"w", 1}); n != maxAhead-1 {
+		t.Errorf("%d wait", n)
+	}
+	for i := range 100 {
+		q.admit(&incoming{Position: Position{Stream{bourse.WorkerID(fmt.Sprint("s", i)), 1}, 2}, encoded: make([]byte, 1<<20)}, 0)
+	}
+	if q.ahead > maxWaitingBytes {
+		t.Errorf("%d bytes wait", q.ahead)
+	}
+	q.forgetWaiting()
+	if q.allWaiting() != 0 || q.ahead != 0 {
+		t.Errorf("still waiting: %d, %d bytes", q.allWaiting(), q.ahead)
+	}
+}
+
+func TestRingGivesWhatItHas(t *testing.T) {
+	r := newRing(10 * (100 + overhead))
+	a, b := Stream{"a", 1}, Stream{"b", 1}
+	push := func(s Stream, seq uint64) { r.push(Position{s, seq}, append(make([]byte, 99), byte(seq))) }
+	for seq := range uint64(8) {
+		push(a, seq+1)
+	}
+	for seq := range uint64(5) {
+		push(b, seq+1)
+	}
+	check := func(p Position, head uint64, maxBytes, n int, ok bool) {
+		t.Helper()
+		frames, got := r.since(p, head, maxBytes)
+		if got != ok || len(frames) != n {
+			t.Errorf("since %v: %d frames, %v, want %d, %v", p, len(frames), got, n, ok)
+		}
+		for i, f := range frames {
+			if f[99] != byte(p.Seq)+1+byte(i) {
+				t.Errorf("since %v: frame %d is of %d", p, i, f[99])
+			}
+		}
+	}
+	check(Position{a, 3}, 8, 1<<20, 5, true)
+	check(Position{a, 2}, 8, 1<<20, 0, false) // evicted
+	check(Position{a, 8}, 8, 1<<20, 0, true)
+	check(Position{b, 0}, 5, 250, 2, true)
+	check(Position{b, 0}, 5, 1, 1, true)
+	check(Position{Stream{"c", 1}, 0}, 0, 1, 0, true)
+	check(Position{Stream{"c", 1}, 0}, 9, 1, 0, false)
+	push(b, 9) // after a gap
+	check(Position{b, 4}, 9, 1<<20, 0, false)
+	check(Position{b, 8}, 9, 1<<20, 1, true)
+	r.forget(a)
+	r.forget(b)
+	if r.bytes != 0 || len(r.order) != 0 || len(r.streams) != 0 {
+		t.Errorf("an empty ring has %d bytes, order %v", r.bytes, r.order)
+	}
+}

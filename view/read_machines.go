@@ -1,0 +1,154 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Listed is a machine as its worker told of it last, and how much that is
+// worth now. Its lease has no nonce, and it has its newest events only.
+type Listed struct {
+	bourse.Machine
+	HostStatus string    // HostOK, HostUnreachable or HostUnknown
+	HeardAt    time.Time // when its worker was last heard; zero: never
+}
+
+// Filter says which machines are meant: those that agree with all that is set.
+type Filter struct {
+	ID     bourse.MachineID
+	App    bourse.AppName
+	Worker bourse.WorkerID
+	Region bourse.Region
+}
+
+// Machines lists machines by the time they were made, then by id.
+func (v *View) Machines(ctx context.Context, f Filter) ([]Listed, error) {
+	var list []Listed
+	err := v.read(ctx, func(c *sqlite.Conn) (err error) {
+		list, err = readMachines(c, f)
+		return err
+	})
+	return list, err
+}
+
+// Machine gives one machine; false when the view has none of this id.
+func (v *View) Machine(ctx context.Context, id bourse.MachineID) (Listed, bool, error) {
+	if id == "" { // which would mean any
+		return Listed{}, false, nil
+	}
+	list, err := v.Machines(ctx, Filter{ID: id})
+	if err != nil || len(list) == 0 {
+		return Listed{}, false, err
+	}
+	return list[0], true, nil
+}
+
+// CountMachines counts the machines of every app that has any.
+func (v *View) CountMachines(ctx context.Context) (map[bourse.AppName]int, error) {
+	counts := map[bourse.AppName]int{}
+	err := v.read(ctx, func(c *sqlite.Conn) error {
+		clear(counts)
+		return query(c, countMachinesSQL, func(s *sqlite.Stmt) error {
+			counts[bourse.AppName(s.ColumnText(0))] = s.ColumnInt(1)
+			return nil
+		})
+	})
+	return counts, err
+}
+
+const countMachinesSQL = `SELECT app, count(*) FROM machine_rows GROUP BY app`
+
+// machinesSQL gives the statement for a filter and its arguments. What narrows
+// most leads to an index; the conditions that have one too carry a plus, so
+// that SQLite does not choose theirs instead.
+func machinesSQL(f Filter) (string, []any) {
+	var where []string
+	var args []any
+	for _, c := range []struct{ column, value string }{
+		{"r.key", string(f.ID)}, {"r.app", string(f.App)}, {"r.site", string(f.Worker)}, {"r.region", string(f.Region)},
+	} {
+		if c.value == "" {
+			continue
+		}
+		if len(where) > 0 && c.column != "r.region" {
+			c.column = "+" + c.column
+		}
+		where, args = append(where, c.column+" = ?"), append(args, c.value)
+	}
+	if len(where) == 0 {
+		where = []string{"TRUE"}
+	}
+	return machinesFrom + strings.Join(where, " AND "), args
+}
+
+const machinesFrom = `SELECT ` + machineColumns + `, ` + hostColumns + ` FROM machine_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE `
+
+func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
+	sql, args := machinesSQL(f)
+	var list []Listed
+	var r cells
+	err := query(c, sql, func(s *sqlite.Stmt) error {
+		r.Stmt = s
+		list = append(list, Listed{})
+		l := &list[len(list)-1]
+		next := readMachine(&r, &l.Machine)
+		l.HostStatus, l.HeardAt = readHost(&r, next)
+		if l.ID.Validate() != nil { // its owner names it so that nobody could ask for it
+			list = list[:len(list)-1]
+		}
+		return nil
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b Listed) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Worker, b.Worker))
+	})
+	return settleOwners(c, list)
+}
+
+// settleOwners keeps one of the machines of each id: that of the worker whose
+// tag the id carries, or of the smallest name. An id has two owners only when
+// somebody errs or lies.
+func settleOwners(c *sqlite.Conn, list []Listed) ([]Listed, error) {
+	at := make(map[bourse.MachineID]int, len(list))
+	out := list[:0]
+	for _, l := range list {
+		i, twice := at[l.ID]
+		if !twice {
+			at[l.ID] = len(out)
+			out = append(out, l)
+			continue
+		}
+		have, err := owns(c, out[i].Worker, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		claims, err := owns(c, l.Worker, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		if claims && !have || claims == have && l.Worker < out[i].Worker {
+			out[i] = l
+		}
+	}
+	return out, nil
+}
+
+const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
+
+func owns(c *sqlite.Conn, w bourse.WorkerID, id bourse.MachineID) (bool, error) {
+	var tag bourse.WorkerTag
+	err := query(c, tagSQL, func(s *sqlite.Stmt) error {
+		tag = bourse.WorkerTag(s.ColumnInt64(0))
+		return nil
+	}, w)
+	return tag != 0 && tag == id.Tag(), err
+}

@@ -1,0 +1,42 @@
+package view
+
+import (
+	"context"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Workers lists all workers by id, the silent and the leaving ones too.
+func (v *View) Workers(ctx context.Context) ([]WorkerHint, error) {
+	var list []WorkerHint
+	err := v.read(ctx, func(c *sqlite.Conn) (err error) {
+		list, err = readWorkers(c)
+		return err
+	})
+	return list, err
+}
+
+const workersSQL = `SELECT r.key, r.region, r.tag, r.load, r.leaving, r.free, r.labels, ` + hostColumns + `
+	FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.key = r.site ORDER BY r.site`
+
+func readWorkers(c *sqlite.Conn) ([]WorkerHint, error) {
+	var list []WorkerHint
+	var r cells
+	err := query(c, workersSQL, func(s *sqlite.Stmt) error {
+		r.Stmt = s
+		w := WorkerHint{
+			ID: bourse.WorkerID(r.ColumnText(0)), Region: bourse.Region(r.ColumnText(1)),
+			Tag: bourse.WorkerTag(r.ColumnInt64(2) & 0xffffff), Load: r.ColumnFloat(3), Leaving: r.ColumnBool(4),
+			Free: readAmounts(&r, 5),
+		}
+		if !r.empty(6) && !r.json(6, &w.Labels) {
+			w.Labels = nil
+		}
+		w.HostStatus, w.HeardAt = readHost(&r, 7)
+		list = append(list, w)
+		return nil
+	})
+	return list, err
+}

@@ -1,0 +1,84 @@
+package view
+
+import "slices"
+
+// ring keeps recent transactions of all streams, encoded, for members that are
+// a little behind. Its owner holds the view's lock.
+type ring struct {
+	max, bytes int
+	streams    map[Stream]*stretch
+	order      []Stream // whose oldest transaction goes next; a stream may have fewer than it says
+}
+
+// stretch is the recent part of a stream, without gaps.
+type stretch struct {
+	first  uint64
+	frames [][]byte
+}
+
+func newRing(maxBytes int) ring { return ring{max: maxBytes, streams: map[Stream]*stretch{}} }
+
+func (r *ring) push(p Position, frame []byte) {
+	s := r.streams[p.Stream]
+	if s != nil && s.first+uint64(len(s.frames)) != p.Seq {
+		r.forget(p.Stream)
+		s = nil
+	}
+	if s == nil {
+		s = &stretch{first: p.Seq}
+		r.streams[p.Stream] = s
+	}
+	s.frames = append(s.frames, frame)
+	r.order = append(r.order, p.Stream)
+	r.bytes += len(frame) + overhead
+	for r.bytes > r.max {
+		oldest := r.order[0]
+		r.order = r.order[1:]
+		r.shift(oldest)
+	}
+}
+
+func (r *ring) shift(of Stream) {
+	s := r.streams[of]
+	if s == nil {
+		return
+	}
+	r.bytes -= len(s.frames[0]) + overhead
+	s.frames[0] = nil
+	s.frames = s.frames[1:]
+	if s.first++; len(s.frames) == 0 {
+		delete(r.streams, of)
+	}
+}
+
+// forget drops a stream: a snapshot took its place.
+func (r *ring) forget(of Stream) {
+	if s := r.streams[of]; s != nil {
+		for _, f := range s.frames {
+			r.bytes -= len(f) + overhead
+		}
+		delete(r.streams, of)
+		r.order = slices.DeleteFunc(r.order, func(s Stream) bool { return s == of })
+	}
+}
+
+// since gives the frames after p, about maxBytes of them and at least one, and
+// whether they are all there up to head.
+func (r *ring) since(p Position, head uint64, maxBytes int) ([][]byte, bool) {
+	if p.Seq >= head {
+		return nil, true
+	}
+	s := r.streams[p.Stream]
+	if s == nil || p.Seq+1 < s.first || p.Seq+1 >= s.first+uint64(len(s.frames)) {
+		return nil, false
+	}
+	var out [][]byte
+	n := 0
+	for _, f := range s.frames[p.Seq+1-s.first:] {
+		if n += len(f); len(out) > 0 && n > maxBytes {
+			break
+		}
+		out = append(out, f)
+	}
+	return out, true
+}

@@ -1,0 +1,129 @@
+package view
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// schemaConn gives a connection to an empty database of schema.sql, with no
+// view around it.
+func schemaConn(t testing.TB) *sqlite.Conn {
+	t.Helper()
+	schema, err := os.ReadFile("schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := sqlitex.ExecuteScript(c, string(schema), nil); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// plant writes rows as if site had told of them, without any check.
+func plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...Row) {
+	t.Helper()
+	for _, r := range rows {
+		names, args := []string{"site", "key", "epoch", "seq", "at", "hash"}, []any{site, r.Key, 1, 1, 1, 0}
+		if r.Table == TableApps || r.Table == TableCancelled || r.Table == TableSecrets || r.Table == TableReleases {
+			names, args = append(names, "clock"), append(args, 1)
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Columns)) {
+			names, args = append(names, name), append(args, r.Columns[name])
+		}
+		sql := "INSERT OR REPLACE INTO " + r.Table + "_rows (" + strings.Join(names, ", ") + ") VALUES (" +
+			strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + ")"
+		if err := run(c, sql, args...); err != nil {
+			t.Fatalf("%s %s: %v", r.Table, r.Key, err)
+		}
+	}
+}
+
+// hear notes when a site was last heard, and whether it still is.
+func hear(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, alive bool, at time.Time) {
+	t.Helper()
+	if err := run(c, "INSERT OR REPLACE INTO sites (site, alive, heard_at) VALUES (?, ?, ?)", site, alive, at.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func schemaTables(t testing.TB, c *sqlite.Conn) tables {
+	t.Helper()
+	all, err := readTables(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// anyTime draws the times that records have.
+func anyTime(t *rapid.T) time.Time {
+	return time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "time")).UTC()
+}
+
+func anyText(t *rapid.T) string {
+	return rapid.StringMatching(`[ -~äß€<>&"\\]{0,12}`).Draw(t, "text")
+}
+
+// anyMachine draws a machine as a worker's store gives it: with events, and
+// with the nonce of its lease.
+func anyMachine(t *rapid.T) bourse.Machine {
+	m := bourse.Machine{
+		ID: bourse.MachineID(rapid.StringMatching(`[0-9a-f]{14}`).Draw(t, "id")), Name: anyText(t), App: "shop", Worker: "w1",
+		Region: "gru", Order: bourse.OrderID(anyText(t)), Instance: bourse.InstanceID(anyText(t)),
+		State: rapid.SampledFrom(bourse.States()).Draw(t, "state"), Cordoned: rapid.Bool().Draw(t, "cordoned"),
+		Boot: bourse.Boot{Number: rapid.IntRange(0, 9).Draw(t, "number"), PID: 7}, CreatedAt: anyTime(t), UpdatedAt: anyTime(t),
+	}
+	m.Config = anyConfig(t)
+	if rapid.Bool().Draw(t, "takes") {
+		m.Takes = bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 125}, {Resource: bourse.ResourceMemory, Amount: 256}}
+	}
+	if rapid.Bool().Draw(t, "leased") {
+		m.Lease = &bourse.Lease{Nonce: "secret-nonce", Owner: anyText(t), Description: anyText(t), ExpiresAt: anyTime(t)}
+	}
+	if rapid.Bool().Draw(t, "ended") {
+		m.Boot.Exit = &bourse.Exit{Code: -1, Signal: 9, Error: anyText(t), At: anyTime(t)}
+		m.Boot.Restarts = []time.Time{anyTime(t)}
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "events") {
+		e := bourse.Event{ID: bourse.EventID(anyText(t)), Type: bourse.EventStart, From: m.State, Source: bourse.SourceUser, At: anyTime(t)}
+		if rapid.Bool().Draw(t, "exit") {
+			e.Exit = &bourse.ExitEvent{Exit: bourse.Exit{Code: 3, At: anyTime(t)}, RestartCount: 2}
+		}
+		m.LastEvents = append(m.LastEvents, e)
+	}
+	return m
+}
+
+func anyConfig(t *rapid.T) bourse.Config {
+	c := bourse.Config{Image: anyText(t), Guest: &bourse.Guest{CPUKind: bourse.CPUShared, CPUs: 1, MemoryMB: 256}}
+	c.Init.Cmd = []string{"sleep", anyText(t)}
+	if rapid.Bool().Draw(t, "more") {
+		c.Env = map[string]string{"A": anyText(t)}
+		c.Metadata = map[string]string{"k<&": anyText(t)}
+		c.Restart, c.AutoDestroy = &bourse.Restart{Policy: bourse.RestartAlways}, true
+		c.StopConfig = &bourse.StopConfig{Signal: "SIGTERM", Timeout: bourse.Duration(3 * time.Second)}
+		c.Requirements = bourse.Requirements{"slots": {Count: 3}, "arch": {Label: "arm64"}}
+		c.Services = []byte(`[{"internal_port":8080,"protocol":"tcp","x":"<&>"}]`)
+		c.DNS = []byte(`null`)
+	}
+	return c
+}

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// head is how far a stream has been applied.
+type head struct {
+	seq  uint64
+	hash uint64 // of its owned rows
+	at   int64
+}
+
+// sumKey names a checksum. An unknown table may have owned and shared rows.
+type sumKey struct {
+	table  string
+	shared bool
+}
+
+// sum is a table's checksum.
+type sum struct {
+	rows int64 // without tombstones
+	hash uint64
+}
+
+// state is what the file says, as far as it is asked for all the time. The
+// writer alone changes it, with the view's lock held, after each commit.
+type state struct {
+	self       Stream
+	clock      Clock
+	heads      map[Stream]head
+	newest     map[bourse.WorkerID]uint64 // the epoch of each site whose owned rows stand
+	sums       map[sumKey]sum
+	quarantine Quarantine
+}
+
+// readState reads it from the file. self and clock stand in meta.
+func readState(c *sqlite.Conn, self Stream, clock Clock) (*state, error) {
+	st := &state{
+		self: self, clock: clock,
+		heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+	}
+	err := query(c, "SELECT site, epoch, seq, hash, at FROM streams", func(s *sqlite.Stmt) error {
+		of := Stream{bourse.WorkerID(s.ColumnText(0)), uint64(s.ColumnInt64(1))}
+		st.heads[of] = head{uint64(s.ColumnInt64(2)), uint64(s.ColumnInt64(3)), s.ColumnInt64(4)}
+		st.newest[of.Site] = max(st.newest[of.Site], of.Epoch)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the streams: %w", err)
+	}
+	st.newest[self.Site] = self.Epoch
+	err = query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
+		st.sums[sumKey{s.ColumnText(0), s.ColumnBool(1)}] = sum{s.ColumnInt64(2), uint64(s.ColumnInt64(3))}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the checksums: %w", err)
+	}
+	st.quarantine, err = readQuarantine(c)
+	return st, err
+}
+
+// shared is the checksum of all shared rows.
+func (st *state) sharedHash() uint64 {
+	var h uint64
+	for k, s := range st.sums {
+		if k.shared {
+			h ^= s.hash
+		}
+	}
+	return h
+}

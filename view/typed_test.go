@@ -1,0 +1,157 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// running runs a view's writer until the test ends, and then closes the view.
+func running(t testing.TB, v *View) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- v.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if err := v.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+func opened(t testing.TB, cfg Config) *View {
+	t.Helper()
+	v, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, v)
+	return v
+}
+
+// TestPublishedMachinesReadBack goes the whole way, with a machine that changes
+// again and again: what did not change is not told again.
+func TestPublishedMachinesReadBack(t *testing.T) {
+	v := opened(t, Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "w1"})
+	rapid.Check(t, func(rt *rapid.T) {
+		m := anyMachine(rt)
+		m.ID = "00000000000001"
+		if _, err := v.Publish(t.Context(), MachineRow(&m)); err != nil {
+			rt.Fatal(err)
+		}
+		got, ok, err := v.Machine(t.Context(), m.ID)
+		if err != nil || !ok {
+			rt.Fatalf("read: %v, %v", ok, err)
+		}
+		if diff := cmp.Diff(visible(m), got.Machine); diff != "" {
+			rt.Fatalf("read back (-want +got):\n%s", diff)
+		}
+		if at, err := v.Publish(t.Context(), MachineRow(&m)); err != nil || at != (Position{}) {
+			rt.Fatalf("the same again: %v, %v", at, err)
+		}
+	})
+}
+
+// TestPublishedAppsMergeAsTheyDoElsewhere: the view keeps what App.Merge says.
+func TestPublishedAppsMergeAsTheyDoElsewhere(t *testing.T) {
+	v := opened(t, Config{Cluster: "c", Site: "w1"})
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		name := bourse.AppName(fmt.Sprint("shop-", n))
+		draw := func() bourse.App { a := anyApp(rt); a.Name = name; return a }
+		want := draw()
+		if _, err := v.Publish(t.Context(), AppRow(want)); err != nil {
+			rt.Fatal(err)
+		}
+		for range rapid.IntRange(1, 4).Draw(rt, "copies") {
+			b := draw()
+			if _, err := v.Publish(t.Context(), AppRow(b)); err != nil {
+				rt.Fatal(err)
+			}
+			if x, y := want.Merge(b), b.Merge(want); cmp.Equal(x, y) {
+				want = x
+			} else {
+				want = b // equal to Merge, though not the same: the later one stands
+			}
+		}
+		got, ok, err := v.App(t.Context(), name)
+		if err != nil || !ok {
+			rt.Fatalf("read: %v, %v", ok, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTypedReadersOfAView(t *testing.T) {
+	v := opened(t, Config{Cluster: "c", Site: "w1"})
+	ctx := t.Context()
+	order := bourse.OrderID("01ARZ3NDEKTSV4RRFFQ69G5FAA")
+	if _, err := v.Publish(ctx,
+		WorkerRow(&bourse.Facts{Worker: "w1", Region: "gru", Tag: 1}, false),
+		aMachine(1, "shop", "gru", 1), aMachine(2, "shop", "gru", 2), aMachine(3, "blog", "gru", 3),
+		AppRow(bourse.App{Name: "shop", ID: "1"}), CancelledRow(order, "w2"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := v.CountMachines(ctx)
+	if diff := cmp.Diff(map[bourse.AppName]int{"shop": 2, "blog": 1}, counts); diff != "" || err != nil {
+		t.Errorf("counts: %v\n%s", err, diff)
+	}
+	if workers, err := v.Workers(ctx); err != nil || len(workers) != 1 || workers[0].ID != "w1" {
+		t.Errorf("workers: %+v, %v", workers, err)
+	}
+	if apps, err := v.Apps(ctx); err != nil || len(apps) != 1 || apps[0].Name != "shop" {
+		t.Errorf("apps: %+v, %v", apps, err)
+	}
+	if list, err := v.Cancelled(ctx, "w2"); err != nil || len(list) != 1 || list[0] != order {
+		t.Errorf("cancelled: %v, %v", list, err)
+	}
+	if list, err := v.Summary(ctx); err != nil || len(list) != 1 || list[0].Apps["shop"] != 2 {
+		t.Errorf("summary: %+v, %v", list, err)
+	}
+	for _, id := range []bourse.MachineID{"", "00000000000009"} {
+		if _, ok, err := v.Machine(ctx, id); ok || err != nil {
+			t.Errorf("machine %q: %v, %v", id, ok, err)
+		}
+	}
+	if _, ok, err := v.App(ctx, "none"); ok || err != nil {
+		t.Errorf("app none: %v, %v", ok, err)
+	}
+	if _, err := v.Publish(ctx, Gone(TableMachines, "00000000000001"), Gone(TableCancelled, string(order)+"/w2")); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := v.Machines(ctx, Filter{App: "shop"}); err != nil || ids(list) != "2@w1" {
+		t.Errorf("after one is gone: %q, %v", ids(list), err)
+	}
+	if list, err := v.Cancelled(ctx, "w2"); err != nil || len(list) != 0 {
+		t.Errorf("after its row is gone: %v, %v", list, err)
+	}
+}
+
+func TestReadersEndWithTheirContext(t *testing.T) {
+	v := opened(t, Config{Cluster: "c", Site: "w1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := v.Machines(ctx, Filter{}); bourse.CodeOf(err) != bourse.CodeCanceled {
+		t.Errorf("code %q of %v, want canceled", bourse.CodeOf(err), err)
+	}
+	past, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := v.Workers(past); bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("code %q of %v, want timeout", bourse.CodeOf(err), err)
+	}
+}

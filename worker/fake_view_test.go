@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var errView = bourse.Errorf(bourse.CodeUnavailable, "the view fails")
+
+// memView is a view in memory that outlives the daemons it is given to, and
+// can be made to fail.
+type memView struct {
+	changed chan struct{}
+
+	mu        sync.Mutex
+	fault     viewFault
+	machines  map[bourse.MachineID]bourse.Machine
+	apps      map[bourse.AppName]bourse.App
+	cancelled []bourse.OrderID
+	facts     *bourse.Facts
+	leaving   bool
+	lost      chan struct{}
+	refused   func(*bourse.Machine) bool // what it cannot hold
+	count     viewCount
+}
+
+// viewFault is called before each call of a memView takes effect, and after:
+// then an error hides what has happened.
+type viewFault func(ctx context.Context, call string, after bool) error
+
+// viewCount is what a memView has been told.
+type viewCount struct{ updates, facts, machines, gone, largest int }
+
+func newMemView() *memView {
+	return &memView{
+		changed: make(chan struct{}, 1), lost: make(chan struct{}),
+		machines: map[bourse.MachineID]bourse.Machine{}, apps: map[bourse.AppName]bourse.App{},
+	}
+}
+
+func (v *memView) call(ctx context.Context, name string, fn func() error) error {
+	v.mu.Lock()
+	fault := v.fault
+	v.mu.Unlock()
+	if fault != nil {
+		if err := fault(ctx, name, false); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	err := fn()
+	v.mu.Unlock()
+	if err == nil && fault != nil {
+		err = fault(ctx, name, true)
+	}
+	return err
+}
+
+func (v *memView) Publish(ctx context.Context, u Update) error {
+	return v.call(ctx, "Publish", func() error {
+		if v.refused != nil && slices.ContainsFunc(u.Machines, func(m bourse.Machine) bool { return v.refused(&m) }) {
+			return bourse.Errorf(bourse.CodeInvalid, "a row is too large")
+		}
+		c := &v.count
+		c.updates++
+		c.machines, c.gone = c.machines+len(u.Machines), c.gone+len(u.Gone)
+		c.largest = max(c.largest, len(u.Machines)+len(u.Gone))
+		if u.Facts != nil {
+			c.facts++
+			v.facts, v.leaving = u.Facts, u.Leaving
+		}
+		for _, m := range u.Machines {
+			v.machines[m.ID] = m
+		}
+		for _, id := range u.Gone {
+			delete(v.machines, id)
+		}
+		for _, app := range u.Apps {
+			v.put(app)
+		}
+		return nil
+	})
+}
+
+func (v *memView) fail(fault viewFault) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fault = fault
+}
+
+func (v *memView) put(app bourse.App) {
+	if old, ok := v.apps[app.Name]; ok {
+		app = old.Merge(app)
+	}
+	v.apps[app.Name] = app
+	v.poke()
+}
+
+func (v *memView) poke() {
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (v *memView) Machines(ctx context.Context) (out []bourse.MachineID, err error) {
+	return out, v.call(ctx, "Machines", func() error { out = slices.Collect(maps.Keys(v.machines)); return nil })
+}
+
+func (v *memView) Apps(ctx context.Context) (out []bourse.App, err error) {
+	return out, v.call(ctx, "Apps", func() error { out = slices.Collect(maps.Values(v.apps)); return nil })
+}
+
+func (v *memView) Cancelled(ctx context.Context) (out []bourse.OrderID, err error) {
+	return out, v.call(ctx, "Cancelled", func() error { out = slices.Clone(v.cancelled); return nil })
+}
+
+func (v *memView) Changed() <-chan struct{} { return v.changed }
+
+func (v *memView) Lost() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.lost
+}
+
+// lose forgets what the worker has published, and the apps.
+func (v *memView) lose() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.machines)
+	clear(v.apps)
+	v.facts = nil
+	close(v.lost)
+	v.lost = make(chan struct{})
+}
+
+// cancel is a broker's word that reaches the view.
+func (v *memView) cancel(orders ...bourse.OrderID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cancelled = append(v.cancelled, orders...)
+	v.poke()
+}
+
+// tell is an app that reaches the view.
+func (v *memView) tell(apps ...bourse.App) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, app := range apps {
+		v.put(app)
+	}
+}
+
+// has looks at the view.
+func (v *memView) has(look func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	look()
+}
+
+func (v *memView) counted() viewCount {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.count
+}
+
+var _ View = (*memView)(nil)

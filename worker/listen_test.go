@@ -1,0 +1,245 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// Invariant 7, for a worker that could not be told: what was cancelled while
+// it was away ends when it is back, and is never filled by it again.
+func TestInvariant7CancelledWhileAway(t *testing.T) {
+	for name, away := range map[string]func(h *host, during func()){
+		"down": func(h *host, during func()) { h.crash(); during(); h.start(nil) },
+		"cut off": func(h *host, during func()) {
+			v := h.cfg.View.(*memView)
+			v.fail(func(context.Context, string, bool) error { return errView })
+			during()
+			time.Sleep(time.Hour)
+			v.fail(nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newMemView()
+				h := newHostWith(t, v)
+				defer func() { h.crash() }()
+				filled, unseen, other := newOrder(t), newOrder(t), h.place()
+				if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *filled}); r != nil || err != nil {
+					t.Fatal(r, err)
+				}
+				away(h, func() { v.cancel(filled.ID, unseen.ID, "not an order") })
+				time.Sleep(publishAgainMost + time.Second)
+				h.checkCancelled(filled, unseen)
+				if m := h.get(other.ID); m.State != bourse.StateStarted {
+					t.Errorf("a machine of another order is %s", m.State)
+				}
+				h.checkView(v)
+			})
+		})
+	}
+}
+
+// checkCancelled: the orders have no machine, and get none.
+func (h *host) checkCancelled(orders ...*bourse.Order) {
+	h.t.Helper()
+	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, o := range orders {
+		if slices.ContainsFunc(all, func(m bourse.Machine) bool { return m.Order == o.ID }) {
+			h.t.Errorf("cancelled order %s has a machine", o.ID)
+		}
+		if _, r, err := h.claim(h.t.Context(), &bourse.Claim{Order: *o}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
+			h.t.Errorf("a claim of the cancelled order: %+v, %v; want a refusal: canceled", r, err)
+		}
+	}
+	h.verify()
+}
+
+// The same when the daemon dies before and after each commit of its obedience.
+func TestInvariant7CancelledWhileAwayAndCrashing(t *testing.T) {
+	var commits uint64
+	cancelledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+	if commits < 3 {
+		t.Fatalf("obeying takes %d commits only", commits)
+	}
+	for n := uint64(1); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { cancelledWhileAway(t, crashAt(stage, n)) })
+		}
+	}
+}
+
+func cancelledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer func() { h.crash() }()
+		orders := []*bourse.Order{newOrder(t), newOrder(t), newOrder(t)}
+		for _, o := range orders[:2] {
+			if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *o}); r != nil || err != nil {
+				t.Fatal(r, err)
+			}
+		}
+		h.crash()
+		v.cancel(orders[0].ID, orders[1].ID, orders[2].ID)
+		if h.tryStart(fault) == nil {
+			time.Sleep(time.Minute)
+			h.crash()
+		}
+		h.start(nil)
+		time.Sleep(time.Minute)
+		h.checkCancelled(orders...)
+		h.checkView(v)
+	})
+}
+
+// A cancellation that arrives while the worker works is obeyed within a
+// second, in a view that changes all the time too.
+func TestACancellationIsObeyedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		busy, stop := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		others.Go(func() {
+			for busy.Err() == nil {
+				v.has(v.poke)
+				time.Sleep(time.Millisecond)
+			}
+		})
+		defer others.Wait()
+		defer stop()
+		order := newOrder(t)
+		if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); r != nil || err != nil {
+			t.Fatal(r, err)
+		}
+		time.Sleep(time.Minute)
+		v.cancel(order.ID)
+		time.Sleep(time.Second)
+		h.checkCancelled(order)
+	})
+}
+
+// No app is lost while one worker that has heard of it has its disk.
+func TestAppsOutliveEveryView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer func() { h.crash() }()
+		deleted := time.Unix(9, 0).UTC()
+		want := map[bourse.AppName]bourse.App{}
+		for i := range 600 {
+			app := bourse.App{Name: bourse.AppName(fmt.Sprintf("app-%d", i)), ID: fmt.Sprint(i), Org: "personal", CreatedAt: time.Unix(int64(i), 0).UTC()}
+			if i%7 == 0 {
+				app.DeletedAt = &deleted
+			}
+			want[app.Name] = app
+			v.tell(app)
+		}
+		v.tell(bourse.App{Name: "No App\x00", ID: "1"})
+		time.Sleep(time.Minute)
+		v.lose() // while the worker works
+		time.Sleep(time.Minute)
+		check := func(when string) {
+			t.Helper()
+			v.has(func() {
+				if diff := cmp.Diff(want, v.apps); diff != "" {
+					t.Errorf("%s (-want +view):\n%s", when, diff)
+				}
+			})
+		}
+		check("after the view was lost")
+		h.crash()
+		v.has(func() { clear(v.apps) })
+		h.start(nil)
+		time.Sleep(time.Minute)
+		check("after the view was deleted while the worker was down")
+	})
+}
+
+// What does not differ is not written.
+func TestKnownAppsAreNotWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer func() { h.crash() }()
+		v.tell(newOrder(t).App)
+		time.Sleep(time.Minute)
+		h.crash()
+		var commits uint64
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		for range 100 {
+			v.has(v.poke)
+			time.Sleep(time.Minute)
+		}
+		h.crash()
+		if commits != 0 {
+			t.Errorf("%d commits while nothing happened", commits)
+		}
+	})
+}
+
+// Whoever exchanges records comes to agree, and with the merge of all.
+func TestReconcile(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		day := func(label string) time.Time { return time.Unix(rapid.Int64Range(1, 3).Draw(t, label), 0).UTC() }
+		draw := func(label string) []bourse.App {
+			byName := map[bourse.AppName]bourse.App{}
+			for range rapid.IntRange(0, 6).Draw(t, label) {
+				name := bourse.AppName(rapid.SampledFrom([]string{"a1", "b1", "c1", "d1"}).Draw(t, "name"))
+				app := bourse.App{Name: name, ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Life: rapid.IntRange(0, 1).Draw(t, "life"), CreatedAt: day("created")}
+				if rapid.Bool().Draw(t, "deleted") {
+					app.DeletedAt = new(day("deletion"))
+				}
+				byName[name] = app
+			}
+			var out []bourse.App
+			for _, app := range byName {
+				out = append(out, app)
+			}
+			return out
+		}
+		kept, heard := draw("kept"), draw("heard")
+		want := merged(kept, heard)
+		keep, tell := reconcile(kept, heard)
+		for side, got := range map[string]map[bourse.AppName]bourse.App{"kept": merged(kept, keep), "heard": merged(heard, tell)} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", side, diff)
+			}
+		}
+		after := func(m map[bourse.AppName]bourse.App) (out []bourse.App) {
+			for _, app := range m {
+				out = append(out, app)
+			}
+			return out
+		}
+		if keep, tell := reconcile(after(want), after(want)); len(keep)+len(tell) > 0 {
+			t.Fatalf("two who agree exchange %v and %v", keep, tell)
+		}
+	})
+}
+
+func merged(lists ...[]bourse.App) map[bourse.AppName]bourse.App {
+	out := map[bourse.AppName]bourse.App{}
+	for _, app := range slices.Concat(lists...) {
+		if old, ok := out[app.Name]; ok {
+			app = old.Merge(app)
+		}
+		out[app.Name] = app
+	}
+	return out
+}

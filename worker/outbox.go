@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxNoted bounds the machines that an outbox names. Past it everything is
+// published again, which costs about as much as so many changes.
+const maxNoted = 4096
+
+// outbox holds what has changed since it was published last: names only, so
+// that many changes of one machine are one, and a view that fails costs
+// nothing but them. Adding never blocks.
+type outbox struct {
+	wake chan struct{} // holds a token when there is something to take
+
+	mu   sync.Mutex // never held over anything else
+	held parcel
+}
+
+// parcel is what an outbox holds.
+type parcel struct {
+	ids    map[bourse.MachineID]struct{}
+	all    bool            // everything; then ids is empty
+	unsure bool            // some of the changes may not have happened yet
+	waits  []chan struct{} // closed when all this has been published
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+// add notes that a machine has changed. unsure says that the change is on its
+// way into the store and perhaps not there yet.
+func (o *outbox) add(id bourse.MachineID, unsure bool) {
+	o.update(func(p *parcel) {
+		p.unsure = p.unsure || unsure
+		p.add(id)
+	})
+}
+
+// addAll notes that anything may have changed.
+func (o *outbox) addAll() { o.update(func(p *parcel) { p.all, p.ids = true, nil }) }
+
+// await gives a channel that is closed when all that was added before it has
+// been published.
+func (o *outbox) await() <-chan struct{} {
+	done := make(chan struct{})
+	o.update(func(p *parcel) { p.waits = append(p.waits, done) })
+	return done
+}
+
+// put gives back what could not be published.
+func (o *outbox) put(back parcel) {
+	o.update(func(p *parcel) {
+		p.unsure = p.unsure || back.unsure
+		p.waits = append(p.waits, back.waits...)
+		if back.all {
+			p.all, p.ids = true, nil
+		}
+		for id := range back.ids {
+			p.add(id)
+		}
+	})
+}
+
+// take empties the outbox.
+func (o *outbox) take() parcel {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.held
+	o.held = parcel{}
+	return p
+}
+
+func (o *outbox) update(change func(*parcel)) {
+	o.mu.Lock()
+	change(&o.held)
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default: // one token is enough: the reader takes all there is
+	}
+}
+
+func (p *parcel) add(id bourse.MachineID) {
+	if p.all {
+		return
+	}
+	if p.ids == nil {
+		p.ids = map[bourse.MachineID]struct{}{}
+	}
+	if p.ids[id] = struct{}{}; len(p.ids) > maxNoted {
+		p.all, p.ids = true, nil
+	}
+}

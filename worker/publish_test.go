@@ -1,0 +1,291 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// newHostWith makes a large host whose daemons publish to v.
+func newHostWith(t testing.TB, v *memView) *host {
+	t.Helper()
+	return newHost(t, func(c *Config) {
+		c.View = v
+		c.Capacity.CPUs, c.Capacity.Memory, c.Capacity.Disk = 4000, 1<<30, 1<<30
+	})
+}
+
+// checkView: the view holds what the store holds, nothing less or more.
+func (h *host) checkView(v *memView) {
+	h.t.Helper()
+	want := map[bourse.MachineID]bourse.Machine{}
+	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, m := range all {
+		m.LastEvents = m.LastEvents[:min(len(m.LastEvents), publishEvents)]
+		want[m.ID] = m
+	}
+	facts, err := h.Facts()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if diff := cmp.Diff(want, v.machines); diff != "" {
+		h.t.Errorf("the store's machines and the view's (-store +view):\n%s", diff)
+	}
+	facts.Load = 0 // of the real host
+	if v.facts == nil {
+		h.t.Errorf("the view has no facts of the worker")
+	} else if heard := *v.facts; true {
+		heard.Load = 0
+		if notable(&facts, &heard) {
+			h.t.Errorf("the view believes in %+v, the worker in %+v", heard, facts)
+		}
+	}
+}
+
+// A change whose caller left before it was durable is published all the same.
+func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		id := h.place().ID
+		h.crash()
+		h.start(func(stage store.FaultStage, _ uint64) error {
+			if stage == store.FaultBefore {
+				time.Sleep(time.Second) // a slow disk
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := h.cordon(ctx, id, fabric.Act{}, true); err == nil {
+			t.Fatal("the caller did not leave early: the test shows nothing")
+		}
+		time.Sleep(time.Minute)
+		if m := h.get(id); !m.Cordoned {
+			t.Fatal("the cordon never happened: the test shows nothing")
+		}
+		h.checkView(v)
+	})
+}
+
+func TestABurstIsPublishedInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		time.Sleep(time.Minute)
+		before := v.counted()
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { h.place() })
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		h.checkView(v)
+		after := v.counted()
+		if got := after.updates - before.updates; got > n/publishBatch+4 {
+			t.Errorf("%d updates of %d machines", got, n)
+		}
+		if got := after.machines - before.machines; got > n+n/10 {
+			t.Errorf("%d machines published, want about one of each of %d", got, n)
+		}
+		if after.largest > publishBatch {
+			t.Errorf("an update has %d machines, want at most %d", after.largest, publishBatch)
+		}
+	})
+}
+
+// A machine that comes and goes before the view hears of it is never heard of.
+func TestAShortLifeIsNotWorthAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		time.Sleep(time.Minute)
+		before := v.counted()
+		m := h.place()
+		h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		_, _ = h.cordon(t.Context(), "abcdef01234567", fabric.Act{}, true) // there is none
+		time.Sleep(time.Minute)
+		after := v.counted()
+		if after.machines != before.machines || after.gone != before.gone {
+			t.Errorf("told of %d machines and of %d gone, want nothing", after.machines-before.machines, after.gone-before.gone)
+		}
+	})
+}
+
+// A view that hangs costs callers nothing, and the worker no more than a
+// bounded list of names; when it is back it gets everything.
+func TestAViewThatHangsDelaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		var hangs atomic.Bool
+		v.fail(func(ctx context.Context, _ string, _ bool) error {
+			if hangs.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		h := newHostWith(t, v)
+		defer h.crash()
+		h.place()
+		time.Sleep(time.Minute)
+		hangs.Store(true)
+		begin := time.Now()
+		var kept []bourse.MachineID
+		for range 100 {
+			kept = append(kept, h.place().ID)
+		}
+		h.must(h.destroy(t.Context(), kept[0], fabric.Act{Force: true}))
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("claims took %s with a view that hangs", took)
+		}
+		for i := range 2 * maxNoted {
+			h.machineChanged(bourse.MachineID(fmt.Sprintf("%014x", i)))
+			h.publisher.box.mu.Lock()
+			n := len(h.publisher.box.held.ids)
+			h.publisher.box.mu.Unlock()
+			if n > maxNoted {
+				t.Fatalf("the outbox has %d names, want at most %d", n, maxNoted)
+			}
+		}
+		time.Sleep(2 * publishCheck)
+		hangs.Store(false)
+		time.Sleep(publishPatience + publishAgainMost + time.Second)
+		h.checkView(v)
+	})
+}
+
+func TestALostViewIsFilledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		for range 300 {
+			h.place()
+		}
+		time.Sleep(time.Minute)
+		v.lose()
+		time.Sleep(time.Second)
+		h.checkView(v)
+		v.has(func() {
+			if len(v.apps) != 1 {
+				t.Errorf("the view has %d apps, want the one of the machines", len(v.apps))
+			}
+		})
+	})
+}
+
+// What the view has of a life that the worker's store knows nothing of, after
+// its disk was replaced say, goes.
+func TestTheStoreWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		for i := range 300 { // nobody has v yet
+			id := bourse.MachineID(fmt.Sprintf("%014x", i))
+			v.machines[id] = bourse.Machine{ID: id, State: bourse.StateStarted}
+		}
+		h := newHostWith(t, v)
+		defer h.crash()
+		m := h.place()
+		time.Sleep(time.Minute)
+		h.checkView(v)
+		// Nobody tells the worker of this one; the check finds it.
+		v.has(func() { v.machines[m.ID] = bourse.Machine{ID: m.ID, State: bourse.StateFailed} })
+		time.Sleep(publishCheck)
+		h.checkView(v)
+	})
+}
+
+func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // nobody has v yet
+		h := newHostWith(t, v)
+		defer h.crash()
+		for i := range 50 {
+			h.place(func(o *bourse.Order) {
+				if i%10 == 5 {
+					o.Config.Env = map[string]string{"poison": "1"}
+				}
+			})
+		}
+		for range 2 {
+			time.Sleep(time.Minute)
+			v.has(func() {
+				if got := len(v.machines); got != 45 {
+					t.Errorf("the view has %d machines, want all but the 5 that it cannot hold: 45", got)
+				}
+			})
+			v.lose() // and from the beginning
+		}
+	})
+}
+
+func TestAWorkerThatLeavesSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		h := newHostWith(t, v)
+		defer h.crash()
+		h.place()
+		if err := h.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v.has(func() {
+			if !v.leaving {
+				t.Error("the worker has left and the view does not know")
+			}
+		})
+		if err := h.DestroyAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v.has(func() {
+			if len(v.machines) != 0 {
+				t.Errorf("the view still has %d machines that are destroyed", len(v.machines))
+			}
+		})
+		h.crash()
+		h.start(nil)
+		time.Sleep(time.Second)
+		v.has(func() {
+			if v.leaving {
+				t.Error("the worker is back and the view says that it leaves")
+			}
+		})
+		v.fail(func(context.Context, string, bool) error { return errView })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.Leave(ctx); err == nil {
+			t.Error("a view that fails was told that the worker leaves")
+		}
+	})
+}
+
+func TestPublishBackoff(t *testing.T) {
+	for n, want := range map[int]time.Duration{
+		1: publishAgainFirst, 2: 2 * publishAgainFirst, 3: 4 * publishAgainFirst, 50: publishAgainMost, 1 << 30: publishAgainMost,
+	} {
+		if got := publishBackoff(n); got != want {
+			t.Errorf("after %d failures: %s, want %s", n, got, want)
+		}
+	}
+}
