@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -29,6 +30,7 @@ type devCluster struct {
 	shell   *shell
 	config  devConfig
 	servers []*devServer // the broker first
+	name    string       // of the cluster
 	running sync.WaitGroup
 	failed  chan error // of a server that could not be started at all
 
@@ -73,6 +75,7 @@ func (c *devCluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.name = devName(c.config.data)
 	c.add(&devServer{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
 		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"),
 	}})
@@ -86,6 +89,17 @@ func (c *devCluster) start(ctx context.Context) error {
 		}
 	}
 	return c.heard(ctx)
+}
+
+// devName gives the cluster in a data directory its name. Two clusters on one
+// laptop must not become one, whatever ports they draw.
+func devName(data string) string {
+	if whole, err := filepath.Abs(data); err == nil {
+		data = whole
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(data)) // a hash takes all writes
+	return fmt.Sprintf("dev-%016x", h.Sum64())
 }
 
 func (c *devCluster) addWorkers() {

@@ -126,7 +126,7 @@ func (d *devServer) once(first bool) error {
 // commandLine gives the arguments for the next start.
 func (d *devServer) commandLine() []string {
 	out := append(slices.Clip(d.args),
-		"--name", d.name, "--listen", d.listen, "--gossip", d.gossip, "--life-line", "--log-level", d.cluster.config.logLevel)
+		"--name", d.name, "--cluster", d.cluster.name, "--listen", d.listen, "--gossip", d.gossip, "--life-line", "--log-level", d.cluster.config.logLevel)
 	if others := d.cluster.others(d.name); len(others) > 0 {
 		out = append(out, "--join", strings.Join(others, ","))
 	}

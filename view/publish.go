@@ -14,14 +14,19 @@ import (
 // MaxTx. The clock of shared rows is set here. It gives the position of the
 // last transaction, zero when nothing changed. CodeInvalid: a row does not fit
 // its table. CodeUnavailable: the disk refuses, or Run has ended. When ctx
-// ends first, the rows may get in nevertheless.
+// ends first, the rows may get in nevertheless. Owned rows that waited when
+// our rows were lost (see Lost) are CodeUnavailable too.
 func (v *View) Publish(ctx context.Context, rows ...Row) (Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {
 		return Position{}, err
 	}
 	var at Position
+	life := v.Self().Epoch
 	err = v.submit(ctx, false, func(b *batch) (err error) {
+		if b.self.Epoch != life && slices.ContainsFunc(entries, func(e entry) bool { return !e.shared }) {
+			return errNewLife
+		}
 		at, err = b.publish(entries)
 		return err
 	})
@@ -30,6 +35,10 @@ func (v *View) Publish(ctx context.Context, rows ...Row) (Position, error) {
 	}
 	return at, nil
 }
+
+// errNewLife keeps the first transaction of a new life for a Republish: others
+// forget our old rows with it, and would have one row of many.
+var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "our rows are lost, and are to be published anew")
 
 // Republish is Publish, and deletes those of our rows in these owned tables
 // that are not among rows. It makes a transaction even of nothing when our

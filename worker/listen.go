@@ -77,6 +77,9 @@ func (l *listener) look(ctx context.Context) time.Duration {
 		l.failures = 0
 		return 0
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // the daemon ends
+		return 0
+	}
 	if l.failures++; l.failures == 1 { // then there is nothing new to say
 		l.w.log.Warn("listen to the view", "err", err)
 	}

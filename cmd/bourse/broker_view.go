@@ -30,7 +30,7 @@ var (
 )
 
 // Synced implements broker.View.
-func (v brokerView) Synced() bool { return v.synced() }
+func (v brokerView) Synced() bool { return v.replicator.InSync() }
 
 // Machines implements broker.View.
 func (v brokerView) Machines(ctx context.Context, app bourse.AppName) ([]broker.Listed, error) {

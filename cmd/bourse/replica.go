@@ -82,13 +82,3 @@ func (s *server) withReplication(h http.Handler) http.Handler {
 	mux.Handle("/", h)
 	return mux
 }
-
-// synced tells whether the view has been compared with another member's.
-func (r *replica) synced() bool {
-	select {
-	case <-r.replicator.Synced():
-		return true
-	default:
-		return false
-	}
-}

@@ -33,6 +33,7 @@ type directory struct {
 	snapshot *snapshot
 	hints    *hints
 	workers  []bourse.Member // by id
+	regions  []bourse.Region // sorted
 	byRegion map[bourse.Region][]bourse.Member
 }
 
@@ -92,9 +93,10 @@ func (d *Directory) refresh(ctx context.Context) {
 	d.hints.Store(&hints{byID})
 }
 
-// Regions gives every region that has a worker, sorted. The slice is the
-// caller's.
-func (d *Directory) Regions() []bourse.Region { return d.members.Regions() }
+// Regions gives every region that has a worker, sorted, also those of which all
+// workers are away: an order for one is refused, not misunderstood. The slice
+// is the caller's.
+func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
 // Candidates gives the workers of a region that take orders, with what is
 // free there as far as it is known. The slice is the caller's; the amounts in
@@ -149,6 +151,13 @@ func join(s *snapshot, h *hints) *directory {
 			d.byRegion[m.Region] = append(d.byRegion[m.Region], m)
 		}
 	}
+	d.regions = slices.Clone(s.regions)
+	for _, hint := range h.byID {
+		if hint.Region.Validate() == nil && !slices.Contains(d.regions, hint.Region) {
+			d.regions = append(d.regions, hint.Region)
+		}
+	}
+	slices.Sort(d.regions)
 	return d
 }
 

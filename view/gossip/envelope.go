@@ -106,13 +106,13 @@ func frameSize(n int) int {
 	}
 }
 
-func appendPosition(b []byte, p view.Position) []byte {
-	b = binary.AppendUvarint(b, p.Epoch)
+func encodePosition(p view.Position) []byte {
+	b := binary.AppendUvarint(nil, p.Epoch)
 	b = binary.AppendUvarint(b, p.Seq)
 	return appendText(b, string(p.Site))
 }
 
-// position takes what appendPosition wrote.
+// position takes what encodePosition wrote.
 func (r *reader) position() view.Position {
 	var p view.Position
 	p.Epoch, p.Seq, p.Site = r.uvarint(), r.uvarint(), bourse.WorkerID(r.text())
@@ -129,7 +129,7 @@ func readPosition(b []byte) (view.Position, bool) {
 }
 
 func encodeHead(h view.Head) []byte {
-	b := appendPosition(nil, h.Position)
+	b := encodePosition(h.Position)
 	b = binary.BigEndian.AppendUint64(b, h.Hash)
 	return binary.AppendVarint(b, h.At)
 }

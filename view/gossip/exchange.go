@@ -238,7 +238,7 @@ const maxTelling = 512
 func (r *Replicator) tell(ctx context.Context, to bourse.Member, positions []view.Position) error {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	for _, p := range positions[:min(len(positions), maxTelling)] {
-		envelope = appendFrame(envelope, kindAnnounce, appendPosition(nil, p))
+		envelope = appendFrame(envelope, kindAnnounce, encodePosition(p))
 	}
 	_, err := r.ask(ctx, to, pathPush, envelope, maxDigestBody)
 	return err

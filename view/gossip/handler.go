@@ -101,7 +101,7 @@ func (r *Replicator) servePull(w http.ResponseWriter, req *http.Request) {
 		}
 		encoded, ok := r.view.Since(p, budget-len(envelope))
 		if !ok {
-			envelope = appendFrame(envelope, kindSnapshot, appendPosition(nil, view.Position{Stream: p.Stream, Seq: r.view.Head(p.Stream)}))
+			envelope = appendFrame(envelope, kindSnapshot, encodePosition(view.Position{Stream: p.Stream, Seq: r.view.Head(p.Stream)}))
 			continue
 		}
 		for _, tx := range encoded {
@@ -154,7 +154,7 @@ func (r *Replicator) servePush(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		for _, s := range streams {
-			envelope = appendFrame(envelope, kindAnnounce, appendPosition(nil, view.Position{Stream: s, Seq: r.view.Head(s)}))
+			envelope = appendFrame(envelope, kindAnnounce, encodePosition(view.Position{Stream: s, Seq: r.view.Head(s)}))
 		}
 	}
 	r.answer(w, envelope)

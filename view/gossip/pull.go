@@ -149,7 +149,7 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	envelope = appendFrame(envelope, kindBudget, binary.AppendUvarint(nil, uint64(chunk)))
 	for _, s := range streams {
-		envelope = appendFrame(envelope, kindWant, appendPosition(nil, view.Position{Stream: s, Seq: r.view.Head(s)}))
+		envelope = appendFrame(envelope, kindWant, encodePosition(view.Position{Stream: s, Seq: r.view.Head(s)}))
 	}
 	frames, err := r.ask(ctx, from, pathPull, envelope, maxPullBody)
 	if err != nil {

@@ -28,6 +28,7 @@ type Replicator struct {
 	count  counters
 
 	synced     chan struct{} // closed once we have compared all with somebody
+	syncedFile atomic.Uint64 // the generation of the view's file then, and one
 	syncedOnce sync.Once
 	renewals   chan view.Stream // holds one: what others know of ourselves and we do not
 	pressed    atomic.Bool      // the view's queue is half full
@@ -70,15 +71,16 @@ func (r *Replicator) Run(ctx context.Context) error {
 // missing is there, or when there was nobody to compare with.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
-func (r *Replicator) setSynced() { r.syncedOnce.Do(func() { close(r.synced) }) }
+func (r *Replicator) setSynced() {
+	r.syncedFile.Store(r.view.Generation() + 1)
+	r.syncedOnce.Do(func() { close(r.synced) })
+}
+
+// InSync tells whether that is so of the view's present file.
+func (r *Replicator) InSync() bool { return r.isSynced() }
 
 func (r *Replicator) isSynced() bool {
-	select {
-	case <-r.synced:
-		return true
-	default:
-		return false
-	}
+	return r.syncedFile.Load() == r.view.Generation()+1
 }
 
 // others gives the members without ourselves.

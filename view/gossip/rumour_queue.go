@@ -158,7 +158,7 @@ func (q *rumourQueue) fillHeads(envelope []byte, limit int) []byte {
 	for len(q.order) > 0 {
 		s := q.order[0]
 		a, ok := q.heads[s]
-		body := appendPosition(nil, view.Position{Stream: s, Seq: a.seq})
+		body := encodePosition(view.Position{Stream: s, Seq: a.seq})
 		if ok && len(envelope)+frameSize(len(body)) > limit {
 			break
 		}

@@ -140,6 +140,7 @@ func (m *Members) rivals(fresh bool) []node {
 		switch {
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
+		case sameID && n.gossip == m.gossip: // an earlier life of ours
 		case sameID, sharesTag(m.self, n):
 			shouldGo = append(shouldGo, n)
 		}

@@ -9,6 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
+// spreadHedge is how long a member may take before the next one is asked too:
+// those on the far side of a fresh cut do not answer at all.
+const spreadHedge = 200 * time.Millisecond
+
 // Spread gives our transactions up to p to n members of chance and waits until
 // each has them in its file, so that they outlive this server. Fewer are
 // enough where there are fewer. CodeUnavailable: not enough have it by the end
@@ -29,17 +33,27 @@ func (r *Replicator) Spread(ctx context.Context, p view.Position, n int) error {
 	for _, m := range members[:n] {
 		put(m)
 	}
-	have, next := 0, n
-	for under := n; under > 0; under-- {
+	have, next, under := 0, n, n
+	another := func() {
+		if next < len(members) && ctx.Err() == nil {
+			put(members[next])
+			next++
+			under++
+		}
+	}
+	hedge := time.NewTicker(spreadHedge)
+	defer hedge.Stop()
+	for have < n && under > 0 {
 		select {
 		case ok := <-ends:
+			under--
 			if ok {
 				have++
-			} else if next < len(members) && ctx.Err() == nil {
-				put(members[next])
-				next++
-				under++
+			} else {
+				another()
 			}
+		case <-hedge.C:
+			another()
 		case <-ctx.Done():
 			return bourse.Errorf(bourse.CodeUnavailable, "%d of %d members have the change: %w", have, n, ctx.Err())
 		}

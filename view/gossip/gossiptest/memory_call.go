@@ -40,8 +40,8 @@ func (c *MemoryCaller) Call(ctx context.Context, to bourse.Member, req *http.Req
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "%s: connection refused", to.ID)
 	}
 	answer := make(chan *http.Response, 1)
-	go func() { answer <- serve(h, req.WithContext(ctx)) }()
-	var resp *http.Response //nolint:bodyclose // the caller closes it
+	go func() { answer <- serve(h, req.WithContext(ctx)) }() //nolint:bodyclose // the caller closes it
+	var resp *http.Response
 	select {
 	case resp = <-answer:
 	case <-ctx.Done():
