@@ -1,14 +1,19 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-var binary string
+var (
+	binary  string
+	started = time.Now()
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -37,28 +45,70 @@ func run(m *testing.M) int {
 
 // server is one process of the program.
 type server struct {
-	t     *testing.T
-	name  string
-	args  []string
-	ready string
-	cmd   *exec.Cmd
-	API   string `json:"api"`
-	Addr  string `json:"gossip"`
+	t      *testing.T
+	name   string
+	args   []string
+	ready  string
+	launch func(*exec.Cmd) error // starts it where it is to be; default: here
+	dial   dialFunc              // reaches it from there; default: from here
+	cmd    *exec.Cmd
+	API    string `json:"api"`
+	Addr   string `json:"gossip"`
 }
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 func startServer(t *testing.T, name string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, name: name, ready: filepath.Join(t.TempDir(), name+".ready")}
-	s.args = append(args, "--ready-file", s.ready, "--log-level", "warn")
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM) // may be over
-		_ = s.cmd.Wait()
-	})
+	s := newServer(t, name, args...)
+	startAll(t, s)
 	return s
 }
+
+// newServer makes a server that is not started.
+func newServer(t *testing.T, name string, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, name: name, ready: filepath.Join(t.TempDir(), name+".ready"), launch: (*exec.Cmd).Start}
+	s.args = append(args, "--cluster", clusterOf(t), "--ready-file", s.ready, "--log-level", "warn")
+	return s
+}
+
+// clusterOf names a cluster of the test's own: a port of a server that went
+// may be another test's next.
+func clusterOf(t *testing.T) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, t.Name(), os.Getpid(), started.UnixNano()) // a hash never fails
+	return "test-" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// startAll starts servers side by side, and ends them so with the test.
+func startAll(t *testing.T, servers ...*server) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, s := range servers {
+			if s.cmd != nil && s.cmd.Process != nil {
+				_ = s.cmd.Process.Signal(syscall.SIGTERM) // may be over
+			}
+		}
+		for _, s := range servers {
+			if s.cmd != nil && s.cmd.Process != nil {
+				_ = s.cmd.Wait()
+			}
+		}
+	})
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, s := range servers {
+		wg.Go(func() { errs[i] = s.start() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle has the server come back at the addresses that it has now.
+func (s *server) settle() { s.args = append(s.args, "--listen", s.API, "--gossip", s.Addr) }
 
 // start starts the process, again after a kill, and waits until it is ready.
 func (s *server) start() error {
@@ -67,7 +117,7 @@ func (s *server) start() error {
 	}
 	s.cmd = exec.Command(binary, s.args...)
 	s.cmd.Stderr = s.t.Output()
-	if err := s.cmd.Start(); err != nil {
+	if err := s.launch(s.cmd); err != nil {
 		return err
 	}
 	if !within(20*time.Second, func() bool {
@@ -100,9 +150,13 @@ func within(limit time.Duration, yes func() bool) bool {
 }
 
 func client(t *testing.T, broker *server) *machinesapi.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 32}
+	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: broker.http(t)}
+}
+
+func (s *server) http(t *testing.T) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.dial}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: &http.Client{Transport: transport}}
+	return &http.Client{Transport: transport}
 }
 
 // pidsOf gives the processes whose command line has the mark.

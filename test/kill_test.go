@@ -43,6 +43,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	worker := startServer(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
 		"--cpus", "1000", "--memory", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := client(t, broker)
+	worker.settle()
 
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup

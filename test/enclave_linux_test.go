@@ -1,0 +1,62 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// enclave is a thread with namespaces of its own: what it starts, opens and
+// dials is in them. They are gone with the thread, the processes that it
+// started and the files that it opened: however a test ends, nothing is left.
+type enclave struct{ work chan func() }
+
+// newEnclave unshares what the flags say. The test is skipped where that is
+// not allowed.
+func newEnclave(t *testing.T, flags int) *enclave {
+	t.Helper()
+	e := &enclave{work: make(chan func())}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		ready <- unix.Unshare(flags)
+		for f := range e.work {
+			f()
+		}
+	}()
+	t.Cleanup(func() { close(e.work) })
+	if err := <-ready; errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		t.Skipf("no namespaces here: unshare: %v (root can make them)", err)
+	} else if err != nil {
+		t.Fatalf("unshare: %v", err)
+	}
+	return e
+}
+
+// do calls f on the thread and waits for it.
+func (e *enclave) do(f func() error) error {
+	done := make(chan error)
+	e.work <- func() { done <- f() }
+	return <-done
+}
+
+// launch starts a process in the namespaces.
+func (e *enclave) launch(cmd *exec.Cmd) error { return e.do(cmd.Start) }
+
+// mountSmall makes a file system of so many bytes in memory at a directory,
+// for those in the enclave alone.
+func (e *enclave) mountSmall(dir string, size int) error {
+	return e.do(func() error {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("keep mounts private: %w", err)
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d", size)); err != nil {
+			return fmt.Errorf("mount a small file system: %w", err)
+		}
+		return nil
+	})
+}

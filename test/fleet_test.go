@@ -1,0 +1,256 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// newWorker makes a worker of a region whose machines are bound to it by the
+// label host. It keeps its data in a directory of its own, which it gives.
+func newWorker(t *testing.T, name, region string, more ...string) (s *server, data string) {
+	t.Helper()
+	data = filepath.Join(t.TempDir(), name)
+	return newServer(t, name, append([]string{
+		"serve", "worker", "--name", name, "--region", region, "--data", data, "--label", "host=" + name,
+		"--cpus", "1000", "--memory", "1TiB", "--ephemeral",
+	}, more...)...), data
+}
+
+// eventually asks until there is no error, and gives how long that took.
+func eventually(t *testing.T, limit time.Duration, what string, ask func() error) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var err error
+	for time.Since(begin) < limit {
+		if err = ask(); err == nil {
+			return time.Since(begin)
+		}
+		pause(t.Context(), 10*time.Millisecond)
+	}
+	t.Fatalf("%s: not within %v: %v", what, limit, err)
+	return 0
+}
+
+// sleeper is an order for a machine that runs until it is stopped.
+func sleeper(region, mark string) machinesapi.CreateMachine {
+	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
+		Init: bourse.Init{Exec: []string{"/bin/sh", "-c", "sleep 1000; : " + mark}},
+	}}
+}
+
+// on binds an order to a worker.
+func on(worker string, order machinesapi.CreateMachine) machinesapi.CreateMachine {
+	order.Config.Requirements = bourse.Requirements{"host": {Label: worker}}
+	return order
+}
+
+// create places an order that must be filled.
+func create(t *testing.T, api *machinesapi.Client, order machinesapi.CreateMachine) machinesapi.Machine {
+	t.Helper()
+	m, err := api.Create(t.Context(), app, order, "")
+	if err != nil {
+		t.Fatalf("an order for region %q, %v: %v", order.Region, order.Config.Requirements, err)
+	}
+	return m.Machine
+}
+
+// told is what is said of a machine, wherever it is asked.
+type told struct {
+	Worker   bourse.WorkerID
+	State    bourse.State
+	Instance bourse.InstanceID
+	Order    bourse.OrderID
+	PID      int
+	Host     machinesapi.HostStatus
+}
+
+func toldOf(m *machinesapi.Machine) told {
+	return told{Worker: m.Worker, State: m.State, Instance: m.InstanceID, Order: m.OrderID, PID: m.PID, Host: m.HostStatus}
+}
+
+type machines = map[bourse.MachineID]told
+
+// listed gives what a broker lists.
+func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
+	list, silent, err := api.Machines(ctx, app, machinesapi.ListMachines{})
+	if err == nil && len(silent) > 0 {
+		err = fmt.Errorf("%v did not answer", silent)
+	}
+	out := machines{}
+	for i := range list {
+		out[list[i].ID] = toldOf(&list[i])
+	}
+	return out, err
+}
+
+// selected gives what a broker's view says in SQL.
+func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
+	rows, err := query(ctx, api, `SELECT id, worker, state, instance_id, order_id, pid, host_status FROM machines WHERE app = ?`, string(app))
+	out := machines{}
+	for _, r := range rows {
+		m := told{
+			Worker: bourse.WorkerID(r[1]), State: bourse.State(r[2]), Instance: bourse.InstanceID(r[3]),
+			Order: bourse.OrderID(r[4]), Host: machinesapi.HostStatus(r[6]),
+		}
+		_, _ = fmt.Sscan(r[5], &m.PID) // null is 0
+		out[bourse.MachineID(r[0])] = m
+	}
+	return out, err
+}
+
+// query asks a broker's view. Cells are given as text.
+func query(ctx context.Context, api *machinesapi.Client, statement string, params ...any) ([][]string, error) {
+	var rows [][]string
+	for line, err := range api.Query(ctx, machinesapi.ViewQuery{Statement: statement, Params: params}) {
+		if err != nil {
+			return nil, err
+		}
+		if line.Row == nil {
+			continue
+		}
+		row := make([]string, len(line.Row.Cells))
+		for i, c := range line.Row.Cells {
+			row[i] = fmt.Sprint(c)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// owned gives what workers themselves have, asked without a broker.
+func owned(t *testing.T, workers ...*server) machines {
+	t.Helper()
+	_, path, _ := strings.Cut(fabric.PathMachines, " ")
+	out := machines{}
+	for _, w := range workers {
+		resp, err := w.http(t).Get("http://" + w.API + path)
+		if err != nil {
+			t.Fatalf("ask %s for its machines: %v", w.name, err)
+		}
+		var list []bourse.Machine
+		err = json.NewDecoder(resp.Body).Decode(&list)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("the machines of %s: %s, %v", w.name, resp.Status, err)
+		}
+		for i := range list {
+			m := machinesapi.FromMachine(&list[i])
+			out[m.ID] = toldOf(&m)
+			if m.Worker != bourse.WorkerID(w.name) {
+				t.Errorf("%s has machine %s of %s", w.name, m.ID, m.Worker)
+			}
+		}
+	}
+	return out
+}
+
+// hosts tells how the lists and the SQL of every broker show the hosts of the
+// machines that are wanted: all of them, and each as it is said.
+func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus, brokers ...*machinesapi.Client) error {
+	for _, api := range brokers {
+		for name, ask := range map[string]func(context.Context, *machinesapi.Client) (machines, error){"list": listed, "SQL": selected} {
+			all, err := ask(ctx, api)
+			if err != nil {
+				return fmt.Errorf("%s of %s: %w", name, api.BaseURL, err)
+			}
+			got := map[bourse.MachineID]machinesapi.HostStatus{}
+			for id, m := range all {
+				got[id] = m.Host
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				return fmt.Errorf("hosts by the %s of %s (-want +got):\n%s", name, api.BaseURL, diff)
+			}
+		}
+	}
+	return nil
+}
+
+// agreed tells whether so many members say of their views that they are the
+// same, to the checksum of each table.
+func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
+	for _, api := range brokers {
+		h, err := api.ViewHealth(ctx)
+		if err != nil {
+			return err
+		}
+		if len(h.Members) != members {
+			return fmt.Errorf("%s knows %d members, want %d", api.BaseURL, len(h.Members), members)
+		}
+		for i := range h.Members {
+			m := &h.Members[i]
+			if m.State != machinesapi.ViewOK || m.Error != "" || m.Quarantine.Rows > 0 {
+				return fmt.Errorf("by %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
+					api.BaseURL, m.ID, m.State, m.Behind, m.Differs, m.Quarantine.Rows, m.Error)
+			}
+			if diff := cmp.Diff(h.Members[0].Tables, m.Tables); diff != "" {
+				return fmt.Errorf("by %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
+			}
+		}
+		if !h.Agrees {
+			return fmt.Errorf("%s says that the views do not agree", api.BaseURL)
+		}
+	}
+	return nil
+}
+
+// converged waits until all views agree, and every broker lists, also in SQL,
+// exactly what the workers themselves have.
+func converged(t *testing.T, limit time.Duration, members int, brokers []*machinesapi.Client, workers ...*server) machines {
+	t.Helper()
+	var want machines
+	took := eventually(t, limit, "the views converge", func() error {
+		if err := agreed(t.Context(), members, brokers...); err != nil {
+			return err
+		}
+		want = owned(t, workers...)
+		for id, m := range want {
+			m.Host = machinesapi.HostOK
+			want[id] = m
+		}
+		for _, api := range brokers {
+			list, err := listed(t.Context(), api)
+			if err != nil {
+				return err
+			}
+			rows, err := selected(t.Context(), api)
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(want, list) + cmp.Diff(want, rows); diff != "" {
+				return fmt.Errorf("%s lists other machines than their owners (-want +got):\n%s", api.BaseURL, diff)
+			}
+		}
+		return nil
+	})
+	t.Logf("converged %v later: %d members, %d machines", took.Round(time.Millisecond), members, len(want))
+	return want
+}
+
+// kept tells whether everything that was promised is there as it was.
+func kept(t *testing.T, promised []machinesapi.Machine, have machines) {
+	t.Helper()
+	for i := range promised {
+		want := toldOf(&promised[i])
+		want.Host = machinesapi.HostOK
+		if diff := cmp.Diff(want, have[promised[i].ID]); diff != "" {
+			t.Errorf("machine %s is not what its caller was told (-want +got):\n%s", promised[i].ID, diff)
+		}
+	}
+}
+
+func ids(m machines) []bourse.MachineID { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,230 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	wire "encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// lan is an Ethernet of hosts, each of them a network namespace with one card.
+// The cards' other ends are held by this process: it is the switch, and lets
+// through what the rule says, frame by frame.
+type lan struct {
+	t    *testing.T
+	rule atomic.Pointer[rule]
+
+	mu    sync.Mutex
+	hosts []*host
+	at    map[mac]*host // who sends from which address
+}
+
+// rule tells whether a frame is let through. It is called from many goroutines.
+type rule func(from, to *host, frame []byte) bool
+
+type mac [6]byte
+
+// host is a machine on the lan.
+type host struct {
+	*enclave
+	addr netip.Addr
+	side int // of the cable that is cut
+	card *os.File
+}
+
+func newLAN(t *testing.T) *lan {
+	l := &lan{t: t, at: map[mac]*host{}}
+	l.heal()
+	return l
+}
+
+func (l *lan) set(r rule) { l.rule.Store(&r) }
+
+// heal lets everything through.
+func (l *lan) heal() { l.set(func(_, _ *host, _ []byte) bool { return true }) }
+
+// cut lets nothing through from side to side.
+func (l *lan) cut() { l.set(func(from, to *host, _ []byte) bool { return from.side == to.side }) }
+
+// host adds a host. Its address can be any: no other network sees it.
+func (l *lan) host(side int) *host {
+	l.t.Helper()
+	h := &host{
+		enclave: newEnclave(l.t, unix.CLONE_NEWNET), side: side,
+		addr: netip.AddrFrom4([4]byte{10, 77, byte(side), byte(len(l.hosts) + 1)}),
+	}
+	if err := h.do(h.plug); errors.Is(err, fs.ErrNotExist) {
+		l.t.Skipf("no network cards of our own here: %v", err)
+	} else if err != nil {
+		l.t.Fatalf("network of %s: %v", h.addr, err)
+	}
+	l.mu.Lock()
+	l.hosts = append(l.hosts, h)
+	l.mu.Unlock()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.serve(h) })
+	l.t.Cleanup(func() { _ = h.card.Close(); wg.Wait() })
+	return h
+}
+
+// plug gives the namespace its card.
+func (h *host) plug() error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	card, err := unix.NewIfreq("card")
+	if err != nil {
+		return err
+	}
+	card.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, card); err != nil {
+		return errors.Join(fmt.Errorf("make the card: %w", err), unix.Close(fd))
+	}
+	h.card = os.NewFile(uintptr(fd), "card of "+h.addr.String())
+	return errors.Join(
+		configure("lo", netip.Addr{}),
+		configure("card", h.addr),
+	)
+}
+
+// configure gives a card an address, if it is to have one, and switches it on.
+func configure(name string, addr netip.Addr) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(socket) }()
+	tell := func(what uint, set func(*unix.Ifreq) error) error {
+		r, err := unix.NewIfreq(name)
+		if err == nil {
+			err = set(r)
+		}
+		if err == nil {
+			err = unix.IoctlIfreq(socket, what, r)
+		}
+		if err != nil {
+			return fmt.Errorf("configure %s (%#x): %w", name, what, err)
+		}
+		return nil
+	}
+	if addr.IsValid() {
+		err = errors.Join(
+			tell(unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(addr.AsSlice()) }),
+			tell(unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr([]byte{255, 255, 0, 0}) }),
+		)
+	}
+	return errors.Join(err, tell(unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error {
+		r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		return nil
+	}))
+}
+
+// dial dials from the host.
+func (h *host) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = h.do(func() error {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// serve takes in what a host sends, until its card is closed.
+func (l *lan) serve(h *host) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := h.card.Read(buf)
+		if err != nil {
+			return
+		}
+		if n < 14 {
+			continue
+		}
+		frame := buf[:n]
+		r := *l.rule.Load()
+		for _, to := range l.receivers(h, frame) {
+			if r(h, to, frame) {
+				_, _ = to.card.Write(frame) // what does not get through is lost, as on any wire
+			}
+		}
+	}
+}
+
+// receivers gives the host that a frame is for, or all the others.
+func (l *lan) receivers(from *host, frame []byte) []*host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at[mac(frame[6:12])] = from
+	if to := l.at[mac(frame[:6])]; to != nil {
+		return []*host{to}
+	}
+	var all []*host
+	for _, h := range l.hosts {
+		if h != from {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// segment is a part of a TCP connection's traffic.
+type segment struct {
+	from, to netip.AddrPort
+	data     []byte
+}
+
+// segmentIn reads the TCP segment in a frame.
+func segmentIn(frame []byte) (segment, bool) {
+	if len(frame) < 34 || wire.BigEndian.Uint16(frame[12:]) != 0x0800 || frame[14+9] != unix.IPPROTO_TCP {
+		return segment{}, false
+	}
+	ip := frame[14:]
+	header, total := int(ip[0]&15)*4, int(wire.BigEndian.Uint16(ip[2:]))
+	if total > len(ip) || header+20 > total {
+		return segment{}, false
+	}
+	tcp := ip[header:total]
+	addr := func(at int, port []byte) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[at:at+4])), wire.BigEndian.Uint16(port))
+	}
+	s := segment{from: addr(12, tcp), to: addr(16, tcp[2:])}
+	if offset := int(tcp[12]>>4) * 4; offset <= len(tcp) {
+		s.data = tcp[offset:]
+	}
+	return s, true
+}
+
+// deaf makes a rule that drops every reply on a connection from side to side
+// from the moment on in which a request that begins so has passed. Each such
+// connection is told of once.
+func deaf(request string) (rule, <-chan struct{}) {
+	var mu sync.Mutex
+	conns := map[[2]netip.AddrPort]bool{}
+	passed := make(chan struct{}, 64)
+	return func(from, to *host, frame []byte) bool {
+		s, ok := segmentIn(frame)
+		if !ok || from.side == to.side {
+			return true
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if conns[[2]netip.AddrPort{s.to, s.from}] {
+			return false
+		}
+		if key := [2]netip.AddrPort{s.from, s.to}; bytes.HasPrefix(s.data, []byte(request)) && !conns[key] {
+			conns[key] = true
+			passed <- struct{}{}
+		}
+		return true
+	}, passed
+}

@@ -1,0 +1,259 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// split is a cluster on seven hosts, with a cable between west and east.
+type split struct {
+	t    *testing.T
+	lan  *lan
+	mark string
+
+	dying, west, east  *server // brokers; the first is killed, in the west
+	gruWest, fra       *server // workers in the west
+	gruEast, ams       *server // and in the east
+	dyingAPI, westAPI  *machinesapi.Client
+	eastAPI            *machinesapi.Client
+	promised           []machinesapi.Machine // what callers were told of
+	elsewhere, nowhere lostOrder
+}
+
+// lostOrder is an order whose first claim's reply was lost.
+type lostOrder struct {
+	created machinesapi.Created
+	err     error
+}
+
+// A network of several hosts falls into two halves for as long as it takes to
+// be noticed, while a broker waits for the replies to two claims in the other
+// half, and then dies. Each half goes on with what it reaches; afterwards
+// there is one cluster again, with everything that callers were told, and
+// nothing else: no order has two machines (invariant 7).
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	s := &split{t: t, lan: newLAN(t), mark: "bourse-split-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	s.start()
+	for _, w := range []*server{s.gruWest, s.fra, s.gruEast, s.ams} {
+		s.order(s.dyingAPI, on(w.name, sleeper("", s.mark)))
+	}
+	converged(t, 20*time.Second, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
+
+	var lost sync.WaitGroup
+	s.loseReplies(&lost)
+	s.lan.cut()
+	cut := time.Now()
+	s.orderInBothHalves() // nobody knows yet
+	s.noticed()
+	t.Logf("both halves show the other as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
+	s.orderInBothHalves()
+	s.notOverThere()
+	lost.Wait()
+	s.brokerDies()
+	t.Logf("cut for %v", time.Since(cut).Round(time.Millisecond))
+
+	s.lan.heal()
+	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
+	converged(t, 40*time.Second, 6, brokers, s.workers()...)
+	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers look at the view now and then
+	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
+	have := converged(t, 10*time.Second, 6, brokers, s.workers()...)
+	kept(t, s.promised, have)
+	if len(have) != len(s.promised) {
+		t.Errorf("%d machines are there, %d were promised", len(have), len(s.promised))
+	}
+	checkProcesses(t, s.westAPI, s.mark)
+}
+
+func (s *split) workers() []*server { return []*server{s.gruWest, s.fra, s.gruEast, s.ams} }
+
+func (s *split) start() {
+	s.t.Helper()
+	const west, east = 1, 2
+	join := ""
+	place := func(srv *server, h *host) *server {
+		srv.launch, srv.dial = h.launch, h.dial
+		srv.args = append(srv.args, "--insecure", "--listen", h.addr.String()+":4280", "--gossip", h.addr.String()+":7946", "--join", join)
+		return srv
+	}
+	broker := func(name string, h *host) *server {
+		return place(newServer(s.t, name, "serve", "broker", "--name", name), h)
+	}
+	worker := func(name, region, slots string, side int) *server {
+		w, _ := newWorker(s.t, name, region, "--allow-host", "--resource", "slots="+slots)
+		return place(w, s.lan.host(side))
+	}
+	one, two, three := s.lan.host(west), s.lan.host(west), s.lan.host(east)
+	join = fmt.Sprintf("%s:7946,%s:7946", two.addr, three.addr)
+	s.dying, s.west, s.east = broker("b-dying", one), broker("b-west", two), broker("b-east", three)
+	// An order for a slot goes where it fits best: east.
+	s.gruWest, s.gruEast = worker("gru-west", "gru", "100", west), worker("gru-east", "gru", "1", east)
+	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
+	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
+	s.dyingAPI, s.westAPI, s.eastAPI = client(s.t, s.dying), client(s.t, s.west), client(s.t, s.east)
+	eventually(s.t, 20*time.Second, "all have met", func() error {
+		return agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
+	})
+}
+
+// order places an order that must be filled, and remembers what was told.
+func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) machinesapi.Machine {
+	s.t.Helper()
+	m := create(s.t, api, in)
+	s.promised = append(s.promised, m)
+	return m
+}
+
+// loseReplies places two orders whose claims go east and whose replies never
+// come back. It returns when both machines run.
+func (s *split) loseReplies(waits *sync.WaitGroup) {
+	s.t.Helper()
+	hear, passed := deaf(fabric.PathClaim + " ")
+	s.lan.set(hear)
+	place := func(region string, into *lostOrder) {
+		in := sleeper(region, s.mark)
+		in.Deadline = bourse.Duration(5 * time.Second)
+		in.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
+		in.Config.Metadata = map[string]string{"reply": "lost"}
+		waits.Go(func() { into.created, into.err = s.dyingAPI.Create(s.t.Context(), app, in, "") })
+	}
+	place("gru", &s.elsewhere) // and another worker of the region is in reach
+	place("ams", &s.nowhere)   // and no other
+	for range 2 {
+		select {
+		case <-passed:
+		case <-time.After(10 * time.Second):
+			s.t.Fatal("no claim went east")
+		}
+	}
+	eventually(s.t, 10*time.Second, "the orders are filled in the east", func() error {
+		list, _, err := s.eastAPI.Machines(s.t.Context(), app, machinesapi.ListMachines{
+			States: []bourse.State{bourse.StateStarted}, Metadata: map[string]string{"reply": "lost"},
+		})
+		if err == nil && len(list) != 2 {
+			err = fmt.Errorf("%d machines", len(list))
+		}
+		return err
+	})
+}
+
+// orderInBothHalves fills an order in every region that a half reaches.
+func (s *split) orderInBothHalves() {
+	s.t.Helper()
+	for _, c := range []struct {
+		api    *machinesapi.Client
+		region string
+		want   *server
+	}{{s.westAPI, "gru", s.gruWest}, {s.westAPI, "fra", s.fra}, {s.eastAPI, "gru", s.gruEast}, {s.eastAPI, "ams", s.ams}} {
+		if m := s.order(c.api, sleeper(c.region, s.mark)); string(m.Worker) != c.want.name {
+			s.t.Errorf("an order for %s was filled by %s across the cut, want %s", c.region, m.Worker, c.want.name)
+		}
+	}
+}
+
+// noticed waits until each half shows its own machines as reachable, and those
+// of the other, as they were, as not.
+func (s *split) noticed() {
+	s.t.Helper()
+	eventually(s.t, 20*time.Second, "the halves notice", func() error {
+		for api, near := range map[*machinesapi.Client][]string{
+			s.westAPI: {s.gruWest.name, s.fra.name}, s.eastAPI: {s.gruEast.name, s.ams.name},
+		} {
+			if err := s.shown(api, near); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *split) shown(api *machinesapi.Client, near []string) error {
+	for _, ask := range []func(context.Context, *machinesapi.Client) (machines, error){listed, selected} {
+		all, err := ask(s.t.Context(), api)
+		if err != nil {
+			return err
+		}
+		far := 0
+		for id, m := range all {
+			want := machinesapi.HostUnreachable
+			if w := string(m.Worker); w == near[0] || w == near[1] {
+				want = machinesapi.HostOK
+			} else {
+				far++
+			}
+			if m.Host != want {
+				return fmt.Errorf("%s shows machine %s of %s as %s", api.BaseURL, id, m.Worker, m.Host)
+			}
+		}
+		if far < 2 {
+			return fmt.Errorf("%s shows %d machines of the other half, want those from before at least", api.BaseURL, far)
+		}
+	}
+	return nil
+}
+
+// notOverThere: an order for a region that only the other half has is refused.
+func (s *split) notOverThere() {
+	s.t.Helper()
+	in := sleeper("ams", s.mark)
+	in.Deadline = bourse.Duration(2 * time.Second)
+	m, err := s.westAPI.Create(s.t.Context(), app, in, "")
+	if code := bourse.CodeOf(err); err == nil || code == bourse.CodeInternal {
+		s.t.Errorf("an order for a region across the cut: machine %q, error %v; want a refusal", m.ID, err)
+	}
+	s.t.Logf("an order for a region across the cut: %v", err)
+}
+
+// brokerDies kills the broker that lost the replies, once another one has been
+// told of its cancellations.
+func (s *split) brokerDies() {
+	s.t.Helper()
+	e, n := &s.elsewhere, &s.nowhere
+	if e.err != nil || string(e.created.Worker) != s.gruWest.name {
+		s.t.Errorf("the order with two workers in reach: filled by %q, %v; want %s", e.created.Worker, e.err, s.gruWest.name)
+	} else {
+		s.promised = append(s.promised, e.created.Machine)
+	}
+	if n.err == nil || n.created.OrderID == "" {
+		s.t.Errorf("the order whose only worker was cut off: machine %q of order %q, %v; want no machine", n.created.ID, n.created.OrderID, n.err)
+	}
+	s.t.Logf("the order whose only worker was cut off: %v", n.err)
+	eventually(s.t, 10*time.Second, "the other broker knows the canceled orders", func() error {
+		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM cancelled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
+			string(e.created.OrderID), s.gruEast.name, string(n.created.OrderID), s.ams.name)
+		if err == nil && len(rows) != 2 {
+			err = fmt.Errorf("it knows %v", rows)
+		}
+		return err
+	})
+	if err := s.dying.kill(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// once: by the workers' own word, each order has the one machine that its
+// caller was told of, or none.
+func (s *split) once() error {
+	of := map[bourse.OrderID][]bourse.MachineID{}
+	for id, m := range owned(s.t, s.workers()...) {
+		of[m.Order] = append(of[m.Order], id)
+	}
+	for order, list := range of {
+		if len(list) != 1 {
+			return fmt.Errorf("order %s has machines %v", order, list)
+		}
+	}
+	if list := of[s.nowhere.created.OrderID]; list != nil {
+		return fmt.Errorf("an order that nobody was told a machine of has %v", list)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The disk under a broker's copy of the view fills up while it runs. Orders
+// are filled and lists are answered all the while; once there is room, the
+// copies are the same again.
+func TestViewDiskFull(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	small := newEnclave(t, unix.CLONE_NEWNS)
+	if err := small.mountSmall(disk, 4<<20); err != nil {
+		t.Skipf("no small disk here: %v", err)
+	}
+	c := newFiles(t, "bourse-disk", func(join string) *server {
+		s := newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--view", filepath.Join(disk, "view.db"), "--join", join)
+		s.launch = small.launch
+		return s
+	})
+	filler := filepath.Join(disk, "filler")
+	c.endures("the disk is full", func() {
+		if err := small.do(func() error { return fill(filler) }); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 20*time.Second, "the full disk is felt", func() error {
+			c.orders()
+			return c.unwritable()
+		})
+		c.orders()
+		if err := small.do(func() error { return os.Remove(filler) }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	checkProcesses(t, c.healthy, c.mark)
+}
+
+// fill writes a file until there is no room for another byte.
+func fill(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	for _, size := range []int{64 << 10, 1} {
+		for err == nil {
+			_, err = f.Write(bytes.Repeat([]byte{1}, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			return errors.Join(err, f.Close())
+		}
+		err = nil
+	}
+	return f.Close()
+}
+
+// unwritable tells whether some member says that its copy cannot be written.
+func (c *files) unwritable() error {
+	h, err := c.healthy.ViewHealth(c.t.Context())
+	if err != nil {
+		return err
+	}
+	for i := range h.Members {
+		if m := &h.Members[i]; m.Error != "" {
+			c.t.Logf("%s is %s, %d behind: %s", m.ID, m.State, m.Behind, m.Error)
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d members says so", len(h.Members))
+}

@@ -1,0 +1,192 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// files is a cluster of two brokers and a worker, one of whose copies of the
+// view is harmed.
+type files struct {
+	t        *testing.T
+	mark     string
+	harmed   *machinesapi.Client // the broker that is asked all the while
+	healthy  *machinesapi.Client
+	worker   *server
+	promised []machinesapi.Machine
+}
+
+// newFiles starts the cluster: one is the broker that may be harmed.
+func newFiles(t *testing.T, mark string, one func(join string) *server, worker ...string) *files {
+	t.Helper()
+	two := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
+	c := &files{t: t, mark: mark + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	c.worker, _ = newWorker(t, "w1", "gru", append(worker, "--join", two.Addr)...)
+	harmed := one(two.Addr)
+	startAll(t, harmed, c.worker)
+	c.harmed, c.healthy = client(t, harmed), client(t, two)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+	c.order(c.harmed)
+	c.order(c.healthy)
+	c.converged()
+	return c
+}
+
+// A server's copy of the view is deleted or overwritten while it runs. Orders
+// are filled and lists are answered all the while, and afterwards the copies
+// are the same again.
+func TestViewFile(t *testing.T) {
+	t.Parallel()
+	ofWorker, data := filepath.Join(t.TempDir(), "worker.db"), t.TempDir()
+	c := newFiles(t, "bourse-file", func(join string) *server {
+		return newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--data", data, "--join", join)
+	}, "--view", ofWorker)
+	ofBroker := filepath.Join(data, "view.db")
+	c.replaced(ofBroker, "deleted", os.Remove)
+	c.replaced(ofBroker, "deleted with its log", removeAll)
+	c.replaced(ofBroker, "overwritten", func(path string) error { return overwrite(path, 0) })
+	c.replaced(ofBroker, "overwritten but for its head", func(path string) error { return overwrite(path, 100) })
+	c.replaced(ofWorker, "deleted", os.Remove)
+	// A worker hardly reads what it wrote: it need not notice before it is
+	// started again.
+	c.replaced(ofWorker, "overwritten", func(path string) error {
+		c.orders()
+		if err := overwrite(path, 0); err != nil {
+			return err
+		}
+		c.orders()
+		if err := errors.Join(c.worker.kill(), c.worker.start()); err != nil {
+			return err
+		}
+		eventually(t, 20*time.Second, "the worker is met again", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+		return nil
+	})
+	checkProcesses(t, c.healthy, c.mark)
+}
+
+func removeAll(path string) error {
+	return errors.Join(os.Remove(path), os.Remove(path+"-wal"), os.Remove(path+"-shm"))
+}
+
+// overwrite spoils all of a file from an offset on, and of its log.
+func overwrite(path string, from int64) error {
+	var errs []error
+	for _, p := range []string{path, path + "-wal"} {
+		f, err := os.OpenFile(p, os.O_WRONLY, 0)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && info.Size() > from {
+			_, err = f.WriteAt(bytes.Repeat([]byte{0xA5}, int(info.Size()-from)), from)
+		}
+		errs = append(errs, err, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *files) order(api *machinesapi.Client) {
+	c.t.Helper()
+	c.promised = append(c.promised, create(c.t, api, sleeper("gru", c.mark)))
+}
+
+func (c *files) converged() {
+	c.t.Helper()
+	have := converged(c.t, 20*time.Second, 3, []*machinesapi.Client{c.harmed, c.healthy}, c.worker)
+	kept(c.t, c.promised, have)
+}
+
+// orders has both brokers fill some.
+func (c *files) orders() {
+	c.t.Helper()
+	for range 3 {
+		c.order(c.harmed)
+		c.order(c.healthy)
+	}
+}
+
+// replaced harms a server's file and waits until it has a new one.
+func (c *files) replaced(path, how string, harm func(path string) error) {
+	c.t.Helper()
+	what := filepath.Base(path) + " is " + how
+	was, err := os.Stat(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.endures(what, func() {
+		if err := harm(path); err != nil {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+		c.orders()
+		took := eventually(c.t, 10*time.Second, what+": it is made anew", func() error {
+			if is, err := os.Stat(path); err != nil || os.SameFile(was, is) {
+				return fmt.Errorf("it is not: %v", err) //nolint:errorlint // only shown
+			}
+			return nil
+		})
+		c.t.Logf("%s: made anew %v later", what, took.Round(time.Millisecond))
+	})
+}
+
+// moment is how long lists may lack machines that are there: while a copy is
+// made anew, or while a worker begins a new life in the others' copies.
+const moment = 500 * time.Millisecond
+
+// endures looks that lists go on while something is done, and waits until the
+// views are the same again.
+func (c *files) endures(what string, do func()) {
+	c.t.Helper()
+	before := slices.Clone(c.promised)
+	ctx, stop := context.WithCancel(c.t.Context())
+	var lists sync.WaitGroup
+	defer lists.Wait()
+	defer stop()
+	lists.Go(func() { c.list(ctx, what, before) })
+	do()
+	c.orders()
+	c.converged()
+}
+
+// list lists on the harmed broker until ctx ends. No list may fail.
+func (c *files) list(ctx context.Context, what string, want []machinesapi.Machine) {
+	lists, least, lacked, whole := 0, len(want), time.Duration(0), time.Now()
+	for ; ctx.Err() == nil; pause(ctx, 5*time.Millisecond) {
+		begin := time.Now()
+		list, err := listed(ctx, c.harmed)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			c.t.Errorf("%s: list: %v", what, err)
+			return
+		}
+		lists++
+		found := 0
+		for i := range want {
+			if _, ok := list[want[i].ID]; ok {
+				found++
+			}
+		}
+		if least = min(least, found); found == len(want) {
+			whole = begin
+		} else {
+			lacked = max(lacked, time.Since(whole))
+		}
+	}
+	c.t.Logf("%s: %d lists of %d machines, at worst of %d, not of all for %v", what, lists, len(want), least, lacked.Round(time.Millisecond))
+	if lacked > moment {
+		c.t.Errorf("%s: lists lacked machines for %v, want %v at most", what, lacked, moment)
+	}
+}

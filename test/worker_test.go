@@ -1,0 +1,205 @@
+package test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// What a worker's death and return may take to be seen everywhere.
+const (
+	deathSeen  = 5 * time.Second
+	returnSeen = 2 * time.Second
+)
+
+// lossy is a cluster of two brokers and two workers of which the first is
+// lost.
+type lossy struct {
+	t              *testing.T
+	mark, data     string
+	lost, stays    *server
+	apis           []*machinesapi.Client
+	onLost, onStay []machinesapi.Machine
+}
+
+// A worker's daemon dies: its machines go on, and everybody shows that they
+// cannot be asked about. It comes back: they are as they were. Then it loses
+// everything, and comes back under its name as a new one.
+func TestWorkerLost(t *testing.T) {
+	t.Parallel()
+	one := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	two := newServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0", "--join", one.Addr)
+	c := &lossy{t: t, mark: "bourse-lost-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	c.lost, c.data = newWorker(t, "w-lost", "gru", "--join", one.Addr)
+	c.stays, _ = newWorker(t, "w-stays", "gru", "--join", one.Addr)
+	startAll(t, two, c.lost, c.stays)
+	c.apis = []*machinesapi.Client{client(t, one), client(t, two)}
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, c.apis...) })
+	for i := range 3 {
+		c.onLost = append(c.onLost, create(t, c.apis[i%2], on("w-lost", sleeper("gru", c.mark))))
+		c.onStay = append(c.onStay, create(t, c.apis[i%2], on("w-stays", sleeper("gru", c.mark))))
+	}
+	c.converged()
+	c.killAndReturn()
+	c.lost.settle()
+	c.killAndReturnAtOnce()
+	c.wipe()
+}
+
+func (c *lossy) converged() machines {
+	c.t.Helper()
+	have := converged(c.t, 20*time.Second, 4, c.apis, c.lost, c.stays)
+	kept(c.t, slices.Concat(c.onLost, c.onStay), have)
+	if len(have) != len(c.onLost)+len(c.onStay) {
+		c.t.Errorf("%d machines are there, want %d", len(have), len(c.onLost)+len(c.onStay))
+	}
+	return have
+}
+
+// killAndReturn measures both from the outside: from the kill, and from the
+// start of the new process.
+func (c *lossy) killAndReturn() {
+	c.t.Helper()
+	pids := pidsOf(c.t, c.mark)
+	if err := c.lost.kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	dead := c.shown(deathSeen, machinesapi.HostUnreachable)
+	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
+		c.t.Errorf("the machines' processes are %v after their daemon's death, were %v", got, pids)
+	}
+	begin := time.Now()
+	if err := c.lost.start(); err != nil {
+		c.t.Fatal(err)
+	}
+	ready := time.Since(begin)
+	back := ready + c.shown(returnSeen, machinesapi.HostOK)
+	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
+		c.t.Errorf("the machines' processes are %v after their daemon's return, were %v", got, pids)
+	}
+	c.t.Logf("unreachable everywhere %v after the kill, ok everywhere %v after the start (ready after %v)",
+		dead.Round(time.Millisecond), back.Round(time.Millisecond), ready.Round(time.Millisecond))
+	if back > returnSeen {
+		c.t.Errorf("the machines are ok everywhere %v after the daemon's start, want %v", back, returnSeen)
+	}
+	c.converged()
+}
+
+// killAndReturnAtOnce: others may hear of the return before the death.
+func (c *lossy) killAndReturnAtOnce() {
+	c.t.Helper()
+	if err := c.lost.kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := c.lost.start(); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, api := range c.apis {
+		var m machinesapi.Created
+		order := bourse.NewOrderID() // a try whose answer is lost is found again
+		eventually(c.t, returnSeen, "the worker that came back at once takes orders", func() (err error) {
+			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)
+			return err
+		})
+		c.onLost = append(c.onLost, m.Machine)
+	}
+	c.t.Logf("orders are filled through every broker %v after the start of a worker that was hardly away", time.Since(begin).Round(time.Millisecond))
+	c.converged()
+}
+
+// shown waits until every broker shows the lost worker's machines so.
+func (c *lossy) shown(limit time.Duration, status machinesapi.HostStatus) time.Duration {
+	c.t.Helper()
+	want := map[bourse.MachineID]machinesapi.HostStatus{}
+	for i := range c.onLost {
+		want[c.onLost[i].ID] = status
+	}
+	for i := range c.onStay {
+		want[c.onStay[i].ID] = machinesapi.HostOK
+	}
+	return eventually(c.t, limit, "machines of the lost worker are shown as "+string(status), func() error {
+		return hosts(c.t.Context(), want, c.apis...)
+	})
+}
+
+// wipe is a disk that was replaced, in a host that keeps its name.
+func (c *lossy) wipe() {
+	c.t.Helper()
+	if err := c.lost.kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.killProcesses(c.data) // the supervisor first: it would tell of the others' ends
+	for i := range c.onLost {
+		c.killPID(c.onLost[i].PID)
+	}
+	if err := os.RemoveAll(c.data); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.lost.start(); err != nil {
+		c.t.Fatal(err)
+	}
+	old := c.onLost
+	c.onLost = nil
+	took := c.shown(20*time.Second, machinesapi.HostOK)
+	c.t.Logf("machines of the wiped worker are gone everywhere %v after its start", took.Round(time.Millisecond))
+	eventually(c.t, 20*time.Second, "the wiped worker is seen", func() error { return agreed(c.t.Context(), 4, c.apis...) })
+	for i := range 2 {
+		c.onLost = append(c.onLost, create(c.t, c.apis[i], on("w-lost", sleeper("gru", c.mark))))
+	}
+	have := c.converged()
+	for i := range old {
+		if m, ok := have[old[i].ID]; ok {
+			c.t.Errorf("machine %s outlived its worker's data: %+v", old[i].ID, m)
+		}
+		for _, api := range c.apis {
+			m, err := api.Machine(c.t.Context(), app, old[i].ID)
+			if bourse.CodeOf(err) != bourse.CodeNotFound {
+				c.t.Errorf("machine %s of a worker that was wiped: %s, %v; want not_found", old[i].ID, m.State, err)
+			}
+		}
+	}
+	eventually(c.t, 5*time.Second, "the processes are the machines'", func() error {
+		want := map[string]bool{}
+		for _, m := range have {
+			want[strconv.Itoa(m.PID)] = true
+		}
+		if got := pidsOf(c.t, c.mark); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+			return fmt.Errorf("processes %v, want those of %v", got, ids(have))
+		}
+		return nil
+	})
+}
+
+func (c *lossy) killProcesses(mark string) {
+	c.t.Helper()
+	found := pidsOf(c.t, mark)
+	if len(found) == 0 {
+		c.t.Fatal("the supervisor is not found")
+	}
+	for _, text := range found {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.killPID(pid)
+	}
+}
+
+func (c *lossy) killPID(pid int) {
+	c.t.Helper()
+	if pid <= 1 {
+		c.t.Fatalf("a machine's process is %d", pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+		c.t.Fatal(err)
+	}
+}
