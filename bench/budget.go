@@ -19,6 +19,14 @@ var budgets = map[string]budget{
 	"ready_s":             {limit: 0.3},
 	"rss_idle_mib":        {limit: 40},
 	"rss_per_machine_kib": {limit: 1024},
+	"view_p99_ms":         {limit: 1000},
+	"view_unseen":         {limit: 0},
+	"view_1000_p99_ms":    {limit: 5000},
+	"view_bytes_ratio":    {limit: 1.3},
+	"view_apply_rows_s":   {limit: 20_000, atLeast: true},
+	"view_join_s":         {limit: 10},
+	"query_p99_us":        {limit: 1000},
+	"query_sql_p99_us":    {limit: 1000},
 }
 
 // verdict says whether a figure keeps its budget; a floor has none.

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bourse-dev/bourse/view/query"
 )
 
 // Figures are the run's results by name.
@@ -39,6 +41,9 @@ func main() {
 }
 
 func run(ctx context.Context, binary, only, out string) error {
+	if err := query.BoundMemory(); err != nil { // as servers do, before the first view is opened
+		return err
+	}
 	figures := Figures{}
 	for _, b := range []benchmark{
 		{"rank", benchRank},
@@ -50,6 +55,12 @@ func run(ctx context.Context, binary, only, out string) error {
 		{"refuse", benchRefuse},
 		{"recover", benchRecover},
 		{"lost", benchLost},
+		{"visible", benchVisible},
+		{"apply", benchApply},
+		{"query", benchQuery},
+		{"join", benchJoin},
+		{"thousand", benchThousand},
+		{"tiers", benchTiers},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), b.name) {
 			continue

@@ -30,6 +30,8 @@ func (s samples) quantile(q float64) time.Duration {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
 // breathe pauses for a random moment: fixed pauses lock onto timers and lie.
 func breathe(ctx context.Context) {
 	timer := time.NewTimer(time.Duration(rand.Int64N(int64(4 * time.Millisecond))))

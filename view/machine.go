@@ -7,7 +7,7 @@ import (
 )
 
 // maxEvents is how many of a machine's events, the newest, are told.
-const maxEvents = 4
+const maxEvents = 2
 
 // MachineRow says of a machine what others may know: all but the nonce of its
 // lease and its older events. What a column cannot hold is left out of it.

@@ -18,7 +18,7 @@ const (
 	publishGather = 50 * time.Millisecond
 	publishBatch  = 128             // machines in one update
 	publishCheck  = 5 * time.Minute // between two looks at whether the view has all, and nothing else
-	publishEvents = 4               // of a machine that go into the view
+	publishEvents = 2               // of a machine that go into the view
 
 	// Patience with a view that fails doubles from first to most.
 	publishAgainFirst = 100 * time.Millisecond

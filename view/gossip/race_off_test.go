@@ -6,4 +6,5 @@ const (
 	manyMembers = 100
 	manyViews   = 100
 	simSeeds    = 4
+	simSteps    = 60
 )

@@ -8,4 +8,5 @@ const (
 	manyMembers = 40
 	manyViews   = 16
 	simSeeds    = 2
+	simSteps    = 30
 )

@@ -184,7 +184,7 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestHalfCutOff cuts a group in two for ten minutes, in which both sides
+// TestHalfCutOff cuts a group in two for five minutes, in which both sides
 // change.
 func TestHalfCutOff(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestHalfCutOff(t *testing.T) {
 		publish(t, group[0], release(1))
 		untilEqual(t, group, time.Minute)
 		net.Partition(func(from, to int) bool { return (from <= 3) != (to <= 3) })
-		for i := range 150 {
+		for i := range 75 {
 			n := group[i%6]
 			publish(t, n, machineRow(n, i, bourse.StateStarted), release(i%7))
 			time.Sleep(4 * time.Second) // of the bubble

@@ -37,6 +37,7 @@ func (m *Members) Run(ctx context.Context) error {
 	joined := make(chan struct{})
 	wg.Go(func() { m.join(ctx, joined) })
 	wg.Go(func() { m.publish(ctx) })
+	wg.Go(func() { m.tellRumours(ctx) })
 	select {
 	case <-joined:
 	case <-ctx.Done():

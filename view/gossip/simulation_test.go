@@ -40,7 +40,7 @@ func TestSimulation(t *testing.T) {
 			virtual(t, func(t *testing.T) {
 				t.Logf("replay with -run %s -sim.seed=%d", t.Name(), seed)
 				s := newSimulation(t, seed)
-				for range 50 {
+				for range simSteps {
 					s.step()
 				}
 				s.settle()

@@ -84,7 +84,7 @@ func TestLossyNetwork(t *testing.T) {
 		group := startVirtual(t, net, 10, told)
 		untilCount(t, group, 10)
 		net.Lose(0.1)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		net.Lose(0)
 		untilCount(t, group, 10)
 		if got := told.list(); len(got) != 0 {

@@ -17,8 +17,9 @@ import (
 
 // given is a group whose members know one another from the start: a thousand
 // that find one another through memberlist take minutes of processor time,
-// and for what follows it does not matter. Its rumours travel as memberlist
-// would send them, without the pings that carry some of them, too.
+// and for what follows it does not matter. Its rumours travel as package
+// gossip sends them: in packets of their own and with those of memberlist, but
+// for its pings.
 type given struct {
 	nodes   []*gossiptest.Node
 	members []bourse.Member
@@ -27,10 +28,10 @@ type given struct {
 	errs    chan error
 }
 
-// As package gossip configures memberlist.
+// As package gossip does it.
 const (
 	gossipEvery = 100 * time.Millisecond
-	gossipNodes = 5
+	gossipNodes = 10 + 5
 	packetRoom  = 1400 - 2 - len("bourse/bourse") - 2 // less the headers of a packet of many messages and of the label
 	messageRoom = 3                                   // headers of each message
 )

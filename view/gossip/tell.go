@@ -1,0 +1,67 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Rumours go with the packets of the membership, and in packets of their own:
+// while many members come or go, news of the membership fills its packets for
+// as long as a minute.
+const (
+	tellTo     = 10        // members of chance, each Timing.Gossip, at most: as long as there is something
+	tellTries  = 10        // to find one that is not ourselves
+	packetRoom = 1400 - 80 // memberlist's own overhead, the label aside
+)
+
+// tellRumours passes on what there is to tell, until ctx ends.
+func (m *Members) tellRumours(ctx context.Context) {
+	limit := packetRoom - len("bourse/"+m.config.ClusterID)
+	tick := time.NewTicker(m.config.Timing.Gossip)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.tellSome(limit)
+		}
+	}
+}
+
+// tellSome sends a packet to each of a few members of chance.
+func (m *Members) tellSome(limit int) {
+	if m.list.NumMembers() < 2 {
+		return
+	}
+	var members []*memberlist.Node
+	for range tellTo {
+		messages := m.config.Rumours.Tell(0, limit)
+		if len(messages) == 0 {
+			return
+		}
+		if members == nil {
+			members = m.list.Members()
+		}
+		to := m.someone(members)
+		if to == nil {
+			return
+		}
+		for _, message := range messages {
+			_ = m.list.SendBestEffort(to, message) // it would be lost as well if the packet were
+		}
+	}
+}
+
+// someone gives a member of chance that is not ourselves.
+func (m *Members) someone(members []*memberlist.Node) *memberlist.Node {
+	for range tellTries {
+		if n := members[rand.IntN(len(members))]; n.Name != m.name {
+			return n
+		}
+	}
+	return nil
+}
