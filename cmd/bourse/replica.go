@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric/direct"
@@ -66,8 +68,17 @@ func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir
 func (s *server) viewing() stage { return stage{name: "view", run: s.replica.Run} }
 
 // replication is the stage in which the view is kept in step with the others'.
+// It has its first look when they have been met.
 func (s *server) replication() stage {
-	return stage{name: "replication", run: s.replica.replicator.Run}
+	return stage{name: "replication", run: func(ctx context.Context) error {
+		select {
+		case <-s.members.Ready():
+		case <-time.After(joinPatience):
+		case <-ctx.Done():
+			return nil
+		}
+		return s.replica.replicator.Run(ctx)
+	}}
 }
 
 // directing is the stage in which the directory knows what is free.

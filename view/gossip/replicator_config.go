@@ -66,7 +66,7 @@ type Limits struct {
 	// Requests that are served at once; others get 429. Defaults: 16, 8, 16,
 	// 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // of rumours that wait; default 48 KiB, a second or two of packets
+	QueueBytes                                 int // of rumours that wait; default 6000; what is pushed out is announced
 	QueueStreams                               int // of announcements that wait; default 4096
 }
 
@@ -77,7 +77,7 @@ func (l Limits) withDefaults() Limits {
 		Pushes:       cmp.Or(l.Pushes, 16),
 		Snapshots:    cmp.Or(l.Snapshots, 4),
 		Healths:      cmp.Or(l.Healths, 4),
-		QueueBytes:   cmp.Or(l.QueueBytes, 48<<10),
+		QueueBytes:   cmp.Or(l.QueueBytes, 6000),
 		QueueStreams: cmp.Or(l.QueueStreams, 4096),
 	}
 }
