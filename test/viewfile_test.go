@@ -142,7 +142,7 @@ func (c *files) replaced(path, how string, harm func(path string) error) {
 
 // moment is how long lists may lack machines that are there: while a copy is
 // made anew, or while a worker begins a new life in the others' copies.
-const moment = 500 * time.Millisecond
+const moment = 3 * time.Second
 
 // endures looks that lists go on while something is done, and waits until the
 // views are the same again.

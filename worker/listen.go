@@ -70,7 +70,10 @@ func (l *listener) look(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.obey(ctx)
-	if err = errors.Join(err, l.awaitPublisher(ctx)); err == nil {
+	if err == nil { // else it is tried again soon, whatever the publisher does
+		err = l.awaitPublisher(ctx)
+	}
+	if err == nil {
 		err = l.shareApps(ctx)
 	}
 	if err == nil {
