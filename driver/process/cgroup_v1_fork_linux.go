@@ -66,7 +66,10 @@ func (g *v1Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, grou
 		}
 	}
 	own.trees = g.needed(l)
-	pid, err := g.forkIn(own, forkExec)
+	pid, err := 0, own.bound(l)
+	if err == nil {
+		pid, err = g.forkIn(own, forkExec)
+	}
 	g.more()
 	if err != nil {
 		return 0, nil, errors.Join(err, own.remove())

@@ -71,6 +71,17 @@ func (g *v1Group) join() error {
 	return all
 }
 
+// bound bounds the number of processes before there is one: a program that
+// forks at once is held, too. The forking thread counts while it is here.
+func (g *v1Group) bound(l driver.Limits) error {
+	for _, h := range g.trees {
+		if l.PIDs > 0 && h.has("pids") {
+			return writeCgroup(g.dir(h), "pids.max", strconv.Itoa(max(2, l.PIDs)))
+		}
+	}
+	return nil
+}
+
 func (g *v1Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file string, value int64, wanted bool) {

@@ -61,7 +61,7 @@ func (g *v2Groups) labels() map[string]string { return limitLabels("v2", g.has) 
 // lend has nothing to lend: a child is born in any group at once.
 func (*v2Groups) lend(func(group)) bool { return false }
 
-func (g *v2Groups) fork(in group, _ driver.Limits, forkExec forkFunc) (int, group, error) {
+func (g *v2Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, group, error) {
 	own, given := in.(*v2Group)
 	if !given {
 		own = &v2Group{all: g, dir: filepath.Join(g.dir, "t"+strconv.FormatInt(g.count.Add(1), 10))}
@@ -69,7 +69,13 @@ func (g *v2Groups) fork(in group, _ driver.Limits, forkExec forkFunc) (int, grou
 			return 0, nil, fmt.Errorf("make cgroup: %w", err)
 		}
 	}
-	pid, err := own.fork(forkExec)
+	pid, err := 0, error(nil)
+	if !given {
+		err = own.bound(l)
+	}
+	if err == nil {
+		pid, err = own.fork(forkExec)
+	}
 	if err != nil && !given {
 		return 0, nil, errors.Join(err, removeCgroup(own.dir))
 	}
@@ -115,6 +121,15 @@ func (g *v2Group) fork(forkExec forkFunc) (int, error) {
 	return forkExec(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
 }
 
+// bound bounds the number of processes before there is one: a program that
+// forks at once is held, too.
+func (g *v2Group) bound(l driver.Limits) error {
+	if l.PIDs == 0 || !g.all.has("pids") {
+		return nil
+	}
+	return writeCgroup(g.dir, "pids.max", strconv.Itoa(l.PIDs))
+}
+
 func (g *v2Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file, value string, wanted bool) {
@@ -125,7 +140,6 @@ func (g *v2Group) limit(l driver.Limits) error {
 	memory := strconv.FormatInt(int64(l.Memory)<<20, 10)
 	set("cpu", "cpu.weight", strconv.FormatInt(cpuWeight(l), 10), l.CPUWeight > 0)
 	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpuQuota(l), cpuPeriod.Microseconds()), l.CPUQuota > 0)
-	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
 	set("memory", "memory.max", memory, l.Memory > 0)
 	if l.Memory > 0 && g.all.has("memory") {
 		_ = writeCgroup(g.dir, "memory.swap.max", "0") // missing where swap is not accounted

@@ -55,7 +55,8 @@
 //     says why a thread hurries before it forks.
 //   - A v1 child is born in the cgroups of the thread that forks it, except for
 //     cpu, which it is moved to at once: see join.
-//   - Limits are set after exec: until then the child shares our memory.
+//   - Limits are set after exec, but for that of processes: until then the child
+//     shares our memory.
 //   - Log lines are not synced to disk: they survive every process, not the
 //     host.
 //   - A fork copies the table of descriptors, so that a start gets slower with
