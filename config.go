@@ -2,7 +2,9 @@ package bourse
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +28,10 @@ type Config struct {
 	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy when it ends for good
 	StopConfig   *StopConfig       `json:"stop_config,omitempty"`
 	Requirements Requirements      `json:"requirements,omitempty"`
+	Mounts       []Mount           `json:"mounts,omitempty"`
+	Files        []File            `json:"files,omitempty"`
+	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
+	Runtime      string            `json:"runtime,omitempty"` // ours: containerd's name of the runtime; default the worker's
 	Kept
 }
 
@@ -33,8 +39,6 @@ type Config struct {
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
-	Mounts     json.RawMessage `json:"mounts,omitempty"`
-	Files      json.RawMessage `json:"files,omitempty"`
 	Processes  json.RawMessage `json:"processes,omitempty"`
 	Containers json.RawMessage `json:"containers,omitempty"`
 	Volumes    json.RawMessage `json:"volumes,omitempty"`
@@ -43,7 +47,6 @@ type Kept struct {
 	Standbys   json.RawMessage `json:"standbys,omitempty"`
 	DNS        json.RawMessage `json:"dns,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
-	Rootfs     json.RawMessage `json:"rootfs,omitempty"`
 }
 
 // Init says which program a machine runs and how. For image "host" the
@@ -151,6 +154,8 @@ func (c *Config) Normalize() error {
 	return c.validate()
 }
 
+var runtimePattern = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
+
 func (c *Config) validate() error {
 	if err := c.Guest.Validate(); err != nil {
 		return err
@@ -184,8 +189,11 @@ func (c *Config) validate() error {
 			return Errorf(CodeInvalid, "invalid config.env name %s", Quoted(k))
 		}
 	}
-	if err := c.validatePolicies(); err != nil {
+	if err := errors.Join(c.validatePolicies(), c.validateStorage()); err != nil {
 		return err
+	}
+	if c.Runtime != "" && (c.Image == ImageHost || !runtimePattern.MatchString(c.Runtime)) {
+		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
 	}
 	return c.Requirements.Validate()
 }

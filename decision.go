@@ -27,6 +27,7 @@ type Decision struct {
 	Outcome Outcome   `json:"outcome"`
 	Worker  WorkerID  `json:"worker,omitempty"`  // that filled it
 	Machine MachineID `json:"machine,omitempty"` // that it became
+	Volume  VolumeID  `json:"volume,omitempty"`  // the same, of an order for a volume
 	Rounds  []Round   `json:"rounds,omitempty"`
 	Times   Times     `json:"times"`
 	Message string    `json:"message,omitempty"` // of a refusal, as the caller got it

@@ -1,6 +1,7 @@
 package bourse
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -74,6 +75,8 @@ type Machine struct {
 	Cordoned   bool       `json:"cordoned,omitempty"`
 	Lease      *Lease     `json:"lease,omitempty"`
 	Boot       Boot       `json:"boot"`
+	Image      *ImageRef  `json:"image,omitempty"`     // what config.image meant when this version was made; nil for image host
+	PrivateIP  netip.Addr `json:"private_ip,omitzero"` // in its own network; zero: it uses the host's
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 	LastEvents []Event    `json:"events,omitempty"` // newest first; filled in on reading, from the worker's log

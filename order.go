@@ -2,13 +2,14 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine.
+// Order is a request for one machine, or for one volume.
 type Order struct {
-	ID      OrderID  `json:"id"`
-	App     App      `json:"app"`            // the worker that fills it keeps the app's record too
-	Name    string   `json:"name,omitempty"` // of the machine; the worker makes one up when empty
-	Regions []Choice `json:"regions"`        // in order of preference
-	Config  Config   `json:"config"`         // normalized
+	ID      OrderID      `json:"id"`
+	App     App          `json:"app"`              // the worker that fills it keeps the app's record too
+	Name    string       `json:"name,omitempty"`   // of the machine; the worker makes one up when empty
+	Regions []Choice     `json:"regions"`          // in order of preference
+	Config  Config       `json:"config"`           // normalized; of a machine
+	Volume  *VolumeOrder `json:"volume,omitempty"` // set: the order is for a volume, and Config is empty
 	Options
 }
 
@@ -25,10 +26,11 @@ type Options struct {
 
 // Bounds and defaults of an order's options.
 const (
-	DefaultWithin = 10 * time.Second
-	MaxWithin     = 5 * time.Minute
-	MaxRace       = 8
-	MaxLeaseTTL   = 24 * 3600
+	DefaultWithin     = 10 * time.Second
+	DefaultPullWithin = time.Minute // of a machine whose image may have to be pulled
+	MaxWithin         = 5 * time.Minute
+	MaxRace           = 8
+	MaxLeaseTTL       = 24 * 3600
 )
 
 // Validate reports CodeInvalid for an order that no worker could fill. The
@@ -54,7 +56,7 @@ func (o *Order) Validate() error {
 		return Errorf(CodeInvalid, "invalid deadline %s: use up to %s", time.Duration(o.Within), MaxWithin)
 	case o.LeaseTTL < 0 || o.LeaseTTL > MaxLeaseTTL:
 		return Errorf(CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", o.LeaseTTL, MaxLeaseTTL)
-	case o.Config.Guest == nil:
+	case o.Volume == nil && o.Config.Guest == nil:
 		return Errorf(CodeInvalid, "the order's config has no guest")
 	}
 	for _, choice := range o.Regions {
@@ -64,15 +66,30 @@ func (o *Order) Validate() error {
 			}
 		}
 	}
+	if o.Volume != nil {
+		return o.Volume.Validate()
+	}
 	return o.Config.validate()
 }
 
 // Deadline gives how long the order may take, default included.
 func (o *Order) Deadline() time.Duration {
-	if o.Within > 0 {
+	switch {
+	case o.Within > 0:
 		return time.Duration(o.Within)
+	case o.Volume == nil && o.Config.Image != ImageHost:
+		return DefaultPullWithin
 	}
 	return DefaultWithin
+}
+
+// Pinned gives the tag of the only worker that can fill the order: that of the
+// volume it mounts; 0 when any can.
+func (o *Order) Pinned() WorkerTag {
+	for _, m := range o.Config.Mounts {
+		return m.Volume.Tag()
+	}
+	return 0
 }
 
 // Quote is one worker's answer to an order: yes when Refusal is nil, with the
@@ -87,6 +104,7 @@ type Quote struct {
 	AppMachines  int       `json:"app_machines,omitempty"`  // living machines of the order's app there
 	Load         float64   `json:"load,omitempty"`          // runnable tasks per core, 1 minute average
 	Filled       *Machine  `json:"filled,omitempty"`        // the order is filled there already
+	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same, of an order for a volume
 }
 
 // RefusalReason says in one word why a worker cannot fill an order.
@@ -101,6 +119,8 @@ const (
 	RefusedRegion      RefusalReason = "region"      // the worker stands in another region
 	RefusedName        RefusalReason = "name"        // a machine of the app has this name already
 	RefusedCanceled    RefusalReason = "canceled"    // the order's cancellation came first
+	RefusedVolume      RefusalReason = "volume"      // the volume to mount is not there, in use, or not ready
+	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
@@ -127,10 +147,40 @@ type Claim struct {
 
 // Fill is a worker's yes to a claim.
 type Fill struct {
-	Machine Machine       `json:"machine"`
-	Claimed time.Duration `json:"claimed"`         // until the machine was durably recorded
-	Started time.Duration `json:"started"`         // from then until it had started
-	Again   bool          `json:"again,omitempty"` // the order had been filled before
+	Machine Machine       `json:"machine"`          // zero when the order is for a volume
+	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
+	Claimed time.Duration `json:"claimed"`          // until the machine was durably recorded
+	Started time.Duration `json:"started"`          // from then until it had started
+	Again   bool          `json:"again,omitempty"`  // the order had been filled before
+}
+
+// Sale is what a fill is known by, whatever was filled.
+type Sale struct {
+	Order  OrderID
+	Worker WorkerID
+	Region Region
+	At     time.Time // when it was recorded, by its worker's clock
+}
+
+// Sale gives what f is known by.
+func (f *Fill) Sale() Sale {
+	if v := f.Volume; v != nil {
+		return Sale{v.Order, v.Worker, v.Region, v.CreatedAt}
+	}
+	m := &f.Machine
+	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
+}
+
+// Fill gives the fill of an order that was filled by the quote's worker
+// before, nil if it was not.
+func (q *Quote) Fill() *Fill {
+	switch {
+	case q.Filled != nil:
+		return &Fill{Machine: *q.Filled, Again: true}
+	case q.FilledVolume != nil:
+		return &Fill{Volume: q.FilledVolume, Again: true}
+	}
+	return nil
 }
 
 // Cancellation is a worker's answer to the cancelling of an order: from now
@@ -138,4 +188,5 @@ type Fill struct {
 // destroyed.
 type Cancellation struct {
 	Machine MachineID `json:"machine,omitempty"` // destroyed, if there was one
+	Volume  VolumeID  `json:"volume,omitempty"`  // the same, of an order for a volume
 }

@@ -22,13 +22,53 @@ type TaskID struct {
 
 // Task is a program to run.
 type Task struct {
-	ID      TaskID   `json:"id"`
-	Image   string   `json:"image"`
-	Command []string `json:"command"`        // at least the program; looked up in PATH when it has no slash
-	Env     []string `json:"env,omitempty"`  // "NAME=value", the whole environment
-	Dir     string   `json:"dir,omitempty"`  // working directory; default the machine's own
-	User    string   `json:"user,omitempty"` // "user[:group]", names or numbers; default the daemon's own
-	Limits  Limits   `json:"limits"`
+	ID         TaskID   `json:"id"`
+	Image      string   `json:"image"`                // "host", or registry/repository@digest of an image that the host has
+	Command    []string `json:"command,omitempty"`    // the whole command line; looked up in PATH when it has no slash. Required without an image
+	Entrypoint []string `json:"entrypoint,omitempty"` // instead of the image's, and of its Args; ignored with Command
+	Args       []string `json:"args,omitempty"`       // after the entrypoint, instead of the image's; ignored with Command
+	Env        []string `json:"env,omitempty"`        // "NAME=value", the whole environment, of an image: over its own
+	Dir        string   `json:"dir,omitempty"`        // working directory; default the machine's or the image's own
+	User       string   `json:"user,omitempty"`       // "user[:group]", names or numbers; default the daemon's own, or the image's
+	Limits     Limits   `json:"limits"`
+	Network    *Network `json:"network,omitempty"` // nil: the host's
+	Mounts     []Mount  `json:"mounts,omitempty"`
+	Devices    []string `json:"devices,omitempty"` // qualified CDI names, "vendor.com/class=name"
+	Root       Root     `json:"root,omitzero"`     // of an image
+	TTY        bool     `json:"tty,omitempty"`     // of an image: its output is one stream, a terminal's
+}
+
+// Network is the network that a task's processes see.
+type Network struct {
+	Namespace string   `json:"namespace"`          // path of a network namespace
+	Hostname  string   `json:"hostname,omitempty"` // of an image
+	Hosts     []string `json:"hosts,omitempty"`    // lines of /etc/hosts beside localhost's; of an image
+	Resolver  []string `json:"resolver,omitempty"` // addresses of name servers, for /etc/resolv.conf
+	Search    []string `json:"search,omitempty"`   // search domains
+	Options   []string `json:"options,omitempty"`  // of resolv.conf
+}
+
+// Mount puts a directory of the host into a task's file system. For image
+// host, Target has to exist.
+type Mount struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// Root says how the root file system of an image is made.
+type Root struct {
+	Runtime  string `json:"runtime,omitempty"`   // of the container; default the driver's
+	ReadOnly bool   `json:"read_only,omitempty"` //
+	Scratch  string `json:"scratch,omitempty"`   // directory of the host that what the task writes goes to; default the driver's own
+	Files    []File `json:"files,omitempty"`     // written into it before the program starts
+}
+
+// File is a file that is written before the program starts.
+type File struct {
+	Path string `json:"path"`
+	Data []byte `json:"data,omitempty"`
+	Mode uint32 `json:"mode"`
 }
 
 // Limits are what a task may use. 0 means no limit. What a host cannot
@@ -63,6 +103,9 @@ type Driver interface {
 	// limits, until it ends or ctx does (then its whole process group is
 	// killed). A command that does not exist is CodeInvalid.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
+	// Usage tells what a running task uses now. CodeFailedPrecondition when
+	// it has ended.
+	Usage(ctx context.Context, id TaskID) (Usage, error)
 	// Logs gives the machine's log lines, of all its boots, oldest first.
 	// With Follow it goes on until ctx ends or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
@@ -101,9 +144,35 @@ type Lifecycle interface {
 
 // Exec is a command to run beside a task.
 type Exec struct {
-	Command []string
-	Stdin   io.Reader // nil: empty
-	Limit   int       // bytes kept of each output; 0 means 1 MiB
+	Command  []string
+	Stdin    io.Reader // nil: empty
+	Limit    int       // bytes kept of each output; 0 means 1 MiB
+	Stdout   io.Writer // set: outputs are written there as they come, and none is kept
+	Stderr   io.Writer // as Stdout; nothing is written to it with a terminal
+	Terminal *Terminal // set: the command has a terminal. Stdout is required
+}
+
+// Terminal is the terminal of an Exec.
+type Terminal struct {
+	Size   Size
+	Resize <-chan Size // nil: it keeps its size
+	Term   string      // $TERM; default xterm
+}
+
+// Size is that of a terminal, in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// Usage is what a task uses. What the host does not account is negative.
+type Usage struct {
+	CPU       time.Duration `json:"cpu"`        // since it started
+	Memory    int64         `json:"memory"`     // bytes now, without the page cache that can be dropped
+	PIDs      int64         `json:"pids"`       // now
+	ReadByte  int64         `json:"read_byte"`  // from disks, since it started
+	WriteByte int64         `json:"write_byte"` // to disks, since it started
+	Throttled time.Duration `json:"throttled"`  // time that its quota kept it waiting
 }
 
 // ExecResult is how an Exec ended.

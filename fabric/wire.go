@@ -10,37 +10,81 @@ import (
 // strings are Go durations, times RFC 3339 with nanoseconds. Every reply past
 // 299 has the body [Failure].
 const (
-	PathQuote     = "POST /worker/quote"                        // bourse.Order → bourse.Quote
-	PathClaim     = "POST /worker/claim"                        // bourse.Claim → ClaimReply
-	PathCancel    = "POST /worker/orders/{order}/cancel"        // → bourse.Cancellation
-	PathOrder     = "GET /worker/orders/{order}"                // → bourse.Decision
-	PathMachines  = "GET /worker/machines"                      // ?app= &name= &deleted=true → []bourse.Machine
-	PathMachine   = "GET /worker/machines/{machine}"            // → bourse.Machine, with its latest events
-	PathStart     = "POST /worker/machines/{machine}/start"     // Act → ActReply
-	PathStop      = "POST /worker/machines/{machine}/stop"      // Act → ActReply, before it has stopped
-	PathRestart   = "POST /worker/machines/{machine}/restart"   // Act → ActReply, once started again
-	PathDestroy   = "POST /worker/machines/{machine}/destroy"   // Act → ActReply, once gone
-	PathCordon    = "POST /worker/machines/{machine}/cordon"    // Act → ActReply
-	PathUncordon  = "POST /worker/machines/{machine}/uncordon"  // Act → ActReply
-	PathSignal    = "POST /worker/machines/{machine}/signal"    // Act → ActReply
-	PathExec      = "POST /worker/machines/{machine}/exec"      // ExecRequest → ExecReply
-	PathWait      = "GET /worker/machines/{machine}/wait"       // ?state= (repeated) &timeout= &instance= &after= → WaitReply
-	PathEvents    = "GET /worker/machines/{machine}/events"     // ?limit= → []bourse.Event, newest first
-	PathLogs      = "GET /worker/machines/{machine}/logs"       // ?since= &tail= &follow=true → NDJSON of LogLine
-	PathLease     = "POST /worker/machines/{machine}/lease"     // LeaseRequest → bourse.Lease
-	PathRelease   = "POST /worker/machines/{machine}/release"   // Act → ActReply
-	PathMetadata  = "PATCH /worker/machines/{machine}/metadata" // MetadataRequest → bourse.Machine
-	PathApps      = "GET /worker/apps"                          // → []bourse.App, tombstones included
-	PathApp       = "PUT /worker/apps/{app}"                    // bourse.App → bourse.App: the merge with what was there
-	PathFacts     = "GET /worker/facts"                         // → bourse.Facts
-	PathRuns      = "GET /worker/runs"                          // ?ended=true → []Run
-	PathRunRetry  = "POST /worker/runs/{run}/retry"             // → Run
-	PathRunSkip   = "POST /worker/runs/{run}/skip"              // → Run
-	PathRunCancel = "POST /worker/runs/{run}/cancel"            // → Run
+	PathQuote         = "POST /worker/quote"                          // bourse.Order → bourse.Quote
+	PathClaim         = "POST /worker/claim"                          // bourse.Claim → ClaimReply
+	PathCancel        = "POST /worker/orders/{order}/cancel"          // → bourse.Cancellation
+	PathOrder         = "GET /worker/orders/{order}"                  // → bourse.Decision
+	PathMachines      = "GET /worker/machines"                        // ?app= &name= &deleted=true → []bourse.Machine
+	PathMachine       = "GET /worker/machines/{machine}"              // → bourse.Machine, with its latest events
+	PathStart         = "POST /worker/machines/{machine}/start"       // Act → ActReply
+	PathStop          = "POST /worker/machines/{machine}/stop"        // Act → ActReply, before it has stopped
+	PathRestart       = "POST /worker/machines/{machine}/restart"     // Act → ActReply, once started again
+	PathDestroy       = "POST /worker/machines/{machine}/destroy"     // Act → ActReply, once gone
+	PathCordon        = "POST /worker/machines/{machine}/cordon"      // Act → ActReply
+	PathUncordon      = "POST /worker/machines/{machine}/uncordon"    // Act → ActReply
+	PathSignal        = "POST /worker/machines/{machine}/signal"      // Act → ActReply
+	PathExec          = "POST /worker/machines/{machine}/exec"        // ExecRequest → ExecReply
+	PathWait          = "GET /worker/machines/{machine}/wait"         // ?state= (repeated) &timeout= &instance= &after= → WaitReply
+	PathEvents        = "GET /worker/machines/{machine}/events"       // ?limit= → []bourse.Event, newest first
+	PathLogs          = "GET /worker/machines/{machine}/logs"         // ?since= &tail= &follow=true → NDJSON of LogLine
+	PathLease         = "POST /worker/machines/{machine}/lease"       // LeaseRequest → bourse.Lease
+	PathRelease       = "POST /worker/machines/{machine}/release"     // Act → ActReply
+	PathMetadata      = "PATCH /worker/machines/{machine}/metadata"   // MetadataRequest → bourse.Machine
+	PathApps          = "GET /worker/apps"                            // → []bourse.App, tombstones included
+	PathApp           = "PUT /worker/apps/{app}"                      // bourse.App → bourse.App: the merge with what was there
+	PathExecStream    = "POST /worker/machines/{machine}/exec/stream" // full duplex: frames of stream.go both ways
+	PathTunnel        = "POST /worker/machines/{machine}/tunnel"      // ?port= full duplex: bytes to and from a TCP port of the machine
+	PathUsage         = "GET /worker/machines/{machine}/usage"        // → Usage
+	PathVolumes       = "GET /worker/volumes"                         // ?app= &deleted=true → []bourse.Volume
+	PathVolume        = "GET /worker/volumes/{volume}"                // → bourse.Volume, with its usage
+	PathVolumeChange  = "PATCH /worker/volumes/{volume}"              // VolumeChange → bourse.Volume
+	PathVolumeExtend  = "POST /worker/volumes/{volume}/extend"        // ExtendRequest → bourse.Volume, once it has grown
+	PathVolumeDestroy = "POST /worker/volumes/{volume}/destroy"       // → bourse.Volume, once gone
+	PathSnapshot      = "POST /worker/volumes/{volume}/snapshots"     // → bourse.Snapshot, once taken
+	PathExport        = "GET /worker/exports/{volume}"                // of a volume or snapshot id → volume.Manifest; for other workers
+	PathChunk         = "GET /worker/exports/{volume}/chunk"          // ?n= &digest= → bytes of one chunk; for other workers
+	PathImages        = "GET /worker/images"                          // → []bourse.Image
+	PathImagePull     = "POST /worker/images/pull"                    // PullRequest → NDJSON of bourse.Image: progress, at last the image without Pull
+	PathImagePrune    = "POST /worker/images/prune"                   // → []bourse.Image: those removed, none of which was in use
+	PathFacts         = "GET /worker/facts"                           // → bourse.Facts
+	PathRuns          = "GET /worker/runs"                            // ?ended=true → []Run
+	PathRunRetry      = "POST /worker/runs/{run}/retry"               // → Run
+	PathRunSkip       = "POST /worker/runs/{run}/skip"                // → Run
+	PathRunCancel     = "POST /worker/runs/{run}/cancel"              // → Run
 )
 
 // MaxBody bounds the body of every request, in bytes.
 const MaxBody = 4 << 20
+
+// VolumeChange changes how a volume is kept. Nil fields stay as they are.
+type VolumeChange struct {
+	RetentionDays  *int  `json:"retention_days,omitempty"`
+	ScheduledSnaps *bool `json:"scheduled_snaps,omitempty"`
+}
+
+// ExtendRequest makes a volume larger; never smaller.
+type ExtendRequest struct {
+	SizeGB int64 `json:"size_gb"`
+}
+
+// PullRequest names an image to pull.
+type PullRequest struct {
+	Image string `json:"image"`
+}
+
+// Usage is what a machine uses, beside what it may.
+type Usage struct {
+	At        time.Time     `json:"at"`
+	CPU       time.Duration `json:"cpu"`       // since it started; -1: not accounted. So are all of these
+	Throttled time.Duration `json:"throttled"` // waited for its quota
+	Memory    int64         `json:"memory"`    // bytes
+	PIDs      int64         `json:"pids"`
+	ReadByte  int64         `json:"read_byte"`
+	WriteByte int64         `json:"write_byte"`
+	CPUs      float64       `json:"cpus"`       // cores in use, over the last seconds
+	MayCPUs   float64       `json:"may_cpus"`   // cores that it may use; 0: no limit
+	MayMemory int64         `json:"may_memory"` // bytes; 0: no limit
+}
 
 // ClaimReply has either a fill or a refusal.
 type ClaimReply struct {

@@ -1,7 +1,6 @@
 package machinesapi
 
 import (
-	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -26,7 +25,7 @@ type Summary struct {
 	CreatedAt  string            `json:"created_at"` // RFC 3339, seconds, Z
 	UpdatedAt  string            `json:"updated_at"`
 	Cordoned   bool              `json:"cordoned"`
-	ImageRef   ImageRef          `json:"image_ref"`
+	ImageRef   bourse.ImageRef   `json:"image_ref"`
 }
 
 // Detail is the rest of what the Machines API shows.
@@ -59,16 +58,6 @@ const (
 	HostUnknown     HostStatus = "unknown"     // the broker has not heard of it since its own start
 )
 
-// ImageRef is an image's name in its parts. Clients put them together again as
-// registry/repository:tag@digest and expect that to run.
-type ImageRef struct {
-	Registry   string            `json:"registry"`
-	Repository string            `json:"repository"`
-	Tag        string            `json:"tag,omitempty"`
-	Digest     string            `json:"digest,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-}
-
 // FromMachine shows a machine with its events. Nonce and Lease are left to the
 // caller, who knows whether they may be shown.
 func FromMachine(m *bourse.Machine) Machine {
@@ -85,8 +74,23 @@ func SummaryOf(m *bourse.Machine) Machine {
 func summary(m *bourse.Machine) Summary {
 	return Summary{
 		ID: m.ID, Name: m.Name, State: m.State, Region: m.Region, InstanceID: m.Instance, Version: m.Instance,
-		CreatedAt: seconds(m.CreatedAt), UpdatedAt: seconds(m.UpdatedAt), Cordoned: m.Cordoned, ImageRef: ParseImage(m.Config.Image),
+		PrivateIP: privateIP(m), CreatedAt: seconds(m.CreatedAt), UpdatedAt: seconds(m.UpdatedAt), Cordoned: m.Cordoned, ImageRef: imageRef(m),
 	}
+}
+
+func privateIP(m *bourse.Machine) string {
+	if !m.PrivateIP.IsValid() {
+		return ""
+	}
+	return m.PrivateIP.String()
+}
+
+// imageRef gives what the machine's image was resolved to, or its name.
+func imageRef(m *bourse.Machine) bourse.ImageRef {
+	if m.Image != nil {
+		return *m.Image
+	}
+	return bourse.ParseImageRef(m.Config.Image)
 }
 
 func detail(m *bourse.Machine) Detail {
@@ -102,43 +106,10 @@ func detail(m *bourse.Machine) Detail {
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-const (
-	defaultRegistry = "registry-1.docker.io"
-	defaultTag      = "latest"
-)
-
-// ParseImage takes an image's name apart. Names without a registry are the
-// Docker Hub's. The image "host" has no registry, so that a client's
-// registry/repository:tag becomes "/host:latest", which [ImageName] knows.
-func ParseImage(image string) ImageRef {
-	if image == bourse.ImageHost {
-		return ImageRef{Repository: bourse.ImageHost, Tag: defaultTag}
-	}
-	name, digest, _ := strings.Cut(image, "@")
-	ref := ImageRef{Registry: defaultRegistry, Repository: name, Digest: digest}
-	// The part before the first slash is a registry when it looks like a host.
-	if first, rest, ok := strings.Cut(name, "/"); ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
-		ref.Registry, ref.Repository = first, rest
-	}
-	if ref.Registry == "docker.io" {
-		ref.Registry = defaultRegistry
-	}
-	if i := strings.LastIndexByte(ref.Repository, ':'); i >= 0 {
-		ref.Repository, ref.Tag = ref.Repository[:i], ref.Repository[i+1:]
-	}
-	if ref.Registry == defaultRegistry && !strings.Contains(ref.Repository, "/") {
-		ref.Repository = "library/" + ref.Repository
-	}
-	if ref.Tag == "" && ref.Digest == "" {
-		ref.Tag = defaultTag
-	}
-	return ref
-}
-
 // ImageName gives the image that a request means: the name itself, but "host"
 // for what a client makes of that image's parts when it clones a machine.
 func ImageName(image string) string {
-	if image == "/"+bourse.ImageHost || image == "/"+bourse.ImageHost+":"+defaultTag {
+	if image == "/"+bourse.ImageHost || image == "/"+bourse.ImageHost+":"+bourse.DefaultTag {
 		return bourse.ImageHost
 	}
 	return image

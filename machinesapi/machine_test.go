@@ -90,7 +90,7 @@ func TestExitStatus(t *testing.T) {
 }
 
 // composed is what fly-go makes of an image_ref when it clones a machine.
-func composed(r machinesapi.ImageRef) string {
+func composed(r bourse.ImageRef) string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {
 		s += ":" + r.Tag
@@ -115,12 +115,12 @@ func TestImagesComeTogetherAgain(t *testing.T) {
 		"ghcr.io/acme/web:v1@sha256:abc":    "ghcr.io/acme/web:v1@sha256:abc",
 		"registry-1.docker.io/library/x:v1": "registry-1.docker.io/library/x:v1",
 	} {
-		ref := machinesapi.ParseImage(image)
+		ref := bourse.ParseImageRef(image)
 		if got := composed(ref); got != want {
 			t.Errorf("%s becomes %s, want %s", image, got, want)
 		}
 		again := machinesapi.ImageName(composed(ref))
-		if got := machinesapi.ParseImage(again); !cmp.Equal(got, ref) {
+		if got := bourse.ParseImageRef(again); !cmp.Equal(got, ref) {
 			t.Errorf("%s: its clone %s has %+v, want %+v", image, again, got, ref)
 		}
 		if image == bourse.ImageHost && again != bourse.ImageHost {
@@ -134,7 +134,7 @@ func FuzzParseImage(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, image string) {
-		ref := machinesapi.ParseImage(image)
+		ref := bourse.ParseImageRef(image)
 		if ref.Tag == "" && ref.Digest == "" && ref.Repository != "" && image != "" && image[len(image)-1] != ':' {
 			t.Errorf("%q has neither tag nor digest: %+v", image, ref)
 		}

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,8 +83,8 @@ func TestMachineThatIsTooMuchForARow(t *testing.T) {
 		give func(*bourse.Config)
 		want func(*bourse.Config) bool // that it is still there
 	}{
-		"files of 2 MB":         {func(c *bourse.Config) { c.Files = bytes.Repeat([]byte(" 1"), 0); c.Files = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
-		"deep mounts":           {func(c *bourse.Config) { c.Mounts = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
+		"processes of 2 MB":     {func(c *bourse.Config) { c.Processes = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
+		"deep processes":        {func(c *bourse.Config) { c.Processes = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
 		"deep services":         {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
 		"raw JSON that is none": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
 		"no UTF-8":              {func(c *bourse.Config) { c.Checks = []byte("[\"\xff\"]") }, func(c *bourse.Config) bool { return string(c.Checks) == "[\"\uFFFD\"]" }},

@@ -298,3 +298,8 @@ func (d *MemoryDriver) Labels() map[string]string {
 	defer d.host.mu.Unlock()
 	return maps.Clone(d.host.labels)
 }
+
+// Usage implements driver.Driver.
+func (d *MemoryDriver) Usage(context.Context, driver.TaskID) (driver.Usage, error) {
+	return driver.Usage{}, bourse.Errorf(bourse.CodeUnavailable, "usage is not accounted")
+}

@@ -257,3 +257,8 @@ var signalNumbers = map[bourse.Signal]syscall.Signal{
 	"SIGTERM": syscall.SIGTERM, "SIGCONT": syscall.SIGCONT, "SIGSTOP": syscall.SIGSTOP, "SIGTSTP": syscall.SIGTSTP,
 	"SIGWINCH": syscall.SIGWINCH,
 }
+
+// Usage implements driver.Driver.
+func (d *Driver) Usage(context.Context, driver.TaskID) (driver.Usage, error) {
+	return driver.Usage{}, bourse.Errorf(bourse.CodeUnavailable, "usage is not accounted")
+}

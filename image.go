@@ -1,0 +1,79 @@
+package bourse
+
+import (
+	"strings"
+	"time"
+)
+
+// ImageRef is an image's name in its parts. Clients put them together again as
+// registry/repository:tag@digest and expect that to run.
+type ImageRef struct {
+	Registry   string            `json:"registry"`
+	Repository string            `json:"repository"`
+	Tag        string            `json:"tag,omitempty"`
+	Digest     string            `json:"digest,omitempty"` // "sha256:…"; empty: not resolved
+	Labels     map[string]string `json:"labels,omitempty"`
+}
+
+// The registry of names that have none, and the tag of those without one.
+const (
+	DefaultRegistry = "registry-1.docker.io"
+	DefaultTag      = "latest"
+)
+
+// ParseImageRef takes an image's name apart. Names without a registry are the
+// Docker Hub's. The image "host" has no registry, so that a client's
+// registry/repository:tag becomes "/host:latest".
+func ParseImageRef(image string) ImageRef {
+	if image == ImageHost {
+		return ImageRef{Repository: ImageHost, Tag: DefaultTag}
+	}
+	name, digest, _ := strings.Cut(image, "@")
+	ref := ImageRef{Registry: DefaultRegistry, Repository: name, Digest: digest}
+	// The part before the first slash is a registry when it looks like a host.
+	if first, rest, ok := strings.Cut(name, "/"); ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
+		ref.Registry, ref.Repository = first, rest
+	}
+	if ref.Registry == "docker.io" {
+		ref.Registry = DefaultRegistry
+	}
+	if i := strings.LastIndexByte(ref.Repository, ':'); i >= 0 {
+		ref.Repository, ref.Tag = ref.Repository[:i], ref.Repository[i+1:]
+	}
+	if ref.Registry == DefaultRegistry && !strings.Contains(ref.Repository, "/") {
+		ref.Repository = "library/" + ref.Repository
+	}
+	if ref.Tag == "" && ref.Digest == "" {
+		ref.Tag = DefaultTag
+	}
+	return ref
+}
+
+// String puts the name together again: registry/repository[:tag][@digest].
+func (r ImageRef) String() string {
+	s := r.Registry + "/" + r.Repository
+	if r.Tag != "" {
+		s += ":" + r.Tag
+	}
+	if r.Digest != "" {
+		s += "@" + r.Digest
+	}
+	return s
+}
+
+// Image is an image that a worker has, or is pulling.
+type Image struct {
+	Ref    ImageRef      `json:"ref"`              // with its digest: the manifest of the worker's platform is found by it
+	Bytes  int64         `json:"bytes"`            // compressed, of all its layers and its config
+	Disk   int64         `json:"disk,omitempty"`   // bytes that it takes on the worker's disk; layers that others have too count in each
+	Pull   *PullProgress `json:"pull,omitempty"`   // nil: it is there
+	UsedAt time.Time     `json:"used_at,omitzero"` // when a machine was last started from it, or it was pulled
+	InUse  bool          `json:"in_use,omitempty"` // a machine has it; it is not evicted
+}
+
+// PullProgress is how far a pull has come.
+type PullProgress struct {
+	Status string `json:"status"` // "resolving", "pulling", "unpacking", "done"
+	Bytes  int64  `json:"bytes"`  // here already
+	Total  int64  `json:"total"`  // 0: not known yet
+}
