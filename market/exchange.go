@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -165,7 +166,7 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Again:
 		x.filled.put(*d)
-	case known && old.Machine != d.Machine: // another broker's fill has won since
+	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won since
 		x.filled.drop(d.Order)
 	}
 	if order.Named { // the refusal of an earlier try says nothing any more
@@ -175,8 +176,28 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 
 // candidates gives the workers that the directory knows in each choice, one
 // choice after the other, and where each choice ends. A worker that the hint
-// has in two regions is in the first.
-func (x *Exchange) candidates(choices ...bourse.Choice) (members []bourse.Member, ends []int) {
+// has in two regions is in the first. An order that is pinned has one
+// candidate at most: the worker that has its volume.
+func (x *Exchange) candidates(order *bourse.Order, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
+	members, ends = x.everyone(choices)
+	pin := order.Pinned()
+	if pin == 0 {
+		return members, ends
+	}
+	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == pin })
+	for k, end := range ends {
+		ends[k] = 0
+		if i >= 0 && i < end {
+			ends[k] = 1
+		}
+	}
+	if i < 0 {
+		return nil, ends
+	}
+	return members[i : i+1], ends
+}
+
+func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, ends []int) {
 	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent, and the hint repeats nobody
 		members = x.cfg.Directory.Candidates(choices[0][0])
 		return members, []int{len(members)}

@@ -36,7 +36,7 @@ import (
 // A worker where an earlier try was canceled, without its knowing yet, counts
 // as one that refuses: see refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	members, ends := t.x.candidates(t.order.Regions...)
+	members, ends := t.x.candidates(t.order, t.order.Regions...)
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
@@ -90,12 +90,12 @@ func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes [
 	}
 }
 
-// filledBefore gives the oldest machine among the quotes that fills the order
-// already, and cancels the others.
+// filledBefore gives the oldest among the quotes' fills of the order, and
+// cancels the others.
 func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) *bourse.Fill {
-	var best *bourse.Machine
+	var best *bourse.Fill
 	for i := range quotes {
-		if f := quotes[i].Filled; f != nil && (best == nil || older(f, best)) {
+		if f := quotes[i].Fill(); f != nil && (best == nil || older(f, best)) {
 			best = f
 		}
 	}
@@ -103,24 +103,25 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 		return nil
 	}
 	if !t.quoteOnly {
-		t.void(ctx, filledElsewhere(members, quotes, best.Worker))
+		t.void(ctx, filledElsewhere(members, quotes, best.Sale().Worker))
 	}
-	return &bourse.Fill{Machine: *best, Again: true}
+	return best
 }
 
 // older tells whether a is to be kept rather than b, which fills the same
 // order.
-func older(a, b *bourse.Machine) bool {
-	if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+func older(a, b *bourse.Fill) bool {
+	one, other := a.Sale(), b.Sale()
+	if c := one.At.Compare(other.At); c != 0 {
 		return c < 0
 	}
-	return a.Worker < b.Worker
+	return one.Worker < other.Worker
 }
 
 func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.WorkerID) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range quotes {
-		if quotes[i].Filled != nil && members[i].ID != but {
+		if quotes[i].Fill() != nil && members[i].ID != but {
 			out = append(out, &members[i])
 		}
 	}
@@ -129,7 +130,7 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 
 // confirm asks everyone again after a fill and gives the fill that stays.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
-	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Machine.Worker })
+	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]
 	others := slices.DeleteFunc(members, func(m bourse.Member) bool {
 		return m.ID == keeper.ID || slices.Contains(t.voided, m.ID)
@@ -138,10 +139,10 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 		return fill, nil
 	}
 	quotes := t.ask(ctx, others)
-	kept, keptAt := &fill.Machine, keeper
+	kept, keptAt := fill, keeper
 	for i := range quotes {
 		vet(&quotes[i], &others[i], t.order, nil)
-		if f := quotes[i].Filled; f != nil && older(f, kept) {
+		if f := quotes[i].Fill(); f != nil && older(f, kept) {
 			kept, keptAt = f, others[i]
 		}
 	}
@@ -158,11 +159,10 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 			t.x.voids.add(void{order: t.order.ID, at: others[i], rival: &rival{t.order, kept, keptAt}}, errSilent)
 		}
 	}
-	if keptAt.ID == keeper.ID {
-		return fill, nil
+	if keptAt.ID != keeper.ID {
+		t.overtaken(&keeper, keptAt.ID)
 	}
-	t.overtaken(&keeper, keptAt.ID)
-	return &bourse.Fill{Machine: *kept, Again: true}, nil
+	return kept, nil
 }
 
 // overtaken corrects the record of a claim that was filled, and then canceled

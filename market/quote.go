@@ -68,14 +68,14 @@ func silent(q *bourse.Quote) bool {
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = tidy(q.Refusal, m)
-		q.Filled = nil
+		q.Filled, q.FilledVolume = nil, nil
 		return
 	}
-	if f := q.Filled; f != nil {
+	if f := q.Fill(); f != nil {
 		// The order's other choices are as good: it is there already.
-		if f.Order != order.ID || f.Worker != m.ID || !names(order.Regions, f.Region) {
-			q.Refusal = nonsense(m, "a machine of another order, worker or region")
-			q.Filled = nil
+		if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || !names(order.Regions, s.Region) {
+			q.Refusal = nonsense(m, "what fills another order, or on another worker or region")
+			q.Filled, q.FilledVolume = nil, nil
 		}
 		return
 	}

@@ -134,6 +134,9 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 
 // wanted names the resources that an order takes, sorted.
 func wanted(order *bourse.Order) []bourse.Resource {
+	if order.Volume != nil {
+		return []bourse.Resource{bourse.ResourceDisk}
+	}
 	out := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory}
 	if g := order.Config.Guest; g != nil && g.GPUs > 0 {
 		out = append(out, bourse.GPUResource(g.GPUKind))

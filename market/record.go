@@ -46,7 +46,10 @@ func (t *trade) finish(fill *bourse.Fill, err error) {
 	}
 	switch code := bourse.CodeOf(err); {
 	case fill != nil:
-		d.Worker, d.Machine = fill.Machine.Worker, fill.Machine.ID
+		d.Worker, d.Machine = fill.Sale().Worker, fill.Machine.ID
+		if fill.Volume != nil {
+			d.Volume = fill.Volume.ID
+		}
 		d.Outcome = bourse.OutcomeFilled
 		if t.quoteOnly {
 			d.Outcome = bourse.OutcomeQuoted

@@ -54,11 +54,15 @@ func (t *tally) final(order *bourse.Order) error {
 }
 
 // err gives the error of an order that nobody filled.
-func (t *tally) err(rounds []bourse.Round) error {
+func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	const insufficient = "insufficient resources available to fulfill request: "
 	known := 0
 	for i := range rounds {
 		known += rounds[i].Candidates
+	}
+	if known == 0 && order.Pinned() != 0 {
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"the worker of volume %s cannot be reached, or does not stand in %s",
+			order.Config.Mounts[0].Volume, regions(rounds))
 	}
 	if known == 0 {
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker takes orders in %s", regions(rounds))
@@ -70,10 +74,17 @@ func (t *tally) err(rounds []bourse.Round) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API match this phrase.
-		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for machine: insufficient %s available to fulfill request%s",
-			word(kinds[0].about), t.summary(rounds))
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",
+			what(order), word(kinds[0].about), t.summary(rounds))
 	}
 	return bourse.Errorf(bourse.CodeInsufficient, "no worker can fulfill the request%s", t.summary(rounds))
+}
+
+func what(order *bourse.Order) string {
+	if order.Volume != nil {
+		return "volume"
+	}
+	return "machine"
 }
 
 // unanswered tells whether k says nothing of the order itself.

@@ -39,6 +39,9 @@ func room(free, needs bourse.Amounts) int {
 // is left out: how much of it is taken depends on the worker's overcommit.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts
+	if v := order.Volume; v != nil {
+		out = append(out, bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(v.Disk())})
+	}
 	if g := order.Config.Guest; g != nil {
 		out = append(out, bourse.Amount{Resource: bourse.ResourceMemory, Amount: int64(g.MemoryMB)})
 		if g.GPUs > 0 {

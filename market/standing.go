@@ -61,7 +61,9 @@ const (
 )
 
 func shapeOf(o *bourse.Order) shape {
-	if o.SkipLaunch || o.Config.Guest == nil { // what is only prepared takes less than its quote says
+	// What is only prepared takes less than its quote says, and what uses a
+	// volume or a runtime of its own is like no other.
+	if o.SkipLaunch || o.Config.Guest == nil || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
 	s := shape{app: o.App.Name, image: o.Config.Image, guest: *o.Config.Guest}
@@ -175,7 +177,7 @@ func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quo
 	defer s.mu.Unlock()
 	for i := range quotes {
 		switch q := &quotes[i]; {
-		case q.Filled != nil: // it says nothing of a machine more
+		case q.Fill() != nil: // it says nothing of a machine more
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
 		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // who knows for how long, and in which regions

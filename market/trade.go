@@ -47,7 +47,7 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	case fill != nil || err != nil:
 		return fill, err
 	}
-	return nil, t.noes.err(t.decision.Rounds)
+	return nil, t.noes.err(t.order, t.decision.Rounds)
 }
 
 // errQuoted ends a trade that was to go no further.
@@ -67,7 +67,7 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // choice asks all candidates of a choice, or a sample of many and the rest
 // only when those have all refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
-	members, _ := t.x.candidates(choice)
+	members, _ := t.x.candidates(t.order, choice)
 	if len(t.voided) > 0 { // a hint that changed meanwhile names a worker again: it must not be filled there
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.voided, m.ID) })
 	}

@@ -24,9 +24,9 @@ type void struct {
 // rival is a fill that is kept unless the worker turns out to hold an older
 // one.
 type rival struct {
-	order   *bourse.Order
-	machine *bourse.Machine
-	at      bourse.Member
+	order *bourse.Order
+	fill  *bourse.Fill
+	at    bourse.Member
 }
 
 // errSilent is why a rival's worker is asked again.
@@ -225,10 +225,10 @@ func (s *voids) compare(ctx context.Context, v *void) (done bool, err error) {
 	if q.Worker == "" {
 		return false, errSilent
 	}
-	if vet(q, &v.at, r.order, nil); q.Filled == nil {
+	if vet(q, &v.at, r.order, nil); q.Fill() == nil {
 		return true, nil
 	}
-	if older(q.Filled, r.machine) {
+	if older(q.Fill(), r.fill) {
 		v.at = r.at
 	}
 	v.rival = nil
