@@ -1,4 +1,4 @@
-# Everything here needs Go and nothing else.
+# Everything here needs Go and nothing else; on Debian the tests install the rest.
 
 SHELL     := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -23,6 +23,7 @@ demo: build ## run the main job from beginning to end, with a worker killed in b
 	$(GO) run ./scripts/demo -binary bin/bourse
 
 test: ## run the tests, with race detector and shuffled
+	@scripts/need-host
 	@if scripts/need-cc; then race=-race; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
 	set -x; $(GO) test $$race -shuffle=on -timeout 12m $(TESTFLAGS) ./...
