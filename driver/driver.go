@@ -76,6 +76,8 @@ type File struct {
 type Limits struct {
 	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // share under contention
 	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard ceiling
+	CPUPeriod time.Duration   `json:"cpu_period,omitempty"` // of the ceiling; 1 ms to 1 s, default 100 ms
+	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // of unused time that may be saved up, at most one period's quota; see label "limit.cpu.burst"
 	Memory    bourse.MiB      `json:"memory,omitempty"`
 	PIDs      int             `json:"pids,omitempty"`
 }
@@ -132,7 +134,8 @@ type Lifecycle interface {
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group, SIGKILL to all that is
 	// left of it after timeout, and returns when nothing of it lives. A task
-	// that has ended is no error.
+	// that has ended is no error. For a task with an image the signal may be
+	// empty: the one that the image names, or SIGTERM.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// Forget drops what is kept of an ended task's exit, once the worker has
 	// recorded it. Unknown tasks are no error.

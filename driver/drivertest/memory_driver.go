@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -175,6 +176,10 @@ func errNoTask(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeNotFound, "no task %s/%d", id.Machine, id.Boot)
 }
 
+func errEnded(id driver.TaskID) error {
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
+}
+
 // await waits outside the lock until t has ended.
 func (d *MemoryDriver) await(ctx context.Context, t *memTask) error {
 	select {
@@ -225,7 +230,7 @@ func (d *MemoryDriver) Signal(ctx context.Context, id driver.TaskID, signal bour
 		case t == nil:
 			return errNoTask(id)
 		case t.status.Exit != nil:
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
+			return errEnded(id)
 		}
 		d.host.signalLocked(t, signal)
 		return nil
@@ -240,6 +245,9 @@ func (m *Memory) signalLocked(t *memTask, signal bourse.Signal) {
 
 // Stop implements driver.Driver.
 func (d *MemoryDriver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
+	if t := d.task(id); t != nil && t.task.Image != bourse.ImageHost && t.task.Image != "" {
+		signal = cmp.Or(signal, "SIGTERM")
+	}
 	return d.do(ctx, Call{Op: "Stop", ID: id}, func() error {
 		if err := signal.Validate(); err != nil {
 			return err
@@ -297,9 +305,4 @@ func (d *MemoryDriver) Labels() map[string]string {
 	d.host.mu.Lock()
 	defer d.host.mu.Unlock()
 	return maps.Clone(d.host.labels)
-}
-
-// Usage implements driver.Driver.
-func (d *MemoryDriver) Usage(context.Context, driver.TaskID) (driver.Usage, error) {
-	return driver.Usage{}, bourse.Errorf(bourse.CodeUnavailable, "usage is not accounted")
 }

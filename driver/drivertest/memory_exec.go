@@ -9,12 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver.
+// Exec implements driver.Driver. All of Stdin is read before the program
+// begins. A terminal is no more than a size, and one stream of output.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {
 		if err := checkScript(exec.Command); err != nil {
 			return err
+		}
+		if exec.Terminal != nil && exec.Stdout == nil {
+			return bourse.Errorf(bourse.CodeInvalid, "a terminal without stdout")
 		}
 		p := &program{rest: exec.Command}
 		if exec.Stdin != nil {
@@ -24,25 +28,21 @@ func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.E
 			}
 			p.stdin = string(b)
 		}
+		if exec.Terminal != nil {
+			p.size = exec.Terminal.Size
+		}
 		var err error
-		result, err = d.exec(ctx, id, p, exec.Limit)
+		result, err = d.exec(ctx, id, p, newMemOutput(exec))
 		return err
 	})
 	return result, err
 }
 
-func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, limit int) (driver.ExecResult, error) {
-	if limit == 0 {
-		limit = 1 << 20
-	}
+func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, out *memOutput) (driver.ExecResult, error) {
 	m := d.host
 	var result driver.ExecResult
 	done := make(chan struct{})
-	out := map[string]*[]byte{"stdout": &result.Stdout, "stderr": &result.Stderr}
-	p.line = func(stream, text string) {
-		all := append(*out[stream], text+"\n"...)
-		*out[stream] = all[:min(len(all), limit)]
-	}
+	p.line = out.add
 	m.mu.Lock()
 	t := m.taskLocked(id)
 	p.end = func(e bourse.Exit) {
@@ -52,24 +52,110 @@ func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, l
 		delete(t.execs, p)
 		close(done)
 	}
+	err := error(nil)
 	switch {
 	case m.current != d:
-		m.mu.Unlock()
-		return result, errCut()
+		err = errCut()
 	case t == nil:
-		m.mu.Unlock()
-		return result, errNoTask(id)
+		err = errNoTask(id)
 	case t.status.Exit != nil:
+		err = errEnded(id)
+	}
+	if err != nil {
 		m.mu.Unlock()
-		return result, bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
+		return result, err
 	}
 	p.task, t.execs[p] = t.task, true
 	p.step(m.again(p))
 	m.mu.Unlock()
-	err := d.await(ctx, &memTask{done: done})
+	err = d.stream(ctx, &memTask{done: done}, out)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.stop()
 	delete(t.execs, p)
+	result.Stdout, result.Stderr = out.kept[0], out.kept[1]
 	return result, err
+}
+
+// stream waits for a program's end and passes its output on meanwhile, outside
+// the host's lock.
+func (d *MemoryDriver) stream(ctx context.Context, t *memTask, out *memOutput) error {
+	for {
+		select {
+		case <-out.more:
+			out.flush(d.host)
+			continue
+		default:
+		}
+		select {
+		case <-out.more:
+			out.flush(d.host)
+		case <-t.done:
+			out.flush(d.host)
+			return nil
+		case <-d.cut:
+			return errCut()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// memOutput is the output of a program beside a task. The host's mutex guards
+// what is pending and kept.
+type memOutput struct {
+	writers [2]io.Writer // nil: the output is kept
+	limit   int
+	merged  bool // both are one, a terminal's
+	kept    [2][]byte
+	pending [2][]byte
+	more    chan struct{} // has room for one: something is pending
+}
+
+func newMemOutput(exec driver.Exec) *memOutput {
+	out := &memOutput{limit: exec.Limit, merged: exec.Terminal != nil, more: make(chan struct{}, 1)}
+	if out.limit == 0 {
+		out.limit = 1 << 20
+	}
+	out.writers = [2]io.Writer{exec.Stdout, exec.Stderr}
+	if exec.Stdout != nil && exec.Stderr == nil {
+		out.writers[1] = io.Discard // none is kept when one is streamed
+	}
+	return out
+}
+
+// add takes a line of the program. The host's lock is held.
+func (o *memOutput) add(stream, text string) {
+	i := 0
+	if stream == "stderr" && !o.merged {
+		i = 1
+	}
+	if o.writers[i] == nil {
+		all := append(o.kept[i], text+"\n"...)
+		o.kept[i] = all[:min(len(all), o.limit)]
+		return
+	}
+	o.pending[i] = append(o.pending[i], text+"\n"...)
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// flush writes what is pending. A writer that fails gets no more.
+func (o *memOutput) flush(m *Memory) {
+	m.mu.Lock()
+	pending := o.pending
+	o.pending = [2][]byte{}
+	m.mu.Unlock()
+	for i, b := range pending {
+		if len(b) == 0 {
+			continue
+		}
+		if _, err := o.writers[i].Write(b); err != nil {
+			m.mu.Lock()
+			o.writers[i] = io.Discard
+			m.mu.Unlock()
+		}
+	}
 }

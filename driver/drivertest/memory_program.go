@@ -20,6 +20,7 @@ import (
 //	pwd           the working directory to stdout
 //	user          Task.User to stdout
 //	cat           stdin to stdout (of an Exec)
+//	size          "size ROWS COLUMNS" of the terminal to stdout (of an Exec)
 //	sleep DUR     wait
 //	ignore        from here on only SIGKILL ends it
 //	run           go on until a signal ends it
@@ -32,7 +33,7 @@ func Script(words ...string) []string { return words }
 
 // arity is how many words follow an instruction.
 var arity = map[string]int{
-	"print": 1, "warn": 1, "lines": 2, "env": 1, "pwd": 0, "user": 0, "cat": 0, "sleep": 1, "ignore": 0, "run": 0, "oom": 0, "exit": 1,
+	"print": 1, "warn": 1, "lines": 2, "env": 1, "pwd": 0, "user": 0, "cat": 0, "size": 0, "sleep": 1, "ignore": 0, "run": 0, "oom": 0, "exit": 1,
 }
 
 // program is a command being executed. Its host's mutex guards it.
@@ -40,6 +41,7 @@ type program struct {
 	task    driver.Task
 	rest    []string
 	stdin   string
+	size    driver.Size // of its terminal
 	ignore  bool
 	stopped bool
 	timer   *time.Timer
@@ -115,6 +117,8 @@ func (p *program) print(word string, args []string) {
 		p.line("stdout", p.task.Dir)
 	case "user":
 		p.line("stdout", p.task.User)
+	case "size":
+		p.line("stdout", "size "+strconv.Itoa(int(p.size.Rows))+" "+strconv.Itoa(int(p.size.Cols)))
 	case "cat":
 		for line := range strings.Lines(p.stdin) {
 			p.line("stdout", strings.TrimSuffix(line, "\n"))

@@ -1,6 +1,7 @@
 package drivertest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -56,5 +57,23 @@ func TestMemoryHooks(t *testing.T) {
 	}
 	if got := host.Running(); len(got) != 1 || got[0] != id {
 		t.Errorf("running %v, want %v", got, id)
+	}
+}
+
+// TestMemoryTerminal shows what a terminal of the host is: a size, and one
+// stream of output.
+func TestMemoryTerminal(t *testing.T) {
+	d := drivertest.NewMemory().Driver()
+	id := driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1}
+	if _, err := d.Start(t.Context(), driver.Task{ID: id, Command: drivertest.Script("run")}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	got, err := d.Exec(t.Context(), id, driver.Exec{
+		Command: drivertest.Script("size", "warn", "both", "exit", "5"), Stdout: &out,
+		Terminal: &driver.Terminal{Size: driver.Size{Rows: 3, Cols: 4}},
+	})
+	if err != nil || got.Exit.Code != 5 || out.String() != "size 3 4\nboth\n" {
+		t.Errorf("got %+v, %v and %q", got, err, &out)
 	}
 }

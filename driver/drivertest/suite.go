@@ -21,6 +21,7 @@ type Harness struct {
 	// Env is given to every task, PATH say.
 	Env      []string
 	Programs Programs
+	Many     int // machines of the case "many at once"; default 200
 }
 
 // Host is a machine on which drivers run.
@@ -63,6 +64,13 @@ type Programs struct {
 	Escaper  []string                                  // ends at once with 0, leaves a child in another session that holds its output open
 	Allocate func(m bourse.MiB) []string               // touches that much memory, prints "allocated", ends with 0
 	Forks    func(n int) []string                      // runs n processes at once, ends with 0 if all could be started
+	Busy     []string                                  // prints "ready", then uses a processor until a signal ends it
+	Read     func(path string) []string                // copies a file to stdout, fails without one
+	Write    func(path, text string) []string          // writes a file, fails if it cannot
+	Networks []string                                  // prints the names of the network interfaces that it sees, one a line
+	Converse []string                                  // as Cat, each line as it comes
+	Terminal []string                                  // ends with 0 if its stdin, stdout and stderr are a terminal, its own, and prints $TERM
+	Size     []string                                  // prints "size <rows> <columns>" of its terminal, and again when it changes; ends with 7 at a line of input
 	Missing  []string                                  // does not exist
 	Refused  []string                                  // exists and is not executable
 }
@@ -75,8 +83,12 @@ func Run(t *testing.T, h Harness) {
 	if h.Image == "" {
 		h.Image = bourse.ImageHost
 	}
+	if h.Many == 0 {
+		h.Many = 200
+	}
 	for _, group := range []map[string]func(*suite){
-		lifeCases, signalCases, outputCases, execCases, limitCases, recoverCases,
+		lifeCases, signalCases, outputCases, execCases, streamCases, terminalCases,
+		limitCases, usageCases, apartCases, recoverCases,
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {

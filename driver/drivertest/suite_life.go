@@ -111,6 +111,8 @@ var lifeCases = map[string]func(*suite){
 		s.wantCode("Stop", s.d.Stop(s.ctx, id, "SIGTERM", time.Second), bourse.CodeNotFound)
 		_, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Exit(0)})
 		s.wantCode("Exec", err, bourse.CodeNotFound)
+		_, err = s.d.Usage(s.ctx, id)
+		s.wantCode("Usage", err, bourse.CodeNotFound)
 		s.wantCode("Forget", s.d.Forget(s.ctx, id), "")
 		s.wantCode("Destroy", s.d.Destroy(s.ctx, id.Machine), "")
 	},
@@ -212,14 +214,15 @@ func hostileCase(s *suite) {
 		if task.ID.Machine == "" {
 			task.ID = s.task(nil).ID
 		}
+		task.Image = s.h.Image
 		_, err := s.d.Start(s.ctx, task)
 		s.wantCode(what, err, bourse.CodeInvalid)
 	}
 }
 
-// manyCase runs 200 machines side by side through their whole life.
+// manyCase runs many machines side by side through their whole life.
 func manyCase(s *suite) {
-	const machines = 200
+	machines := s.h.Many
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 32)
 	for i := range machines {

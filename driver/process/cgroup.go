@@ -18,6 +18,11 @@ type group interface {
 	// oomKilled tells whether the kernel has killed a process of the group
 	// for using too much memory.
 	oomKilled() bool
+	// usage tells what the group's processes use: what is not accounted is
+	// negative.
+	usage() driver.Usage
+	// members gives the group's processes.
+	members() []int
 	remove() error
 }
 
@@ -56,20 +61,3 @@ func (ungrouped) fork(_ group, _ driver.Limits, forkExec forkFunc) (int, group, 
 func (ungrouped) lend(func(group)) bool     { return false }
 func (ungrouped) labels() map[string]string { return map[string]string{"cgroup": "none"} }
 func (ungrouped) close()                    {}
-
-// cpuPeriod is the period of cpu quotas, the kernel's default.
-const cpuPeriod = 100 * time.Millisecond
-
-// cpuQuota gives the processor time per period, in µs, for a ceiling.
-func cpuQuota(l driver.Limits) int64 {
-	const least = 1000 // what the kernel takes
-	return max(least, int64(l.CPUQuota)*cpuPeriod.Microseconds()/1000)
-}
-
-// cpuShares gives v1's share of a weight: one cpu is the default, 1024.
-func cpuShares(l driver.Limits) int64 {
-	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
-}
-
-// cpuWeight gives v2's share of a weight: one cpu is the default, 100.
-func cpuWeight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

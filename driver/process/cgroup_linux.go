@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // cgroupParent is the cgroup under which every driver of a host has its own.
@@ -29,25 +31,25 @@ func openGrouping(mark string, log *slog.Logger) grouping {
 		log.Warn("cgroups cannot be used", "err", err)
 		return ungrouped{}
 	}
-	own := parseSelf(string(self))
-	choice := chooseCgroups(parseMountinfo(string(mounts)))
-	if len(choice.v1) > 0 {
+	own := cgroup.ParseSelf(string(self))
+	choice := cgroup.Choose(cgroup.ParseMountinfo(string(mounts)))
+	if len(choice.V1) > 0 {
 		g, err := openV1(choice, own, mark, log)
 		if err == nil {
 			return g
 		}
-		log.Warn("cgroups cannot be used", "mode", choice.mode, "err", err)
+		log.Warn("cgroups cannot be used", "mode", choice.Mode, "err", err)
 		return ungrouped{}
 	}
-	if choice.v2 == "" {
+	if choice.V2 == "" {
 		return ungrouped{}
 	}
-	g, err := openV2(choice.v2, mark, log)
+	g, err := openV2(choice.V2, mark, log)
 	if err != nil && len(own[""]) > 1 {
-		g, err = openV2(filepath.Join(choice.v2, own[""]), mark, log) // a delegated subtree
+		g, err = openV2(filepath.Join(choice.V2, own[""]), mark, log) // a delegated subtree
 	}
 	if err != nil {
-		log.Warn("cgroups cannot be used", "mode", choice.mode, "err", err)
+		log.Warn("cgroups cannot be used", "mode", choice.Mode, "err", err)
 		return ungrouped{}
 	}
 	return g
@@ -117,6 +119,17 @@ func sweepCgroups(dir string) error {
 		}
 	}
 	return all
+}
+
+// readCgroup gives the text of a cgroup's file, "" when it is not there.
+func readCgroup(dir, file string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, file))
+	return string(b)
+}
+
+func exists(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
 }
 
 // writeCgroup sets a cgroup's file.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // TestV2Limits writes the limits into a directory that stands for a cgroup:
@@ -25,8 +26,9 @@ func TestV2Limits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := &v2Group{all: &v2Groups{controllers: wantedControllers}, dir: dir}
-	if err := g.limit(driver.Limits{CPUWeight: 2000, CPUQuota: 1500, Memory: 64, PIDs: 9}); err != nil {
+	g := &v2Group{all: &v2Groups{controllers: cgroup.Limiting}, dir: dir}
+	limits := driver.Limits{CPUWeight: 2000, CPUQuota: 1500, Memory: 64, PIDs: 9}
+	if err := errors.Join(g.bound(limits), g.limit(limits)); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range files {
@@ -49,7 +51,7 @@ func TestV2Membership(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := chooseCgroups(parseMountinfo(string(mounts))).v2
+	root := cgroup.Choose(cgroup.ParseMountinfo(string(mounts))).V2
 	if root == "" {
 		t.Skip("no unified hierarchy is mounted")
 	}
@@ -101,7 +103,7 @@ func TestSweepAtStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := chooseCgroups(parseMountinfo(string(mounts))).v1["memory"]
+	root := cgroup.Choose(cgroup.ParseMountinfo(string(mounts))).V1["memory"]
 	if root == "" {
 		t.Skip("no v1 hierarchy for memory is mounted")
 	}

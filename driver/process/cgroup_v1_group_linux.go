@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // v1Group is one task's cgroups: one of the same name in every hierarchy, of
@@ -98,8 +99,11 @@ func (g *v1Group) limit(l driver.Limits) error {
 		_ = writeCgroup(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(int64(l.Memory)<<20, 10))
 	}
 	set("pids", "pids.max", int64(l.PIDs), l.PIDs > 0)
-	set("cpu", "cpu.shares", cpuShares(l), l.CPUWeight > 0)
-	set("cpu", "cpu.cfs_quota_us", cpuQuota(l), l.CPUQuota > 0)
+	cpu := cgroup.CPUOf(l)
+	set("cpu", "cpu.shares", cgroup.Shares(l), l.CPUWeight > 0)
+	set("cpu", "cpu.cfs_period_us", cpu.Period, l.CPUQuota > 0 && l.CPUPeriod > 0)
+	set("cpu", "cpu.cfs_quota_us", cpu.Quota, l.CPUQuota > 0)
+	set("cpu", "cpu.cfs_burst_us", cpu.Burst, l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
 	return errors.Join(all, g.join())
 }
 
@@ -113,7 +117,28 @@ func (g *v1Group) oomKilled() bool {
 		return false
 	}
 	b, err := os.ReadFile(filepath.Join(g.dir(g.trees[0]), "memory.oom_control"))
-	return err == nil && counter(string(b), "oom_kill") > 0
+	return err == nil && cgroup.Counter(string(b), "oom_kill") > 0
+}
+
+// usage reads the hierarchies that the task is in. The processor's account is
+// there when cpuacct is mounted together with cpu.
+func (g *v1Group) usage() driver.Usage {
+	return cgroup.UsageV1(func(controller, name string) string {
+		if controller == "cpuacct" {
+			controller = "cpu"
+		}
+		for _, h := range g.trees {
+			if h.has(controller) {
+				return readCgroup(g.dir(h), name)
+			}
+		}
+		return ""
+	})
+}
+
+func (g *v1Group) members() []int {
+	pids, _ := members(g.dir(g.trees[0])) // gone: none
+	return pids
 }
 
 func (g *v1Group) remove() error {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // v1Groups makes groups in the hierarchies of single controllers. There a
@@ -44,15 +45,15 @@ func (h hierarchy) has(controller string) bool { return slices.Contains(h.contro
 // late tells whether children are moved to the hierarchy after their birth.
 func (h hierarchy) late() bool { return len(h.controllers) == 1 && h.has("cpu") }
 
-func openV1(choice cgroupChoice, own map[string]string, mark string, log *slog.Logger) (*v1Groups, error) {
+func openV1(choice cgroup.Choice, own map[string]string, mark string, log *slog.Logger) (*v1Groups, error) {
 	g := &v1Groups{
-		mode: choice.mode, slots: make(chan struct{}, forksAtOnce), closing: make(chan struct{}),
+		mode: choice.Mode, slots: make(chan struct{}, forksAtOnce), closing: make(chan struct{}),
 		spare: make(chan *v1Group, spares), used: make(chan struct{}, spares),
 		ready: make(chan func(*v1Group)),
 	}
 	var refused error
-	for _, controller := range wantedControllers {
-		mount := choice.v1[controller]
+	for _, controller := range cgroup.Limiting {
+		mount := choice.V1[controller]
 		if mount == "" {
 			continue
 		}
@@ -118,9 +119,19 @@ func (g *v1Groups) probe() error {
 }
 
 func (g *v1Groups) labels() map[string]string {
-	return limitLabels(g.mode, func(c string) bool {
+	out := cgroup.Labels(g.mode, func(c string) bool {
 		return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has(c) })
 	})
+	if g.bursts() {
+		out["limit.cpu.burst"] = "cgroup"
+	}
+	return out
+}
+
+// bursts tells whether unused processor time can be saved up, as since Linux
+// 5.14.
+func (g *v1Groups) bursts() bool {
+	return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has("cpu") && exists(h.dir, "cpu.cfs_burst_us") })
 }
 
 // make makes the cgroups of a new group. Names that an earlier supervisor has

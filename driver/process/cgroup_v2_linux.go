@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // v2Groups makes groups in the unified hierarchy, where a child can be cloned
@@ -35,7 +36,7 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 		return nil, err
 	}
 	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
-		for _, name := range wantedControllers {
+		for _, name := range cgroup.Limiting {
 			// One that is missing must not cost us the others.
 			_ = writeCgroup(dir, "cgroup.subtree_control", "+"+name)
 		}
@@ -56,7 +57,17 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 
 func (g *v2Groups) has(controller string) bool { return slices.Contains(g.controllers, controller) }
 
-func (g *v2Groups) labels() map[string]string { return limitLabels("v2", g.has) }
+func (g *v2Groups) labels() map[string]string {
+	out := cgroup.Labels("v2", g.has)
+	if g.bursts() {
+		out["limit.cpu.burst"] = "cgroup"
+	}
+	return out
+}
+
+// bursts tells whether unused processor time can be saved up, as since Linux
+// 5.14.
+func (g *v2Groups) bursts() bool { return g.has("cpu") && exists(g.dir, "cpu.max.burst") }
 
 // lend has nothing to lend: a child is born in any group at once.
 func (*v2Groups) lend(func(group)) bool { return false }
@@ -138,8 +149,10 @@ func (g *v2Group) limit(l driver.Limits) error {
 		}
 	}
 	memory := strconv.FormatInt(int64(l.Memory)<<20, 10)
-	set("cpu", "cpu.weight", strconv.FormatInt(cpuWeight(l), 10), l.CPUWeight > 0)
-	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpuQuota(l), cpuPeriod.Microseconds()), l.CPUQuota > 0)
+	cpu := cgroup.CPUOf(l)
+	set("cpu", "cpu.weight", strconv.FormatInt(cgroup.Weight(l), 10), l.CPUWeight > 0)
+	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpu.Quota, cpu.Period), l.CPUQuota > 0)
+	set("cpu", "cpu.max.burst", strconv.FormatInt(cpu.Burst, 10), l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
 	set("memory", "memory.max", memory, l.Memory > 0)
 	if l.Memory > 0 && g.all.has("memory") {
 		_ = writeCgroup(g.dir, "memory.swap.max", "0") // missing where swap is not accounted
@@ -154,7 +167,16 @@ func (g *v2Group) killAll(grace time.Duration) {
 
 func (g *v2Group) oomKilled() bool {
 	b, err := os.ReadFile(filepath.Join(g.dir, "memory.events"))
-	return err == nil && counter(string(b), "oom_kill") > 0
+	return err == nil && cgroup.Counter(string(b), "oom_kill") > 0
+}
+
+func (g *v2Group) usage() driver.Usage {
+	return cgroup.UsageV2(func(name string) string { return readCgroup(g.dir, name) })
+}
+
+func (g *v2Group) members() []int {
+	pids, _ := members(g.dir) // gone: none
+	return pids
 }
 
 func (g *v2Group) remove() error { return removeCgroup(g.dir) }

@@ -3,6 +3,8 @@ package process
 import (
 	"log/slog"
 	"time"
+
+	"github.com/bourse-dev/bourse/driver/logs"
 )
 
 // LimitMode says whether tasks' limits are enforced.
@@ -36,18 +38,8 @@ func (c Config) withDefaults() Config {
 	if c.Limits == "" {
 		c.Limits = LimitsAuto
 	}
-	c.LogBytes, c.LogFiles = logDefaults(c.LogBytes, c.LogFiles)
+	c.LogBytes, c.LogFiles = logs.Defaults(c.LogBytes, c.LogFiles)
 	return c
-}
-
-func logDefaults(size int64, files int) (int64, int) {
-	if size <= 0 {
-		size = 10 << 20
-	}
-	if files <= 0 {
-		files = 3
-	}
-	return size, files
 }
 
 // SupervisorConfig is what Supervise needs.
@@ -64,6 +56,7 @@ const (
 	drainGrace   = 500 * time.Millisecond // for output that an escaped process keeps open
 	killGrace    = 5 * time.Second        // for processes that do not die of SIGKILL (a dead disk)
 	shutdownTerm = time.Second            // between SIGTERM and SIGKILL in a shutdown
+	hangupGrace  = 200 * time.Millisecond // between SIGHUP and SIGKILL when a terminal's user has left
 	firstGrace   = 10 * time.Second       // for the daemon that started us to connect
 	idleGrace    = 2 * time.Second
 )

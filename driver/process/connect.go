@@ -8,11 +8,11 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // Bounds of connecting.
 const (
-	startTimeout   = 10 * time.Second // for a supervisor to say that it listens
 	recoverTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
 	retryMost      = 2 * time.Second
@@ -70,12 +70,12 @@ var errVersion = errors.New("the running supervisor is of another release")
 
 // tryConnect dials the supervisor, or starts one and dials that.
 func (d *Driver) tryConnect(ctx context.Context) error {
-	conn, err := dialSocket(ctx, d.layout.run())
+	conn, err := companion.Dial(ctx, d.layout.run())
 	if err != nil {
 		if err := d.spawn(ctx); err != nil {
 			return err
 		}
-		if conn, err = dialSocket(ctx, d.layout.run()); err != nil {
+		if conn, err = companion.Dial(ctx, d.layout.run()); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	if err := l.ended(); err != nil {
 		return errLinkEnded(err) // its reader has not seen it in use and is gone
 	}
-	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
+	d.link, d.labels, d.pid, d.minor = l, r.Hello.Labels, r.Hello.PID, r.Hello.Minor
 	close(d.up)
 	return nil
 }

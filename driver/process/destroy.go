@@ -24,8 +24,7 @@ func (s *supervisor) destroy(ctx context.Context, id bourse.MachineID) error {
 	s.mu.Unlock()
 	err := s.killTasks(ctx, tasks)
 	if err == nil {
-		m.log.destroy()
-		err = errors.Join(os.RemoveAll(s.layout.home(id)), os.RemoveAll(s.layout.logs(id)))
+		err = errors.Join(m.log.Destroy(), os.RemoveAll(s.layout.home(id)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,12 +90,14 @@ func (s *supervisor) known() []bourse.MachineID {
 	for id := range s.machines {
 		ids[id] = true
 	}
-	for _, dir := range []string{s.layout.home(""), s.layout.logs("")} {
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			if id := bourse.MachineID(e.Name()); id.Validate() == nil {
-				ids[id] = true
-			}
+	logged, _ := s.layout.logs().Machines() // both directories are ours: they can be read
+	homes, _ := os.ReadDir(s.layout.home(""))
+	for _, id := range logged {
+		ids[id] = true
+	}
+	for _, e := range homes {
+		if id := bourse.MachineID(e.Name()); id.Validate() == nil {
+			ids[id] = true
 		}
 	}
 	out := make([]bourse.MachineID, 0, len(ids))

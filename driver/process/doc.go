@@ -32,12 +32,16 @@
 //     If daemon and supervisor die together, those tasks are simply unknown.
 //   - What the host cannot enforce is not in Labels. Without cgroups nothing
 //     is: see ungrouped.
+//   - A task with a network or mounts of its own is born in them, and what is
+//     executed beside it is, too; see apart. Nobody else is ever there.
+//   - A terminal's user who leaves is noticed: the command is hung up on, then
+//     killed, with all that is in its session.
 //   - The supervisor ends when no daemon is connected and it holds no task.
 //
 // # State, goroutines and locks
 //
 // Supervisor: the table of machines (table.go) under supervisor.mu; each
-// machine's log under its own mutex, taken after it; children.forking and
+// machine's log (driver/logs) under its own mutex, taken after it; children.forking and
 // children.mu for the moment between a fork and its registration (reap.go).
 // Goroutines: the main loop (signals, reaping, idleness), one that accepts,
 // one per connection, per request under way and per output stream. A quiet
@@ -58,7 +62,11 @@
 //   - Limits are set after exec, but for that of processes: until then the child
 //     shares our memory.
 //   - Log lines are not synced to disk: they survive every process, not the
-//     host.
+//     host. What the supervisor has read and not written is lost with it, as
+//     its tasks are.
+//   - A task with namespaces of its own costs a thread for its start, and one
+//     for every exec: a thread that has been in a mount namespace cannot go
+//     back. It costs others nothing.
 //   - A fork copies the table of descriptors, so that a start gets slower with
 //     the number of tasks: by about 0.4 ms per thousand, on two cores.
 //   - Elsewhere than on Linux there are no cgroups and no /proc: a process that

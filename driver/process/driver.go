@@ -11,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // Driver runs commands of the host through a supervisor. Make it with New and
@@ -29,6 +30,7 @@ type Driver struct {
 	child  *os.Process   // the supervisor that we have started; nil when it was there
 	labels map[string]string
 	pid    int // of the supervisor
+	minor  int // of its protocol
 	begun  bool
 }
 
@@ -102,6 +104,9 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return status, err
 	}
 	sp, err := specOf(task)
+	if err == nil && sp.apart() {
+		err = d.newerThan(1, "a network or mounts of its own")
+	}
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -118,23 +123,6 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return driver.Status{}, errNoTask(task.ID)
 	}
 	return status, nil
-}
-
-func specOf(task driver.Task) (*spec, error) {
-	if err := task.ID.Machine.Validate(); err != nil {
-		return nil, err
-	}
-	if task.ID.Boot < 1 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", task.ID.Boot)
-	}
-	if len(task.Command) == 0 || task.Command[0] == "" {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
-	}
-	user, err := identityOf(task.User)
-	if err != nil {
-		return nil, err
-	}
-	return &spec{ID: task.ID, Command: bytesOf(task.Command), Env: bytesOf(task.Env), Dir: []byte(task.Dir), User: user, Limits: task.Limits}, nil
 }
 
 // Inspect implements driver.Driver.
@@ -230,19 +218,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	// Its lock is free when the supervisor is gone, and not before.
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if free, err := lockFree(d.layout.lock()); free || err != nil {
-			return errors.Join(err, d.Close())
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(ctx.Err(), d.Close())
-		}
-	}
+	return errors.Join(companion.AwaitEnd(ctx, d.layout.lock()), d.Close())
 }
 
 // hostSignal gives the number that this system has for a signal.
@@ -256,9 +232,4 @@ var signalNumbers = map[bourse.Signal]syscall.Signal{
 	"SIGKILL": syscall.SIGKILL, "SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "SIGALRM": syscall.SIGALRM,
 	"SIGTERM": syscall.SIGTERM, "SIGCONT": syscall.SIGCONT, "SIGSTOP": syscall.SIGSTOP, "SIGTSTP": syscall.SIGTSTP,
 	"SIGWINCH": syscall.SIGWINCH,
-}
-
-// Usage implements driver.Driver.
-func (d *Driver) Usage(context.Context, driver.TaskID) (driver.Usage, error) {
-	return driver.Usage{}, bourse.Errorf(bourse.CodeUnavailable, "usage is not accounted")
 }

@@ -1,14 +1,17 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // serveExec runs a command beside a task. Its stdin, stdout and stderr came
@@ -18,12 +21,12 @@ func (s *supervisor) serveExec(ctx context.Context, conn *net.UnixConn, req *req
 	answer := &reply{ID: req.ID}
 	exit, err := s.exec(ctx, conn, req, files)
 	if err != nil {
-		answer.Error = wireErrorOf(err)
+		answer.Error = companion.ErrorOf(err)
 	} else {
 		answer.Exit = &exit
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-	return writeFrame(conn, answer)
+	return companion.WriteFrame(conn, answer)
 }
 
 func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request, files []int) (bourse.Exit, error) {
@@ -46,10 +49,18 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 		groups = s.groups
 	}
 	end := make(chan ended, 1) // one child, one end
-	fds := [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])}
-	pid, err := s.run(groups, with, driver.Limits{}, stringsOf(req.Command), fds, func(int, group) func(ended) {
-		return func(e ended) { end <- e }
-	})
+	p := child{
+		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
+		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		born:  func(int, group) func(ended) { return func(e ended) { end <- e } },
+	}
+	if p.terminal {
+		p.env = withTerm(p.env, req.Term)
+		if u := with.user; u != nil {
+			_ = syscall.Fchown(files[0], int(u.UID), -1) // it may open it by its name
+		}
+	}
+	pid, err := s.run(groups, with, p)
 	with.forks.Done()
 	closeFiles()
 	if err != nil {
@@ -61,12 +72,21 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 		var b [1]byte
 		_, _ = conn.Read(b[:]) // nothing more is sent: this is its end
 	})
-	e, ok := s.awaitExec(ctx, t, pid, end, gone)
+	e, ok := s.awaitExec(ctx, t, running{pid: pid, terminal: p.terminal, end: end}, gone)
+	if p.terminal {
+		killSession(pid)
+	}
 	if !ok {
 		return none, bourse.Errorf(bourse.CodeCanceled, "the command was killed")
 	}
 	awaitGroup(pid, killGrace)
 	return exitOf(e), nil
+}
+
+// withTerm gives an environment with the type of its terminal.
+func withTerm(env []string, term string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
+	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
 // join gives the surroundings of a task that runs, nil once it has ended. The
@@ -80,22 +100,50 @@ func (s *supervisor) join(t *task) *surroundings {
 	return t.with
 }
 
+// running is a command beside a task.
+type running struct {
+	pid      int
+	terminal bool
+	end      <-chan ended
+}
+
 // awaitExec waits for a command's end and kills it when it is not wanted any
 // more: by who asked for it, or because its task has ended.
-func (s *supervisor) awaitExec(ctx context.Context, t *task, pid int, end <-chan ended, gone <-chan struct{}) (ended, bool) {
+func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-chan struct{}) (ended, bool) {
 	select {
-	case e := <-end:
+	case e := <-r.end:
 		return e, true
 	case <-t.done:
 	case <-gone:
+		if e, ok := r.hangUp(); ok {
+			return e, false
+		}
 	case <-ctx.Done():
 	}
-	killGroup(pid, syscall.SIGKILL)
-	e := <-end
+	killGroup(r.pid, syscall.SIGKILL)
+	e := <-r.end
 	select {
 	case <-gone:
 		return e, false
 	default:
 		return e, true
+	}
+}
+
+// hangUp lets a command with a terminal know that nobody sits there any more,
+// and gives its end if it comes soon.
+func (r running) hangUp() (ended, bool) {
+	if !r.terminal {
+		return ended{}, false
+	}
+	killGroup(r.pid, syscall.SIGHUP)
+	killGroup(r.pid, syscall.SIGCONT) // a halted process could not act on it
+	timer := time.NewTimer(hangupGrace)
+	defer timer.Stop()
+	select {
+	case e := <-r.end:
+		return e, true
+	case <-timer.C:
+		return ended{}, false
 	}
 }

@@ -5,28 +5,40 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// execLimit is how much of each output is kept when nothing else is asked.
-const execLimit = 1 << 20
+// execFiles are the daemon's ends of a command's input and outputs.
+type execFiles interface {
+	// theirs are passed to the supervisor as stdin, stdout and stderr. They
+	// may be the same.
+	theirs() [3]*os.File
+	// sent closes ours of theirs, or the outputs would never end.
+	sent() error
+	// finish gives what is kept of the outputs. It is called when the command
+	// has ended: processes that have escaped may keep its outputs open, then
+	// what came until now is all.
+	finish() (stdout, stderr []byte)
+}
 
 // Exec implements driver.Driver. When ctx ends, what the command wrote until
 // then is given together with ctx's error. A Stdin that blocks in Read is not
-// waited for.
+// waited for; a Stdout that blocks in Write is.
+//
+// With a terminal the command leads a session of its own. When ctx ends it is
+// hung up on, and killed soon after; whatever else is in the session is killed
+// when the command has ended. The end of Stdin is what ^D is at a keyboard.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
-	if len(exec.Command) == 0 || exec.Command[0] == "" {
-		return result, bourse.Errorf(bourse.CodeInvalid, "no command")
+	if err := d.checkExec(exec); err != nil {
+		return result, err
 	}
 	if _, err := d.current(); err != nil {
 		return result, err
@@ -34,7 +46,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
-	conn, err := dialSocket(ctx, d.layout.run())
+	conn, err := companion.Dial(ctx, d.layout.run())
 	if err != nil {
 		return result, errLinkEnded(err)
 	}
@@ -45,11 +57,12 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	stopToo := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
 	defer stopToo()
 
-	files, err := newExecIO(exec)
+	req := &request{Op: opExec, Task: id, Command: bytesOf(exec.Command)}
+	files, err := openExecFiles(exec, req)
 	if err != nil {
-		return result, err
+		return result, bourse.Errorf(bourse.CodeUnavailable, "exec: %w", err)
 	}
-	answer, err := askExec(conn, &request{Op: opExec, Task: id, Command: bytesOf(exec.Command)}, files)
+	answer, err := askExec(conn, req, files)
 	result.Stdout, result.Stderr = files.finish()
 	switch {
 	case ctx.Err() != nil:
@@ -57,7 +70,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	case err != nil:
 		return result, errLinkEnded(err)
 	case answer.Error != nil:
-		return result, answer.Error.err()
+		return result, answer.Error.Err()
 	case answer.Exit == nil:
 		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor gave no exit")
 	}
@@ -65,28 +78,50 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	return result, nil
 }
 
-// askExec sends the request with the command's files and waits for its end.
-func askExec(conn *net.UnixConn, req *request, files *execIO) (*reply, error) {
-	err := sendWithFiles(conn, req, files.theirs[:])
-	for _, f := range files.theirs {
-		err = errors.Join(err, f.Close()) // or the outputs would never end
+func (d *Driver) checkExec(exec driver.Exec) error {
+	switch {
+	case len(exec.Command) == 0 || exec.Command[0] == "":
+		return bourse.Errorf(bourse.CodeInvalid, "no command")
+	case exec.Terminal != nil && exec.Stdout == nil:
+		return bourse.Errorf(bourse.CodeInvalid, "a terminal's output has to go somewhere: no stdout")
+	case exec.Terminal != nil:
+		return d.newerThan(1, "a terminal")
 	}
-	if err != nil {
+	return nil
+}
+
+func openExecFiles(exec driver.Exec, req *request) (execFiles, error) {
+	if exec.Terminal == nil {
+		return newExecPipes(exec)
+	}
+	req.Terminal, req.Term = true, exec.Terminal.Term
+	return newExecTerminal(exec)
+}
+
+// askExec sends the request with the command's files and waits for its end.
+func askExec(conn *net.UnixConn, req *request, files execFiles) (*reply, error) {
+	theirs := files.theirs()
+	err := sendWithFiles(conn, req, theirs[:])
+	if err = errors.Join(err, files.sent()); err != nil {
 		return nil, err
 	}
 	r := new(reply)
-	return r, readFrame(bufio.NewReader(conn), r)
+	return r, companion.ReadFrame(bufio.NewReader(conn), r)
 }
 
 // sendWithFiles writes one frame whose first byte carries the descriptors.
 func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	var b bytes.Buffer
-	if err := writeFrame(&b, req); err != nil {
+	if err := companion.WriteFrame(&b, req); err != nil {
 		return err
 	}
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
+		// The command is to find a file that blocks.
+		if err := unix.SetNonblock(fds[i], false); err != nil {
+			return err
+		}
 	}
 	n, _, err := conn.WriteMsgUnix(b.Bytes()[:4], unix.UnixRights(fds...), nil)
 	if err != nil {
@@ -94,82 +129,4 @@ func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	}
 	_, err = conn.Write(b.Bytes()[n:])
 	return err
-}
-
-// execIO is a command's stdin, stdout and stderr: ours are copied, theirs are
-// passed to the supervisor.
-type execIO struct {
-	ours   [2]*os.File // stdout and stderr
-	theirs [3]*os.File
-	out    [2]limited
-	work   sync.WaitGroup
-}
-
-func newExecIO(exec driver.Exec) (*execIO, error) {
-	e := &execIO{}
-	var all []*os.File
-	open := func(r, w *os.File, err error) (*os.File, *os.File, error) {
-		all = append(all, r, w)
-		return r, w, err
-	}
-	outR, outW, err1 := open(os.Pipe())
-	errR, errW, err2 := open(os.Pipe())
-	var inR, inW *os.File
-	var err3 error
-	if exec.Stdin == nil {
-		inR, err3 = os.Open(os.DevNull)
-		all = append(all, inR)
-	} else {
-		inR, inW, err3 = open(os.Pipe())
-	}
-	if err := errors.Join(err1, err2, err3); err != nil {
-		for _, f := range all {
-			_ = f.Close() // nil ones say so and do nothing
-		}
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "exec: %w", err)
-	}
-	e.ours, e.theirs = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
-	for i := range e.out {
-		e.out[i].limit = exec.Limit
-		if exec.Limit <= 0 {
-			e.out[i].limit = execLimit
-		}
-		e.work.Go(func() { _, _ = io.Copy(&e.out[i], e.ours[i]) })
-	}
-	if inW != nil {
-		go feed(inW, exec.Stdin)
-	}
-	return e, nil
-}
-
-// feed copies stdin until either side ends. Nobody can interrupt a Read that
-// blocks, so nobody waits for it either.
-func feed(w *os.File, r io.Reader) {
-	_, _ = io.Copy(w, r) // the command sees the end of its input; its exit tells the rest
-	_ = w.Close()
-}
-
-// finish gives the outputs. Processes that have escaped from the command's
-// group may keep them open: then what came until now is all.
-func (e *execIO) finish() (stdout, stderr []byte) {
-	for _, f := range e.ours {
-		_ = f.SetReadDeadline(time.Now().Add(drainGrace))
-	}
-	e.work.Wait()
-	for _, f := range e.ours {
-		_ = f.Close()
-	}
-	return e.out[0].b, e.out[1].b
-}
-
-// limited keeps the first bytes that are written to it and takes the rest, so
-// that the writer is never held up.
-type limited struct {
-	b     []byte
-	limit int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.b = append(l.b, p[:min(len(p), l.limit-len(l.b))]...)
-	return len(p), nil
 }

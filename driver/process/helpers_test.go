@@ -158,6 +158,8 @@ func (h *host) supervisor(t testing.TB) int {
 }
 
 // program gives the first boot of a new machine.
+const someMachine = bourse.MachineID("00000100000001")
+
 func program(command ...string) driver.Task {
 	return driver.Task{
 		ID:      driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1},

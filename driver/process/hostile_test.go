@@ -9,11 +9,12 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 func dial(t *testing.T, d *Driver) *net.UnixConn {
 	t.Helper()
-	conn, err := dialSocket(t.Context(), d.layout.run())
+	conn, err := companion.Dial(t.Context(), d.layout.run())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +73,11 @@ func TestHostileRequests(t *testing.T) {
 	in := bufio.NewReader(conn)
 	ask := func(req *request) *reply {
 		t.Helper()
-		if err := writeFrame(conn, req); err != nil {
+		if err := companion.WriteFrame(conn, req); err != nil {
 			t.Fatal(err)
 		}
 		r := new(reply)
-		if err := readFrame(in, r); err != nil {
+		if err := companion.ReadFrame(in, r); err != nil {
 			t.Fatalf("%+v: %v", req, err)
 		}
 		return r
@@ -90,6 +91,9 @@ func TestHostileRequests(t *testing.T) {
 		{Op: opStart, Start: &spec{ID: driver.TaskID{Machine: "../../../../tmp", Boot: 1}, Command: bytesOf([]string{"sh"})}},
 		{Op: opStart, Start: &spec{ID: driver.TaskID{Machine: someMachine, Boot: -1}, Command: bytesOf([]string{"sh"})}},
 		{Op: opStart, Start: &spec{ID: driver.TaskID{Machine: someMachine, Boot: 1}}},
+		{Op: opStart, Start: &spec{ID: driver.TaskID{Machine: someMachine, Boot: 1}, Command: bytesOf([]string{"true"}), Network: &driver.Network{Namespace: "/etc/passwd"}}},
+		{Op: opStart, Start: &spec{ID: driver.TaskID{Machine: someMachine, Boot: 1}, Command: bytesOf([]string{"true"}), Mounts: []driver.Mount{{Source: "etc", Target: "../etc"}}}},
+		{Op: opUsage, Task: driver.TaskID{Machine: "x"}},
 		{Op: opDestroy, Machine: "../.."},
 		{Op: opWatch, Machine: "/etc"},
 		{Op: opSignal, Task: driver.TaskID{Machine: "x"}, Signal: 9},
@@ -116,11 +120,11 @@ func TestOtherVersion(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
 	conn := dial(t, d)
-	if err := writeFrame(conn, &request{Op: opHello, Hello: &hello{Version: protocolVersion + 1}}); err != nil {
+	if err := companion.WriteFrame(conn, &request{Op: opHello, Hello: &hello{Version: protocolVersion + 1}}); err != nil {
 		t.Fatal(err)
 	}
 	r := new(reply)
-	if err := readFrame(bufio.NewReader(conn), r); err != nil || r.Hello == nil || r.Hello.Version != protocolVersion || r.Hello.PID != d.pid {
+	if err := companion.ReadFrame(bufio.NewReader(conn), r); err != nil || r.Hello == nil || r.Hello.Version != protocolVersion || r.Hello.PID != d.pid {
 		t.Errorf("got %+v, %v, want the supervisor's version and process", r, err)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
@@ -135,7 +139,7 @@ func TestNewerDaemonRefusesOlderSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := listenSocket(l.run())
+	listener, err := companion.Listen(l.run())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +152,10 @@ func TestNewerDaemonRefusesOlderSupervisor(t *testing.T) {
 		defer conn.Close()
 		in := bufio.NewReader(conn)
 		req := new(request)
-		if readFrame(in, req) == nil {
-			_ = writeFrame(conn, &reply{ID: req.ID, Hello: &helloReply{Version: 0, PID: 4711}})
+		if companion.ReadFrame(in, req) == nil {
+			_ = companion.WriteFrame(conn, &reply{ID: req.ID, Hello: &helloReply{Version: 0, PID: 4711}})
 		}
-		_ = readFrame(in, req) // until the other side leaves
+		_ = companion.ReadFrame(in, req) // until the other side leaves
 	}()
 	d := New(Config{Dir: dir, Supervisor: supervisorCommand})
 	defer d.Close()

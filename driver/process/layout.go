@@ -1,16 +1,14 @@
 package process
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/logs"
 )
 
 // layout is where the driver keeps what in its directory:
@@ -20,7 +18,7 @@ import (
 //	  supervisor.log   its own log
 //	  socket           where it listens
 //	machines/<id>/   a machine's default working directory
-//	logs/<id>/<n>    a machine's output; the highest n is being written
+//	logs/            the machines' output: see package logs
 type layout struct{ dir string }
 
 func newLayout(dir string) (layout, error) {
@@ -52,29 +50,8 @@ func (l layout) home(id bourse.MachineID) string {
 	return filepath.Join(l.dir, "machines", string(id))
 }
 
-// logs gives the directory of a machine's log.
-func (l layout) logs(id bourse.MachineID) string { return filepath.Join(l.dir, "logs", string(id)) }
-
-func (l layout) logFile(id bourse.MachineID, n int) string {
-	return filepath.Join(l.logs(id), strconv.Itoa(n))
-}
-
-// logFiles gives the numbers of a machine's log files, oldest first; none for
-// a machine that has no directory.
-func (l layout) logFiles(id bourse.MachineID) ([]int, error) {
-	entries, err := os.ReadDir(l.logs(id))
-	if err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	var out []int
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 {
-			out = append(out, n)
-		}
-	}
-	slices.SortFunc(out, cmp.Compare)
-	return out, nil
-}
+// logs are the machines' logs.
+func (l layout) logs() logs.Files { return logs.Files{Dir: filepath.Join(l.dir, "logs")} }
 
 // mark tells this directory's processes and cgroups from others'.
 func (l layout) mark() string {

@@ -82,10 +82,13 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 }
 
 // ownChildren gives the processes whose parent we are.
-func ownChildren() []int {
+func ownChildren() []int { return childrenOf("self") }
+
+// childrenOf gives the processes whose parent is a process.
+func childrenOf(pid string) []int {
 	var out []int
-	for _, tid := range numbers("/proc/self/task") {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", tid))
+	for _, tid := range numbers("/proc/" + pid + "/task") {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%d/children", pid, tid))
 		if err != nil {
 			continue
 		}

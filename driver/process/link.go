@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // link is a daemon's connection to its supervisor.
@@ -52,7 +53,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 
 	if err := l.write(req); err != nil {
 		l.drop(req.ID)
-		if errors.Is(err, errFrameSize) {
+		if errors.Is(err, companion.ErrFrameSize) {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "command and environment are too large: %w", err)
 		}
 		return nil, errLinkEnded(err)
@@ -62,7 +63,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		if r == nil {
 			return nil, errLinkEnded(l.ended())
 		}
-		return r, r.Error.err()
+		return r, r.Error.Err()
 	case <-ctx.Done():
 		// The answer, when it comes, still reaches apply.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opDestroy {
@@ -75,7 +76,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 func (l *link) write(req *request) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	return writeFrame(l.conn, req)
+	return companion.WriteFrame(l.conn, req)
 }
 
 func (l *link) drop(id uint64) {
@@ -110,7 +111,7 @@ func (l *link) read(news func(*reply)) error {
 func (l *link) readAll(news func(*reply)) error {
 	for {
 		r := new(reply)
-		if err := readFrame(l.in, r); err != nil {
+		if err := companion.ReadFrame(l.in, r); err != nil {
 			return err
 		}
 		switch {

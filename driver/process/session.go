@@ -16,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // session is a daemon's connection. There is one at a time: a new daemon cuts
@@ -67,7 +68,7 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 
 // serveConn reads the first frame, which says what the connection is for.
 func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
-	if err := checkPeer(conn); err != nil {
+	if err := companion.CheckPeer(conn); err != nil {
 		return err
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
@@ -80,7 +81,7 @@ func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	}
 	in := bufio.NewReader(conn)
 	var first request
-	if err := readBody(in, head, &first); err != nil {
+	if err := companion.ReadBody(in, head, &first); err != nil {
 		return err
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
@@ -140,7 +141,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), cancels: map[uint64]context.CancelFunc{}}
-	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
+	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, Minor: protocolMinor, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
 		// It keeps its tasks and whoever uses them; the other side explains.
 		me.send(answer)
@@ -157,7 +158,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	me.send(answer)
 	for {
 		req := new(request)
-		if err := readFrame(in, req); err != nil {
+		if err := companion.ReadFrame(in, req); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -170,7 +171,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 		select {
 		case me.slots <- struct{}{}:
 		default:
-			me.send(&reply{ID: req.ID, Error: &wireError{Code: bourse.CodeUnavailable, Message: "too many requests under way"}})
+			me.send(&reply{ID: req.ID, Error: &companion.Error{Code: bourse.CodeUnavailable, Message: "too many requests under way"}})
 			continue
 		}
 		ctx, done := me.begin(ctx, req.ID)
@@ -179,7 +180,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			defer func() { done(); <-me.slots; me.work.Done() }()
 			s.handle(ctx, me, req, here)
 		}
-		if req.Op != opStart || !s.grouping().lend(work) {
+		if req.Op != opStart || req.Start.apart() || !s.grouping().lend(work) {
 			go work(nil)
 		}
 	}
@@ -252,7 +253,7 @@ func (me *session) send(r *reply) {
 	me.writing.Lock()
 	defer me.writing.Unlock()
 	_ = me.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-	if err := writeFrame(me.conn, r); err != nil {
+	if err := companion.WriteFrame(me.conn, r); err != nil {
 		_ = me.conn.Close()
 	}
 }
@@ -272,6 +273,8 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 		if t, err = s.find(req.Task); err == nil {
 			err = s.stop(ctx, t, syscall.Signal(req.Signal), req.Timeout)
 		}
+	case opUsage:
+		answer.Usage, err = s.usage(req.Task)
 	case opForget:
 		s.forget(req.Task)
 	case opDestroy:
@@ -291,7 +294,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 	default:
 		err = bourse.Errorf(bourse.CodeInvalid, "unknown operation %s", bourse.Quoted(string(req.Op)))
 	}
-	answer.Error = wireErrorOf(err)
+	answer.Error = companion.ErrorOf(err)
 	me.send(answer)
 }
 

@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 // supervisor holds the tasks of one directory. Its mutex guards the table of
@@ -41,13 +41,6 @@ type supervisor struct {
 	stopping bool
 }
 
-// readyVariable names the descriptor on which a supervisor tells who started
-// it that it listens ("ok"), or why not.
-const readyVariable = "BOURSE_SUPERVISOR_READY"
-
-// errHeld is told on it when another supervisor holds the directory.
-var errHeld = errors.New("another supervisor holds the directory")
-
 // Supervise is the main function of a supervisor process: it holds the tasks
 // of one directory, whatever becomes of the daemons that use them. It returns
 // when it is told to shut down (by Driver.Shutdown, SIGTERM, or ctx), or when
@@ -58,8 +51,8 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	closeInherited()
-	tell := readiness()
+	companion.CloseInherited()
+	tell := companion.Readiness()
 	s, listener, err := prepare(cfg)
 	tell(err)
 	if err != nil {
@@ -75,7 +68,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := lockFile(layout.lock()); err != nil {
+	if err := companion.Lock(layout.lock()); err != nil {
 		return nil, nil, err
 	}
 	// Where it runs must not keep a file system from being unmounted.
@@ -97,7 +90,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	}
 	s.groups = openGrouping(s.mark, s.log)
 	s.killLeftovers()
-	listener, err := listenSocket(layout.run())
+	listener, err := companion.Listen(layout.run())
 	if err != nil {
 		s.groups.close()
 		return nil, nil, fmt.Errorf("listen in %s: %w", layout.run(), err)
@@ -149,7 +142,7 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	}
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(s.layout.run(), socketName)) // the next one removes it too
+	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it too
 	s.work.Wait()
 	s.groups.close()
 	return err
@@ -195,30 +188,3 @@ func (s *supervisor) runs(id driver.TaskID) bool {
 	m := s.machines[id.Machine]
 	return m != nil && m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
 }
-
-// readiness gives the function that tells whether the start went well. It
-// does so once.
-func readiness() func(error) {
-	var once sync.Once
-	return func(err error) {
-		once.Do(func() {
-			if os.Getenv(readyVariable) == "" {
-				return
-			}
-			_ = os.Unsetenv(readyVariable)
-			f := os.NewFile(readyDescriptor, "ready") // closed below: no task sees it
-			text := "ok"
-			if err != nil {
-				text = err.Error()
-			}
-			_, _ = f.WriteString(text) // who asked may be gone
-			_ = f.Close()
-		})
-	}
-}
-
-// readyDescriptor is the first that is passed on after stdio.
-const readyDescriptor = 3
-
-// socketName is the file that a supervisor listens on, in the layout's run.
-const socketName = "socket"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -48,8 +49,8 @@ func TestTwoSupervisors(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
 	out, err := exec.CommandContext(t.Context(), "/proc/self/exe", "supervisor", d.layout.dir).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), errHeld.Error()) {
-		t.Errorf("a second supervisor said %q, %v, want %q", out, err, errHeld)
+	if err == nil || !strings.Contains(string(out), companion.ErrHeld.Error()) {
+		t.Errorf("a second supervisor said %q, %v, want %q", out, err, companion.ErrHeld)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
 		t.Errorf("the first was harmed: %v", err)
@@ -132,7 +133,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the supervisor has ended", func() bool {
-		free, err := lockFree(d.layout.lock())
+		free, err := companion.LockFree(d.layout.lock())
 		return free && err == nil
 	})
 	if d, _ = h.recovered(t); d.pid == first {

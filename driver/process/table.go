@@ -8,6 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/logs"
 )
 
 // machine is what the supervisor has of a machine until it is destroyed.
@@ -16,14 +17,14 @@ type machine struct {
 	newest     int           // the highest boot that was ever started
 	destroying int           // calls of destroy under way
 	watchers   int
-	log        *machineLog
+	log        *logs.Log
 }
 
 // machineLocked gives a machine's entry, a new one when there is none.
 func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	m := s.machines[id]
 	if m == nil {
-		m = &machine{tasks: map[int]*task{}, log: newMachineLog(s.layout, id)}
+		m = &machine{tasks: map[int]*task{}, log: s.layout.logs().Log(id)}
 		s.machines[id] = m
 	}
 	return m
@@ -84,7 +85,7 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	}
 	t = &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}
 	m.tasks[id.Boot] = t
-	m.log.configure(s.settings)
+	m.log.Configure(s.settings.LogBytes, s.settings.LogFiles)
 	return t, true, nil
 }
 
@@ -120,7 +121,7 @@ func (s *supervisor) end(t *task, exit bourse.Exit) {
 	t.output = nil
 	status, session := t.status, s.session
 	s.mu.Unlock()
-	t.log.close()
+	t.log.Close()
 	if session != nil {
 		session.send(&reply{Status: &status})
 	}

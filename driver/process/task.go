@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/logs"
 )
 
 // task is one task in the supervisor. The table's mutex guards its status;
@@ -30,7 +29,7 @@ type task struct {
 	failure string        // why the supervisor killed it; under the table's mutex
 	with    *surroundings // nil once it has ended
 	output  *output
-	log     *machineLog
+	log     *logs.Log
 }
 
 // surroundings are what a task's own program and its execs share.
@@ -39,6 +38,7 @@ type surroundings struct {
 	dir   string
 	user  *identity
 	group group          // nil: the host has none
+	apart *apart         // nil: it sees what the host sees
 	over  chan struct{}  // closed when the task's program has ended
 	forks sync.WaitGroup // of what is done to the group; added to before the fork, later under the table's mutex
 }
@@ -61,6 +61,10 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 // here is the group that the calling thread stands in, nil for none.
 func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User, group: here, over: make(chan struct{})}
+	var err error
+	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
+		return err
+	}
 	if err := s.enterDir(t.id.Machine, with); err != nil {
 		return err
 	}
@@ -80,14 +84,16 @@ func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	lives := false
 	files := [3]uintptr{s.null.Fd(), uintptr(outEnd), uintptr(errEnd)}
 	with.forks.Add(1) // its end waits for its limits
-	_, err = s.run(s.grouping(), with, sp.Limits, command, files, func(pid int, g group) func(ended) {
+	born := func(pid int, g group) func(ended) {
 		lives = true
 		t.pid, t.at, with.group = pid, time.Now().UTC(), g
 		t.output = newOutput(stdout, stderr, t.log)
 		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
-	})
+	}
+	_, err = s.run(s.grouping(), with, child{command: command, env: with.env, limits: sp.Limits, files: files, born: born})
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
+		with.apart.close()
 		with.forks.Done()
 		return cmp.Or(err, errors.Join(syscall.Close(stdout), syscall.Close(stderr)))
 	}
@@ -138,60 +144,6 @@ func (s *supervisor) limit(t *task, g group, l driver.Limits) {
 // to begin with.
 const outOfMemory = "out of memory"
 
-// enterDir settles the working directory: the machine's own when none is
-// named, which then is made.
-func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
-	if with.dir == "" {
-		with.dir = s.layout.home(id)
-		if err := os.Mkdir(with.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return bourse.Errorf(bourse.CodeUnavailable, "machine's directory: %w", err)
-		}
-		if with.user != nil && os.Geteuid() == 0 {
-			return os.Chown(with.dir, int(with.user.UID), int(with.user.GID))
-		}
-		return nil
-	}
-	info, err := os.Stat(with.dir)
-	switch {
-	case err != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "working directory %s: %w", bourse.Quoted(with.dir), errors.Unwrap(err))
-	case !info.IsDir():
-		return bourse.Errorf(bourse.CodeInvalid, "working directory %s is not a directory", bourse.Quoted(with.dir))
-	case !filepath.IsAbs(with.dir):
-		return bourse.Errorf(bourse.CodeInvalid, "working directory %s is not absolute", bourse.Quoted(with.dir))
-	}
-	return nil
-}
-
-// run looks a command up and forks it in the given surroundings. born is
-// called as soon as the child lives, before anybody can know of its end, and
-// gives what is called then.
-func (s *supervisor) run(groups grouping, with *surroundings, l driver.Limits, command []string, files [3]uintptr, born func(pid int, g group) func(ended)) (int, error) {
-	path, err := lookup(command[0], searchPath(with.env), with.dir)
-	if err != nil {
-		return 0, err
-	}
-	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
-		sys.Setpgid = true
-		if u := with.user; u != nil && os.Geteuid() == 0 {
-			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
-		}
-		hurry(s.nice)
-		pid, err := syscall.ForkExec(path, command, &syscall.ProcAttr{Dir: with.dir, Env: with.env, Files: files[:], Sys: sys})
-		if err != nil {
-			return 0, startError(command[0], with, err)
-		}
-		return pid, nil
-	}
-	return s.children.start(func() (int, func(ended), error) {
-		pid, g, err := groups.fork(with.group, l, forkExec)
-		if err != nil {
-			return 0, nil, err
-		}
-		return pid, born(pid, g), nil
-	})
-}
-
 // finish does what is to be done when a task's program has ended: everything
 // it has left behind is killed, its output written, its group removed. Only
 // then is the end told.
@@ -202,6 +154,7 @@ func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Unlock()
 	close(with.over)
 	with.forks.Wait()
+	with.apart.close()
 	g := with.group
 	if g != nil {
 		g.killAll(killGrace)

@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"bytes"
@@ -16,29 +16,21 @@ import (
 
 const someMachine = bourse.MachineID("00000100000001")
 
-func newLog(t *testing.T, size int64, files int) (*machineLog, layout) {
+func newLog(t *testing.T, size int64, files int) (*Log, Files) {
 	t.Helper()
-	l, err := newLayout(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := newMachineLog(l, someMachine)
-	m.configure(settings{LogBytes: size, LogFiles: files})
-	t.Cleanup(m.close)
+	l := Files{Dir: t.TempDir()}
+	m := l.Log(someMachine)
+	m.Configure(size, files)
+	t.Cleanup(m.Close)
 	return m, l
 }
 
-func say(m *machineLog, text string) { m.append(appendLine(nil, noon, "stdout", false, []byte(text))) }
+func say(m *Log, text string) { m.append(appendLine(nil, noon, "stdout", false, []byte(text)), nil) }
 
-func readLog(t *testing.T, l layout, want driver.LogQuery) []string {
+func readLog(t *testing.T, l Files, want driver.LogQuery) []string {
 	t.Helper()
-	r, err := openLog(l, someMachine, want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
 	var out []string
-	if err := r.read(func(l driver.LogLine) error { out = append(out, l.Text); return nil }); err != nil {
+	if err := l.Read(someMachine, want, func(l driver.LogLine) error { out = append(out, l.Text); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -57,7 +49,7 @@ func numbered(from, to int) []string {
 func TestRotation(t *testing.T) {
 	record := int64(len(appendLine(nil, noon, "stdout", false, []byte("line 0000"))))
 	m, l := newLog(t, 10*record, 3)
-	follower, err := openLog(l, someMachine, driver.LogQuery{})
+	follower, err := l.open(someMachine, driver.LogQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +66,7 @@ func TestRotation(t *testing.T) {
 	if diff := cmp.Diff(numbered(0, 92), followed); diff != "" {
 		t.Errorf("a follower saw (-want +got):\n%s", diff)
 	}
-	if files, err := l.logFiles(someMachine); err != nil || len(files) != 3 {
+	if files, err := l.numbers(someMachine); err != nil || len(files) != 3 {
 		t.Errorf("files %v, %v, want 3", files, err)
 	}
 	for tail, want := range map[int][]string{0: numbered(70, 95), 3: numbered(92, 95), 12: numbered(83, 95), 500: numbered(70, 95), -1: nil} {
@@ -89,9 +81,9 @@ func TestRotation(t *testing.T) {
 func TestTornLine(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "before")
-	m.close()
+	m.Close()
 	torn := appendLine(nil, noon, "stdout", false, []byte("torn in the middle"))
-	path := l.logFile(someMachine, 1)
+	path := l.path(someMachine, 1)
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -105,8 +97,8 @@ func TestTornLine(t *testing.T) {
 	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"before"}) {
 		t.Errorf("with a line being written: %q, want only the whole one", got)
 	}
-	next := newMachineLog(l, someMachine)
-	t.Cleanup(next.close)
+	next := l.Log(someMachine)
+	t.Cleanup(next.Close)
 	say(next, "after")
 	if got, want := readLog(t, l, driver.LogQuery{}), []string{"before", "torn in the mi", "after"}; !cmp.Equal(got, want) {
 		t.Errorf("after a crash: %q, want %q", got, want)
@@ -116,11 +108,11 @@ func TestTornLine(t *testing.T) {
 // TestLogThatCannotBeWritten shows that lost output is told about.
 func TestLogThatCannotBeWritten(t *testing.T) {
 	m, l := newLog(t, 0, 0)
-	if err := os.WriteFile(l.logs(someMachine), nil, 0o600); err != nil { // where a directory should be
+	if err := os.WriteFile(l.dir(someMachine), nil, 0o600); err != nil { // where a directory should be
 		t.Fatal(err)
 	}
 	say(m, "lost")
-	if err := os.Remove(l.logs(someMachine)); err != nil {
+	if err := os.Remove(l.dir(someMachine)); err != nil {
 		t.Fatal(err)
 	}
 	say(m, "kept")
@@ -134,19 +126,14 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 func TestForeignBytes(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "one")
-	m.append([]byte("not a record\n\n"))
-	m.append(append(bytes.Repeat([]byte("x"), 200<<10), '\n'))
+	m.append([]byte("not a record\n\n"), nil)
+	m.append(append(bytes.Repeat([]byte("x"), 200<<10), '\n'), nil)
 	say(m, "two")
 	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"one", "two"}) {
 		t.Errorf("got %q, want the two lines", got)
 	}
 	enough := errors.New("enough")
-	r, err := openLog(l, someMachine, driver.LogQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	if err := r.read(func(driver.LogLine) error { return enough }); !errors.Is(err, enough) {
+	if err := l.Read(someMachine, driver.LogQuery{}, func(driver.LogLine) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v, want the callback's error", err)
 	}
 }

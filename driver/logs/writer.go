@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"errors"
@@ -15,13 +15,14 @@ import (
 // flushSize is how much formatted output is gathered for one write.
 const flushSize = 32 << 10
 
-// machineLog writes a machine's log files. The file with the highest number
-// is written; when it is full the next one is begun and nothing is ever
-// renamed, so that a reader who has read a file to its end only has to look
-// whether there is a next. Nothing is opened before the first byte comes.
-type machineLog struct {
-	layout layout
-	id     bourse.MachineID
+// Log writes a machine's log files. The file with the highest number is
+// written; when it is full the next one is begun and nothing is ever renamed,
+// so that a reader who has read a file to its end only has to look whether
+// there is a next. Nothing is opened before the first byte comes. Make it with
+// Files.Log. It is safe for concurrent use.
+type Log struct {
+	files Files
+	id    bourse.MachineID
 
 	mu      sync.Mutex
 	maximum int64 // bytes of one file
@@ -34,28 +35,51 @@ type machineLog struct {
 	gone    bool          // the machine was destroyed
 }
 
-func newMachineLog(l layout, id bourse.MachineID) *machineLog {
-	maximum, keep := logDefaults(0, 0)
-	return &machineLog{layout: l, id: id, maximum: maximum, keep: keep}
+// Log makes the writer of a machine's log. There must be one at a time.
+func (f Files) Log(id bourse.MachineID) *Log {
+	l := &Log{files: f, id: id}
+	l.Configure(0, 0)
+	return l
 }
 
-func (m *machineLog) configure(s settings) {
+// Configure sets how large a file may become and how many are kept; 0 stands
+// for the default.
+func (m *Log) Configure(bytes int64, files int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.maximum, m.keep = logDefaults(s.LogBytes, s.LogFiles)
+	m.maximum, m.keep = Defaults(bytes, files)
+}
+
+// Defaults gives the size and number of files for a configuration: 10 MiB and
+// 3 for what is not set.
+func Defaults(bytes int64, files int) (int64, int) {
+	if bytes <= 0 {
+		bytes = 10 << 20
+	}
+	if files <= 0 {
+		files = 3
+	}
+	return bytes, files
 }
 
 // limit gives how many bytes a file may have.
-func (m *machineLog) limit() int64 {
+func (m *Log) limit() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.maximum
 }
 
+// place is where in a machine's log records begin.
+type place struct {
+	File   int   `json:"file"`
+	Offset int64 `json:"offset"`
+}
+
 // append writes whole records. What cannot be written is dropped and told
 // about as soon as the disk takes writes again: a full disk must not stop the
-// program whose output it is.
-func (m *machineLog) append(records []byte) {
+// program whose output it is. intent, if there is one, is told the place
+// before anything is written there; its error counts as the disk's.
+func (m *Log) append(records []byte, intent func(place) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone {
@@ -63,21 +87,32 @@ func (m *machineLog) append(records []byte) {
 	}
 	if m.dropped > 0 {
 		note := fmt.Sprintf("bourse: %d bytes of output were lost: the log could not be written", m.dropped)
-		if m.writeLocked(appendLine(nil, time.Now(), "stderr", false, []byte(note))) == nil {
+		if m.writeLocked(appendLine(nil, time.Now(), "stderr", false, []byte(note)), nil) == nil {
 			m.dropped = 0
 		}
 	}
-	if err := m.writeLocked(records); err != nil {
+	if err := m.writeLocked(records, intent); err != nil {
 		m.dropped += int64(len(records))
 		return
 	}
+	m.tellLocked()
+}
+
+// drop counts bytes of output that could not be kept.
+func (m *Log) drop(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropped += n
+}
+
+func (m *Log) tellLocked() {
 	if m.more != nil {
 		close(m.more)
 		m.more = nil
 	}
 }
 
-func (m *machineLog) writeLocked(b []byte) error {
+func (m *Log) writeLocked(b []byte, intent func(place) error) error {
 	if m.file == nil {
 		if err := m.openLocked(); err != nil {
 			return err
@@ -85,6 +120,11 @@ func (m *machineLog) writeLocked(b []byte) error {
 	}
 	if m.size > 0 && m.size+int64(len(b)) > m.maximum {
 		if err := m.rotateLocked(); err != nil {
+			return err
+		}
+	}
+	if intent != nil {
+		if err := intent(place{File: m.number, Offset: m.size}); err != nil {
 			return err
 		}
 	}
@@ -101,8 +141,8 @@ func (m *machineLog) writeLocked(b []byte) error {
 // openLocked goes on with the newest file there is, or begins the first. A
 // record that a killed supervisor left torn gets its newline, so that the next
 // begins on a line of its own.
-func (m *machineLog) openLocked() error {
-	files, err := m.layout.logFiles(m.id)
+func (m *Log) openLocked() error {
+	files, err := m.files.numbers(m.id)
 	if err != nil {
 		return err
 	}
@@ -110,10 +150,10 @@ func (m *machineLog) openLocked() error {
 	if len(files) > 0 {
 		m.number = files[len(files)-1]
 	}
-	if err := os.Mkdir(m.layout.logs(m.id), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(m.files.dir(m.id), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	f, err := os.OpenFile(m.layout.logFile(m.id, m.number), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(m.files.path(m.id, m.number), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -134,53 +174,55 @@ func (m *machineLog) openLocked() error {
 	return nil
 }
 
-func (m *machineLog) rotateLocked() error {
-	next, err := os.OpenFile(m.layout.logFile(m.id, m.number+1), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+func (m *Log) rotateLocked() error {
+	next, err := os.OpenFile(m.files.path(m.id, m.number+1), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	_ = m.file.Close() // nothing is buffered in it
 	m.file, m.size = next, 0
 	m.number++
-	files, err := m.layout.logFiles(m.id)
+	files, err := m.files.numbers(m.id)
 	for i := 0; err == nil && i < len(files)-m.keep; i++ {
-		if err := os.Remove(m.layout.logFile(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(m.files.path(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil // an old file too many is no reason to lose new lines; the next rotation tries again
 		}
 	}
 	return nil
 }
 
-// close gives the file back once no task of the machine runs. The log may be
+// Close gives the file back once no task of the machine runs. The log may be
 // written again.
-func (m *machineLog) close() {
+func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closeLocked()
 }
 
-func (m *machineLog) closeLocked() {
+func (m *Log) closeLocked() {
 	if m.file != nil {
 		_ = m.file.Close()
 		m.file = nil
 	}
 }
 
-// destroy ends the log for good and lets its watchers know.
-func (m *machineLog) destroy() {
+// Destroy ends the log for good, lets its watchers know and removes its files.
+func (m *Log) Destroy() error {
+	m.end()
+	return m.files.Remove(m.id)
+}
+
+func (m *Log) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closeLocked()
 	m.gone = true
-	if m.more != nil {
-		close(m.more)
-		m.more = nil
-	}
+	m.tellLocked()
 }
 
 // state tells whether the machine is gone, and gives a channel that is closed
 // when more has been written or it has gone.
-func (m *machineLog) state() (gone bool, more <-chan struct{}) {
+func (m *Log) state() (gone bool, more <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.more == nil {

@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"bytes"
@@ -16,6 +16,9 @@ import (
 
 // maxLine is how many bytes of a line are kept in one piece.
 const maxLine = 16 << 10
+
+// recordOverhead is more than what a record has beside its text.
+const recordOverhead = 64
 
 // appendLine adds one record to b.
 func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte) []byte {
@@ -52,22 +55,54 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
+// piece gives the first line of data without its newline, or the first piece
+// of a long one, and how many bytes of data it takes: 0 when data is only the
+// beginning of a line.
+func piece(data []byte) (text []byte, size int, partial bool) {
+	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
+	switch {
+	case i >= 0:
+		return data[:i], i + 1, false
+	case len(data) > maxLine:
+		return data[:maxLine], maxLine, true
+	}
+	return nil, 0, false
+}
+
 // splitLines cuts data into lines and gives each to line; long ones in pieces,
 // all but the last partial. It gives what is left over: the beginning of a
 // line that has not ended yet.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
-	for len(data) > 0 {
-		i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
-		switch {
-		case i >= 0:
-			line(data[:i], false)
-			data = data[i+1:]
-		case len(data) > maxLine:
-			line(data[:maxLine], true)
-			data = data[maxLine:]
-		default:
+	for {
+		text, size, partial := piece(data)
+		if size == 0 {
 			return data
 		}
+		line(text, partial)
+		data = data[size:]
 	}
-	return nil
+}
+
+// cut adds to b the records of the lines that data begins with, at most limit
+// bytes of them but at least one, and tells how much of data they take.
+func cut(b, data []byte, at time.Time, stream string, limit int) (records []byte, used int) {
+	for {
+		text, size, partial := piece(data[used:])
+		if size == 0 || (used > 0 && len(b)+len(text)+recordOverhead > limit) {
+			return b, used
+		}
+		b = appendLine(b, at, stream, partial, text)
+		used += size
+	}
+}
+
+// again gives the records that cut has made of data, or of a last line without
+// its end.
+func again(data []byte, at time.Time, stream string, last bool) []byte {
+	var b []byte
+	rest := splitLines(data, func(text []byte, partial bool) { b = appendLine(b, at, stream, partial, text) })
+	if len(rest) > 0 {
+		b = appendLine(b, at, stream, !last, rest)
+	}
+	return b
 }

@@ -1,4 +1,4 @@
-package process
+package companion
 
 import (
 	"errors"
@@ -6,20 +6,24 @@ import (
 	"syscall"
 )
 
-// lockFile locks a file for as long as this process lives.
-func lockFile(path string) error {
+// ErrHeld says that another process holds a directory's lock.
+var ErrHeld = errors.New("another process holds the directory")
+
+// Lock locks a file for as long as this process lives. ErrHeld when another
+// one does.
+func Lock(path string) error {
 	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.Join(errHeld, err, syscall.Close(fd))
+		return errors.Join(ErrHeld, err, syscall.Close(fd))
 	}
 	return nil
 }
 
-// lockFree tells whether nobody holds the lock.
-func lockFree(path string) (bool, error) {
+// LockFree tells whether nobody holds the lock.
+func LockFree(path string) (bool, error) {
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return errors.Is(err, syscall.ENOENT), nil

@@ -1,4 +1,4 @@
-package process
+package companion
 
 import (
 	"os"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited closes the descriptors that whoever started us has passed on
+// CloseInherited closes the descriptors that whoever started us has passed on
 // unknowingly: what we keep open, somebody may wait for the end of, and every
-// task would inherit it too. Our own are all closed on exec.
-func closeInherited() {
+// child would inherit it too. Our own are all closed on exec.
+func CloseInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
 		return

@@ -1,4 +1,4 @@
-package process
+package companion
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,8 +23,10 @@ func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T,
 	return fn("/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + file)
 }
 
-func listenSocket(dir string) (*net.UnixListener, error) {
-	return viaDescriptor(dir, socketName, func(path string) (*net.UnixListener, error) {
+// Listen makes the socket SocketName in dir, in place of one that a dead process
+// has left.
+func Listen(dir string) (*net.UnixListener, error) {
+	return viaDescriptor(dir, SocketName, func(path string) (*net.UnixListener, error) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -38,8 +39,9 @@ func listenSocket(dir string) (*net.UnixListener, error) {
 	})
 }
 
-func dialSocket(ctx context.Context, dir string) (*net.UnixConn, error) {
-	return viaDescriptor(dir, socketName, func(path string) (*net.UnixConn, error) {
+// Dial connects to who listens in dir.
+func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
+	return viaDescriptor(dir, SocketName, func(path string) (*net.UnixConn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", path)
 		if err != nil {
@@ -49,8 +51,8 @@ func dialSocket(ctx context.Context, dir string) (*net.UnixConn, error) {
 	})
 }
 
-// checkPeer refuses everyone but this user and root.
-func checkPeer(c *net.UnixConn) error {
+// CheckPeer refuses everyone but this user and root.
+func CheckPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
@@ -66,24 +68,7 @@ func checkPeer(c *net.UnixConn) error {
 		return credErr
 	}
 	if cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("user %d may not speak to the supervisor of user %d", cred.Uid, os.Geteuid())
+		return fmt.Errorf("user %d may not speak to a process of user %d", cred.Uid, os.Geteuid())
 	}
 	return nil
 }
-
-// pipe makes a pipe whose reading end can be waited for. Both ends are closed
-// on exec.
-func pipe() (r, w int, err error) {
-	var p [2]int
-	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
-		return -1, -1, os.NewSyscallError("pipe2", err)
-	}
-	if err := syscall.SetNonblock(p[0], true); err != nil {
-		return -1, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
-	}
-	return p[0], p[1], nil
-}
-
-// adoptOrphans makes processes whose parents are gone our children, so that
-// they can be found and reaped.
-func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"bufio"
@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// logReader reads a machine's log files, oldest first, and goes on where it
+// reader reads a machine's log files, oldest first, and goes on where it
 // stopped when it is asked again.
-type logReader struct {
-	layout layout
+type reader struct {
+	files  Files
 	id     bourse.MachineID
 	want   driver.LogQuery
 	skip   int // records still to be passed over
@@ -25,30 +25,30 @@ type logReader struct {
 	offset int64 // in file, behind the last whole record
 }
 
-// openLog makes a reader placed according to want.
-func openLog(l layout, id bourse.MachineID, want driver.LogQuery) (*logReader, error) {
-	r := &logReader{layout: l, id: id, want: want}
+// open makes a reader placed according to want.
+func (f Files) open(id bourse.MachineID, want driver.LogQuery) (*reader, error) {
+	r := &reader{files: f, id: id, want: want}
 	if want.Tail == 0 {
 		return r, nil
 	}
 	return r, r.seekTail(max(0, want.Tail))
 }
 
-func (r *logReader) close() {
+func (r *reader) close() {
 	if r.file != nil {
 		_ = r.file.Close()
 	}
 }
 
 // seekTail places the reader before the last n records.
-func (r *logReader) seekTail(n int) error {
-	files, err := r.layout.logFiles(r.id)
+func (r *reader) seekTail(n int) error {
+	files, err := r.files.numbers(r.id)
 	if err != nil {
 		return err
 	}
 	have := 0
 	for _, number := range slices.Backward(files) {
-		count, size, err := countLines(r.layout.logFile(r.id, number))
+		count, size, err := countLines(r.files.path(r.id, number))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // rotated away: the next one was the oldest
@@ -94,7 +94,7 @@ func countLines(path string) (lines int, end int64, err error) {
 }
 
 // read gives every whole record that is there now and has not been given yet.
-func (r *logReader) read(line func(driver.LogLine) error) error {
+func (r *reader) read(line func(driver.LogLine) error) error {
 	for {
 		if r.file == nil {
 			ok, err := r.open()
@@ -104,7 +104,7 @@ func (r *logReader) read(line func(driver.LogLine) error) error {
 		}
 		// Whether there is a next file must be known before this one is read to
 		// its end: the writer begins the next only after its last write here.
-		files, err := r.layout.logFiles(r.id)
+		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return err
 		}
@@ -122,9 +122,9 @@ func (r *logReader) read(line func(driver.LogLine) error) error {
 
 // open opens the file to be read next: the one with r.number, or the oldest
 // after it. False when there is none.
-func (r *logReader) open() (bool, error) {
+func (r *reader) open() (bool, error) {
 	for {
-		files, err := r.layout.logFiles(r.id)
+		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return false, err
 		}
@@ -138,7 +138,7 @@ func (r *logReader) open() (bool, error) {
 		if next == 0 {
 			return false, nil
 		}
-		f, err := os.Open(r.layout.logFile(r.id, next))
+		f, err := os.Open(r.files.path(r.id, next))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // rotated away since it was listed
 		}
@@ -153,7 +153,7 @@ func (r *logReader) open() (bool, error) {
 	}
 }
 
-func (r *logReader) readFile(line func(driver.LogLine) error) error {
+func (r *reader) readFile(line func(driver.LogLine) error) error {
 	if _, err := r.file.Seek(r.offset, io.SeekStart); err != nil {
 		return err
 	}

@@ -1,0 +1,34 @@
+package drivertest
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// memory is what a running program of the host uses.
+const memory = 1 << 20
+
+// Usage implements driver.Driver. A task uses a whole processor as long as it
+// runs, or what its ceiling lets it, and 1 MiB for each of its programs.
+func (d *MemoryDriver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
+	var usage driver.Usage
+	err := d.locked(ctx, Call{Op: "Usage", ID: id}, func() error {
+		t := d.host.taskLocked(id)
+		if t == nil {
+			return errNoTask(id)
+		}
+		if t.status.Exit != nil {
+			return errEnded(id)
+		}
+		programs := int64(1 + len(t.execs))
+		ceiling := cmp.Or(min(t.task.Limits.CPUQuota, 1000), 1000)
+		usage = driver.Usage{
+			CPU: time.Since(t.status.StartedAt) * time.Duration(ceiling) / 1000, Memory: programs * memory, PIDs: programs, ReadByte: -1, WriteByte: -1,
+		}
+		return nil
+	})
+	return usage, err
+}

@@ -1,0 +1,75 @@
+package drivertest
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Netns makes an empty network namespace, which has nothing but a loopback
+// interface that is down, and gives its path. It is gone when the test has
+// ended. Without root the test is skipped.
+func Netns(t *testing.T) string {
+	t.Helper()
+	needRoot(t)
+	path := filepath.Join(t.TempDir(), "netns")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := mountNewNetns(path); err != nil {
+		t.Skipf("a network namespace cannot be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", path, err)
+		}
+	})
+	return path
+}
+
+// mountNewNetns makes a namespace on a thread that ends with its goroutine. The
+// first thread of the process would stay, and be in it for ever.
+func mountNewNetns(path string) error {
+	made := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread()
+			made <- mountNewNetns(path) // gets another one while we keep this
+			return
+		}
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+		}
+		made <- err
+	}()
+	return <-made
+}
+
+// hostNetworks gives the network interfaces of this process.
+func hostNetworks(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			out = append(out, strings.TrimSpace(name))
+		}
+	}
+	return out
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a task what its host does not have")
+	}
+}

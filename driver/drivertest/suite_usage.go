@@ -1,0 +1,103 @@
+package drivertest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var usageCases = map[string]func(*suite){
+	"usage of a busy task": func(s *suite) {
+		s.need("being busy", s.p.Busy != nil)
+		task := s.task(s.p.Busy)
+		task.Limits = driver.Limits{CPUWeight: 1000}
+		s.start(task)
+		s.awaitReady(task.ID.Machine)
+		first := s.usage(task.ID)
+		if first.Memory <= 0 || first.PIDs < 1 {
+			s.Errorf("usage %+v, want some memory and a process", first)
+		}
+		if first.CPU < 0 {
+			s.Skip("processor time is not accounted on this host")
+		}
+		for u := first; u.CPU < first.CPU+50*time.Millisecond; u = s.usage(task.ID) {
+			select {
+			case <-time.After(5 * time.Millisecond): // the account grows with time only
+			case <-s.ctx.Done():
+				s.Fatalf("usage is %+v, was %+v at first, want it to grow", u, first)
+			}
+		}
+		s.stop(task.ID)
+		s.wait(task.ID)
+		_, err := s.d.Usage(s.ctx, task.ID)
+		s.wantCode("usage after the end", err, bourse.CodeFailedPrecondition)
+	},
+	"usage counts what is executed beside a task": func(s *suite) {
+		id := s.running()
+		before := s.usage(id)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Ignore})
+		}()
+		s.awaitProcesses(2)
+		if _, ok := s.host.(Lister); ok {
+			if now := s.usage(id); now.PIDs <= before.PIDs && s.d.Labels()["cgroup"] != "none" {
+				s.Errorf("usage %+v, was %+v before, want a process more", now, before)
+			}
+		}
+		s.stop(id)
+		<-done
+	},
+	"a ceiling of processor time holds": func(s *suite) {
+		s.enforced("cpu", s.p.Busy != nil)
+		var wg sync.WaitGroup
+		for _, l := range []driver.Limits{
+			{CPUQuota: 100},
+			{CPUQuota: 125, CPUPeriod: 80 * time.Millisecond},
+			{CPUQuota: 125, CPUPeriod: 80 * time.Millisecond, CPUBurst: 5 * time.Millisecond},
+		} {
+			task := s.task(s.p.Busy)
+			task.Limits = l
+			s.start(task)
+			s.awaitReady(task.ID.Machine)
+			wg.Go(func() { s.checkCeiling(task) })
+		}
+		wg.Wait()
+	},
+}
+
+// checkCeiling looks at what a busy task uses in a while.
+func (s *suite) checkCeiling(task driver.Task) {
+	begun, first := time.Now(), s.usage(task.ID)
+	if first.CPU < 0 {
+		s.Logf("processor time is not accounted on this host: nothing is shown")
+		return
+	}
+	select {
+	case <-time.After(1200 * time.Millisecond): // many periods
+	case <-s.ctx.Done():
+	}
+	used, took := s.usage(task.ID).CPU-first.CPU, time.Since(begun)
+	share := float64(used) / float64(took)
+	want := float64(task.Limits.CPUQuota) / 1000
+	s.Logf("%+v: used %.3f of a processor", task.Limits, share)
+	if share > 1.5*want+0.03 { // accounts are in steps of 10 ms, and a period may begin or end in between
+		s.Errorf("%+v: used %.3f of a processor, want about %.3f at most", task.Limits, share, want)
+	}
+	if used <= 0 {
+		s.Errorf("%+v: used nothing, want that it goes on", task.Limits)
+	}
+}
+
+// usage gives what a running task uses.
+func (s *suite) usage(id driver.TaskID) driver.Usage {
+	s.Helper()
+	u, err := s.d.Usage(s.ctx, id)
+	if err != nil {
+		s.Errorf("Usage: %v", err)
+	}
+	return u
+}

@@ -1,0 +1,138 @@
+package cgroup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mount is a cgroup file system as mountinfo shows it.
+type Mount struct {
+	Point       string
+	V2          bool
+	Controllers []string // of v1; named hierarchies have none that we use
+}
+
+// Choice is what a host's mounts offer.
+type Choice struct {
+	Mode string            // "v1", "v2", "hybrid" or "none"
+	V1   map[string]string // mount point by controller
+	V2   string            // mount point, "" for none
+}
+
+// Limiting are the controllers that limits need.
+var Limiting = []string{"memory", "cpu", "pids"}
+
+// used are those that Choice tells of: the others only account.
+var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio"}
+
+// ParseMountinfo finds the cgroup mounts. Lines that are not understood are
+// passed over. See proc_pid_mountinfo(5).
+func ParseMountinfo(text string) []Mount {
+	var out []Mount
+	for line := range strings.Lines(text) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, rest := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 6 || len(rest) < 3 {
+			continue
+		}
+		switch rest[0] {
+		case "cgroup2":
+			out = append(out, Mount{Point: unescape(fields[4]), V2: true})
+		case "cgroup":
+			m := Mount{Point: unescape(fields[4])}
+			for option := range strings.SplitSeq(rest[2], ",") {
+				if slices.Contains(used, option) {
+					m.Controllers = append(m.Controllers, option)
+				}
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// unescape undoes mountinfo's \040 and the like.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Choose says what to use of the mounts: the first of each kind.
+func Choose(mounts []Mount) Choice {
+	c := Choice{Mode: "none", V1: map[string]string{}}
+	anyV1 := false
+	for _, m := range mounts {
+		if m.V2 {
+			if c.V2 == "" {
+				c.V2 = m.Point
+			}
+			continue
+		}
+		anyV1 = true
+		for _, name := range m.Controllers {
+			if c.V1[name] == "" {
+				c.V1[name] = m.Point
+			}
+		}
+	}
+	switch {
+	case anyV1 && c.V2 != "":
+		c.Mode = "hybrid"
+	case anyV1:
+		c.Mode = "v1"
+	case c.V2 != "":
+		c.Mode = "v2"
+	}
+	return c
+}
+
+// ParseSelf reads /proc/self/cgroup: the path of this process's cgroup by
+// controller, that of the unified hierarchy under "". See cgroups(7).
+func ParseSelf(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		_, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		names, path, ok2 := strings.Cut(rest, ":")
+		if !ok || !ok2 || !strings.HasPrefix(path, "/") {
+			continue
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			out[name] = path
+		}
+	}
+	return out
+}
+
+// Counter reads one number of a file of "name number" lines, such as
+// memory.events; 0 when it is not there.
+func Counter(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// Labels are the labels for what controllers can enforce.
+func Labels(mode string, has func(controller string) bool) map[string]string {
+	out := map[string]string{"cgroup": mode}
+	for _, name := range Limiting {
+		if has(name) {
+			out["limit."+name] = "cgroup"
+		}
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package cgroup
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// UsageV1 reads what the processes of a group use from the files of v1. file
+// gives a file's text, "" when the group has no such file or controller: what
+// is not accounted is negative. See Documentation/admin-guide/cgroup-v1.
+func UsageV1(file func(controller, name string) string) driver.Usage {
+	u := driver.Usage{
+		CPU:      time.Duration(Number(file("cpuacct", "cpuacct.usage"))),
+		Memory:   Number(file("memory", "memory.usage_in_bytes")),
+		PIDs:     Number(file("pids", "pids.current")),
+		ReadByte: -1, WriteByte: -1, Throttled: -1,
+	}
+	if text := file("cpu", "cpu.stat"); text != "" {
+		u.Throttled = time.Duration(Counter(text, "throttled_time"))
+	}
+	if u.Memory >= 0 {
+		u.Memory = max(0, u.Memory-Counter(file("memory", "memory.stat"), "total_inactive_file"))
+	}
+	if text := file("blkio", "blkio.throttle.io_service_bytes_recursive"); text != "" {
+		u.ReadByte, u.WriteByte = 0, 0
+		for line := range strings.Lines(text) { // "8:0 Read 4096"
+			switch f := strings.Fields(line); {
+			case len(f) != 3:
+			case f[1] == "Read":
+				u.ReadByte += max(0, Number(f[2]))
+			case f[1] == "Write":
+				u.WriteByte += max(0, Number(f[2]))
+			}
+		}
+	}
+	return u
+}
+
+// UsageV2 is UsageV1 for the files of v2. See
+// Documentation/admin-guide/cgroup-v2.
+func UsageV2(file func(name string) string) driver.Usage {
+	u := driver.Usage{
+		CPU: -1, Memory: Number(file("memory.current")), PIDs: Number(file("pids.current")),
+		ReadByte: -1, WriteByte: -1, Throttled: -1,
+	}
+	if text := file("cpu.stat"); text != "" {
+		u.CPU = time.Duration(Counter(text, "usage_usec")) * time.Microsecond
+		if strings.Contains(text, "throttled_usec ") { // only with the controller
+			u.Throttled = time.Duration(Counter(text, "throttled_usec")) * time.Microsecond
+		}
+	}
+	if u.Memory >= 0 {
+		u.Memory = max(0, u.Memory-Counter(file("memory.stat"), "inactive_file"))
+	}
+	if text := file("io.stat"); text != "" {
+		u.ReadByte, u.WriteByte = 0, 0
+		for field := range strings.FieldsSeq(text) { // "8:0 rbytes=4096 wbytes=0 …"
+			if value, ok := strings.CutPrefix(field, "rbytes="); ok {
+				u.ReadByte += max(0, Number(value))
+			} else if value, ok := strings.CutPrefix(field, "wbytes="); ok {
+				u.WriteByte += max(0, Number(value))
+			}
+		}
+	}
+	return u
+}
+
+// Number reads the text of a file that holds one number, -1 when it does not.
+func Number(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}

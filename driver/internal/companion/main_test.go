@@ -1,0 +1,150 @@
+package companion
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestMain lets the test binary be the process beside the daemon.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "companion" {
+		if err := beside(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// beside greets everybody who connects, until somebody sends a byte.
+func beside(dir string) error {
+	CloseInherited()
+	tell := Readiness()
+	l, err := func() (*net.UnixListener, error) {
+		if err := Lock(filepath.Join(dir, "lock")); err != nil {
+			return nil, err
+		}
+		return Listen(dir)
+	}()
+	tell(err)
+	if err != nil {
+		return err
+	}
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return err
+		}
+		if err := CheckPeer(conn); err != nil {
+			return err
+		}
+		var b [1]byte
+		_, _ = conn.Write([]byte("hello"))
+		n, _ := conn.Read(b[:])
+		_ = conn.Close()
+		if n > 0 {
+			return nil
+		}
+	}
+}
+
+// TestLife starts a process, finds it, is refused a second one, and sees it
+// end. The directory's path is longer than a socket's may be.
+func TestLife(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, log := filepath.Join(dir, "lock"), filepath.Join(dir, "log")
+	if free, err := LockFree(lock); !free || err != nil {
+		t.Fatalf("before anything: free %v, %v", free, err)
+	}
+	if _, err := Dial(t.Context(), dir); err == nil {
+		t.Fatal("somebody listens before anything was started")
+	}
+	command := []string{"/proc/self/exe", "companion", dir}
+	p, err := Spawn(t.Context(), command, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Spawn(t.Context(), command, log)
+	if err == nil || !strings.Contains(err.Error(), ErrHeld.Error()) {
+		t.Errorf("a second one: %v, want %v", err, ErrHeld)
+	}
+	if _, err := second.Wait(); err != nil {
+		t.Error(err)
+	}
+	if free, err := LockFree(lock); free || err != nil {
+		t.Errorf("while it lives: free %v, %v", free, err)
+	}
+	conn, err := Dial(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var b [16]byte
+	if n, err := conn.Read(b[:]); string(b[:n]) != "hello" {
+		t.Errorf("it said %q, %v", b[:n], err)
+	}
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := AwaitEnd(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := p.Wait(); err != nil || !state.Success() {
+		t.Errorf("it ended with %v, %v", state, err)
+	}
+}
+
+// TestSpawnFails shows what the caller is told of processes that do not come up.
+func TestSpawnFails(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "no such path": {"/no/such/program"}, "none": nil} {
+		if p, err := Spawn(t.Context(), command, log); bourse.CodeOf(err) != bourse.CodeInvalid || p != nil {
+			t.Errorf("%s: got %v, want invalid", name, err)
+		}
+	}
+	p, err := Spawn(t.Context(), []string{"sh", "-c", "exit 1"}, log)
+	if err == nil || p == nil {
+		t.Fatalf("one that dies at once: %v, %v, want an error and the process", p, err)
+	}
+	if _, err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLockIsOfAProcess: a lock that a killed process held is free.
+func TestLockIsOfAProcess(t *testing.T) {
+	dir := t.TempDir()
+	p, err := Spawn(t.Context(), []string{"/proc/self/exe", "companion", dir}, filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Lock(filepath.Join(dir, "lock")); !errors.Is(err, ErrHeld) {
+		t.Errorf("got %v, want %v", err, ErrHeld)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := AwaitEnd(t.Context(), filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("free after %s", time.Since(begun))
+	if _, err := p.Wait(); err != nil {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package companion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// startTimeout is how long a process may take to say that it listens.
+const startTimeout = 10 * time.Second
+
+// Spawn starts a process in a session of its own, so that what ends us does
+// not end it, and waits until it has said through Readiness that it listens.
+// Its own output is appended to the file log. A command that does not exist is
+// CodeInvalid. The process is given, too, when it did not come up: it is the
+// caller's to wait for or to release.
+func Spawn(ctx context.Context, command []string, log string) (*os.Process, error) {
+	if len(command) == 0 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	path, err := exec.LookPath(command[0])
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "command %s: %w", bourse.Quoted(command[0]), err)
+	} else if err != nil {
+		return nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	if info, err := out.Stat(); err == nil && info.Size() > 1<<20 {
+		_ = out.Truncate(0) // it says little; nobody rotates it
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p, err := os.StartProcess(path, command, &os.ProcAttr{
+		Dir: "/", Env: append(os.Environ(), fmt.Sprintf("%s=%d", readyVariable, readyDescriptor)),
+		Files: []*os.File{null, out, out, w}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	_ = w.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return p, awaitReady(ctx, r)
+}
+
+// awaitReady reads what a process says of its start.
+func awaitReady(ctx context.Context, r *os.File) error {
+	deadline, ok := ctx.Deadline()
+	if most := time.Now().Add(startTimeout); !ok || deadline.After(most) {
+		deadline = most
+	}
+	if err := r.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var b [4096]byte
+	n, err := r.Read(b[:])
+	switch text := string(b[:n]); {
+	case text == "ok":
+		return nil
+	case n > 0:
+		return errors.New(strings.TrimSpace(text))
+	default:
+		return fmt.Errorf("it says nothing: %w", err)
+	}
+}

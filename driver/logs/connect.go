@@ -1,0 +1,266 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
+)
+
+// Bounds of connecting.
+const (
+	connectTimeout = 30 * time.Second
+	retryFirst     = 20 * time.Millisecond
+	retryMost      = 2 * time.Second
+	callTries      = 3 // of one call, each with another process
+	reapGrace      = time.Second
+)
+
+func errUnreached(cause error) error {
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the keeper cannot be reached", Err: cause}
+}
+
+// ensure makes a lease when there is none.
+func (k *Keeper) ensure(ctx context.Context) error {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-k.turn }()
+	k.mu.Lock()
+	has := k.lease != nil
+	k.mu.Unlock()
+	if err := context.Cause(k.ctx); err != nil {
+		return errUnreached(err)
+	}
+	if has {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		err := k.connect(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeInvalid:
+			return err
+		case try == callTries: // each of them may have met a process at its end
+			return errUnreached(err)
+		}
+	}
+}
+
+// connect finds or starts the process, and tells it what is to be kept before
+// anybody uses it.
+func (k *Keeper) connect(ctx context.Context) error {
+	l, err := k.prepare()
+	if err != nil {
+		return err
+	}
+	conn, err := k.greet(ctx, l)
+	if errors.Is(err, errVersion) {
+		// It leaves everything as it is, and one of our release goes on.
+		k.cfg.Log.Info("a keeper of another release is replaced", "err", err)
+		if err := endProcess(ctx, l); err != nil {
+			return err
+		}
+		conn, err = k.greet(ctx, l)
+	}
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	held := slices.Collect(maps.Values(k.held))
+	k.mu.Unlock()
+	for _, h := range held {
+		if err := k.ask(ctx, &request{Op: opKeep, Source: h.Source}, nil); err != nil {
+			if isUnreached(err) {
+				return errors.Join(err, conn.Close())
+			}
+			k.cfg.Log.Warn("an output is not kept any more", "machine", h.Machine, "boot", h.Boot, "err", err)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() != nil {
+		return errors.Join(context.Cause(k.ctx), conn.Close())
+	}
+	k.lease = conn
+	close(k.up)
+	k.work.Go(func() { k.mind(conn) })
+	return nil
+}
+
+// mind waits for the end of the process, and has another one go on if there is
+// something to keep.
+func (k *Keeper) mind(conn *net.UnixConn) {
+	_, _ = io.Copy(io.Discard, conn) // nothing is sent
+	k.drop(conn)
+	k.reap()
+	k.mu.Lock()
+	need, pid := len(k.held) > 0, k.pid
+	k.mu.Unlock()
+	if !need || k.ctx.Err() != nil {
+		return
+	}
+	k.cfg.Log.Warn("keeper lost", "dir", k.cfg.Dir, "pid", pid)
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		err := k.ensure(k.ctx)
+		if err == nil || k.ctx.Err() != nil {
+			return
+		}
+		k.cfg.Log.Warn("keeper not reached", "dir", k.cfg.Dir, "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-k.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// drop ends the use of a lease, if it is in use.
+func (k *Keeper) drop(conn *net.UnixConn) {
+	if conn == nil {
+		return
+	}
+	_ = conn.Close()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lease == conn {
+		k.lease, k.up = nil, make(chan struct{})
+	}
+}
+
+// reap collects the process that we have started, if it has ended.
+func (k *Keeper) reap() {
+	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
+	defer cancel()
+	if companion.AwaitEnd(ctx, k.layout.lock()) != nil {
+		return // it lives on, without us
+	}
+	k.mu.Lock()
+	child := k.child
+	k.child = nil
+	k.mu.Unlock()
+	if child != nil {
+		_, _ = child.Wait() // it has given its lock back: this is its last moment
+	}
+}
+
+// call makes a request of the process, of another one if it dies meanwhile:
+// every request may be repeated.
+func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
+	for try := 1; ; try++ {
+		if err := k.ensure(ctx); err != nil {
+			return err
+		}
+		err := k.ask(ctx, req, news)
+		if !isUnreached(err) || ctx.Err() != nil || try == callTries {
+			return err
+		}
+		k.mu.Lock()
+		lease := k.lease
+		k.mu.Unlock()
+		k.drop(lease) // whether its end has been noticed or not
+	}
+}
+
+func isUnreached(err error) bool {
+	_, ok := errors.AsType[*unreached](err)
+	return ok
+}
+
+// unreached marks what failed because of the connection.
+type unreached struct{ error }
+
+func (u *unreached) Unwrap() error { return u.error }
+
+// ask makes one request on a connection of its own. news is called at each
+// frame before the last.
+func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
+	lost := func(err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if cause := context.Cause(k.ctx); cause != nil {
+			err = cause
+		}
+		return &unreached{errUnreached(err)}
+	}
+	conn, err := companion.Dial(ctx, k.layout.run())
+	if err != nil {
+		return lost(err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer context.AfterFunc(k.ctx, func() { _ = conn.Close() })()
+	if err := companion.WriteFrame(conn, req); err != nil {
+		return lost(err)
+	}
+	in := bufio.NewReader(conn)
+	for {
+		r := new(reply)
+		if err := companion.ReadFrame(in, r); err != nil {
+			return lost(err)
+		}
+		if !r.More {
+			return r.Error.Err()
+		}
+		news()
+	}
+}
+
+// watch has the process tell when there is more in a log, and outlives
+// processes. It returns nil when the machine is destroyed.
+func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
+	k.mu.Lock()
+	r := k.gone[id]
+	if r == nil {
+		r = &removal{done: make(chan struct{})}
+		k.gone[id] = r
+	}
+	r.refs++
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if r.refs--; r.refs == 0 && k.gone[id] == r {
+			delete(k.gone, id)
+		}
+	}()
+	news() // what is in the log is there without a process
+	for {
+		k.mu.Lock()
+		up := k.up
+		k.mu.Unlock()
+		select {
+		case <-up:
+		case <-r.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-k.ctx.Done():
+			return errUnreached(context.Cause(k.ctx))
+		}
+		if err := k.ask(ctx, &request{Op: opWatch, Machine: id}, news); err == nil {
+			return nil
+		}
+		pause := time.NewTimer(retryFirst)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		case <-k.ctx.Done():
+		}
+		pause.Stop()
+	}
+}

@@ -1,0 +1,67 @@
+package logs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Files are the logs of many machines in one directory, which has to exist.
+// Ids of machines are taken as validated: they become names of files.
+type Files struct{ Dir string }
+
+func (f Files) dir(id bourse.MachineID) string { return filepath.Join(f.Dir, string(id)) }
+
+func (f Files) path(id bourse.MachineID, n int) string {
+	return filepath.Join(f.dir(id), strconv.Itoa(n))
+}
+
+// numbers gives the numbers of a machine's log files, oldest first; none for a
+// machine that has no directory.
+func (f Files) numbers(id bourse.MachineID) ([]int, error) {
+	entries, err := os.ReadDir(f.dir(id))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var out []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Machines gives the machines that have a log.
+func (f Files) Machines() ([]bourse.MachineID, error) {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []bourse.MachineID
+	for _, e := range entries {
+		if id := bourse.MachineID(e.Name()); id.Validate() == nil {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// Read gives the lines that a machine's log holds now. A machine that nobody
+// has heard of has none.
+func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
+	r, err := f.open(id, want)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	return r.read(line)
+}
+
+// Remove removes a machine's log. A [Log] of it must have been destroyed.
+func (f Files) Remove(id bourse.MachineID) error { return os.RemoveAll(f.dir(id)) }

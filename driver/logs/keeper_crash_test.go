@@ -1,0 +1,220 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// TestKeeperKilled kills the keeper again and again while two streams are
+// written in pieces that end anywhere. Every line is in the log once, in its
+// order, though files and spools are rotated all the time; and who follows
+// sees the same.
+func TestKeeperKilled(t *testing.T) {
+	k := newKeeper(t, func(c *KeeperConfig) { c.Bytes, c.Files = 100_000, 10_000 })
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := newShim(t, someMachine, 1)
+	mustKeep(t, k, s.Source)
+
+	var followed []string
+	follower := make(chan error, 1)
+	go func() {
+		follower <- k.Logs(t.Context(), someMachine, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
+			if l.Stream == "stdout" {
+				followed = append(followed, l.Text)
+			}
+			if strings.HasPrefix(l.Text, "last") {
+				return os.ErrDeadlineExceeded // enough
+			}
+			return nil
+		})
+	}()
+
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var written [2]int
+	for i, f := range []*os.File{s.out, s.err} {
+		random := rand.New(rand.NewPCG(seed, uint64(i+1)))
+		wg.Go(func() { written[i] = writeNumbered(t, f, random, &stop) })
+	}
+	const kills = 30
+	for range kills {
+		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // a moment that nobody can name
+		pid := k.process()
+		kill(t, k)
+		eventually(t, "another keeper has come", func() bool { return k.process() != pid })
+	}
+	stop.Store(true)
+	wg.Wait()
+	s.say(t, "last\n")
+	s.end(t)
+	mustDone(t, k, s.Source)
+	if err := <-follower; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the follower ended with %v", err)
+	}
+	got := lines(t, k, someMachine)
+	checkNumbered(t, "stdout", got["stdout"], written[0], "last")
+	checkNumbered(t, "stderr", got["stderr"], written[1])
+	checkNumbered(t, "followed", followed, written[0], "last")
+	t.Logf("%d and %d lines, %d kills", written[0], written[1], kills)
+}
+
+// writeNumbered writes numbered lines until it is to stop, in pieces of any
+// size, and tells how many.
+func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Bool) int {
+	n := 0
+	var pending []byte
+	for !stop.Load() || len(pending) > 0 {
+		for len(pending) < 4096 && !stop.Load() {
+			pending = fmt.Appendf(pending, "line %d%s\n", n, strings.Repeat(".", random.IntN(100)))
+			n++
+		}
+		size := min(len(pending), 1+random.IntN(4096))
+		if _, err := f.Write(pending[:size]); err != nil {
+			t.Errorf("write: %v", err)
+			return n
+		}
+		pending = pending[size:]
+		if random.IntN(20) == 0 {
+			time.Sleep(time.Millisecond) // or the log grows beyond reason
+		}
+	}
+	return n
+}
+
+func checkNumbered(t *testing.T, what string, got []string, n int, more ...string) {
+	t.Helper()
+	if len(got) != n+len(more) {
+		t.Errorf("%s: %d lines, want %d", what, len(got), n+len(more))
+	}
+	for i, text := range got {
+		want := fmt.Sprintf("line %d", i)
+		if i >= n {
+			want = more[i-n]
+		}
+		if strings.TrimRight(text, ".") != want {
+			t.Errorf("%s: line %d is %q, want %q", what, i, text, want)
+			return
+		}
+	}
+}
+
+// TestBothKilled: keeper and daemon die, the container writes on until its
+// FIFO is full and ends, and everything is in the log when both are back.
+func TestBothKilled(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	mustKeep(t, k, s.Source)
+	s.say(t, "before\nhal")
+	awaitLine(t, k, someMachine, "before")
+	pid := k.process()
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.pid = pid
+	kill(t, k)
+	s.say(t, "f\nmeanwhile\n")
+	k = NewKeeper(k.cfg)
+	t.Cleanup(func() { _ = k.Close() })
+	if err := k.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustKeep(t, k, s.Source)
+	s.end(t)
+	mustDone(t, k, s.Source)
+	checkLines(t, k, "before", "half", "meanwhile")
+}
+
+// TestWritersEndWhileNobodyReads: the keeper dies, and the container ends with
+// its output still in the FIFO. The daemon holds it.
+func TestWritersEndWhileNobodyReads(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	mustKeep(t, k, s.Source)
+	k.turn <- struct{}{} // no new keeper yet
+	kill(t, k)
+	eventually(t, "its end is noticed", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.lease == nil
+	})
+	s.say(t, "the last words\n")
+	s.end(t)
+	<-k.turn
+	mustDone(t, k, s.Source)
+	checkLines(t, k, "the last words")
+}
+
+func checkLines(t *testing.T, k *Keeper, want ...string) {
+	t.Helper()
+	got := lines(t, k, someMachine)["stdout"]
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
+// TestManyMachines keeps many at once, and kills the keeper among them.
+func TestManyMachines(t *testing.T) {
+	k := newKeeper(t, nil)
+	const machines = 50
+	var shims []*shim
+	for i := range machines {
+		s := newShim(t, bourse.MachineID(fmt.Sprintf("000001%08x", i)), 1)
+		shims = append(shims, s)
+		mustKeep(t, k, s.Source)
+		s.say(t, fmt.Sprintf("one %d\n", i))
+		if i == machines/2 {
+			kill(t, k)
+		}
+	}
+	for i, s := range shims {
+		s.say(t, fmt.Sprintf("two %d\n", i))
+		s.end(t)
+	}
+	for i, s := range shims {
+		mustDone(t, k, s.Source)
+		want := fmt.Sprintf("one %d|two %d", i, i)
+		if got := strings.Join(lines(t, k, s.Machine)["stdout"], "|"); got != want {
+			t.Errorf("machine %d has %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestTornRecord: a keeper that was killed while it wrote a record, and the
+// daemon with it. The next one completes it before it writes anything else,
+// for every stream and boot.
+func TestTornRecord(t *testing.T) {
+	k := newKeeper(t, nil)
+	l, err := k.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newSpoolBedIn(t, l)
+	b.take(t, "whole\nthis record is torn\nhalf")
+	path := l.files().path(someMachine, 1)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-10); err != nil {
+		t.Fatal(err)
+	}
+	b.reopen()
+	s := newShim(t, someMachine, 2)
+	mustKeep(t, k, s.Source)
+	s.say(t, "next\n")
+	s.end(t)
+	mustDone(t, k, s.Source)
+	checkLines(t, k, "whole", "this record is torn", "half", "next")
+}

@@ -1,0 +1,282 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
+)
+
+// TestKeep shows a boot's whole output in the log, both streams, with a last
+// line that has no end.
+func TestKeep(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	for range 2 { // said again it is no error
+		mustKeep(t, k, s.Source)
+	}
+	s.say(t, "one\ntwo\n"+strings.Repeat("x", 3*maxLine)+"\nhalf")
+	if _, err := s.err.WriteString("wrong\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+	for range 2 {
+		mustDone(t, k, s.Source)
+	}
+	want := map[string][]string{"stdout": {"one", "two", strings.Repeat("x", 3*maxLine), "half"}, "stderr": {"wrong"}}
+	if diff := cmp.Diff(want, lines(t, k, someMachine)); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
+	}
+	if left, err := filepath.Glob(filepath.Join(k.layout.spools(someMachine), "*")); len(left) > 0 || err != nil {
+		t.Errorf("spools were left: %v, %v", left, err)
+	}
+}
+
+// TestKeepRefuses shows what is no source.
+func TestKeepRefuses(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*Source)
+		want   bourse.Code
+	}{
+		"missing":        {func(s *Source) { s.Stdout += "x" }, bourse.CodeNotFound},
+		"a file":         {func(s *Source) { s.Stderr = file }, bourse.CodeInvalid},
+		"a device":       {func(s *Source) { s.Stdout = os.DevNull }, bourse.CodeInvalid},
+		"one for both":   {func(s *Source) { s.Stderr = s.Stdout }, bourse.CodeInvalid},
+		"no boot":        {func(s *Source) { s.Boot = 0 }, bourse.CodeInvalid},
+		"a path as name": {func(s *Source) { s.Machine = "../../x" }, bourse.CodeInvalid},
+	} {
+		src := s.Source
+		c.change(&src)
+		if err := k.Keep(t.Context(), src); bourse.CodeOf(err) != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+	if free, err := companion.LockFree(k.layout.lock()); k.layout.dir != "" && (!free || err != nil) {
+		t.Errorf("a process was started for nothing")
+	}
+}
+
+// TestTerminal: its output is one stream.
+func TestTerminal(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	s.Stderr = ""
+	mustKeep(t, k, s.Source)
+	s.say(t, "hello\n")
+	s.end(t)
+	mustDone(t, k, s.Source)
+	if diff := cmp.Diff(map[string][]string{"stdout": {"hello"}}, lines(t, k, someMachine)); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
+	}
+}
+
+// TestDoneIsBounded: somebody keeps an output open, and goes on writing.
+func TestDoneIsBounded(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	mustKeep(t, k, s.Source)
+	s.say(t, "before\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := k.Done(ctx, s.Source); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Done gave %v, want that it gives up with its context", err)
+	}
+	s.say(t, "meanwhile\n") // given up is not done
+	begun := time.Now()
+	mustDone(t, k, s.Source)
+	if took := time.Since(begun); took > doneGrace+5*time.Second {
+		t.Errorf("Done took %s", took)
+	}
+	if diff := cmp.Diff([]string{"before", "meanwhile"}, lines(t, k, someMachine)["stdout"]); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
+	}
+}
+
+// TestBootsFollowOneAnother: what nobody said to be done is in the log before
+// what a newer boot writes.
+func TestBootsFollowOneAnother(t *testing.T) {
+	k := newKeeper(t, nil)
+	first, second := newShim(t, someMachine, 1), newShim(t, someMachine, 2)
+	mustKeep(t, k, first.Source)
+	first.say(t, "first\nhalf")
+	awaitLine(t, k, someMachine, "first")
+	k.forget(func(sourceID) bool { return true }) // the daemon does not know of it any more
+	kill(t, k)
+	mustKeep(t, k, second.Source)
+	second.say(t, "second\n")
+	second.end(t)
+	mustDone(t, k, second.Source)
+	if diff := cmp.Diff([]string{"first", "half", "second"}, lines(t, k, someMachine)["stdout"]); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
+	}
+}
+
+// TestDaemonReplaced: following goes on with the next daemon, and what was
+// written in between is there.
+func TestDaemonReplaced(t *testing.T) {
+	k := newKeeper(t, nil)
+	s := newShim(t, someMachine, 1)
+	mustKeep(t, k, s.Source)
+	s.say(t, "one\n")
+	awaitLine(t, k, someMachine, "one")
+	pid := k.process()
+	for _, text := range []string{"two", "three"} {
+		cut := make(chan error, 1)
+		go func() {
+			cut <- k.Logs(context.WithoutCancel(t.Context()), someMachine, driver.LogQuery{Tail: -1, Follow: true}, func(driver.LogLine) error { return nil })
+		}()
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-cut; bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("following gave %v when its daemon ended, want unavailable", err)
+		}
+		s.say(t, text+"\n")
+		k = NewKeeper(k.cfg)
+		t.Cleanup(func() { _ = k.Close() })
+		if err := k.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustKeep(t, k, s.Source)
+		awaitLine(t, k, someMachine, text)
+	}
+	if k.process() != pid {
+		t.Errorf("keeper %d was replaced by %d without need", pid, k.process())
+	}
+	if diff := cmp.Diff([]string{"one", "two", "three"}, lines(t, k, someMachine)["stdout"]); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
+	}
+}
+
+// TestDestroy ends who follows, with a process and without one.
+func TestDestroy(t *testing.T) {
+	for name, kept := range map[string]bool{"read": true, "never read": false} {
+		t.Run(name, func(t *testing.T) {
+			k := newKeeper(t, nil)
+			s := newShim(t, someMachine, 1)
+			if kept {
+				mustKeep(t, k, s.Source)
+				s.say(t, "one\n")
+				awaitLine(t, k, someMachine, "one")
+			}
+			done := make(chan error, 1)
+			follows := make(chan struct{})
+			go func() {
+				first := true
+				done <- k.Logs(t.Context(), someMachine, driver.LogQuery{Follow: true}, func(driver.LogLine) error {
+					if first {
+						close(follows)
+					}
+					first = false
+					return nil
+				})
+			}()
+			if kept {
+				<-follows
+			} else {
+				eventually(t, "it follows", func() bool {
+					k.mu.Lock()
+					defer k.mu.Unlock()
+					return k.gone[someMachine] != nil
+				})
+			}
+			for range 2 {
+				if err := k.Destroy(t.Context(), someMachine); err != nil {
+					t.Fatalf("Destroy: %v", err)
+				}
+			}
+			if err := <-done; err != nil {
+				t.Errorf("Logs gave %v after Destroy, want no error", err)
+			}
+			if got := lines(t, k, someMachine); len(got) > 0 {
+				t.Errorf("a destroyed machine has %v", got)
+			}
+			for _, dir := range []string{k.layout.spools(someMachine), k.layout.files().dir(someMachine)} {
+				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s is still there: %v", dir, err)
+				}
+			}
+			mustKeep(t, k, newShim(t, someMachine, 1).Source) // its second life has no memory of the first
+			if got := lines(t, k, someMachine); len(got) > 0 {
+				t.Errorf("a new machine has %v", got)
+			}
+		})
+	}
+}
+
+// TestIdleKeeperEnds: nothing runs that nobody needs, and what is needed again
+// is started again.
+func TestIdleKeeperEnds(t *testing.T) {
+	t.Setenv("KEEPER_GRACE", "10ms")
+	k := newKeeper(t, nil)
+	if err := k.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if k.process() != 0 {
+		t.Errorf("process %d was started before there was something to keep", k.process())
+	}
+	for boot := 1; boot <= 3; boot++ {
+		s := newShim(t, someMachine, boot)
+		mustKeep(t, k, s.Source)
+		s.say(t, "hello\n")
+		s.end(t)
+		mustDone(t, k, s.Source)
+		eventually(t, "the keeper has ended", func() bool {
+			free, err := companion.LockFree(k.layout.lock())
+			return free && err == nil
+		})
+	}
+	if got := lines(t, k, someMachine)["stdout"]; len(got) != 3 {
+		t.Errorf("the log has %q, want a line of each boot", got)
+	}
+}
+
+// TestForeignKeeperIsReplaced: another release's keeper makes room, and
+// nothing of what it read is lost.
+func TestForeignKeeperIsReplaced(t *testing.T) {
+	k := newKeeper(t, nil)
+	l, err := k.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := companion.Spawn(t.Context(), []string{"/proc/self/exe", "foreign", l.dir}, l.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := p.Wait(); ended <- err }()
+	s := newShim(t, someMachine, 1)
+	s.say(t, "hello\n")
+	mustKeep(t, k, s.Source)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	awaitLine(t, k, someMachine, "hello")
+}
+
+// TestKeeperThatCannotStart shows what the operator is told.
+func TestKeeperThatCannotStart(t *testing.T) {
+	k := newKeeper(t, func(c *KeeperConfig) { c.Command = []string{"no-such-program-anywhere"} })
+	if err := k.Keep(t.Context(), newShim(t, someMachine, 1).Source); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("got %v, want invalid", err)
+	}
+	k = newKeeper(t, func(c *KeeperConfig) { c.Command = []string{"sh", "-c", "echo no >&2; exit 1"} })
+	if err := k.Keep(t.Context(), newShim(t, someMachine, 1).Source); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+}

@@ -1,0 +1,125 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/internal/companion"
+)
+
+// accept serves connections until ctx ends.
+func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			k.log.Warn("connection not accepted", "err", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		k.work.Go(func() {
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			if err := k.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
+				k.log.Info("connection ended", "err", err)
+			}
+		})
+	}
+}
+
+// serveConn answers the one request of a connection. Its end, by the other
+// side's death, gives the request up.
+func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
+	if err := companion.CheckPeer(conn); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	in := bufio.NewReader(conn)
+	req := new(request)
+	if err := companion.ReadFrame(in, req); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k.work.Go(func() {
+		_, _ = io.Copy(io.Discard, in) // nothing more is sent: this is its end
+		cancel()
+	})
+	send := func(r *reply) error {
+		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+		return companion.WriteFrame(conn, r)
+	}
+	return k.handle(ctx, req, send)
+}
+
+func (k *keep) handle(ctx context.Context, req *request, send func(*reply) error) error {
+	var err error
+	switch req.Op {
+	case opHello:
+		return k.hello(ctx, req, send)
+	case opKeep:
+		err = k.keep(ctx, req.Source)
+	case opDone:
+		err = k.done(ctx, req.Source)
+	case opDestroy:
+		err = k.destroy(ctx, req.Machine)
+	case opWatch:
+		watching, cancel := context.WithCancel(ctx)
+		defer cancel()
+		err = k.watch(watching, req.Machine, func() {
+			if send(&reply{More: true}) != nil {
+				cancel()
+			}
+		})
+	case opEnd:
+		err = send(&reply{})
+		k.stop()
+		return err
+	default:
+		err = bourse.Errorf(bourse.CodeInvalid, "unknown operation %s", bourse.Quoted(string(req.Op)))
+	}
+	return send(&reply{Error: companion.ErrorOf(err)})
+}
+
+// hello takes a daemon's settings over and answers. The connection stays until
+// either side ends.
+func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error) error {
+	if err := send(&reply{Version: protocolVersion, PID: os.Getpid()}); err != nil || req.Version != protocolVersion {
+		return err
+	}
+	k.mu.Lock()
+	k.settings = req.Settings
+	machines := slices.Collect(maps.Values(k.machines))
+	k.mu.Unlock()
+	for _, m := range machines {
+		m.log.Configure(req.Settings.Bytes, req.Settings.Files)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// stop ends the process, once.
+func (k *keep) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ending {
+		k.ending = true
+		close(k.over)
+	}
+}

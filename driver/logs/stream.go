@@ -1,0 +1,121 @@
+package logs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// chunk is what is read from a pipe at once. Buffers are taken from a pool
+// when there is data and given back before waiting for more, so that a quiet
+// machine holds none.
+const chunk = 2 * maxLine
+
+type ioBuffers struct {
+	in  []byte
+	out []byte
+}
+
+var buffers = sync.Pool{New: func() any {
+	return &ioBuffers{in: make([]byte, chunk), out: make([]byte, 0, flushSize+maxLine+128)}
+}}
+
+// Stream copies one output of a program from a pipe into its machine's log.
+type Stream struct {
+	Name string   // "stdout" or "stderr"
+	Pipe *os.File // non-blocking; closed by Copy
+	Log  *Log
+	rest []byte // of a line that has not ended; empty most of the time
+}
+
+// Copy reads until all who could write have closed the pipe, or its read
+// deadline was set and what was there has been read.
+func (s *Stream) Copy() {
+	defer s.Pipe.Close()
+	raw, err := s.Pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		var eof error
+		err := raw.Read(func(fd uintptr) bool {
+			var again bool
+			again, eof = s.take(int(fd))
+			return !again
+		})
+		if err != nil || eof != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				s.drain(raw)
+			}
+			break
+		}
+	}
+	if len(s.rest) > 0 {
+		s.Log.append(appendLine(nil, time.Now(), s.Name, false, s.rest), nil)
+	}
+}
+
+// take reads once and logs what came. again: nothing is there yet.
+func (s *Stream) take(fd int) (again bool, err error) {
+	b := buffers.Get().(*ioBuffers)
+	defer buffers.Put(b)
+	for {
+		n, err := syscall.Read(fd, b.in)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return true, nil
+		case err != nil:
+			return false, err
+		case n == 0:
+			return false, io.EOF
+		}
+		s.write(b, b.in[:n], time.Now())
+		return false, nil
+	}
+}
+
+// pipeMost is what a pipe can hold by the kernel's defaults: what others may
+// have left in one that they keep open.
+const pipeMost = 1 << 20
+
+// drain reads what is left in a pipe that others keep open: at most what a
+// pipe can hold, since they may also keep writing.
+func (s *Stream) drain(raw syscall.RawConn) {
+	_ = raw.Control(func(fd uintptr) {
+		for range pipeMost / chunk {
+			if again, err := s.take(int(fd)); again || err != nil {
+				return
+			}
+		}
+	})
+}
+
+// write logs the lines of data and keeps the beginning of an unfinished one.
+func (s *Stream) write(b *ioBuffers, data []byte, at time.Time) {
+	if len(s.rest) > 0 {
+		data = append(s.rest, data...)
+	}
+	limit := int(min(flushSize, s.Log.limit()))
+	out := b.out[:0]
+	rest := splitLines(data, func(text []byte, partial bool) {
+		if len(out) > 0 && len(out)+len(text)+recordOverhead > limit {
+			s.Log.append(out, nil)
+			out = out[:0]
+		}
+		out = appendLine(out, at, s.Name, partial, text)
+	})
+	if len(out) > 0 {
+		s.Log.append(out, nil)
+	}
+	b.out = out[:0]
+	if len(rest) == 0 {
+		s.rest = nil
+		return
+	}
+	s.rest = append([]byte(nil), rest...)
+}

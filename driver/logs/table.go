@@ -1,0 +1,242 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// kept is what the keeper has of a machine while somebody needs it. What is
+// done to its sources is done one after the other.
+type kept struct {
+	log  *Log
+	refs int           // of those who hold it; under the table's mutex
+	turn chan struct{} // has room for one: who changes sources has put something in
+
+	sources map[int]*openSource // by boot; belongs to who has the turn
+}
+
+// doneGrace is how long an output may go on after its program has ended: what
+// copies it may need a moment, and a process that escaped keeps it open.
+const doneGrace = 2 * time.Second
+
+// hold gives a machine's entry until release is called with it.
+func (k *keep) hold(id bourse.MachineID) (*kept, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopping {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the keeper is ending")
+	}
+	m := k.machines[id]
+	if m == nil {
+		m = &kept{log: k.layout.files().Log(id), turn: make(chan struct{}, 1), sources: map[int]*openSource{}}
+		m.log.Configure(k.settings.Bytes, k.settings.Files)
+		k.machines[id] = m
+	}
+	m.refs++
+	return m, nil
+}
+
+// release gives an entry back. One that nobody holds is dropped.
+func (k *keep) release(id bourse.MachineID, m *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m.refs--; m.refs > 0 {
+		return
+	}
+	m.log.Close()
+	if k.machines[id] == m {
+		delete(k.machines, id)
+	}
+}
+
+// change calls fn when it is its turn, and none after the keeper has ended.
+func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept) error) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	for {
+		m, err := k.hold(id)
+		if err != nil {
+			return err
+		}
+		again, err := k.inTurn(ctx, id, m, fn)
+		k.release(id, m)
+		if !again {
+			return err
+		}
+	}
+}
+
+// inTurn is one try of change. again: the machine has been destroyed while its
+// turn was waited for, and another entry may have taken its place.
+func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func(m *kept) error) (again bool, err error) {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-m.turn }()
+	k.mu.Lock()
+	current := k.machines[id] == m
+	k.mu.Unlock()
+	if !current {
+		return true, nil
+	}
+	return false, fn(m)
+}
+
+// keep begins to read a source; nil, too, when it is being read.
+func (k *keep) keep(ctx context.Context, src Source) error {
+	if err := src.validate(); err != nil {
+		return err
+	}
+	return k.change(ctx, src.Machine, func(m *kept) error {
+		if have := m.sources[src.Boot]; have != nil {
+			if have.Source != src {
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d has other outputs", src.Machine, src.Boot)
+			}
+			return nil
+		}
+		if err := k.settleOlder(m, src.id()); err != nil {
+			return err
+		}
+		if err := os.Mkdir(k.layout.spools(src.Machine), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		s, err := newSource(src, m.log, func(stream string) string { return k.layout.base(src.id(), stream) })
+		if err != nil {
+			return err
+		}
+		if err := k.begin(m, s); err != nil {
+			s.release()
+			return err
+		}
+		s.run()
+		return nil
+	})
+}
+
+// begin enters a source, which holds its machine until end is called with it.
+func (k *keep) begin(m *kept, s *openSource) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopping {
+		return bourse.Errorf(bourse.CodeUnavailable, "the keeper is ending")
+	}
+	m.refs++
+	k.reading++
+	m.sources[s.Boot] = s
+	return nil
+}
+
+func (k *keep) end(m *kept, s *openSource) {
+	s.release()
+	delete(m.sources, s.Boot)
+	k.mu.Lock()
+	m.refs-- // who has the turn holds it too
+	k.reading--
+	k.mu.Unlock()
+	k.wakeUp()
+}
+
+// settleOlder moves what earlier boots have left in spools that nobody reads
+// into any more: their lines come before those of a newer boot.
+func (k *keep) settleOlder(m *kept, than sourceID) error {
+	var all error
+	for _, old := range k.layout.listSpools(than.machine) {
+		if old.boot < than.boot && m.sources[old.boot] == nil {
+			s := &spool{base: k.layout.base(old.sourceID, old.stream), stream: old.stream, log: m.log}
+			all = errors.Join(all, s.finish())
+		}
+	}
+	return all
+}
+
+// done ends a source whose task has ended: its output is in the log then. One
+// that is not being read is read first, as long as it is there.
+func (k *keep) done(ctx context.Context, src Source) error {
+	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		return err
+	}
+	return k.change(ctx, src.Machine, func(m *kept) error {
+		s := m.sources[src.Boot]
+		if s == nil {
+			return k.settleOlder(m, sourceID{src.Machine, src.Boot + 1})
+		}
+		if err := s.stop(ctx, doneGrace); err != nil {
+			return err
+		}
+		err := s.finish()
+		k.end(m, s)
+		return err
+	})
+}
+
+// destroy removes all that is kept of a machine.
+func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
+	return k.change(ctx, id, func(m *kept) error {
+		for _, s := range m.sources {
+			if err := s.stop(ctx, 0); err != nil {
+				return err
+			}
+			k.end(m, s)
+		}
+		if err := m.log.Destroy(); err != nil {
+			return err
+		}
+		// Whoever comes next begins a new log; who watches this one knows it is gone.
+		k.mu.Lock()
+		if k.machines[id] == m {
+			delete(k.machines, id)
+		}
+		k.mu.Unlock()
+		return k.layout.remove(id)
+	})
+}
+
+// watch calls news at once and whenever there is more in a machine's log. It
+// returns nil when the machine is destroyed.
+func (k *keep) watch(ctx context.Context, id bourse.MachineID, news func()) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	m, err := k.hold(id)
+	if err != nil {
+		return err
+	}
+	defer k.release(id, m)
+	return m.log.Watch(ctx, news)
+}
+
+// leave stops reading all sources and leaves in the spools what is not in the
+// log yet. The keeper must be stopping.
+func (k *keep) leave() {
+	k.mu.Lock()
+	machines := slices.Collect(maps.Values(k.machines))
+	k.mu.Unlock()
+	for _, m := range machines {
+		m.turn <- struct{}{} // and keep it: nobody changes it any more
+		for _, s := range m.sources {
+			_ = s.stop(context.Background(), 0) // has no reason to fail
+			s.release()
+		}
+		m.log.Close()
+	}
+}
+
+// retire ends a keeper that reads nothing; false when it does.
+func (k *keep) retire() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reading > 0 || k.stopping { // who stopped it says when it is over
+		return false
+	}
+	k.stopping = true
+	return true
+}

@@ -1,0 +1,155 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// resolvPath is the file that programs learn their name servers from.
+const resolvPath = "/etc/resolv.conf"
+
+// do calls fn on a thread that is in the task's namespaces: for its own program
+// in new ones, which are kept for later calls. scratch is a directory for a
+// file of a moment.
+func (a *apart) do(scratch string, fn func() (int, error)) (pid int, err error) {
+	onOwnThread(func() {
+		if a.network == nil && a.mount == nil {
+			err = a.make(scratch)
+		} else {
+			err = a.enter()
+		}
+		if err == nil {
+			pid, err = fn()
+		}
+	})
+	return pid, err
+}
+
+// onOwnThread calls fn on a thread that nobody else has run on since it was
+// changed, or will: it ends with its goroutine. It is never the first one of
+// the process, which would stay.
+func onOwnThread(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread()
+			onOwnThread(fn) // gets another one while we keep this
+			return
+		}
+		fn()
+	}()
+	<-done
+}
+
+// make makes the task's namespaces and has the calling thread enter them.
+func (a *apart) make(scratch string) error {
+	if os.Geteuid() != 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only a worker that runs as root can give them to a machine")
+	}
+	if a.ownFiles() {
+		if err := a.makeMounts(scratch); err != nil {
+			return err
+		}
+	}
+	if a.namespace == "" {
+		return nil
+	}
+	f, err := os.Open(a.namespace)
+	if err != nil {
+		return errApart("network namespace", err)
+	}
+	a.network = f
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return errApart("enter network namespace "+bourse.Quoted(a.namespace), err)
+	}
+	return nil
+}
+
+func (a *apart) makeMounts(scratch string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return errApart("make a mount namespace", err)
+	}
+	// What is mounted here stays here; what the host unmounts later goes here
+	// too, or a volume would be held by every task that was there.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return errApart("part from the host's mounts", err)
+	}
+	if a.resolver != nil {
+		if err := a.mountResolver(scratch); err != nil {
+			return err
+		}
+	}
+	for _, m := range a.mounts {
+		if err := bind(m); err != nil {
+			return err
+		}
+	}
+	var err error
+	a.mount, err = os.Open("/proc/thread-self/ns/mnt")
+	return err
+}
+
+// mountResolver puts the task's resolv.conf over the host's. The file needs no
+// name once it is mounted.
+func (a *apart) mountResolver(scratch string) error {
+	f, err := os.CreateTemp(scratch, "resolv-")
+	if err != nil {
+		return errApart("make a resolv.conf", err)
+	}
+	_, err = f.Write(a.resolver)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = bind(driver.Mount{Source: f.Name(), Target: resolvPath})
+	}
+	return errors.Join(err, os.Remove(f.Name()))
+}
+
+// bind makes a directory or file of the host appear in another place.
+func bind(m driver.Mount) error {
+	what := fmt.Sprintf("mount %s on %s", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
+	if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
+		return errApart(what, err)
+	}
+	if !m.ReadOnly {
+		return nil
+	}
+	// Other properties of the mount have to be said again, or they are gone.
+	var stat unix.Statfs_t
+	if err := unix.Statfs(m.Target, &stat); err != nil {
+		return errApart(what, err)
+	}
+	keep := uintptr(stat.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
+	if err := unix.Mount("", m.Target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|keep, ""); err != nil {
+		return errApart(what+" for reading", err)
+	}
+	return nil
+}
+
+// enter has the calling thread enter the namespaces of a task that runs.
+func (a *apart) enter() error {
+	if a.mount != nil {
+		// A thread that shares its working directory with others cannot.
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return errApart("part from the other threads", err)
+		}
+		if err := unix.Setns(int(a.mount.Fd()), unix.CLONE_NEWNS); err != nil {
+			return errApart("enter the task's mounts", err)
+		}
+	}
+	if a.network != nil {
+		if err := unix.Setns(int(a.network.Fd()), unix.CLONE_NEWNET); err != nil {
+			return errApart("enter the task's network", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+)
+
+// namespaces gives the namespaces that the threads of a process are in, and
+// how many files it has open.
+func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
+	t.Helper()
+	seen = map[string]bool{}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/[mn][ne]t*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if ns, err := os.Readlink(link); err == nil { // else the thread has ended
+			seen[ns] = true
+		}
+	}
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen, len(entries)
+}
+
+// TestApartLeavesNothing starts many tasks with a network and mounts of their
+// own between others without, at once, and execs into them. Each sees its own;
+// the supervisor's threads and files are what they were.
+func TestApartLeavesNothing(t *testing.T) {
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	netns := drivertest.Netns(t)
+	target := t.TempDir()
+	before, files := namespaces(t, d.pid)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		source := t.TempDir()
+		if err := os.WriteFile(filepath.Join(source, "who"), fmt.Appendf(nil, "%d", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			task := program("sleep", "1000")
+			task.Limits = driver.Limits{Memory: 64, PIDs: 20}
+			want := "0 files"
+			if i%2 == 0 {
+				task.Network = &driver.Network{Namespace: netns, Resolver: []string{"192.0.2.1"}}
+				task.Mounts = []driver.Mount{{Source: source, Target: target}}
+				want = fmt.Sprint(i)
+			}
+			if _, err := d.Start(t.Context(), task); err != nil {
+				t.Errorf("start %d: %v", i, err)
+				return
+			}
+			got, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: []string{"sh", "-c", `cat "$0/who" || echo $(ls "$0" | wc -l) files`, target}})
+			if err != nil || strings.TrimSpace(string(got.Stdout)) != want {
+				t.Errorf("task %d sees %q, %v, want %q", i, got.Stdout, err, want)
+			}
+			if i%4 == 0 {
+				missing := program("no-such-program-anywhere")
+				missing.Network = task.Network
+				if _, err := d.Start(t.Context(), missing); bourse.CodeOf(err) != bourse.CodeInvalid {
+					t.Errorf("a missing program: %v", err)
+				}
+			}
+			if err := d.Destroy(t.Context(), task.ID.Machine); err != nil {
+				t.Errorf("destroy %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "the supervisor is as it was", func() bool {
+		now, open := namespaces(t, d.pid)
+		return len(now) == len(before) && open <= files
+	})
+	if left, err := filepath.Glob(filepath.Join(d.layout.run(), "resolv*")); len(left) > 0 || err != nil {
+		t.Errorf("files were left behind: %v, %v", left, err)
+	}
+}
+
+// TestWhatTheHostUnmountsIsGone: a task with mounts of its own does not hold
+// those that were there when it began.
+func TestWhatTheHostUnmountsIsGone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	shared, target := t.TempDir(), t.TempDir()
+	for _, flags := range []uintptr{unix.MS_BIND, unix.MS_SHARED} {
+		if err := unix.Mount(shared, shared, "", flags, ""); err != nil {
+			t.Skipf("a shared mount cannot be made here: %v", err)
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(shared, unix.MNT_DETACH) })
+	volume := filepath.Join(shared, "volume")
+	if err := os.Mkdir(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", volume, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	task := program("sleep", "1000")
+	task.Mounts = []driver.Mount{{Source: t.TempDir(), Target: target}}
+	status, err := d.Start(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := func() string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", status.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if text := mounts(); !strings.Contains(text, volume) || !strings.Contains(text, target) {
+		t.Fatalf("the task does not see the mounts:\n%s", text)
+	}
+	if err := unix.Unmount(volume, 0); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(mounts(), volume) {
+		t.Error("the task still holds what the host has unmounted")
+	}
+}
+
+// TestReadOnlyKeepsTheRest: what else holds for a mount holds for it when it
+// is put into a task for reading only.
+func TestReadOnlyKeepsTheRest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	source, target := t.TempDir(), t.TempDir()
+	if err := unix.Mount("none", source, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(source, unix.MNT_DETACH) })
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	task := program("sh", "-c", `grep " $0 " /proc/self/mounts; touch "$0/x"`, target)
+	task.Mounts = []driver.Mount{{Source: source, Target: target, ReadOnly: true}}
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	exit, err := d.Wait(t.Context(), task.ID)
+	if err != nil || !exit.Failed() {
+		t.Errorf("writing gave %+v, %v, want a failure", exit, err)
+	}
+	var got string
+	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error { got += l.Text; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []string{"ro,", "nosuid", "nodev", "noexec"} {
+		if !strings.Contains(got, option) {
+			t.Errorf("the mount is %q, want it %s", got, option)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package process
+
+import (
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+func TestResolvConf(t *testing.T) {
+	for name, c := range map[string]struct {
+		network driver.Network
+		want    string
+		bad     bool
+	}{
+		"nothing":            {driver.Network{Hostname: "x", Hosts: []string{"::1 y"}}, "", false},
+		"all":                {driver.Network{Resolver: []string{"fdaa::3", "10.0.0.1"}, Search: []string{"a", "b.c"}, Options: []string{"ndots:1"}}, "nameserver fdaa::3\nnameserver 10.0.0.1\nsearch a b.c\noptions ndots:1\n", false},
+		"a name as server":   {driver.Network{Resolver: []string{"localhost"}}, "", true},
+		"a line as server":   {driver.Network{Resolver: []string{"10.0.0.1\nsearch evil"}}, "", true},
+		"a line as domain":   {driver.Network{Search: []string{"a\nnameserver 10.0.0.1"}}, "", true},
+		"two words":          {driver.Network{Options: []string{"a b"}}, "", true},
+		"an empty domain":    {driver.Network{Search: []string{""}}, "", true},
+		"an address's scope": {driver.Network{Resolver: []string{"fe80::1%lo"}}, "nameserver fe80::1%lo\n", false},
+	} {
+		got, err := resolvConf(&c.network)
+		if string(got) != c.want || (bourse.CodeOf(err) == bourse.CodeInvalid) != c.bad {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+}
+
+// TestSpec shows what image host does not have.
+func TestSpec(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*driver.Task)
+		ok     bool
+	}{
+		"a command":               {func(*driver.Task) {}, true},
+		"devices":                 {func(t *driver.Task) { t.Devices = []string{"vendor.com/class=name"} }, true},
+		"arguments and a command": {func(t *driver.Task) { t.Entrypoint, t.Args = []string{"x"}, []string{"y"} }, true},
+		"arguments alone":         {func(t *driver.Task) { t.Command, t.Args = nil, []string{"y"} }, false},
+		"an entrypoint alone":     {func(t *driver.Task) { t.Command, t.Entrypoint = nil, []string{"y"} }, false},
+		"a terminal":              {func(t *driver.Task) { t.TTY = true }, false},
+		"a runtime":               {func(t *driver.Task) { t.Root.Runtime = "runsc" }, false},
+		"a read-only root":        {func(t *driver.Task) { t.Root.ReadOnly = true }, false},
+		"scratch":                 {func(t *driver.Task) { t.Root.Scratch = "/tmp" }, false},
+		"files":                   {func(t *driver.Task) { t.Root.Files = []driver.File{{Path: "/x"}} }, false},
+		"a network without path":  {func(t *driver.Task) { t.Network = &driver.Network{} }, false},
+		"a mount without paths":   {func(t *driver.Task) { t.Mounts = []driver.Mount{{}} }, false},
+	} {
+		task := program("true")
+		c.change(&task)
+		if _, err := specOf(task); (err == nil) != c.ok || (err != nil && bourse.CodeOf(err) != bourse.CodeInvalid) {
+			t.Errorf("%s: got %v, want ok %v", name, err, c.ok)
+		}
+	}
+}
+
+// TestOlderSupervisor shows that one which does not know of namespaces is not
+// asked for any: it would leave them out.
+func TestOlderSupervisor(t *testing.T) {
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	d.mu.Lock()
+	d.minor = 0
+	d.mu.Unlock()
+	plain := program("sleep", "1000")
+	if _, err := d.Start(t.Context(), plain); err != nil {
+		t.Errorf("a plain task: %v", err)
+	}
+	task := program("true")
+	task.Mounts = []driver.Mount{{Source: t.TempDir(), Target: t.TempDir()}}
+	_, start := d.Start(t.Context(), task)
+	_, usage := d.Usage(t.Context(), plain.ID)
+	_, exec := d.Exec(t.Context(), plain.ID, driver.Exec{Command: []string{"true"}, Stdout: t.Output(), Terminal: &driver.Terminal{}})
+	for what, err := range map[string]error{"mounts": start, "usage": usage, "a terminal": exec} {
+		if bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("%s: got %v, want unavailable", what, err)
+		}
+	}
+}

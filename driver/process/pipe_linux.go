@@ -1,0 +1,26 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe makes a pipe whose reading end can be waited for. Both ends are closed
+// on exec.
+func pipe() (r, w int, err error) {
+	var p [2]int
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
+		return -1, -1, os.NewSyscallError("pipe2", err)
+	}
+	if err := syscall.SetNonblock(p[0], true); err != nil {
+		return -1, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
+	}
+	return p[0], p[1], nil
+}
+
+// adoptOrphans makes processes whose parents are gone our children, so that
+// they can be found and reaped.
+func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -1,0 +1,27 @@
+//go:build unix && !linux
+
+package process
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+func pipe() (r, w int, err error) {
+	var p [2]int
+	// No pipe2 here: a fork between the two calls would pass the pipe on.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := syscall.Pipe(p[:]); err != nil {
+		return -1, -1, os.NewSyscallError("pipe", err)
+	}
+	syscall.CloseOnExec(p[0])
+	syscall.CloseOnExec(p[1])
+	if err := syscall.SetNonblock(p[0], true); err != nil {
+		return -1, -1, errors.Join(err, syscall.Close(p[0]), syscall.Close(p[1]))
+	}
+	return p[0], p[1], nil
+}
+
+func adoptOrphans() error { return nil }

@@ -1,0 +1,41 @@
+package process
+
+import (
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// specOf gives what the supervisor is told of a task, CodeInvalid for what
+// image host does not have. Devices need nothing: the host's are there.
+func specOf(task driver.Task) (*spec, error) {
+	if err := task.ID.Machine.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case task.ID.Boot < 1:
+		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", task.ID.Boot)
+	case len(task.Command) == 0 && len(task.Entrypoint)+len(task.Args) > 0:
+		return nil, errOfImage("an entrypoint, or arguments without a command")
+	case len(task.Command) == 0 || task.Command[0] == "":
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
+	case task.TTY:
+		return nil, errOfImage("a terminal")
+	case task.Root.Runtime != "" || task.Root.ReadOnly || task.Root.Scratch != "" || len(task.Root.Files) > 0:
+		return nil, errOfImage("a root file system of its own")
+	}
+	if _, err := apartOf(task.Network, task.Mounts); err != nil {
+		return nil, err
+	}
+	user, err := identityOf(task.User)
+	if err != nil {
+		return nil, err
+	}
+	return &spec{
+		ID: task.ID, Command: bytesOf(task.Command), Env: bytesOf(task.Env), Dir: []byte(task.Dir), User: user,
+		Limits: task.Limits, Network: task.Network, Mounts: task.Mounts,
+	}, nil
+}
+
+func errOfImage(what string) error {
+	return bourse.Errorf(bourse.CodeInvalid, "image %s: a command of the host cannot have %s", bourse.ImageHost, what)
+}

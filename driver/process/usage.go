@@ -1,0 +1,78 @@
+package process
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Usage implements driver.Driver. Where a task's cgroups do not account
+// something, it is added up over the processes that live: what ended ones used
+// is missing if nobody waited for them.
+func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
+	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
+		return driver.Usage{}, errEnded(id)
+	}
+	if err := d.newerThan(1, "usage"); err != nil {
+		return driver.Usage{}, err
+	}
+	var u driver.Usage
+	err := d.call(ctx, &request{Op: opUsage, Task: id}, func(r *reply) {
+		if r.Usage != nil {
+			u = *r.Usage
+		}
+	})
+	if err != nil {
+		return driver.Usage{}, err
+	}
+	return u, nil
+}
+
+// usage is the supervisor's side.
+func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
+	t, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	with := s.join(t)
+	if with == nil {
+		return nil, errEnded(id)
+	}
+	defer with.forks.Done()
+	u := driver.Usage{CPU: -1, Memory: -1, PIDs: -1, ReadByte: -1, WriteByte: -1, Throttled: -1}
+	members := func() []int { return processTree(t.pid) }
+	if with.group != nil {
+		u = with.group.usage()
+		members = with.group.members
+	}
+	if u.CPU < 0 || u.Memory < 0 || u.PIDs < 0 {
+		u = completed(u, account(members()))
+	}
+	return &u, nil
+}
+
+// completed puts into u what is missing there and more has.
+func completed(u, more driver.Usage) driver.Usage {
+	if u.CPU < 0 {
+		u.CPU = more.CPU
+	}
+	if u.Memory < 0 {
+		u.Memory = more.Memory
+	}
+	if u.PIDs < 0 {
+		u.PIDs = more.PIDs
+	}
+	return u
+}
+
+// newerThan refuses what a supervisor of an earlier release would
+// silently leave out.
+func (d *Driver) newerThan(minor int, what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.minor >= minor {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "%s: the running supervisor, process %d, is of an earlier release; it is replaced when its machines have ended", what, d.pid)
+}

@@ -1,0 +1,112 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// tick is the unit of times in /proc: USER_HZ, which is 100 everywhere that
+// Go runs.
+const tick = 10 * time.Millisecond
+
+// account adds up what processes use by /proc. Those that are gone count
+// nothing.
+func account(pids []int) driver.Usage {
+	u := driver.Usage{}
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		ps, ok := parseStat(stat)
+		if !ok {
+			continue
+		}
+		u.PIDs++
+		u.CPU += ps.cpu
+		if statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {
+			u.Memory += private(string(statm)) * int64(os.Getpagesize())
+		}
+	}
+	return u
+}
+
+// procStat is what is used of /proc/<pid>/stat.
+type procStat struct {
+	session int
+	cpu     time.Duration // its own, and that of the children that it has waited for
+}
+
+// parseStat reads /proc/<pid>/stat; see proc_pid_stat(5). The name of the
+// program, in parentheses, may hold anything.
+func parseStat(b []byte) (procStat, bool) {
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return procStat{}, false
+	}
+	f := strings.Fields(string(b[i+1:])) // from the third field on
+	if len(f) < 15 {
+		return procStat{}, false
+	}
+	session, err := strconv.Atoi(f[3])
+	if err != nil {
+		return procStat{}, false
+	}
+	var ticks int64
+	for _, field := range f[11:15] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || n < 0 || n > 1<<40 {
+			return procStat{}, false
+		}
+		ticks += n
+	}
+	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
+}
+
+// private gives the pages that a process shares with no file, from
+// /proc/<pid>/statm.
+func private(statm string) int64 {
+	f := strings.Fields(statm)
+	if len(f) < 3 {
+		return 0
+	}
+	resident, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	shared, err := strconv.ParseInt(f[2], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, resident-shared)
+}
+
+// processTree gives a process and all its descendants.
+func processTree(pid int) []int {
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, childrenOf(strconv.Itoa(all[i]))...)
+	}
+	return all
+}
+
+// killSession kills what is left of a session: a shell puts its jobs into
+// process groups of their own.
+func killSession(sid int) {
+	for _, pid := range numbers("/proc") {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		if ps, ok := parseStat(stat); ok && ps.session == sid {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
+		}
+	}
+}
