@@ -30,6 +30,8 @@ type ask struct {
 	id    string     // in the path; escaped
 	query url.Values // optional
 	body  any        // optional; sent as JSON
+
+	stream io.ReadCloser // optional; the body, of no known length, sent while the reply comes
 }
 
 // exchange sends a to one worker and reads its reply.
@@ -54,6 +56,9 @@ func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Respo
 		if err := setBody(req, a.body); err != nil {
 			return nil, err
 		}
+	}
+	if a.stream != nil {
+		req.Body, req.ContentLength = a.stream, -1
 	}
 	resp, err := c.fabric.Call(ctx, to, req)
 	if err != nil {

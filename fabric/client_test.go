@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
@@ -32,6 +34,17 @@ func (m memory) Ask(ctx context.Context, to []bourse.Member, o *bourse.Order, an
 
 var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker}
 
+type do = func(ctx context.Context, c *fabric.Client) (any, error)
+
+// clientCall is a method of the client and what passes on the wire.
+type clientCall struct {
+	path  string
+	url   string // what the handler must see
+	body  any    // nil: none
+	reply any
+	do    do
+}
+
 // TestClient goes through the worker's API: each method takes its path, sends
 // what the handler reads and gives back what the handler wrote.
 func TestClient(t *testing.T) {
@@ -41,17 +54,10 @@ func TestClient(t *testing.T) {
 	acted := fabric.ActReply{Previous: bourse.StateStarted, Machine: bourse.Machine{ID: m}}
 	run := fabric.Run{ID: "r1", Status: "stuck"}
 	machine := bourse.Machine{ID: m, App: "web"}
-	type do = func(ctx context.Context, c *fabric.Client) (any, error)
 	verb := func(f func(*fabric.Client, context.Context, bourse.Member, bourse.MachineID, fabric.Act) (fabric.ActReply, error)) do {
 		return func(ctx context.Context, c *fabric.Client) (any, error) { return f(c, ctx, w1, m, act) }
 	}
-	tests := []struct {
-		path  string
-		url   string // what the handler must see
-		body  any    // nil: none
-		reply any
-		do    do
-	}{
+	tests := []clientCall{
 		{fabric.PathCancel, "/worker/orders/o1/cancel", struct{}{}, bourse.Cancellation{Machine: m}, func(ctx context.Context, c *fabric.Client) (any, error) { return c.Cancel(ctx, w1, "o1") }},
 		{fabric.PathOrder, "/worker/orders/o1", nil, bourse.Decision{Order: "o1"}, func(ctx context.Context, c *fabric.Client) (any, error) { return c.Order(ctx, w1, "o1") }},
 		{fabric.PathMachines, "/worker/machines", nil, []bourse.Machine{machine}, func(ctx context.Context, c *fabric.Client) (any, error) {
@@ -97,6 +103,7 @@ func TestClient(t *testing.T) {
 		{fabric.PathRunSkip, "/worker/runs/r1/skip", struct{}{}, run, func(ctx context.Context, c *fabric.Client) (any, error) { return c.RunSkip(ctx, w1, "r1") }},
 		{fabric.PathRunCancel, "/worker/runs/r1/cancel", struct{}{}, run, func(ctx context.Context, c *fabric.Client) (any, error) { return c.RunCancel(ctx, w1, "r1") }},
 	}
+	tests = append(tests, storageCalls()...)
 	for _, tt := range tests {
 		t.Run(tt.path, func(t *testing.T) {
 			var mux http.ServeMux
@@ -113,12 +120,15 @@ func TestClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(tt.reply, got); d != "" {
+			if d := cmp.Diff(tt.reply, got, byValue); d != "" {
 				t.Errorf("reply (-want +got):\n%s", d)
 			}
 		})
 	}
 }
+
+// byValue compares what hides its fields.
+var byValue = cmpopts.EquateComparable(netip.Addr{})
 
 func bodyOf(t *testing.T, r *http.Request) string {
 	t.Helper()
@@ -171,7 +181,7 @@ func TestClaim(t *testing.T) {
 			if tt.code != "" {
 				return
 			}
-			if d := cmp.Diff(tt.reply, fabric.ClaimReply{Fill: f, Refusal: r}); d != "" {
+			if d := cmp.Diff(tt.reply, fabric.ClaimReply{Fill: f, Refusal: r}, byValue); d != "" {
 				t.Errorf("reply (-want +got):\n%s", d)
 			}
 		})

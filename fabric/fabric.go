@@ -24,6 +24,8 @@ type Fabric interface {
 	// Call sends one request to one worker; the request's URL has a path and
 	// a query only. The reply's body streams and must be closed. An error with
 	// CodeUnavailable means that the worker has not seen the request; after
-	// any other error it may have.
+	// any other error it may have. A request's body of unknown length (-1) is
+	// sent while the reply comes; its end is the caller's to bring about, also
+	// after the reply's.
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }

@@ -23,6 +23,19 @@ func (q MachinesQuery) values() url.Values {
 	return v
 }
 
+// VolumesQuery selects volumes: zero fields select all of them.
+type VolumesQuery struct {
+	App     bourse.AppName
+	Deleted bool // destroyed ones too
+}
+
+func (q VolumesQuery) values() url.Values {
+	v := url.Values{}
+	setText(v, "app", string(q.App))
+	setFlag(v, "deleted", q.Deleted)
+	return v
+}
+
 // WaitQuery says what a wait is for.
 type WaitQuery struct {
 	States   []bourse.State    // any of them

@@ -3,6 +3,7 @@ package direct_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -112,5 +113,43 @@ func BenchmarkAsk(b *testing.B) {
 		if got != len(members) {
 			b.Fatalf("%d of %d answered", got, len(members))
 		}
+	}
+}
+
+// BenchmarkStream is a command's output and input at once, a megabyte of each
+// for each round, through frames on loopback.
+func BenchmarkStream(b *testing.B) {
+	for _, secure := range []bool{false, true} {
+		name, n := "plain", newNetwork(b, nil)
+		if secure {
+			name, n = "tls", newNetwork(b, newCA(b))
+		}
+		b.Run(name, func(b *testing.B) {
+			w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fabric.ServeExec(w, r, func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
+					_, err := io.Copy(e.Stdout, e.Stdin)
+					return bourse.Exit{}, err
+				})
+			}))
+			s, err := fabric.NewClient(n.fabric).ExecStream(b.Context(), w.Member, "148e21ea1d5389", fabric.ExecStart{Command: []string{"cat"}, Stdin: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			block := make([]byte, 1<<20)
+			b.SetBytes(int64(len(block)))
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.Copy(io.Discard, io.Discard)
+				done <- err
+			}()
+			for b.Loop() {
+				if _, err := s.Write(block); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := errors.Join(s.CloseWrite(), <-done); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 // Package direct is the fabric of HTTP: a request goes straight to the
 // worker's address, over HTTP/1.1 in the clear or, with TLS, over HTTP/2 with
-// certificates on both ends.
+// certificates on both ends. A request whose body goes on while its reply does
+// has a connection of HTTP/1.1 for itself.
 //
 // It never speaks to the wrong worker. With TLS the server's certificate must
 // name the worker (see admission.Identity), and connections are kept by that
@@ -54,6 +55,7 @@ const (
 // Fabric is the fabric of HTTP.
 type Fabric struct {
 	transport *http.Transport
+	streams   *http.Transport // of requests whose body goes on while the reply does
 	secure    bool
 }
 
@@ -73,12 +75,26 @@ func New(config *tls.Config) *Fabric {
 	}
 	if config == nil {
 		t.Protocols.SetHTTP1(true)
-		return &Fabric{transport: t}
+		return &Fabric{transport: t, streams: newStreams(nil)}
 	}
 	t.Protocols.SetHTTP2(true)
 	t.MaxConnsPerHost = connsPerWorker
-	t.DialTLSContext = secureDialer(config)
-	return &Fabric{transport: t, secure: true}
+	t.DialTLSContext = secureDialer(config, "h2")
+	return &Fabric{transport: t, streams: newStreams(config), secure: true}
+}
+
+// newStreams makes the transport of requests whose bodies have no known length.
+// Each has a connection of its own. On a shared one of HTTP/2 a few megabytes
+// that a server does not read would hold up the bodies of all other requests;
+// and a kept one may be closed by its server at that very moment, when such a
+// request cannot be sent again.
+func newStreams(config *tls.Config) *http.Transport {
+	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols), DialContext: dial}
+	t.Protocols.SetHTTP1(true)
+	if config != nil {
+		t.DialTLSContext = secureDialer(config, "http/1.1")
+	}
+	return t
 }
 
 // Close closes the connections that no request uses.
@@ -93,7 +109,11 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	trip := &trip{to: to}
 	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.begun.Store(true) }
-	resp, err := f.transport.RoundTrip(f.addressed(httptrace.WithClientTrace(ctx, &trip.trace), to, req))
+	transport := f.transport
+	if req.ContentLength < 0 {
+		transport = f.streams
+	}
+	resp, err := transport.RoundTrip(f.addressed(httptrace.WithClientTrace(ctx, &trip.trace), to, req))
 	if err != nil {
 		return nil, trip.failed(ctx, err)
 	}
@@ -166,9 +186,9 @@ func serverName(m bourse.Member) string {
 	return admission.Identity{ID: m.ID, Role: m.Role}.ServerName()
 }
 
-// secureDialer dials a route: the server at its address must prove to be its
-// worker.
-func secureDialer(config *tls.Config) func(ctx context.Context, network, route string) (net.Conn, error) {
+// secureDialer dials a route, to speak protocol there: the server at its
+// address must prove to be its worker.
+func secureDialer(config *tls.Config, protocol string) func(ctx context.Context, network, route string) (net.Conn, error) {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
@@ -184,7 +204,7 @@ func secureDialer(config *tls.Config) func(ctx context.Context, network, route s
 		}
 		own := config.Clone()
 		own.ServerName = name
-		own.NextProtos = []string{"h2"}
+		own.NextProtos = []string{protocol}
 		secure := tls.Client(c, own)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return nil, &dialError{errors.Join(err, c.Close())}

@@ -30,3 +30,6 @@ type misdirected struct{ http.ResponseWriter }
 func (m misdirected) WriteHeader(int) {
 	m.ResponseWriter.WriteHeader(http.StatusMisdirectedRequest)
 }
+
+// Unwrap lets http.ResponseController through.
+func (m misdirected) Unwrap() http.ResponseWriter { return m.ResponseWriter }

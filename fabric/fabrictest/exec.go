@@ -1,0 +1,244 @@
+package fabrictest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+const machine = bourse.MachineID("148e21ea1d5389")
+
+// running serves PathExecStream with a function in place of a command.
+func running(run func(context.Context, fabric.ExecIO) (bourse.Exit, error)) http.Handler {
+	var mux http.ServeMux
+	mux.HandleFunc(fabric.PathExecStream, func(w http.ResponseWriter, r *http.Request) { fabric.ServeExec(w, r, run) })
+	return &mux
+}
+
+func testExec(t *testing.T, n Network) {
+	const lines = 200_000
+	w := n.Serve("w1", running(func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
+		if e.Start.Terminal != nil || e.Resize != nil || strings.Join(e.Start.Command, " ") != "tee 2" {
+			t.Errorf("the worker was asked to run %+v", e.Start)
+		}
+		_, err := io.Copy(io.MultiWriter(e.Stdout, e.Stderr), e.Stdin)
+		return bourse.Exit{Code: 7}, err
+	}))
+	s, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, machine, fabric.ExecStart{Command: []string{"tee", "2"}, Stdin: true})
+	if err != nil {
+		t.Fatalf("exec: %v", err)
+	}
+	var wg sync.WaitGroup
+	var sent bytes.Buffer
+	wg.Go(func() {
+		for i := range lines {
+			fmt.Fprintln(&sent, i)
+		}
+		_, err := s.Write(sent.Bytes())
+		if err = errors.Join(err, s.CloseWrite()); err != nil {
+			t.Errorf("input: %v", err)
+		}
+	})
+	var stdout, stderr bytes.Buffer
+	exit, err := s.Copy(&stdout, &stderr)
+	wg.Wait()
+	if err != nil || exit.Code != 7 {
+		t.Errorf("got %+v, %v, want code 7", exit, err)
+	}
+	if !bytes.Equal(stdout.Bytes(), sent.Bytes()) || !bytes.Equal(stderr.Bytes(), sent.Bytes()) {
+		t.Errorf("sent %d bytes, got %d and %d", sent.Len(), stdout.Len(), stderr.Len())
+	}
+	if _, err := s.Write([]byte("late")); err == nil {
+		t.Error("input is taken after the end")
+	}
+}
+
+func testExecTerminal(t *testing.T, n Network) {
+	w := n.Serve("w1", running(func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
+		fmt.Fprintln(e.Stdout, e.Start.Terminal.Size, e.Start.Terminal.Term, e.Stdin == nil)
+		fmt.Fprintln(e.Stdout, <-e.Resize)
+		return bourse.Exit{Code: -1, Signal: 2}, nil
+	}))
+	start := fabric.ExecStart{Command: []string{"top"}, Terminal: &fabric.Terminal{Size: fabric.Size{Rows: 24, Cols: 80}, Term: "vt100"}}
+	s, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, machine, start)
+	if err != nil {
+		t.Fatalf("exec: %v", err)
+	}
+	if err := s.Resize(fabric.Size{Rows: 50, Cols: 1000}); err != nil {
+		t.Errorf("resize: %v", err)
+	}
+	var out strings.Builder
+	exit, err := s.Copy(&out, nil)
+	if want := "{24 80} vt100 true\n{50 1000}\n"; err != nil || exit.Signal != 2 || out.String() != want {
+		t.Errorf("got %q, %+v, %v, want %q", out.String(), exit, err, want)
+	}
+}
+
+func testExecEnds(t *testing.T, n Network) {
+	client := fabric.NewClient(n.Fabric())
+	start := fabric.ExecStart{Command: []string{"sh"}, Stdin: true}
+	t.Run("with an error", func(t *testing.T) {
+		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) {
+			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "there is no sh")
+		}))
+		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		if err != nil {
+			t.Fatalf("exec: %v", err)
+		}
+		_, err = s.Copy(io.Discard, io.Discard)
+		if bourse.CodeOf(err) != bourse.CodeInvalid || err.Error() != "there is no sh" {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("with input that nobody reads", func(t *testing.T) {
+		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) { return bourse.Exit{}, nil }))
+		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		if err != nil {
+			t.Fatalf("exec: %v", err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.Copy(s, endless{}) })
+		if _, err := s.Copy(io.Discard, io.Discard); err != nil {
+			t.Errorf("got %v", err)
+		}
+		wg.Wait()
+	})
+	t.Run("when the caller closes it", func(t *testing.T) {
+		ended := make(chan error, 1)
+		w := n.Serve("w1", running(func(ctx context.Context, _ fabric.ExecIO) (bourse.Exit, error) {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return bourse.Exit{}, ctx.Err()
+		}))
+		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		if err != nil {
+			t.Fatalf("exec: %v", err)
+		}
+		s.Close()
+		if err := <-ended; bourse.CodeOf(err) != bourse.CodeCanceled {
+			t.Errorf("the command ended for %v", err)
+		}
+	})
+	t.Run("when the worker dies", func(t *testing.T) {
+		began := make(chan struct{})
+		w := n.Serve("w1", running(func(ctx context.Context, e fabric.ExecIO) (bourse.Exit, error) {
+			_, _ = io.WriteString(e.Stdout, "working")
+			close(began)
+			<-ctx.Done()
+			return bourse.Exit{}, ctx.Err()
+		}))
+		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		if err != nil {
+			t.Fatalf("exec: %v", err)
+		}
+		<-began
+		w.Kill()
+		_, err = s.Copy(io.Discard, io.Discard)
+		wantUnknown(t, err)
+	})
+}
+
+func testTunnel(t *testing.T, n Network) {
+	machineEnd := func(behave func(net.Conn)) Worker {
+		var mux http.ServeMux
+		mux.HandleFunc(fabric.PathTunnel, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("port") != "8080" {
+				t.Errorf("the worker was asked %s", r.URL)
+			}
+			ours, its, err := connected(t)
+			if err != nil {
+				fabric.WriteFailure(w, err)
+				return
+			}
+			go behave(its)
+			fabric.ServeTunnel(w, r, ours)
+		})
+		return n.Serve("w1", &mux)
+	}
+	t.Run("bytes pass until the machine ends", func(t *testing.T) {
+		w := machineEnd(func(c net.Conn) {
+			_, _ = io.Copy(c, c) // until the caller's side ends
+			_, _ = io.WriteString(c, "bye")
+			c.Close()
+		})
+		got, err := talk(t, n, w, "hello ")
+		if err != nil || got != "hello bye" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+	t.Run("the machine's end ends it", func(t *testing.T) {
+		w := machineEnd(func(c net.Conn) {
+			_, _ = io.WriteString(c, "busy")
+			c.Close()
+		})
+		tunnel := dig(t, n, w)
+		if got, err := io.ReadAll(tunnel); err != nil || string(got) != "busy" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+	t.Run("a break of the machine's is no end", func(t *testing.T) {
+		w := machineEnd(func(c net.Conn) {
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		})
+		_, err := io.ReadAll(dig(t, n, w))
+		wantUnknown(t, err)
+	})
+	t.Run("the caller's leaving ends the connection", func(t *testing.T) {
+		left := make(chan struct{})
+		w := machineEnd(func(c net.Conn) {
+			_, _ = io.Copy(io.Discard, c)
+			c.Close()
+			close(left)
+		})
+		dig(t, n, w).Close()
+		await(t, "the machine to see that the caller left", left)
+	})
+}
+
+func dig(t *testing.T, n Network, w Worker) *fabric.Tunnel {
+	t.Helper()
+	tunnel, err := fabric.NewClient(n.Fabric()).Tunnel(soon(t), w.Member, machine, 8080)
+	if err != nil {
+		t.Fatalf("tunnel: %v", err)
+	}
+	t.Cleanup(func() { tunnel.Close() })
+	return tunnel
+}
+
+func talk(t *testing.T, n Network, w Worker, text string) (string, error) {
+	t.Helper()
+	tunnel := dig(t, n, w)
+	_, err := io.WriteString(tunnel, text)
+	if err = errors.Join(err, tunnel.CloseWrite()); err != nil {
+		return "", err
+	}
+	got, err := io.ReadAll(tunnel)
+	return string(got), err
+}
+
+// connected gives the two ends of a TCP connection.
+func connected(t *testing.T) (net.Conn, net.Conn, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ln.Close()
+	one, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		return nil, nil, err
+	}
+	other, err := ln.Accept()
+	return one, other, err
+}

@@ -1,0 +1,256 @@
+package fabrictest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// both makes a request whose body is written while the reply is read.
+func both() (*http.Request, *io.PipeWriter) {
+	r, w := io.Pipe()
+	return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{}, Body: r, ContentLength: -1}, w
+}
+
+// duplex is a handler that begins its reply before it has read the body.
+func duplex(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
+			t.Errorf("full duplex: %v", err)
+		}
+		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // else a server may wait for the rest of the body
+		h(flusher{w, control}, r)
+	})
+}
+
+type flusher struct {
+	io.Writer
+	control *http.ResponseController
+}
+
+func (f flusher) Write(p []byte) (int, error) {
+	n, err := f.Writer.Write(p)
+	return n, errors.Join(err, f.control.Flush())
+}
+
+// noise is as many bytes, the same for the same seed.
+func noise(seed byte, n int64) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), n)
+}
+
+func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
+	h := sha256.New()
+	n, err = io.Copy(h, r)
+	return [32]byte(h.Sum(nil)), n, err
+}
+
+const large = 16 << 20 // more than what stands in buffers and windows on the way
+
+func testBothWays(t *testing.T, n Network) {
+	there, _, _ := sumOf(noise(1, large))
+	back, _, _ := sumOf(noise(2, large))
+	w := n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, n, err := sumOf(r.Body); err != nil || got != there {
+				t.Errorf("the worker was sent other bytes: %d (%v)", n, err)
+			}
+		})
+		if _, err := io.Copy(w, noise(2, large)); err != nil {
+			t.Errorf("reply: %v", err)
+		}
+		wg.Wait()
+	}))
+	req, body := both()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		_, err := io.Copy(body, noise(1, large))
+		if err := errors.Join(err, body.Close()); err != nil {
+			t.Errorf("body: %v", err)
+		}
+	})
+	resp, err := n.Fabric().Call(soon(t), w.Member, req)
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	defer resp.Body.Close()
+	if got, n, err := sumOf(resp.Body); err != nil || got != back {
+		t.Errorf("the worker answered with other bytes: %d (%v)", n, err)
+	}
+}
+
+func testTurns(t *testing.T, n Network) {
+	w := n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+		_, _ = io.WriteString(w, "!") // after the body's end, which is not the reply's
+	}))
+	req, body := both()
+	resp, err := n.Fabric().Call(soon(t), w.Member, req)
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	defer resp.Body.Close()
+	var got [4]byte
+	for _, word := range []string{"ping", "pong", "done"} { // each only after the one before came back
+		if _, err := io.WriteString(body, word); err != nil {
+			t.Fatalf("write %q: %v", word, err)
+		}
+		if _, err := io.ReadFull(resp.Body, got[:]); err != nil || string(got[:]) != word {
+			t.Fatalf("got %q (%v), want %q", got, err, word)
+		}
+	}
+	body.Close()
+	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "!" {
+		t.Errorf("after the end: %q (%v)", rest, err)
+	}
+}
+
+func testRefusedStream(t *testing.T, n Network) {
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fabric.WriteFailure(w, bourse.Errorf(bourse.CodeNotFound, "no such machine"))
+	}))
+	_, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, "148e21ea1d5389", fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
+	wantCode(t, err, bourse.CodeNotFound)
+	elsewhere := w.Member
+	elsewhere.ID = "w0"
+	_, err = fabric.NewClient(n.Fabric()).ExecStream(soon(t), elsewhere, "148e21ea1d5389", fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
+	wantCode(t, err, bourse.CodeUnavailable)
+}
+
+func testStreamCallerLeaves(t *testing.T, n Network) {
+	for name, leave := range map[string]func(*http.Response, *io.PipeWriter, context.CancelFunc){
+		"its context ends":       func(_ *http.Response, _ *io.PipeWriter, end context.CancelFunc) { end() },
+		"it closes the reply":    func(r *http.Response, _ *io.PipeWriter, _ context.CancelFunc) { r.Body.Close() },
+		"it breaks off the body": func(_ *http.Response, b *io.PipeWriter, _ context.CancelFunc) { b.CloseWithError(io.ErrNoProgress) },
+	} {
+		left := make(chan struct{})
+		w := n.Serve("w1", duplex(t, func(_ io.Writer, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil {
+				t.Errorf("%s: the worker saw a proper end of the body", name)
+			}
+			close(left)
+		}))
+		ctx, end := context.WithCancel(soon(t))
+		req, body := both()
+		resp, err := n.Fabric().Call(ctx, w.Member, req)
+		if err != nil {
+			t.Fatalf("%s: call: %v", name, err)
+		}
+		leave(resp, body, end)
+		await(t, "the handler to see: "+name, left)
+		resp.Body.Close()
+		body.Close()
+		end()
+	}
+}
+
+func testStreamWorkerDies(t *testing.T, n Network) {
+	began := make(chan struct{}, 2)
+	var w Worker
+	for name, die := range map[string]func(){"the handler breaks off": nil, "the worker is killed": func() { w.Kill() }} {
+		w = n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+			_, _ = io.WriteString(w, "the beginning")
+			began <- struct{}{}
+			if die != nil {
+				_, _ = io.Copy(io.Discard, r.Body) // until it breaks
+			}
+			panic(http.ErrAbortHandler)
+		}))
+		req, body := both()
+		resp, err := n.Fabric().Call(soon(t), w.Member, req)
+		if err != nil {
+			t.Fatalf("%s: call: %v", name, err)
+		}
+		<-began
+		if die != nil {
+			die()
+		}
+		if got, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("%s: %q reads as a proper reply", name, got)
+		}
+		resp.Body.Close()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			for err := error(nil); err == nil; {
+				_, err = body.Write(make([]byte, 1<<10))
+			}
+		}()
+		await(t, "the body to be of no use any more: "+name, gone)
+	}
+}
+
+// testSlowReaders shows that streams which nobody reads stop their senders and
+// hold up nobody else.
+func testSlowReaders(t *testing.T, n Network) {
+	release := make(chan struct{})
+	idle := duplex(t, func(w io.Writer, r *http.Request) {
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.Copy(w, endless{}) }) // until the caller leaves
+		<-release
+		_, _ = io.Copy(io.Discard, r.Body)
+		wg.Wait()
+	})
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 {
+			idle.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	}))
+	ctx, end := context.WithCancel(soon(t))
+	defer end()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	defer close(release)
+	stuck := make(chan struct{}, 8)
+	for range cap(stuck) {
+		req, body := both()
+		resp, err := n.Fabric().Call(ctx, w.Member, req)
+		if err != nil {
+			t.Fatalf("call: %v", err)
+		}
+		defer resp.Body.Close()
+		wg.Go(func() {
+			defer context.AfterFunc(ctx, func() { body.Close() })()
+			told := time.AfterFunc(200*time.Millisecond, func() { stuck <- struct{}{} })
+			for block := make([]byte, 32<<10); ; told.Reset(200 * time.Millisecond) {
+				if _, err := body.Write(block); err != nil {
+					told.Stop()
+					return
+				}
+			}
+		})
+	}
+	for range cap(stuck) {
+		select {
+		case <-stuck: // its body waits for the worker to read
+		case <-time.After(patience):
+			t.Fatal("a body is taken that nobody reads")
+		}
+	}
+	text := make([]byte, 2<<20)
+	for i := range text {
+		text[i] = 'x'
+	}
+	if err := echo(soon(t), n.Fabric(), w.Member, string(text)); err != nil {
+		t.Errorf("another call beside them: %v", err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
