@@ -1,6 +1,7 @@
 package view
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -21,9 +22,35 @@ func MachineRow(m *bourse.Machine) Row {
 		"boot":       jsonText(m.Boot, "{}"),
 		"lease":      leaseText(m.Lease),
 		"events":     listText(m.LastEvents[:min(len(m.LastEvents), maxEvents)]),
+		"image":      imageText(m.Image),
+		"private_ip": addressText(m.PrivateIP),
+		"network":    cleanText(m.Network),
 		"created_at": nanos(m.CreatedAt),
 		"updated_at": nanos(m.UpdatedAt),
 	}}
+}
+
+// imageText leaves out the labels of an image that has too many.
+func imageText(ref *bourse.ImageRef) Value {
+	if ref == nil {
+		return nil
+	}
+	if s, ok := jsonFits(ref); ok {
+		return s
+	}
+	bare := *ref
+	bare.Labels = nil
+	if s, ok := jsonFits(bare); ok {
+		return s
+	}
+	return nil
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // configText leaves out of a config that is too much for a row, step by step,
@@ -71,7 +98,7 @@ func leaseText(l *bourse.Lease) Value {
 
 // machineColumns are those that readMachine takes, of machine_rows as r.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
-	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events`
+	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network`
 
 // readMachine reads the machine of a result that begins with machineColumns,
 // and gives the number of columns read. What does not read as it should, since
@@ -98,7 +125,15 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	if !r.empty(15) && !r.json(15, &m.LastEvents) {
 		m.LastEvents = nil
 	}
-	return 16
+	var ref bourse.ImageRef
+	if !r.ColumnIsNull(16) && r.json(16, &ref) {
+		m.Image = &ref
+	}
+	if r.ColumnLen(17) > 0 {
+		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address for what is none
+	}
+	m.Network = r.ColumnText(18)
+	return 19
 }
 
 // readAmounts gives nil for what are no amounts.

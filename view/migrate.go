@@ -1,20 +1,24 @@
 package view
 
 import (
-	_ "embed" // for the schema
+	_ "embed" // for the schemas
 	"fmt"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-//go:embed schema.sql
-var schema string
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed schema_2.sql
+	schema2 string
+)
 
 // migrations make the present schema: the n-th takes a file of schema n to
 // n+1, and stays as it is once it was released. A file that has more of them
 // behind it than there are is of a newer release.
-func migrations() []string { return []string{schema} }
+func migrations() []string { return []string{schema, schema2} }
 
 // migrate brings the file to the newest schema and tells which it had, 0 for a
 // new file. Each step is whole or not at all.

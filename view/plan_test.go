@@ -24,6 +24,8 @@ func plan(t *testing.T, c *sqlite.Conn, sql string) string {
 func TestReadersUseIndexes(t *testing.T) {
 	c := schemaConn(t)
 	of := func(f Filter) string { sql, _ := machinesSQL(f); return sql }
+	volumesOf := func(f VolumeFilter) string { sql, _ := volumesSQL(f); return sql }
+	imagesOf := func(f ImageFilter) string { sql, _ := imagesSQL(f); return sql }
 	const byHost = "SEARCH s USING PRIMARY KEY (site=?) LEFT-JOIN"
 	for name, tt := range map[string]struct {
 		sql  string
@@ -36,6 +38,12 @@ func TestReadersUseIndexes(t *testing.T) {
 		"and of a worker":           {of(Filter{App: "a", Worker: "w"}), []string{"SEARCH r USING INDEX machine_rows_by_app (app=?)", byHost}},
 		"machines of a worker":      {of(Filter{Worker: "w"}), []string{"SEARCH r USING INDEX sqlite_autoindex_machine_rows_1 (site=?)", byHost}},
 		"all machines":              {of(Filter{}), []string{"SCAN r", byHost}},
+		"a volume":                  {volumesOf(VolumeFilter{ID: "v", App: "a"}), []string{"SEARCH r USING INDEX volume_rows_by_key (key=?)", byHost}},
+		"volumes of an app":         {volumesOf(VolumeFilter{App: "a", Worker: "w"}), []string{"SEARCH r USING INDEX volume_rows_by_app (app=?)", byHost}},
+		"volumes of a worker":       {volumesOf(VolumeFilter{Worker: "w"}), []string{"SEARCH r USING PRIMARY KEY (site=?)", byHost}},
+		"all volumes":               {volumesOf(VolumeFilter{}), []string{"SCAN r", byHost}},
+		"who has an image":          {imagesOf(ImageFilter{Digest: "d"}), []string{"SEARCH r USING INDEX image_rows_by_key (key=?)", byHost}},
+		"images of a worker":        {imagesOf(ImageFilter{Worker: "w"}), []string{"SEARCH r USING PRIMARY KEY (site=?)", byHost}},
 		"counts":                    {countMachinesSQL, []string{"SCAN machine_rows USING COVERING INDEX machine_rows_by_app"}},
 		"workers":                   {workersSQL, []string{"SCAN r", byHost}},
 		"a worker's tag":            {tagSQL, []string{"SEARCH worker_rows USING PRIMARY KEY (site=?"}},

@@ -111,44 +111,5 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 	slices.SortFunc(list, func(a, b Listed) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Worker, b.Worker))
 	})
-	return settleOwners(c, list)
-}
-
-// settleOwners keeps one of the machines of each id: that of the worker whose
-// tag the id carries, or of the smallest name. An id has two owners only when
-// somebody errs or lies.
-func settleOwners(c *sqlite.Conn, list []Listed) ([]Listed, error) {
-	at := make(map[bourse.MachineID]int, len(list))
-	out := list[:0]
-	for _, l := range list {
-		i, twice := at[l.ID]
-		if !twice {
-			at[l.ID] = len(out)
-			out = append(out, l)
-			continue
-		}
-		have, err := owns(c, out[i].Worker, l.ID)
-		if err != nil {
-			return nil, err
-		}
-		claims, err := owns(c, l.Worker, l.ID)
-		if err != nil {
-			return nil, err
-		}
-		if claims && !have || claims == have && l.Worker < out[i].Worker {
-			out[i] = l
-		}
-	}
-	return out, nil
-}
-
-const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
-
-func owns(c *sqlite.Conn, w bourse.WorkerID, id bourse.MachineID) (bool, error) {
-	var tag bourse.WorkerTag
-	err := query(c, tagSQL, func(s *sqlite.Stmt) error {
-		tag = bourse.WorkerTag(s.ColumnInt64(0))
-		return nil
-	}, w)
-	return tag != 0 && tag == id.Tag(), err
+	return settleOwners(c, list, func(l *Listed) claimant { return claimant{string(l.ID), l.Worker, l.ID.Tag()} })
 }

@@ -2,7 +2,7 @@ package view
 
 import (
 	"maps"
-	"os"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -10,19 +10,14 @@ import (
 
 	"pgregory.net/rapid"
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// schemaConn gives a connection to an empty database of schema.sql, with no
-// view around it.
+// schemaConn gives a connection to an empty database of the newest schema, with
+// no view around it.
 func schemaConn(t testing.TB) *sqlite.Conn {
 	t.Helper()
-	schema, err := os.ReadFile("schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
 	c, err := sqlite.OpenConn(":memory:")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +27,7 @@ func schemaConn(t testing.TB) *sqlite.Conn {
 			t.Error(err)
 		}
 	})
-	if err := sqlitex.ExecuteScript(c, string(schema), nil); err != nil {
+	if _, err := migrate(c, migrations()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -96,6 +91,10 @@ func anyMachine(t *rapid.T) bourse.Machine {
 	if rapid.Bool().Draw(t, "takes") {
 		m.Takes = bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 125}, {Resource: bourse.ResourceMemory, Amount: 256}}
 	}
+	if rapid.Bool().Draw(t, "resolved") {
+		m.Image = &bourse.ImageRef{Registry: "r.example", Repository: anyText(t), Digest: "sha256:ab", Labels: map[string]string{"a": anyText(t)}}
+		m.PrivateIP, m.Network = netip.MustParseAddr("fdaa::7"), anyText(t)
+	}
 	if rapid.Bool().Draw(t, "leased") {
 		m.Lease = &bourse.Lease{Nonce: "secret-nonce", Owner: anyText(t), Description: anyText(t), ExpiresAt: anyTime(t)}
 	}
@@ -111,6 +110,23 @@ func anyMachine(t *rapid.T) bourse.Machine {
 		m.LastEvents = append(m.LastEvents, e)
 	}
 	return m
+}
+
+func anyVolume(t *rapid.T) bourse.Volume {
+	v := bourse.Volume{
+		ID: bourse.VolumeID(rapid.StringMatching(`vol_[0-9a-z]{16}`).Draw(t, "id")), App: "shop", Worker: "w1", Region: "gru",
+		Order: bourse.OrderID(anyText(t)), State: rapid.SampledFrom([]bourse.VolumeState{bourse.VolumeCreating, bourse.VolumeCreated, bourse.VolumeFailed}).Draw(t, "state"),
+		Machine: bourse.MachineID(anyText(t)), Error: anyText(t), CreatedAt: anyTime(t), UpdatedAt: anyTime(t),
+		Spec: bourse.VolumeOrder{Name: anyText(t), SizeGB: rapid.Int64().Draw(t, "size"), Encrypted: rapid.Bool().Draw(t, "encrypted"), FSType: "ext4", RetentionDays: 5},
+	}
+	if rapid.Bool().Draw(t, "for a machine") {
+		v.Spec.Compute = &bourse.Guest{CPUs: 2}
+		v.Takes = bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: 3072}}
+	}
+	for range rapid.IntRange(0, 2*maxSnapshots).Draw(t, "snapshots") {
+		v.Snapshots = append(v.Snapshots, bourse.Snapshot{ID: bourse.SnapshotID(anyText(t)), Bytes: 7, State: bourse.SnapshotCreated, CreatedAt: anyTime(t)})
+	}
+	return v
 }
 
 func anyConfig(t *rapid.T) bourse.Config {

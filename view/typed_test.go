@@ -54,7 +54,7 @@ func TestPublishedMachinesReadBack(t *testing.T) {
 		if err != nil || !ok {
 			rt.Fatalf("read: %v, %v", ok, err)
 		}
-		if diff := cmp.Diff(visible(m), got.Machine); diff != "" {
+		if diff := cmp.Diff(visible(m), got.Machine, byValue); diff != "" {
 			rt.Fatalf("read back (-want +got):\n%s", diff)
 		}
 		if at, err := v.Publish(t.Context(), MachineRow(&m)); err != nil || at != (Position{}) {

@@ -23,6 +23,7 @@ type MemberHealth struct {
 
 // State is what a member says of its own view.
 type State struct {
+	Release    string       `json:"release,omitempty"`
 	View       *view.Health `json:"view,omitempty"`
 	Traffic    *Traffic     `json:"traffic,omitempty"`
 	Synced     bool         `json:"synced"`
@@ -32,7 +33,7 @@ type State struct {
 // State tells how our own view is.
 func (r *Replicator) State() State {
 	h, t := r.view.Health(), r.Traffic()
-	return State{View: &h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
+	return State{Release: r.config.Release, View: &h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
 // Health asks every member, ourselves included, how its view is. Those that do

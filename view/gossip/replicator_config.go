@@ -22,6 +22,7 @@ type ReplicatorConfig struct {
 	View    *view.View             // required
 	Cluster string                 // default "bourse"; others' messages are refused
 	Self    bourse.Member          // required: its ID is the view's site
+	Release string                 // of this program; told to who asks for its health
 	Caller  Caller                 // required
 	Members func() []bourse.Member // required; ourselves may be among them
 	Changed func() <-chan struct{} // closed at the next change of Members; default: it is looked at each second

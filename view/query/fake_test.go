@@ -49,18 +49,21 @@ func newFile(tb testing.TB) *file {
 // make makes the file anew.
 func (f *file) make(tb testing.TB) {
 	tb.Helper()
-	schema, err := os.ReadFile("../schema.sql")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	var err error
 	if f.conn, err = sqlite.OpenConn(f.path); err != nil {
 		tb.Fatal(err)
 	}
 	if err := sqlitex.ExecuteTransient(f.conn, "PRAGMA synchronous = OFF", nil); err != nil {
 		tb.Fatal(err)
 	}
-	if err := sqlitex.ExecuteScript(f.conn, string(schema), nil); err != nil {
-		tb.Fatal(err)
+	for _, name := range []string{"../schema.sql", "../schema_2.sql"} {
+		schema, err := os.ReadFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := sqlitex.ExecuteScript(f.conn, string(schema), nil); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 
