@@ -1,0 +1,189 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Labels by which containerd's garbage collection knows what a blob leads to.
+const (
+	labelGCContent  = "containerd.io/gc.ref.content."
+	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
+)
+
+// attempt pulls an image, from the lease to the record. Each step finds what an
+// earlier attempt has done.
+func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
+	ctx, c, err := s.containerd(ctx)
+	if err != nil {
+		return bourse.Image{}, err
+	}
+	ctx, err = s.takeLease(ctx, c, p)
+	if err != nil {
+		return bourse.Image{}, err
+	}
+	blobs := reader(c)
+	o, needs, err := s.look(ctx, blobs, p.ref, ocispec.Descriptor{Digest: digest.Digest(p.ref.Digest)})
+	if err != nil {
+		return bourse.Image{}, err
+	}
+	p.total.Store(needs.sum())
+	p.enter(statusPulling)
+	s.holds(p, needs)
+	if err := s.makeRoom(ctx, c, p); err != nil {
+		return bourse.Image{}, err
+	}
+	config, err := s.describe(ctx, c, blobs, p, o)
+	if err != nil {
+		return bourse.Image{}, err
+	}
+	if err := s.unpack(ctx, c, p, o, config); err != nil {
+		return bourse.Image{}, err
+	}
+	return s.enlist(ctx, c, p, o.root())
+}
+
+// holds notes what a pull takes on disk, beside what is noted already.
+func (s *Store) holds(p *pull, more parts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(p.parts, more)
+}
+
+// reader reads small blobs from containerd.
+func reader(c *containerd.Client) blobReader {
+	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
+		info, err := c.ContentStore().Info(ctx, desc.Digest)
+		switch {
+		case errdefs.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("containerd: %w", err)
+		case info.Size > maxManifest:
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s has more than %d bytes", desc.Digest, maxManifest)
+		}
+		desc.Size, desc.Data = info.Size, nil
+		return content.ReadBlob(ctx, c.ContentStore(), desc)
+	}
+}
+
+// describe stores the image's index, manifest and configuration, and reads the
+// latter.
+func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, p *pull, o outline) (imageConfig, error) {
+	b := stored{desc: *o.document.Config}
+	var err error
+	if b.raw, err = s.read(ctx, blobs, p.ref, b.desc); err != nil {
+		return imageConfig{}, err
+	}
+	if int64(len(b.raw)) != b.desc.Size {
+		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has %d bytes, its manifest says %d", len(b.raw), b.desc.Size)
+	}
+	config, err := parseConfig(b.raw, len(o.document.Layers), s.platform)
+	if err != nil {
+		return imageConfig{}, err
+	}
+	below := map[string]string{labelGCContent + "config": b.desc.Digest.String()}
+	for i, l := range o.document.Layers {
+		below[labelGCContent+"l."+strconv.Itoa(i)] = l.Digest.String()
+	}
+	if err := put(ctx, c, b, nil); err != nil {
+		return imageConfig{}, err
+	}
+	p.got.Add(b.desc.Size)
+	if err := put(ctx, c, o.manifest, below); err != nil {
+		return imageConfig{}, err
+	}
+	if o.index == nil {
+		return config, nil
+	}
+	return config, put(ctx, c, *o.index, map[string]string{labelGCContent + "m.0": o.manifest.desc.Digest.String()})
+}
+
+// put stores a small blob. One that is there already may come from elsewhere and
+// lack the labels.
+func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]string) error {
+	cs := &ingester{Store: c.ContentStore(), client: c}
+	err := content.WriteBlob(ctx, cs, "bourse-"+b.desc.Digest.String(), bytes.NewReader(b.raw), b.desc, content.WithLabels(labels))
+	if err != nil {
+		return fmt.Errorf("store %s: %w", b.desc.Digest, err)
+	}
+	info, err := cs.Info(ctx, b.desc.Digest)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", b.desc.Digest, err)
+	}
+	var lacks []string
+	for k, v := range labels {
+		if info.Labels[k] != v {
+			lacks = append(lacks, "labels."+k)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	if _, err := cs.Update(ctx, content.Info{Digest: b.desc.Digest, Labels: labels}, lacks...); err != nil {
+		return fmt.Errorf("label %s: %w", b.desc.Digest, err)
+	}
+	return nil
+}
+
+// enlist records a pulled image, in containerd and in memory. From then on the
+// image holds its content, and the lease is no longer needed.
+func (s *Store) enlist(ctx context.Context, c *containerd.Client, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
+	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
+	r.ref.Tag = ""
+	r.addTag(p.ref.Tag)
+	record := images.Image{Name: r.name, Target: root, Labels: r.labels()}
+	_, err := c.ImageService().Create(ctx, record)
+	if errdefs.IsAlreadyExists(err) {
+		record, err = renew(ctx, c, r, record)
+	}
+	if err != nil {
+		return bourse.Image{}, fmt.Errorf("record: %w", err)
+	}
+	found, err := s.inspect(ctx, c, record)
+	if err != nil {
+		return bourse.Image{}, fmt.Errorf("record: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tag := p.ref.Tag
+	found.dropTag(tag)
+	s.memory.catalogue.add(found)
+	s.memory.catalogue.setTag(found, tag)
+	s.memory.change++
+	image := found.image()
+	if tag != "" {
+		image.Ref.Tag = tag
+	}
+	return image, nil
+}
+
+// renew writes an image's record over one that was there before the memory knew
+// of it, or whose layers were lost. Its tags stay.
+func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
+	old, err := c.ImageService().Get(ctx, record.Name)
+	if err != nil {
+		return record, err
+	}
+	tags, used := r.tags, r.usedAt
+	r.tags = nil
+	r.read(old.Labels, used)
+	for _, tag := range tags {
+		r.addTag(tag)
+	}
+	r.usedAt = used
+	record.Labels = r.labels()
+	return c.ImageService().Update(ctx, record, "target", "labels")
+}

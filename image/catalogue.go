@@ -1,0 +1,178 @@
+package image
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Bounds on what is remembered of images that are not here.
+const (
+	maxHeard = 4096 // tags
+	maxKnown = 1024 // manifests, of some ten layers each
+)
+
+// catalogue is what a store knows in memory. It has no lock of its own.
+type catalogue struct {
+	records map[string]*record // by their names in containerd
+	tags    map[string]string  // name with tag → the record's name
+	present map[string]int     // digest of a blob that a pull need not fetch → how many records have it
+
+	heard map[string]string // name with tag → digest that its registry said last; bounded
+	known map[string]parts  // digest of a manifest or index → configuration and layers; bounded
+}
+
+func newCatalogue() *catalogue {
+	return &catalogue{
+		records: map[string]*record{}, tags: map[string]string{}, present: map[string]int{},
+		heard: map[string]string{}, known: map[string]parts{},
+	}
+}
+
+// add puts a record in, in the place of one of the same name.
+func (c *catalogue) add(r *record) {
+	if old, ok := c.records[r.name]; ok {
+		for _, tag := range slices.Backward(old.tags) {
+			if !slices.Contains(r.tags, tag) {
+				r.tags = append(r.tags, tag)
+			}
+		}
+		r.usedAt = maxTime(r.usedAt, old.usedAt)
+		c.drop(r.name)
+	}
+	c.records[r.name] = r
+	for _, d := range r.needs {
+		c.present[d]++
+	}
+	for _, tag := range slices.Clone(r.tags) {
+		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
+			// A crash between two writes leaves the tag with both.
+			loser := holder
+			if holder.usedAt.After(r.usedAt) {
+				loser = r
+			}
+			loser.dropTag(tag)
+			loser.dirty = true
+			if loser == r {
+				continue
+			}
+		}
+		c.tags[tagOf(r, tag)] = r.name
+	}
+}
+
+func tagOf(r *record, tag string) string {
+	return bourse.ImageRef{Registry: r.ref.Registry, Repository: r.ref.Repository, Tag: tag}.String()
+}
+
+// setTag has a tag mean a record from now on.
+func (c *catalogue) setTag(r *record, tag string) {
+	if tag == "" {
+		return
+	}
+	name := tagOf(r, tag)
+	if old, ok := c.records[c.tags[name]]; ok && old != r && old.dropTag(tag) {
+		old.dirty = true
+	}
+	c.tags[name] = r.name
+	if r.addTag(tag) {
+		r.dirty = true
+	}
+}
+
+// drop takes a record out. What it needs to be pulled again is still known.
+func (c *catalogue) drop(name string) {
+	r, ok := c.records[name]
+	if !ok {
+		return
+	}
+	delete(c.records, name)
+	for _, tag := range r.tags {
+		if c.tags[tagOf(r, tag)] == name {
+			delete(c.tags, tagOf(r, tag))
+			c.hear(tagOf(r, tag), r.ref.Digest)
+		}
+	}
+	known := parts{}
+	for _, d := range r.needs {
+		known[d] = r.parts[d]
+		if c.present[d]--; c.present[d] == 0 {
+			delete(c.present, d)
+		}
+	}
+	c.learn(r.ref.Digest, known)
+}
+
+// hear remembers what a registry said that a tag means.
+func (c *catalogue) hear(name, digest string) { remember(c.heard, maxHeard, name, digest) }
+
+// learn remembers what has to be fetched for an image.
+func (c *catalogue) learn(digest string, needs parts) { remember(c.known, maxKnown, digest, needs) }
+
+// remember bounds a map: when it is full, any one of its entries goes.
+func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
+	if _, ok := m[k]; !ok && len(m) >= most {
+		for other := range m {
+			delete(m, other)
+			break
+		}
+	}
+	m[k] = v
+}
+
+// find gives the record of a name: of its digest, or else of what its tag last
+// meant.
+func (c *catalogue) find(ref bourse.ImageRef) *record {
+	if ref.Digest != "" {
+		return c.records[recordName(ref)]
+	}
+	if digest, ok := c.heard[tagName(ref)]; ok {
+		ref.Digest = digest
+		return c.records[recordName(ref)]
+	}
+	return c.records[c.tags[tagName(ref)]]
+}
+
+// missing gives the bytes that a pull of the image would fetch; false when
+// nothing is known of it.
+func (c *catalogue) missing(ref bourse.ImageRef) (int64, bool) {
+	if c.find(ref) != nil {
+		return 0, true
+	}
+	if ref.Digest == "" {
+		ref.Digest = c.heard[tagName(ref)]
+	}
+	needs, ok := c.known[ref.Digest]
+	if !ok {
+		return 0, false
+	}
+	var sum int64
+	for digest, size := range needs {
+		if c.present[digest] == 0 {
+			sum += size
+		}
+	}
+	return sum, true
+}
+
+// byDigest gives the records of an image, one for each repository that it was
+// pulled from.
+func (c *catalogue) byDigest(digest string) []*record {
+	var out []*record
+	for _, r := range c.records {
+		if r.ref.Digest == digest {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// sorted gives the records by their names.
+func (c *catalogue) sorted() []*record {
+	out := make([]*record, 0, len(c.records))
+	for _, name := range slices.Sorted(maps.Keys(c.records)) {
+		out = append(out, c.records[name])
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package image
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/google/go-cmp/cmp"
+)
+
+func digestOf(n int) string { return fmt.Sprintf("sha256:%064x", n) }
+
+// recordFor makes a record of registry.test/repository@digest with layers.
+func recordFor(repository string, n int, used time.Time, layers parts, tags ...string) *record {
+	ref := bourse.ImageRef{Registry: "registry.test", Repository: repository, Digest: digestOf(n)}
+	r := &record{name: recordName(ref), ref: ref, tags: tags, bytes: layers.sum(), parts: layers, usedAt: used}
+	for d := range layers {
+		r.needs = append(r.needs, d)
+	}
+	return r
+}
+
+func TestCatalogueMissing(t *testing.T) {
+	c := newCatalogue()
+	check := func(what, name string, want int64, known bool) {
+		t.Helper()
+		if got, ok := c.missing(bourse.ParseImageRef(name)); got != want || ok != known {
+			t.Errorf("%s: missing %d bytes, %t, of %s, want %d, %t", what, got, ok, name, want, known)
+		}
+	}
+	check("never heard of", "registry.test/web:v1", 0, false)
+	web := recordFor("web", 1, at(1), parts{"base": 50, "web": 5}, "v1")
+	c.add(web)
+	check("there", "registry.test/web:v1", 0, true)
+	check("there", "registry.test/web@"+digestOf(1), 0, true)
+	check("in another repository", "registry.test/copy@"+digestOf(1), 0, false)
+	c.hear("registry.test/api:v1", digestOf(2))
+	check("only its digest is known", "registry.test/api:v1", 0, false)
+	c.learn(digestOf(2), parts{"base": 50, "api": 7})
+	check("shares a layer", "registry.test/api:v1", 7, true)
+	c.drop(web.name)
+	check("shares nothing any more", "registry.test/api:v1", 57, true)
+	check("was there", "registry.test/web:v1", 55, true)
+	c.hear("registry.test/web:v1", digestOf(3))
+	check("means another one now", "registry.test/web:v1", 0, false)
+}
+
+func TestCatalogueTags(t *testing.T) {
+	c := newCatalogue()
+	old, now := recordFor("web", 1, at(5), parts{"a": 1}, "v1", "latest"), recordFor("web", 2, at(1), parts{"b": 1})
+	c.add(old)
+	c.add(now)
+	c.setTag(now, "latest")
+	if diff := cmp.Diff([]string{"v1"}, old.tags); diff != "" || !old.dirty || !now.dirty {
+		t.Errorf("the old image's tags (-want +got):\n%s; to be written: %t, %t", diff, old.dirty, now.dirty)
+	}
+	if got := c.find(bourse.ParseImageRef("registry.test/web:latest")); got != now {
+		t.Errorf("the moved tag means %v", got)
+	}
+	// After a crash between two writes both have it: the one used last keeps it.
+	c = newCatalogue()
+	first, second := recordFor("web", 1, at(5), parts{}, "latest"), recordFor("web", 2, at(9), parts{}, "latest")
+	c.add(second)
+	c.add(first)
+	if len(first.tags) != 0 || c.find(bourse.ParseImageRef("registry.test/web:latest")) != second {
+		t.Errorf("tags %v and %v, want only the latter", first.tags, second.tags)
+	}
+}
+
+func TestCatalogueIsBounded(t *testing.T) {
+	c := newCatalogue()
+	for i := range 3 * maxHeard {
+		c.hear(fmt.Sprint("registry.test/a:", i), digestOf(i))
+		c.learn(digestOf(i), parts{})
+	}
+	if len(c.heard) != maxHeard || len(c.known) != maxKnown {
+		t.Errorf("%d tags and %d manifests are remembered, want %d and %d", len(c.heard), len(c.known), maxHeard, maxKnown)
+	}
+}
+
+// TestRecordLabels writes a record's labels and reads them back.
+func TestRecordLabels(t *testing.T) {
+	now := at(100)
+	r := recordFor("web", 1, at(7), parts{}, "v2", "latest")
+	got := &record{name: r.name, ref: r.ref}
+	got.read(r.labels(), now)
+	if diff := cmp.Diff([]string{"v2", "latest"}, got.tags); diff != "" || !got.usedAt.Equal(at(7)) {
+		t.Errorf("tags (-want +got):\n%s; used %s, want %s", diff, got.usedAt, at(7))
+	}
+	future := &record{ref: r.ref}
+	future.read(map[string]string{labelUsed: at(200).Format(time.RFC3339)}, now)
+	if !future.usedAt.Equal(now) {
+		t.Errorf("an image of the future was used at %s", future.usedAt)
+	}
+	for i := range 100 {
+		r.addTag(fmt.Sprint("t", i))
+	}
+	if len(r.tags) != maxTags || r.tags[0] != "t99" {
+		t.Errorf("%d tags, the first %s", len(r.tags), r.tags[0])
+	}
+}
+
+func FuzzRecordLabels(f *testing.F) {
+	f.Add("v1 latest", "2026-01-02T03:04:05Z")
+	f.Add("../.. \x00 a:b @", "yesterday")
+	f.Fuzz(func(t *testing.T, tags, used string) {
+		r := recordFor("web", 1, time.Time{}, parts{})
+		r.read(map[string]string{labelTags: tags, labelUsed: used}, at(1))
+		if len(r.tags) > maxTags || r.usedAt.After(at(1)) {
+			t.Errorf("%d tags, used %s", len(r.tags), r.usedAt)
+		}
+		for _, tag := range r.tags {
+			if _, err := parseName(tagOf(r, tag)); err != nil {
+				t.Errorf("tag %q: %v", tag, err)
+			}
+		}
+	})
+}

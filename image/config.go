@@ -1,0 +1,86 @@
+package image
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+)
+
+// Config says where images are kept and how they are fetched.
+type Config struct {
+	// Client connects to containerd; called when it is first needed, and once.
+	// The caller closes what it gives. Nil: the store connects to Address.
+	Client  func() (*containerd.Client, error)
+	Address string // path of containerd's socket, when Client is nil
+
+	Namespace   string // of containerd; default "bourse"
+	Snapshotter string // that unpacks images; default "overlayfs"
+	Budget      int64  // bytes of disk for images; 0: no limit
+
+	Registries   map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
+	DockerConfig string              // optional path of a docker config.json, read for credentials when a registry asks
+
+	ResolveWithin time.Duration // for a registry to say what a tag means; default 3 s
+	Stall         time.Duration // a registry that sends nothing for so long is given up; default 30 s
+	Linger        time.Duration // a pull goes on so long after its last waiter has left; default 10 min
+	Keep          time.Duration // of what a failed pull has fetched, for a retry; default 1 h
+
+	Log *slog.Logger // default: none
+}
+
+// Registry is how one registry is reached. The zero value is HTTPS with the
+// system's authorities and no credentials; a registry on loopback that has no CA
+// here is reached by plain HTTP, as docker does.
+type Registry struct {
+	PlainHTTP bool
+	CA        string // optional PEM file with the authorities that vouch for it, instead of the system's
+	Username  string // optional; empty with a Password: the password is a token
+	Password  string
+}
+
+// Names in containerd.
+const (
+	DefaultNamespace   = "bourse"
+	DefaultSnapshotter = "overlayfs"
+)
+
+func (c Config) withDefaults() Config {
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Snapshotter = cmp.Or(c.Snapshotter, DefaultSnapshotter)
+	c.ResolveWithin = cmp.Or(c.ResolveWithin, 3*time.Second)
+	c.Stall = cmp.Or(c.Stall, 30*time.Second)
+	c.Linger = cmp.Or(c.Linger, 10*time.Minute)
+	c.Keep = cmp.Or(c.Keep, time.Hour)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Client == nil && c.Address == "" {
+		errs = append(errs, errors.New("image: no containerd: neither Client nor Address"))
+	}
+	if c.Budget < 0 {
+		errs = append(errs, fmt.Errorf("image: budget of %d bytes", c.Budget))
+	}
+	for name, d := range map[string]time.Duration{
+		"ResolveWithin": c.ResolveWithin, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep,
+	} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("image: %s is %s", name, d))
+		}
+	}
+	for host, r := range c.Registries {
+		if r.PlainHTTP && r.CA != "" {
+			errs = append(errs, fmt.Errorf("image: registry %s has an authority, but plain HTTP", host))
+		}
+	}
+	return errors.Join(errs...)
+}

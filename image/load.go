@@ -1,0 +1,140 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// load brings the memory in line with what containerd has.
+func (s *Store) load(ctx context.Context, c *containerd.Client) error {
+	for {
+		s.mu.Lock()
+		change := s.memory.change
+		s.mu.Unlock()
+		list, err := c.ImageService().List(ctx, `labels."`+labelStore+`"==1`)
+		if err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+		found, err := s.inspectNew(ctx, c, list)
+		if err != nil {
+			return err
+		}
+		if s.replace(list, found, change) {
+			return nil
+		}
+	}
+}
+
+// inspectNew reads the images of a list that the memory does not have.
+func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []images.Image) ([]*record, error) {
+	var out []*record
+	for _, image := range list {
+		s.mu.Lock()
+		_, known := s.memory.catalogue.records[image.Name]
+		s.mu.Unlock()
+		if known {
+			continue
+		}
+		r, err := s.inspect(ctx, c, image)
+		switch {
+		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
+			// Not all of it is here: as good as not pulled, which a pull mends.
+			s.config.Log.Warn("image is not complete", "image", image.Name, "err", err)
+		case err != nil:
+			return nil, fmt.Errorf("image %s: %w", image.Name, err)
+		default:
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// replace takes a list over, unless something was added or removed since it was
+// read.
+func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
+	listed := map[string]bool{}
+	for _, image := range list {
+		listed[image.Name] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory.change != change {
+		return false
+	}
+	s.memory.loaded = true
+	changed := len(found) > 0
+	for name := range s.memory.catalogue.records {
+		if !listed[name] {
+			s.config.Log.Info("image was removed by others", "image", name)
+			s.memory.catalogue.drop(name)
+			changed = true
+		}
+	}
+	for _, r := range found {
+		s.memory.catalogue.add(r)
+	}
+	if changed {
+		s.notify()
+	}
+	return true
+}
+
+// inspect reads an image that containerd has: what it is made of, and that it is
+// unpacked. It fails with containerd's "not found" when something is missing.
+func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.Image) (*record, error) {
+	ref, err := parseName(image.Name)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Digest == "" || ref.Tag != "" || ref.Digest != image.Target.Digest.String() {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record is of %s", image.Name, image.Target.Digest)
+	}
+	blobs := present(reader(c))
+	o, needs, err := s.look(ctx, blobs, ref, image.Target)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := blobs(ctx, *o.document.Config)
+	if err != nil {
+		return nil, err
+	}
+	config, err := parseConfig(raw, len(o.document.Layers), s.platform)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{name: image.Name, ref: ref, bytes: needs.sum(), parts: parts{}}
+	r.ref.Labels = config.labels()
+	r.read(image.Labels, time.Now())
+	r.parts[o.manifest.desc.Digest.String()] = o.manifest.desc.Size
+	r.parts[o.root().Digest.String()] = o.root().Size
+	for d, size := range needs {
+		r.needs = append(r.needs, d)
+		r.parts[d] = size
+	}
+	for _, chain := range config.chains() {
+		used, err := c.SnapshotService(s.config.Snapshotter).Usage(ctx, chain)
+		if err != nil {
+			return nil, err
+		}
+		r.parts[snapshotPart(chain)] = used.Size
+	}
+	return r, nil
+}
+
+// present has a missing blob be an error instead of something to fetch.
+func present(blobs blobReader) blobReader {
+	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
+		raw, err := blobs(ctx, desc)
+		if err == nil && raw == nil {
+			err = fmt.Errorf("%s: %w", desc.Digest, errdefs.ErrNotFound)
+		}
+		return raw, err
+	}
+}

@@ -1,0 +1,132 @@
+package image
+
+import (
+	"context"
+	"io"
+
+	"github.com/bourse-dev/bourse"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// blobReader reads a small blob that containerd has; nil when it has not.
+type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
+
+// outline is an image from its index down to the descriptors of its layers.
+type outline struct {
+	index    *stored // nil: the name means the manifest itself
+	manifest stored
+	document document // of the manifest
+}
+
+// stored is a small blob with its bytes.
+type stored struct {
+	desc ocispec.Descriptor
+	raw  []byte
+}
+
+// root is what the image's name means.
+func (o outline) root() ocispec.Descriptor {
+	if o.index != nil {
+		return o.index.desc
+	}
+	return o.manifest.desc
+}
+
+// needs gives the configuration and the layers, each once.
+func (o outline) needs() parts {
+	out := parts{o.document.Config.Digest.String(): o.document.Config.Size}
+	for _, l := range o.document.Layers {
+		out[l.Digest.String()] = l.Size
+	}
+	return out
+}
+
+// look reads the index and the manifest of an image for this host's platform and
+// remembers what it takes to pull it.
+func (s *Store) look(ctx context.Context, blobs blobReader, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
+	var o outline
+	for depth := 0; ; depth++ {
+		raw, err := s.read(ctx, blobs, ref, desc)
+		if err != nil {
+			return outline{}, nil, err
+		}
+		d, err := parseDocument(raw)
+		if err != nil {
+			return outline{}, nil, err
+		}
+		desc.Size = int64(len(raw))
+		if !d.isIndex() {
+			desc.MediaType = manifestType(desc.MediaType)
+			o.manifest, o.document = stored{desc, raw}, d
+			break
+		}
+		if depth > 0 {
+			return outline{}, nil, bourse.Errorf(bourse.CodeInvalid, "image %s: an index within an index", ref.String())
+		}
+		desc.MediaType = indexType(desc.MediaType)
+		o.index = &stored{desc, raw}
+		if desc, err = choose(d, s.platform); err != nil {
+			return outline{}, nil, err
+		}
+	}
+	needs := o.needs()
+	s.mu.Lock()
+	s.memory.catalogue.learn(ref.Digest, needs)
+	s.mu.Unlock()
+	return o, needs, nil
+}
+
+// read reads a manifest or a configuration: from containerd when blobs is given,
+// from memory, or from the registry.
+func (s *Store) read(ctx context.Context, blobs blobReader, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
+	if blobs != nil {
+		raw, err := blobs(ctx, desc)
+		if err != nil || raw != nil {
+			return raw, err
+		}
+	}
+	if raw := s.manifests.get(desc.Digest); raw != nil {
+		return raw, nil
+	}
+	raw, err := s.fetch(ctx, ref, desc)
+	if err != nil {
+		return nil, err
+	}
+	if err := verify(raw, desc); err != nil {
+		return nil, err
+	}
+	s.manifests.put(desc.Digest, raw)
+	return raw, nil
+}
+
+// fetch gets a small blob from its registry, all of it within the time that a
+// registry may stand still.
+func (s *Store) fetch(ctx context.Context, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
+	defer cancel()
+	name := recordName(ref)
+	if desc.MediaType == "" { // where it is to be found depends on the type
+		_, found, err := s.resolver.Resolve(ctx, name)
+		if err != nil {
+			return nil, &registryError{err}
+		}
+		desc = found
+	}
+	fetcher, err := s.resolver.Fetcher(ctx, name)
+	if err != nil {
+		return nil, &registryError{err}
+	}
+	body, err := fetcher.Fetch(ctx, desc)
+	if err != nil {
+		return nil, &registryError{err}
+	}
+	defer body.Close()
+	raw, err := io.ReadAll(io.LimitReader(body, maxManifest+1))
+	if err != nil {
+		return nil, &registryError{err}
+	}
+	if len(raw) > maxManifest {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: %s has more than %d bytes", ref.String(), desc.Digest, maxManifest)
+	}
+	return raw, nil
+}

@@ -1,0 +1,56 @@
+package image
+
+import (
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Bounds of manifestCache: half a MiB.
+const (
+	maxCached     = 32
+	maxCachedSize = 16 << 10
+)
+
+// manifestCache keeps the small manifests that were read last, from a name's
+// resolution to the pull that follows. The zero value is empty.
+type manifestCache struct {
+	mu  sync.Mutex
+	raw map[digest.Digest][]byte
+}
+
+func (c *manifestCache) get(d digest.Digest) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw[d]
+}
+
+func (c *manifestCache) put(d digest.Digest, raw []byte) {
+	if len(raw) > maxCachedSize {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.raw == nil {
+		c.raw = map[digest.Digest][]byte{}
+	}
+	remember(c.raw, maxCached, d, raw)
+}
+
+// manifestType and indexType give a type that containerd takes for what the
+// bytes are: a registry may have said anything, or nothing.
+func manifestType(said string) string {
+	if images.IsManifestType(said) {
+		return said
+	}
+	return ocispec.MediaTypeImageManifest
+}
+
+func indexType(said string) string {
+	if images.IsIndexType(said) {
+		return said
+	}
+	return ocispec.MediaTypeImageIndex
+}

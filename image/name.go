@@ -1,0 +1,43 @@
+package image
+
+import (
+	"github.com/bourse-dev/bourse"
+	"github.com/distribution/reference"
+)
+
+// parseName takes an image's name apart and refuses what no registry could have.
+func parseName(name string) (bourse.ImageRef, error) {
+	ref := bourse.ParseImageRef(name)
+	return ref, checkRef(ref)
+}
+
+// checkRef checks a name that was taken apart.
+func checkRef(ref bourse.ImageRef) error {
+	if ref.Registry == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "image %q is not in a registry", ref.Repository)
+	}
+	if _, err := reference.ParseNamed(ref.String()); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "image %q: %w", ref.String(), err)
+	}
+	if ref.Digest == "" {
+		return nil
+	}
+	if _, err := newDigest(ref.Digest); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "image %q: %w", ref.String(), err)
+	}
+	return nil
+}
+
+// recordName is the name of an image's record in containerd, and of its pull:
+// without the tag.
+func recordName(ref bourse.ImageRef) string {
+	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
+}
+
+// tagName is the name without the digest; "" when there is no tag.
+func tagName(ref bourse.ImageRef) string {
+	if ref.Tag == "" {
+		return ""
+	}
+	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Tag: ref.Tag}.String()
+}

@@ -1,0 +1,158 @@
+package registrytest
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/containerd/log"
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	"golang.org/x/crypto/bcrypt"
+
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"             // its name in the configuration
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // its name in the configuration
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // its name in the configuration
+)
+
+// Options say what registry a test wants; the zero value is one in memory, with
+// plain HTTP and no credentials.
+type Options struct {
+	TLS                bool   // with a certificate of its own authority, see Registry.CA
+	Username, Password string // asked for when they are not empty
+	Dir                string // stores its content there rather than in memory
+}
+
+// Registry is a registry of a test. It ends with the test.
+type Registry struct {
+	Host string // "127.0.0.1:41234", as in an image's name
+	CA   string // file of the authority that vouches for it; empty without TLS
+
+	options Options
+	app     http.Handler
+
+	mu     sync.Mutex
+	server *httptest.Server // nil: stopped
+	ended  chan struct{}    // closed when server ends; hanging answers wait for it
+	fault  func(*http.Request) Fault
+	stats  Stats
+}
+
+// Start runs a registry until the test ends.
+func Start(tb testing.TB, o Options) *Registry {
+	tb.Helper()
+	// Both the registry and containerd's client write a line for each request
+	// to the standard error by default.
+	if err := log.SetLevel(log.PanicLevel); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	app := handlers.NewApp(ctx, configure(tb, o))
+	r := &Registry{options: o, app: app}
+	if err := r.listen("127.0.0.1:0"); err != nil {
+		cancel()
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		r.Stop()
+		_ = app.Shutdown() // of storage in memory, or below the test's directory
+		cancel()
+	})
+	r.Host = r.server.Listener.Addr().String()
+	if o.TLS {
+		r.CA = filepath.Join(tb.TempDir(), "ca.pem")
+		text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
+		if err := os.WriteFile(r.CA, text, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return r
+}
+
+// configure writes down what the registry is to be.
+func configure(tb testing.TB, o Options) *configuration.Configuration {
+	tb.Helper()
+	c := &configuration.Configuration{
+		Storage: configuration.Storage{
+			"inmemory":    {},
+			"maintenance": {"uploadpurging": map[any]any{"enabled": false}},
+		},
+		// A hostile registry validates nothing.
+		Validation: configuration.Validation{Disabled: true},
+	}
+	c.HTTP.Secret = "of a test"
+	if o.Dir != "" {
+		delete(c.Storage, "inmemory")
+		c.Storage["filesystem"] = configuration.Parameters{"rootdirectory": o.Dir}
+	}
+	if o.Username != "" {
+		hash, err := bcrypt.GenerateFromPassword([]byte(o.Password), bcrypt.MinCost)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		path := filepath.Join(tb.TempDir(), "htpasswd")
+		if err := os.WriteFile(path, fmt.Appendf(nil, "%s:%s\n", o.Username, hash), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+		c.Auth = configuration.Auth{"htpasswd": {"realm": "test", "path": path}}
+	}
+	return c
+}
+
+// Name gives the full name of an image of the registry: "web:v1" becomes
+// "127.0.0.1:41234/web:v1".
+func (r *Registry) Name(image string) string { return r.Host + "/" + image }
+
+// Stop ends the server: connections break, new ones are refused. What was
+// pushed is kept for Restart.
+func (r *Registry) Stop() {
+	r.mu.Lock()
+	server := r.server
+	if server != nil {
+		close(r.ended)
+	}
+	r.server = nil
+	r.mu.Unlock()
+	if server != nil {
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
+
+// Restart serves again, at the same address.
+func (r *Registry) Restart(tb testing.TB) {
+	tb.Helper()
+	r.Stop()
+	if err := r.listen(r.Host); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (r *Registry) listen(address string) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	server := httptest.NewUnstartedServer(r)
+	_ = server.Listener.Close() // of a port that it has chosen itself
+	server.Listener = listener
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of handshakes that tests have fail
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server, r.ended = server, make(chan struct{})
+	if r.options.TLS {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package image
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	containerd "github.com/containerd/containerd/v2/client"
+)
+
+// activePart is, of a pull's parts, the layer that is being unpacked.
+const activePart = "active"
+
+// How often a growing layer is measured: at most a tenth of the time is spent on
+// it, for containerd walks through all its files.
+const (
+	measureEvery = 200 * time.Millisecond
+	measureShare = 10
+)
+
+// watch measures the layer that is being unpacked, makes room for it, and ends
+// the pull when there is none. The result stops it and waits.
+func (s *Store) watch(ctx context.Context, w *watched) func() {
+	if s.config.Budget == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		pause := measureEvery
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			began := time.Now()
+			if err := s.measure(ctx, w); err != nil && bourse.CodeOf(err) == bourse.CodeInsufficient {
+				w.pull.cancel(err)
+				return
+			}
+			pause = max(measureEvery, measureShare*time.Since(began))
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// measure looks at the layer that is being unpacked.
+func (s *Store) measure(ctx context.Context, w *watched) error {
+	w.mu.Lock()
+	key := w.active
+	w.mu.Unlock()
+	if key == "" {
+		return nil
+	}
+	used, err := w.Usage(ctx, key)
+	if err != nil {
+		return err // committed or removed meanwhile
+	}
+	s.holds(w.pull, parts{activePart: used.Size})
+	return s.makeRoom(ctx, w.client, w.pull)
+}
+
+// makeRoom evicts images until all fit into the budget, with what the pull p
+// takes; nil: as many as can be. When that cannot be it evicts none and fails with
+// CodeInsufficient.
+func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
+	if s.config.Budget == 0 {
+		return nil
+	}
+	leave, err := s.room.pass(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	holdings, inUse := s.holdings()
+	if usage(holdings) <= s.config.Budget {
+		return nil
+	}
+	for i, h := range holdings {
+		holdings[i].fixed = h.fixed || inUse != nil && h.digest != "" && inUse(h.digest)
+	}
+	names, left := victims(holdings, s.config.Budget)
+	if p != nil && left > s.config.Budget {
+		return bourse.Errorf(bourse.CodeInsufficient,
+			"image %s takes %d bytes or more; with it the images in use would take %d, and the worker has %d for images",
+			p.ref.String(), s.sizeOf(p), left, s.config.Budget)
+	}
+	return s.evict(ctx, c, names)
+}
+
+func (s *Store) sizeOf(p *pull) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.parts.sum()
+}
+
+// holdings gives all that takes disk, and what says which of it is in use.
+func (s *Store) holdings() ([]holding, func(string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []holding
+	for name, r := range s.memory.catalogue.records {
+		out = append(out, holding{name: name, digest: r.ref.Digest, parts: r.parts, usedAt: r.usedAt})
+	}
+	for name, p := range s.memory.pulls {
+		copied := parts{}
+		for part, size := range p.parts {
+			if part == activePart {
+				part = activePart + " " + name // no other pull's
+			}
+			copied[part] = size
+		}
+		out = append(out, holding{name: "pull " + name, parts: copied, fixed: true})
+	}
+	for name, k := range s.memory.kept { // never used: the first to go
+		out = append(out, holding{name: name, parts: k.parts})
+	}
+	return out, s.memory.inUse
+}
+
+// evict removes images, and what failed pulls have kept.
+func (s *Store) evict(ctx context.Context, c *containerd.Client, names []string) error {
+	var here []string
+	for _, name := range names {
+		s.mu.Lock()
+		left, ok := s.memory.kept[name]
+		s.mu.Unlock()
+		if !ok {
+			here = append(here, name)
+			continue
+		}
+		if err := s.dropKept(ctx, c, left.ref); err != nil {
+			return err
+		}
+	}
+	for _, name := range here {
+		s.config.Log.Info("image evicted", "image", name)
+	}
+	return s.remove(ctx, c, here)
+}

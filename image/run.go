@@ -1,0 +1,182 @@
+package image
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+)
+
+// How often Run does what no event makes it do.
+const (
+	flushEvery = 10 * time.Second
+	sweepEvery = time.Minute
+	retryEvery = 500 * time.Millisecond
+	serveWait  = 5 * time.Second // for containerd to come back, asked again and again
+)
+
+// Run keeps the store in line with containerd until ctx ends: it reads what is
+// there, resumes the pulls that were under way, evicts what is above the budget,
+// notices what others remove, and begins again when containerd comes back. It
+// closes the store at the end.
+func (s *Store) Run(ctx context.Context) error {
+	away := false
+	for ctx.Err() == nil {
+		err := s.session(ctx, func() {
+			if away {
+				s.config.Log.Info("containerd is back")
+			}
+			away = false
+		})
+		if ctx.Err() == nil && !away {
+			s.config.Log.Warn("containerd is away", "err", err)
+			away = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if ctx, c, err := s.containerd(last); err == nil && !away {
+		s.flush(ctx, c)
+	}
+	return s.Close()
+}
+
+// session goes on for as long as containerd is there; ready is called when all
+// has been read from it.
+func (s *Store) session(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ctx, c, err := s.containerd(ctx)
+	if err != nil {
+		return err
+	}
+	if err := serving(ctx, c); err != nil {
+		return err
+	}
+	events, lost := c.EventService().Subscribe(ctx, `namespace==`+s.config.Namespace+`,topic~="^/images/"`)
+	if err := s.load(ctx, c); err != nil {
+		return err
+	}
+	ready()
+	if err := s.resume(ctx, c); err != nil {
+		return err
+	}
+	s.trim(ctx, c)
+	flush, sweep := time.NewTicker(flushEvery), time.NewTicker(sweepEvery)
+	defer flush.Stop()
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-lost:
+			return err
+		case <-events:
+			err = s.load(ctx, c)
+		case <-flush.C:
+			s.flush(ctx, c)
+		case <-sweep.C:
+			s.sweep(ctx, c)
+			err = s.load(ctx, c) // an event may have been lost
+			s.trim(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// serving waits for containerd to answer.
+func serving(ctx context.Context, c *containerd.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, serveWait)
+	defer cancel()
+	ok, err := c.IsServing(ctx)
+	if err == nil && !ok {
+		err = errdefs.ErrUnavailable
+	}
+	return err
+}
+
+// resume starts the pulls whose leases are there, and which nobody has started
+// again meanwhile.
+func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
+	refs, err := underWay(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		name := recordName(ref)
+		s.mu.Lock()
+		_, here := s.memory.catalogue.records[name]
+		_, going := s.memory.pulls[name]
+		if !here && !going && !s.memory.closed {
+			s.config.Log.Info("pull resumed", "image", ref.String())
+			s.unattended(s.start(ctx, ref))
+		}
+		s.mu.Unlock()
+		if !here {
+			continue
+		}
+		// The daemon ended between the record and the lease's removal.
+		if err := dropLease(ctx, c, ref, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trim evicts what is above the budget.
+func (s *Store) trim(ctx context.Context, c *containerd.Client) {
+	if err := s.makeRoom(ctx, c, nil); err != nil && ctx.Err() == nil {
+		s.config.Log.Warn("images not evicted", "err", err)
+	}
+}
+
+// sweep gives up what failed pulls have kept for too long.
+func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
+	s.mu.Lock()
+	var old []bourse.ImageRef
+	for _, k := range s.memory.kept {
+		if time.Since(k.failed) >= s.config.Keep {
+			old = append(old, k.ref)
+		}
+	}
+	s.mu.Unlock()
+	for _, ref := range old {
+		if err := s.dropKept(ctx, c, ref); err != nil {
+			s.config.Log.Warn("failed pull not removed", "image", ref.String(), "err", err)
+		}
+	}
+}
+
+// flush writes to containerd which tags images have and when they were used.
+func (s *Store) flush(ctx context.Context, c *containerd.Client) {
+	s.mu.Lock()
+	labels := map[string]map[string]string{}
+	for name, r := range s.memory.catalogue.records {
+		if r.dirty {
+			labels[name] = r.labels()
+			r.dirty = false
+		}
+	}
+	s.mu.Unlock()
+	for name, l := range labels {
+		_, err := c.ImageService().Update(ctx, images.Image{Name: name, Labels: l}, "labels."+labelTags, "labels."+labelUsed)
+		if err == nil || errdefs.IsNotFound(err) {
+			continue
+		}
+		s.mu.Lock()
+		if r, ok := s.memory.catalogue.records[name]; ok {
+			r.dirty = true
+		}
+		s.mu.Unlock()
+		s.config.Log.Warn("image's use not recorded", "image", name, "err", err)
+	}
+}

@@ -1,0 +1,110 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/diff"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// applier marks the errors of layers as such.
+type applier struct {
+	diff.Applier
+	want map[digest.Digest]digest.Digest // of a layer, uncompressed
+}
+
+// Apply unpacks a layer. It fails with a layerError, also when the layer is not
+// the one of the image's configuration, unless containerd went away.
+func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
+	out, err := a.Applier.Apply(ctx, desc, mounts, opts...)
+	if err != nil && ctx.Err() == nil && !unreachable(err) {
+		return out, &layerError{err}
+	}
+	if want := a.want[desc.Digest]; err == nil && out.Digest != want {
+		return out, &layerError{fmt.Errorf("layer %s unpacks to %s, the image has %s", desc.Digest, out.Digest, want)}
+	}
+	return out, err
+}
+
+// ingester ends the waiting for a blob that somebody else writes when it is
+// containerd itself that is away: it says "unavailable" for both.
+type ingester struct {
+	content.Store
+	client *containerd.Client
+}
+
+// awayError is a containerd that does not answer.
+type awayError struct{ text string }
+
+func (e *awayError) Error() string { return "containerd does not answer: " + e.text }
+
+// Writer opens a blob for writing.
+func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (content.Writer, error) {
+	w, err := i.Store.Writer(ctx, opts...)
+	if err == nil || !errdefs.IsUnavailable(err) {
+		return w, err
+	}
+	if _, away := i.client.Version(ctx); away != nil {
+		return nil, &awayError{err.Error()}
+	}
+	return nil, err
+}
+
+// watched is a snapshotter that tells what a pull's unpacked layers take.
+type watched struct {
+	snapshots.Snapshotter
+	store  *Store
+	client *containerd.Client
+	pull   *pull
+
+	mu     sync.Mutex
+	active string // key of the snapshot that is being filled
+}
+
+// Prepare begins a layer.
+func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
+	mounts, err := w.Snapshotter.Prepare(ctx, key, parent, opts...)
+	if err == nil {
+		w.setActive(key)
+	}
+	return mounts, err
+}
+
+// Commit ends a layer. It fails when the layer does not fit into the budget.
+func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
+	err := w.Snapshotter.Commit(ctx, name, key, opts...)
+	w.setActive("")
+	if err != nil {
+		return err
+	}
+	used, err := w.Usage(ctx, name)
+	if err != nil {
+		return err
+	}
+	w.store.mu.Lock()
+	delete(w.pull.parts, activePart)
+	maps.Copy(w.pull.parts, parts{snapshotPart(name): used.Size})
+	w.store.mu.Unlock()
+	return w.store.makeRoom(ctx, w.client, w.pull)
+}
+
+// Remove gives a layer up.
+func (w *watched) Remove(ctx context.Context, key string) error {
+	w.setActive("")
+	return w.Snapshotter.Remove(ctx, key)
+}
+
+func (w *watched) setActive(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.active = key
+}

@@ -1,0 +1,115 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// script is a registry that sends pieces of a body, each after a pause; it hangs
+// at the end of the script until the request ends.
+type script struct {
+	headers time.Duration
+	pauses  []time.Duration
+}
+
+func (s script) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := pause(req.Context(), s.headers); err != nil {
+		return nil, err
+	}
+	return &http.Response{Body: io.NopCloser(&scriptBody{req.Context(), s.pauses})}, nil
+}
+
+type scriptBody struct {
+	ctx    context.Context //nolint:containedctx // of the request that the body is of
+	pauses []time.Duration
+}
+
+func (b *scriptBody) Read(p []byte) (int, error) {
+	if len(b.pauses) == 0 {
+		return 0, io.EOF
+	}
+	next := b.pauses[0]
+	b.pauses = b.pauses[1:]
+	if err := pause(b.ctx, next); err != nil {
+		return 0, err
+	}
+	return copy(p, "x"), nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestStalling(t *testing.T) {
+	const second = time.Second
+	for name, tc := range map[string]struct {
+		script script
+		reader time.Duration // that the reader takes between reads
+		want   string
+		err    error
+	}{
+		"slow but steady":     {script{9 * second, []time.Duration{9 * second, 9 * second, 9 * second}}, 0, "xxx", nil},
+		"no headers":          {script{11 * second, nil}, 0, "", errStalled},
+		"stands still":        {script{0, []time.Duration{second, 11 * second}}, 0, "x", errStalled},
+		"the reader is slow":  {script{0, []time.Duration{second, second}}, time.Hour, "xx", nil},
+		"stops at the border": {script{0, []time.Duration{second, time.Hour}}, 0, "x", errStalled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := &http.Client{Transport: &stalling{next: tc.script, limit: 10 * second}}
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://registry.test/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got strings.Builder
+				resp, err := client.Do(req)
+				if err == nil {
+					defer resp.Body.Close()
+					for buf := make([]byte, 1); err == nil; {
+						var n int
+						n, err = resp.Body.Read(buf)
+						got.Write(buf[:n])
+						time.Sleep(tc.reader)
+					}
+				}
+				if errors.Is(err, io.EOF) {
+					err = nil
+				}
+				if got.String() != tc.want || !errors.Is(err, tc.err) {
+					t.Errorf("read %q, %v, want %q, %v", got.String(), err, tc.want, tc.err)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelIsNoStall: a caller who leaves is not told that the registry hangs.
+func TestCancelIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		client := &http.Client{Transport: &stalling{next: script{headers: time.Hour}, limit: time.Minute}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://registry.test/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errStalled) {
+			t.Errorf("got %v, want the deadline", err)
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/unpack"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/semaphore"
+)
+
+// layersAtOnce bounds the layers of one image that are fetched at the same time.
+const layersAtOnce = 3
+
+// unpack fetches an image's layers side by side and unpacks each as soon as it
+// and those below it are there.
+func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
+	manifest, d := o.manifest.desc, o.document
+	fetcher, err := s.resolver.Fetcher(ctx, recordName(p.ref))
+	if err != nil {
+		return err
+	}
+	f := &layerFetch{
+		store: &ingester{Store: c.ContentStore(), client: c}, fetcher: fetcher, pull: p,
+		manifest: manifest.Digest, document: d, counts: map[digest.Digest]*layerCount{},
+	}
+	for _, l := range d.Layers {
+		f.counts[l.Digest] = &layerCount{pull: p}
+	}
+	f.left = len(f.counts)
+	watched := &watched{Snapshotter: c.SnapshotService(s.config.Snapshotter), store: s, client: c, pull: p}
+	stop := s.watch(ctx, watched)
+	defer stop()
+	unpacker, err := unpack.NewUnpacker(ctx, f.store,
+		unpack.WithUnpackPlatform(unpack.Platform{
+			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
+		}),
+		unpack.WithLimiter(semaphore.NewWeighted(layersAtOnce)),
+		// So that an ended unpack has no transfer left behind.
+		unpack.WithFetchAllContent(),
+	)
+	if err != nil {
+		return err
+	}
+	err = images.Dispatch(ctx, unpacker.Unpack(f), nil, manifest)
+	if _, failed := unpacker.Wait(); failed != nil {
+		err = failed // the cause of the other one, if there is another one
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// unpacksTo gives what each layer is, uncompressed, by the configuration. The
+// same layer may be there twice.
+func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
+	out := make(map[digest.Digest]digest.Digest, len(layers))
+	for i, l := range layers {
+		out[l.Digest] = config.RootFS.DiffIDs[i]
+	}
+	return out
+}
+
+// layerFetch is the handler of an image's blobs.
+type layerFetch struct {
+	store    content.Store
+	fetcher  remotes.Fetcher
+	pull     *pull
+	manifest digest.Digest
+	document document
+
+	counts map[digest.Digest]*layerCount
+	mu     sync.Mutex
+	left   int // layers that are not here yet
+}
+
+// Handle leads from the manifest, which was read and stored before, to the
+// configuration and the layers, and fetches the latter.
+func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+	switch {
+	case desc.Digest == f.manifest:
+		return append([]ocispec.Descriptor{*f.document.Config}, f.document.Layers...), nil
+	case desc.Digest == f.document.Config.Digest:
+		return nil, nil
+	}
+	count := f.counts[desc.Digest]
+	fetch := remotes.FetcherFunc(func(ctx context.Context, desc ocispec.Descriptor) (io.ReadCloser, error) {
+		body, err := f.fetcher.Fetch(ctx, desc)
+		if err != nil {
+			return nil, &registryError{err}
+		}
+		return &counted{ReadCloser: body, count: count, size: desc.Size}, nil
+	})
+	if err := remotes.Fetch(ctx, f.store, fetch, desc); err != nil && !errdefs.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("layer %s: %w", desc.Digest, err)
+	}
+	if count.reach(desc.Size) {
+		f.arrived()
+	}
+	return nil, nil
+}
+
+// arrived notes that one more layer is here.
+func (f *layerFetch) arrived() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left--; f.left == 0 {
+		f.pull.enter(statusUnpacking)
+	}
+}
+
+// layerCount adds a layer's bytes to its pull's progress, each once however often
+// they are fetched.
+type layerCount struct {
+	pull *pull
+	mu   sync.Mutex
+	most int64
+	done bool
+}
+
+func (c *layerCount) to(offset int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if offset > c.most {
+		c.pull.got.Add(offset - c.most)
+		c.most = offset
+	}
+}
+
+// reach notes that all of the layer is here; true the first time.
+func (c *layerCount) reach(size int64) bool {
+	c.to(size)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.done
+	c.done = true
+	return first
+}
+
+// counted is a layer's body. Transfers that go on half-way seek first.
+type counted struct {
+	io.ReadCloser
+	count  *layerCount
+	size   int64
+	offset int64
+}
+
+// Read passes on what came.
+func (b *counted) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.offset += int64(n)
+	b.count.to(min(b.offset, b.size))
+	switch {
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, io.EOF):
+		return n, &registryError{err}
+	case b.offset < b.size:
+		return n, errShort
+	}
+	return n, io.EOF
+}
+
+// Seek goes to where the content was left.
+func (b *counted) Seek(offset int64, whence int) (int64, error) {
+	seeker, ok := b.ReadCloser.(io.Seeker)
+	if !ok {
+		return 0, errdefs.ErrNotImplemented
+	}
+	n, err := seeker.Seek(offset, whence)
+	if err == nil {
+		b.offset = n
+		b.count.to(min(n, b.size))
+	}
+	return n, err
+}

@@ -1,0 +1,196 @@
+package containerdtest
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// File is a file of an image: with data, or a symbolic link, or a hard link to
+// another of its files, or a directory.
+type File struct {
+	Data    []byte
+	Mode    int64  // default 0644, of directories 0755
+	Symlink string // target
+	Link    string // key of the file that this is another name of
+	Dir     bool
+	UID     int
+	GID     int
+}
+
+// Image is an OCI image of one layer.
+type Image struct {
+	Manifest ocispec.Descriptor
+	Blobs    map[digest.Digest][]byte // manifest, config and layer, for a store or a registry
+	Config   ocispec.Descriptor
+	Layer    ocispec.Descriptor
+}
+
+// Build makes an image of files by their paths, for this platform. The same
+// files and configuration give the same digests. Directories that files are
+// in need not be named.
+func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
+	data, err := layer(files)
+	if err != nil {
+		return Image{}, err
+	}
+	out := Image{Blobs: map[digest.Digest][]byte{}}
+	out.Layer = out.add(ocispec.MediaTypeImageLayer, data)
+	out.Config, err = out.addJSON(ocispec.MediaTypeImageConfig, ocispec.Image{
+		Platform: ocispec.Platform{Architecture: runtime.GOARCH, OS: "linux"},
+		Config:   config,
+		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{out.Layer.Digest}},
+	})
+	if err != nil {
+		return Image{}, err
+	}
+	out.Manifest, err = out.addJSON(ocispec.MediaTypeImageManifest, ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageManifest,
+		Config:    out.Config,
+		Layers:    []ocispec.Descriptor{out.Layer},
+	})
+	return out, err
+}
+
+// MustBuild is Build for a test.
+func MustBuild(tb testing.TB, files map[string]File, config ocispec.ImageConfig) Image {
+	tb.Helper()
+	image, err := Build(files, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return image
+}
+
+func (i *Image) add(mediaType string, data []byte) ocispec.Descriptor {
+	d := digest.FromBytes(data)
+	i.Blobs[d] = data
+	return ocispec.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
+}
+
+func (i *Image) addJSON(mediaType string, value any) (ocispec.Descriptor, error) {
+	data, err := json.Marshal(value)
+	return i.add(mediaType, data), err
+}
+
+// layer makes the tar file of a layer, in the order of the paths.
+func layer(files map[string]File) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	made := map[string]bool{".": true}
+	for _, name := range order(files) {
+		name, file := strings.Trim(name, "/"), files[name]
+		for dir := range parents(name) {
+			if !made[dir] {
+				made[dir] = true
+				if err := write(w, dir, File{Dir: true}); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if made[name] && file.Dir {
+			continue
+		}
+		made[name] = file.Dir
+		if file.Link != "" { // an archive's link sets the mode of what it links to
+			file.Mode = files[file.Link].Mode
+		}
+		if err := write(w, name, file); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	err := w.Close()
+	return buf.Bytes(), err
+}
+
+// order sorts by path, hard links after what they link to.
+func order(files map[string]File) []string {
+	names := slices.Sorted(maps.Keys(files))
+	slices.SortStableFunc(names, func(a, b string) int {
+		return boolToInt(files[a].Link != "") - boolToInt(files[b].Link != "")
+	})
+	return names
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// parents yields the directories above a path, the outermost first.
+func parents(name string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i, r := range name {
+			if r == '/' && !yield(path.Clean(name[:i])) {
+				return
+			}
+		}
+	}
+}
+
+func write(w *tar.Writer, name string, f File) error {
+	h := &tar.Header{Name: name, Mode: f.Mode, Typeflag: tar.TypeReg, Size: int64(len(f.Data)), Uid: f.UID, Gid: f.GID}
+	if h.Mode == 0 {
+		h.Mode = 0o644
+	}
+	switch {
+	case f.Symlink != "":
+		h.Typeflag, h.Linkname, h.Size, h.Mode = tar.TypeSymlink, f.Symlink, 0, 0o777
+	case f.Link != "":
+		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, strings.Trim(f.Link, "/"), 0
+	case f.Dir:
+		h.Typeflag, h.Size, h.Name = tar.TypeDir, 0, name+"/"
+		if f.Mode == 0 {
+			h.Mode = 0o755
+		}
+	}
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := w.Write(f.Data[:h.Size])
+	return err
+}
+
+// Busybox gives the files of a small system: a static busybox under the names
+// of its commands, /tmp and an /etc with root, nobody and a user "app" (1000).
+// The test is skipped, with the reason, where busybox is missing.
+func Busybox(tb testing.TB) map[string]File {
+	tb.Helper()
+	const binary = "/bin/busybox"
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		tb.Skipf("no static busybox for an image (Debian's package is busybox-static): %v", err)
+	}
+	files := map[string]File{
+		binary:        {Data: data, Mode: 0o755},
+		"/etc/passwd": {Data: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\napp:x:1000:1000:app:/home/app:/bin/sh\n")},
+		"/etc/group":  {Data: []byte("root:x:0:\nnogroup:x:65534:\napp:x:1000:\n")},
+		"/tmp":        {Dir: true, Mode: 0o1777},
+		"/root":       {Dir: true, Mode: 0o700},
+		"/home/app":   {Dir: true, UID: 1000, GID: 1000},
+	}
+	for name := range strings.FieldsSeq(applets) { // more of its commands: /bin/busybox NAME
+		files["/bin/"+name] = File{Link: binary, Mode: 0o755} // a hard link sets the mode of both
+	}
+	return files
+}
+
+// applets are the commands of busybox that images have.
+const applets = `sh ash cat chmod chown cp date dd df echo env false find grep head hostname httpd id ip kill ln ls
+	mkdir mkfifo mknod mount mv nc nslookup pidof ping printf ps pwd readlink rm sed seq setsid sleep sort stat stty sync tail
+	test touch tr true tty ulimit umount uname vi wc wget yes`

@@ -1,0 +1,53 @@
+package containerdtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// dieWithParent has the kernel end a child with the process that started it.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// sweep ends the shims of a server that has been ended, with all below them,
+// undoes their mounts, and says what there was.
+func sweep(s *Server) []string {
+	var left []string
+	for _, pid := range s.Shims() {
+		left = append(left, fmt.Sprintf("shim %d was still there", pid))
+		// Its children first: without the shim nobody tells whose they are.
+		for _, child := range append(children(pid), pid) {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
+	mounts := s.Mounts()
+	slices.Reverse(mounts) // what is mounted last is undone first
+	for _, path := range mounts {
+		if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
+			left = append(left, fmt.Sprintf("mount %s: %v", path, err))
+		}
+	}
+	return left
+}
+
+// children gives a process's children: the init processes of a shim's
+// containers.
+func children(pid int) []int {
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var out []int
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}
