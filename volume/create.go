@@ -1,0 +1,102 @@
+package volume
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bourse-dev/bourse"
+)
+
+const gib = 1 << 30
+
+// Create makes an empty volume. One that is there is left as it is. It reports
+// CodeInvalid for a bad id or order, CodeFailedPrecondition when the host
+// cannot encrypt, and CodeInsufficient when its disk is full; then nothing is
+// left behind.
+func (s *Store) Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error {
+	if err := s.check(id, spec); err != nil {
+		return err
+	}
+	unlock, err := s.locks.lock(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.create(string(id), func() error {
+		return s.format(ctx, string(id), spec.SizeGB*gib, spec.Encrypted)
+	})
+}
+
+func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	if spec.SizeGB < 1 || spec.SizeGB > bourse.MaxVolumeGB {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: use 1 to %d", spec.SizeGB, bourse.MaxVolumeGB)
+	}
+	if spec.FSType != "" && spec.FSType != bourse.DefaultFSType {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid fstype %s: use ext4", bourse.Quoted(spec.FSType))
+	}
+	if spec.Encrypted {
+		return s.mayEncrypt()
+	}
+	return nil
+}
+
+// create makes a thing by filling its directory, unless it is there.
+func (s *Store) create(id string, fill func() error) error {
+	if there, err := s.has(id, complete); err != nil || there {
+		return err
+	}
+	err := s.begin(id, isNew)
+	s.step("begun")
+	if err == nil {
+		err = fill()
+	}
+	if err == nil {
+		s.step("filled")
+		err = s.advance(id, isNew, complete)
+	}
+	s.step("complete")
+	if err != nil {
+		return errors.Join(err, s.clear(id, isNew))
+	}
+	return nil
+}
+
+// format makes the image of a new volume, with a file system in it.
+func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool) error {
+	path := s.path(id, isNew, imageFile)
+	f, err := makeImage(path, bytes)
+	if err != nil {
+		return failed(err, "make the image of %s", id)
+	}
+	s.step("image made")
+	if crypted {
+		err = s.formatCrypt(ctx, id, path)
+	} else {
+		err = run(ctx, nil, makeFSArgs(path, uuidOf(id), false))
+	}
+	s.step("file system made")
+	return failed(errors.Join(err, f.Sync(), f.Close()), "make the file system of %s", id)
+}
+
+func (s *Store) formatCrypt(ctx context.Context, id, path string) error {
+	key, err := s.key(bourse.VolumeID(id))
+	if err != nil {
+		return err
+	}
+	if err := run(ctx, key, luksFormatArgs(path, uuidOf(id))); err != nil {
+		return err
+	}
+	dev, err := attachLoop(path)
+	if err != nil {
+		return err
+	}
+	name := mapperPrefix + id
+	if err = run(ctx, key, luksOpenArgs(dev.Name(), name)); err == nil {
+		err = run(ctx, nil, makeFSArgs(mapped(id), uuidOf(id), false))
+		err = errors.Join(err, run(context.WithoutCancel(ctx), nil, luksCloseArgs(name)))
+	}
+	return errors.Join(err, dev.Close())
+}

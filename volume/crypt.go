@@ -1,0 +1,135 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Encrypted volumes are LUKS2 images, opened by cryptsetup through dm-crypt.
+// Snapshots and forks are copies of the encrypted bytes; a fork then gets a
+// key of its own. The keys are random, so that nothing is gained by making
+// their derivation slow.
+
+const luksMagic = "LUKS\xba\xbe"
+
+// luksHeader is what the header takes of an image: cryptsetup's default.
+const luksHeader = 16 << 20
+
+var fastKey = []string{"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"}
+
+func luksFormatArgs(image, uuid string) []string {
+	return append([]string{
+		"cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", "aes-xts-plain64", "--key-size", "512",
+		"--sector-size", "4096", "--uuid", uuid, "--key-file", "-", image,
+	}, fastKey...)
+}
+
+func luksOpenArgs(device, name string) []string {
+	return []string{"cryptsetup", "open", "--type", "luks2", "--allow-discards", "--key-file", "-", device, name}
+}
+
+func luksTestArgs(image string) []string {
+	return []string{"cryptsetup", "open", "--test-passphrase", "--type", "luks2", "--key-file", "-", image}
+}
+
+// luksRekeyArgs gives the command that lets a new key open the image instead
+// of the old one, which it reads from stdin.
+func luksRekeyArgs(image, newKeyFile string) []string {
+	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKey...)
+}
+
+func luksResizeArgs(name string) []string {
+	return []string{"cryptsetup", "resize", "--key-file", "-", name}
+}
+
+func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close", name} }
+
+const mapperPrefix = "bourse-"
+
+// mapped gives the device that an opened volume has.
+func mapped(id string) string { return "/dev/mapper/" + mapperPrefix + id }
+
+// encrypted tells whether the image is an encrypted one.
+func encrypted(image io.ReaderAt) (bool, error) {
+	b := make([]byte, len(luksMagic))
+	if _, err := image.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return string(b) == luksMagic, nil
+}
+
+// mayEncrypt reports CodeFailedPrecondition where encrypted volumes cannot be.
+func (s *Store) mayEncrypt() error {
+	if s.crypt {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
+}
+
+// keyOf gives the key that opens the image at this stage: that of the volume
+// which the file beside it names, else of the volume itself.
+func (s *Store) keyOf(id string, at stage) ([]byte, error) {
+	owner := bourse.VolumeID(id)
+	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {
+	case err == nil:
+		owner = bourse.VolumeID(b)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, failed(err, "read which key opens %s", id)
+	}
+	if err := owner.Validate(); err != nil {
+		return nil, damaged(id, "it does not say whose key opens it")
+	}
+	key, err := s.key(owner)
+	return key, failed(err, "key of %s", id)
+}
+
+// openCrypt maps the encrypted volume's device and gives the mapping's.
+func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error) {
+	if err := s.mayEncrypt(); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(mapped(id)); err == nil {
+		return mapped(id), nil
+	}
+	key, err := s.keyOf(id, complete)
+	if err != nil {
+		return "", err
+	}
+	return mapped(id), failed(run(ctx, key, luksOpenArgs(device, mapperPrefix+id)), "open the encrypted %s", id)
+}
+
+// closeCrypt ends the mapping of a volume, if there is one.
+func closeCrypt(ctx context.Context, id string) error {
+	if _, err := os.Stat(mapped(id)); err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: it is gone
+}
+
+// rekey lets the key of id open the image instead of the old one. It may be
+// repeated after a crash.
+func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
+	key, err := s.key(bourse.VolumeID(id))
+	if err != nil {
+		return failed(err, "key of %s", id)
+	}
+	image := s.path(id, at, imageFile)
+	if run(ctx, key, luksTestArgs(image)) == nil {
+		return nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(key) // a pipe holds more than a key
+	err = errors.Join(err, w.Close())
+	if err == nil {
+		err = runWith(ctx, old, []*os.File{r}, luksRekeyArgs(image, "/proc/self/fd/3"))
+	}
+	return failed(errors.Join(err, r.Close()), "change the key of %s", id)
+}

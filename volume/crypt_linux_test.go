@@ -1,0 +1,139 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func TestEncryptionRefused(t *testing.T) {
+	if hostCrypts() {
+		t.Skip("this host has dm-crypt: see TestEncrypted")
+	}
+	s := open(t, t.TempDir())
+	s.key = func(bourse.VolumeID) ([]byte, error) { return noise(1, keyBytes), nil }
+	if _, ok := s.Labels()["volume.encrypted"]; ok || s.Labels()["volume"] != "loop" {
+		t.Errorf("labels %v of a host without dm-crypt", s.Labels())
+	}
+	order := bourse.VolumeOrder{SizeGB: 1, Encrypted: true}
+	wantCode(t, s.Create(t.Context(), vol1, order), bourse.CodeFailedPrecondition)
+	wantCode(t, s.Fill(t.Context(), vol1, order, s.Local(string(snap1))), bourse.CodeFailedPrecondition)
+	// A volume from before the host lost it.
+	must(t, os.Mkdir(s.path(string(vol1), complete), 0o700))
+	must(t, os.WriteFile(image(s, string(vol1)), append([]byte(luksMagic), make([]byte, 1<<20)...), 0o600))
+	_, err := s.Mount(t.Context(), vol1)
+	wantCode(t, err, bourse.CodeFailedPrecondition)
+	if u, err := s.Usage(t.Context(), vol1); err != nil || u != (bourse.VolumeUsage{}) {
+		t.Errorf("usage of an encrypted volume that is not mounted: %+v, %v", u, err)
+	}
+	_, err = s.Manifest(t.Context(), string(vol1))
+	wantCode(t, err, bourse.CodeFailedPrecondition)
+	if mounts, err := mountsBelow(s.dir); err != nil || len(mounts) > 0 {
+		t.Errorf("mounts %q, %v", mounts, err)
+	}
+}
+
+// TestEncrypted runs where the host can do it.
+func TestEncrypted(t *testing.T) {
+	if !hostCrypts() {
+		t.Skip("this host has no dm-crypt")
+	}
+	s := open(t, t.TempDir())
+	key, err := KeyFile(filepath.Join(t.TempDir(), "key"))
+	must(t, err)
+	s.key, s.crypt = key, true
+	order := bourse.VolumeOrder{SizeGB: 1, Encrypted: true}
+	must(t, s.Create(t.Context(), vol1, order))
+	write(t, filepath.Join(mount(t, s, vol1), "a"), noise(1, 1<<20))
+	_, err = s.Snapshot(t.Context(), vol1, snap1)
+	must(t, err)
+	must(t, s.Destroy(t.Context(), vol1))
+	must(t, s.Fill(t.Context(), vol2, order, remote{s.Local(string(snap1))}))
+	if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 1<<20)) {
+		t.Error("the restored file is not what was written")
+	}
+}
+
+func TestCryptCommands(t *testing.T) {
+	for _, c := range []struct{ got, want []string }{
+		{luksFormatArgs("i", "u"), []string{
+			"cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "4096",
+			"--uuid", "u", "--key-file", "-", "i", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
+		}},
+		{luksOpenArgs("/dev/loop1", "n"), []string{"cryptsetup", "open", "--type", "luks2", "--allow-discards", "--key-file", "-", "/dev/loop1", "n"}},
+		{luksTestArgs("i"), []string{"cryptsetup", "open", "--test-passphrase", "--type", "luks2", "--key-file", "-", "i"}},
+		{luksRekeyArgs("i", "f"), []string{
+			"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", "i", "f", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
+		}},
+		{luksResizeArgs("n"), []string{"cryptsetup", "resize", "--key-file", "-", "n"}},
+		{luksCloseArgs("n"), []string{"cryptsetup", "close", "n"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("command %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// TestRekey gives an image of another volume the key of its own. It needs
+// cryptsetup, but nothing of the kernel.
+func TestRekey(t *testing.T) {
+	if _, err := tool("cryptsetup"); err != nil {
+		t.Skip(err)
+	}
+	s := open(t, t.TempDir())
+	s.key = func(id bourse.VolumeID) ([]byte, error) { return noise(int(id[len(id)-1]), keyBytes), nil }
+	must(t, s.begin(string(vol2), ready))
+	path := s.path(string(vol2), ready, imageFile)
+	f, err := makeImage(path, 64<<20)
+	must(t, errors.Join(err, f.Close()))
+	old, err := s.key(vol1)
+	must(t, err)
+	must(t, run(t.Context(), old, luksFormatArgs(path, uuidOf("x"))))
+	if img, err := os.Open(path); err != nil {
+		t.Error(err)
+	} else if is, err := encrypted(img); err != nil || !is {
+		t.Errorf("an encrypted image is not taken for one: %v", errors.Join(err, img.Close()))
+	}
+	must(t, os.WriteFile(s.path(string(vol2), ready, sourceKeyFile), old, 0o600))
+	fill := &filler{s: s, id: string(vol2)}
+	for range 2 {
+		must(t, fill.ownKey(t.Context()))
+	}
+	if err := run(t.Context(), old, luksTestArgs(path)); err == nil {
+		t.Error("the source's key still opens the copy")
+	}
+	own, err := s.keyOf(string(vol2), ready)
+	must(t, err)
+	must(t, run(t.Context(), own, luksTestArgs(path)))
+	if _, err := os.Stat(s.path(string(vol2), ready, sourceKeyFile)); err == nil {
+		t.Error("the source's key is still there")
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	key, err := KeyFile(path)
+	must(t, err)
+	a, err := key(vol1)
+	must(t, err)
+	again, err := KeyFile(path)
+	must(t, err)
+	b, err := again(vol1)
+	must(t, err)
+	c, err := again(vol2)
+	must(t, err)
+	if len(a) != keyBytes || !bytes.Equal(a, b) || bytes.Equal(a, c) {
+		t.Errorf("keys of %d bytes: again %t, of another volume %t", len(a), bytes.Equal(a, b), bytes.Equal(a, c))
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("key file: %v, %v", st, err)
+	}
+	must(t, os.WriteFile(path, []byte("short"), 0o600))
+	_, err = KeyFile(path)
+	wantCode(t, err, bourse.CodeInvalid)
+}

@@ -1,0 +1,55 @@
+package volume
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Destroy removes the volume, and what is half made of it, whatever its state.
+// Its snapshots stay. Nothing to remove is no error.
+func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	return s.remove(ctx, string(id))
+}
+
+// RemoveSnapshot removes a snapshot, or what is half made of it. Nothing to
+// remove is no error.
+func (s *Store) RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error {
+	if err := snap.Validate(); err != nil {
+		return err
+	}
+	return s.remove(ctx, string(snap))
+}
+
+func (s *Store) remove(ctx context.Context, id string) error {
+	unlock, err := s.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.unmount(ctx, id); err != nil {
+		return err
+	}
+	if err := s.clear(id, gone); err != nil { // left by a crash
+		return err
+	}
+	there, err := s.has(id, complete)
+	if err == nil && there {
+		err = s.advance(id, complete, gone)
+	}
+	s.step("gone")
+	for _, at := range []stage{gone, isNew, filling, ready} {
+		err = errors.Join(err, s.clear(id, at))
+		s.step("cleared")
+	}
+	if forks, listing := s.forksOf(id); listing == nil {
+		for _, f := range forks {
+			err = errors.Join(err, s.removeFork(f))
+		}
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package volume
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// blockSize of every file system, whatever its size: 4 KiB.
+const blockSize = 4096
+
+// features are stated rather than left to the host's mke2fs, whose defaults
+// change: a file system made here must be readable by another worker's kernel.
+// metadata_csum_seed lets a fork get an identity of its own without rewriting
+// all checksums.
+const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
+	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
+
+// makeFSArgs gives the command that makes a file system on an image or device.
+// A volume has a journal and can grow; scratch space does neither. The image
+// is discarded first, so that what mke2fs leaves out reads as zero.
+func makeFSArgs(target, uuid string, scratch bool) []string {
+	wanted := features + ",has_journal,resize_inode"
+	if scratch {
+		wanted = features
+	}
+	return []string{
+		"mke2fs", "-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", wanted,
+		"-E", "lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0", "-U", uuid, target,
+	}
+}
+
+// uuidOf gives a file system's identity: fixed by the id, so that making it
+// again makes the same.
+func uuidOf(id string) string {
+	h := sha256.Sum256([]byte("bourse volume " + id))
+	b := h[:16]
+	b[6] = b[6]&0x0f | 0x80 // version 8: made from a hash of our choice
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// makeImage makes a sparse file of this size with nothing in it.
+func makeImage(path string, bytes int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(bytes); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// ownImage gives a copied file system the identity that id has, after its
+// journal was replayed and small damage repaired.
+func ownImage(ctx context.Context, id, image string) error {
+	f, err := os.Open(image)
+	if err != nil {
+		return err
+	}
+	_, err = readSuperblock(f)
+	_ = f.Close() // only read
+	if err != nil {
+		return damaged(id, err.Error())
+	}
+	if err := repair(ctx, id, image, false); err != nil {
+		return err
+	}
+	return run(ctx, nil, []string{"tune2fs", "-U", uuidOf(id), image})
+}
+
+// repair replays the journal and corrects what can be corrected safely; full
+// looks at everything, also when the file system says it is clean.
+func repair(ctx context.Context, id, target string, full bool) error {
+	argv := []string{"e2fsck", "-p", target}
+	if full {
+		argv = []string{"e2fsck", "-fp", target}
+	}
+	err := run(ctx, nil, argv, 1) // 1: errors were corrected
+	if err != nil && context.Cause(ctx) == nil && strings.Contains(err.Error(), "exit status 4") {
+		return damaged(id, "its file system has errors that need a person (e2fsck)")
+	}
+	return err
+}

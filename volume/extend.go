@@ -1,0 +1,89 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Extend makes the volume sizeGB large, while it is mounted or not; machines
+// go on using it, see ExtendsLive. It never shrinks: less than the present size
+// is CodeInvalid. The same size again finishes what a crash interrupted.
+func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
+	if err := s.check(id, bourse.VolumeOrder{SizeGB: sizeGB}); err != nil {
+		return err
+	}
+	unlock, err := s.locks.lock(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.need(string(id)); err != nil {
+		return err
+	}
+	if err := s.growImage(string(id), sizeGB*gib); err != nil {
+		return err
+	}
+	s.step("image grown")
+	return s.grow(ctx, string(id))
+}
+
+// growImage lengthens the image. The file system is asked to follow only when
+// the new length is durable.
+func (s *Store) growImage(id string, bytes int64) error {
+	f, err := os.OpenFile(s.path(id, complete, imageFile), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return damaged(id, "its image is missing")
+	}
+	if err != nil {
+		return failed(err, "extend %s", id)
+	}
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+	case bytes < st.Size():
+		err = bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: %s has %d, and volumes do not shrink", bytes/gib, id, st.Size()/gib)
+	case bytes > st.Size():
+		err = errors.Join(f.Truncate(bytes), f.Sync())
+	}
+	return failed(errors.Join(err, f.Close()), "extend %s", id)
+}
+
+// grow lets the file system fill its image: at once when it is mounted, else
+// by mounting it for a moment. The caller has the lock.
+func (s *Store) grow(ctx context.Context, id string) error {
+	target := s.path(id, complete, mountDir)
+	device, err := mountedOn(target)
+	if err != nil {
+		return failed(err, "look whether %s is mounted", id)
+	}
+	if device == "" {
+		if _, err := s.mount(ctx, id, false); err != nil {
+			return err
+		}
+		s.step("mounted to grow")
+		return s.unmount(ctx, id)
+	}
+	if err := growLoop(s.path(id, complete, imageFile)); err != nil {
+		return failed(err, "extend the device of %s", id)
+	}
+	s.step("device grown")
+	if !s.live {
+		s.log.Info("volume grows when it is mounted again: no CAP_SYS_RESOURCE", "volume", id)
+		return nil
+	}
+	if _, err := os.Stat(mapped(id)); err == nil {
+		key, err := s.keyOf(id, complete)
+		if err == nil {
+			err = run(ctx, key, luksResizeArgs(mapperPrefix+id))
+		}
+		if err != nil {
+			return failed(err, "extend the encrypted %s", id)
+		}
+	}
+	err = growFS(target, device)
+	s.step("file system grown")
+	return failed(err, "extend the file system of %s", id)
+}

@@ -1,0 +1,67 @@
+package volume
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// clone lets dst share all blocks of src. Not every file system can: see
+// cannotClone.
+func clone(dst, src *os.File) error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }
+
+// cannotClone tells whether the error of clone says that these files never
+// share blocks.
+func cannotClone(err error) bool {
+	for _, e := range []error{unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// openDirect opens an image that is written past the page cache, where its file
+// system can: it is not read again soon, and its sync has little left to do.
+func openDirect(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
+	if errors.Is(err, unix.EINVAL) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	return f, err
+}
+
+// nextData gives the next extent of the file at or behind off that is not a
+// hole; io.EOF behind the last. It moves the file's position.
+func nextData(f *os.File, off int64) (from, to int64, err error) {
+	from, err = f.Seek(off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return 0, 0, io.EOF
+	}
+	if err == nil {
+		to, err = f.Seek(from, unix.SEEK_HOLE)
+	}
+	return from, to, err
+}
+
+// punch makes a hole in the file.
+func punch(f *os.File, off, bytes int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
+}
+
+// writeBack lets the kernel begin to write what is dirty in this range, so
+// that a sync at the end has little left to do.
+func writeBack(f *os.File, off, bytes int64) {
+	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync tells
+}
+
+// allocated gives how many bytes of the disk the file takes.
+func allocated(f *os.File) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return st.Blocks * 512, nil
+}

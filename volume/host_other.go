@@ -1,0 +1,42 @@
+//go:build !linux
+
+package volume
+
+import (
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var errOther = bourse.Errorf(bourse.CodeUnavailable, "no volumes on this host: they need Linux")
+
+func checkHost() error                     { return errOther }
+func mayGrow() bool                        { return false }
+func hostCrypts() bool                     { return false }
+func diesWithUs() *syscall.SysProcAttr     { return nil }
+func freeze(string) error                  { return errOther }
+func thaw(string) error                    { return errOther }
+func flush(string) error                   { return errOther }
+func growFS(string, string) error          { return errOther }
+func growLoop(string) error                { return errOther }
+func mountExt4(string, string, bool) error { return errOther }
+func isDamage(error) bool                  { return false }
+func unmount(string) error                 { return errOther }
+func detach(string) error                  { return errOther }
+func mountedOn(string) (string, error)     { return "", errOther }
+func mountsBelow(string) ([]string, error) { return nil, errOther }
+func attachLoop(string) (*os.File, error)  { return nil, errOther }
+func boundLoop(string) (*os.File, error)   { return nil, errOther }
+func clearLoops(func(string) bool) error   { return errOther }
+func clone(_, _ *os.File) error            { return errOther }
+func cannotClone(error) bool               { return true }
+func punch(*os.File, int64, int64) error   { return errOther }
+func openDirect(string) (*os.File, error)  { return nil, errOther }
+func writeBack(*os.File, int64, int64)     {}
+func allocated(*os.File) (int64, error)    { return 0, errOther }
+
+func statUsage(string) (bourse.VolumeUsage, error) { return bourse.VolumeUsage{}, errOther }
+
+func nextData(*os.File, int64) (from, to int64, err error) { return 0, 0, io.EOF }

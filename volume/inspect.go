@@ -1,0 +1,115 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+// undoFile holds what an interrupted resize2fs has overwritten.
+const undoFile = "undo"
+
+const (
+	unbindTries = 50
+	unbindPause = 10 * time.Millisecond
+)
+
+// inspect looks at an image before it is mounted. What the kernel found wrong
+// the last time is repaired, and a file system that is smaller than its image
+// grows, where it cannot be done while it is mounted.
+func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted bool, err error) {
+	if err := s.undo(ctx, id); err != nil {
+		return false, failed(err, "repair %s", id)
+	}
+	path := s.path(id, complete, imageFile)
+	image, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, damaged(id, "its image is missing")
+	}
+	if err != nil {
+		return false, failed(err, "open %s", id)
+	}
+	defer func() { _ = image.Close() }() // only read
+	if crypted, err = encrypted(image); err != nil || crypted {
+		return crypted, failed(err, "read %s", id)
+	}
+	sb, err := readSuperblock(image)
+	if err != nil {
+		return false, damaged(id, err.Error())
+	}
+	st, err := image.Stat()
+	if err != nil {
+		return false, failed(err, "read %s", id)
+	}
+	if st.Size() < sb.Blocks*sb.Block {
+		return false, damaged(id, "its image is shorter than its file system")
+	}
+	if scratch {
+		return false, nil
+	}
+	if sb.Errors {
+		s.log.Warn("volume has errors and is repaired", "volume", id)
+		if err := repair(ctx, id, path, true); err != nil {
+			return false, failed(err, "repair %s", id)
+		}
+	}
+	if st.Size() > sb.Blocks*sb.Block && !s.live {
+		return false, failed(s.resizeImage(ctx, id, path), "extend the file system of %s", id)
+	}
+	return false, nil
+}
+
+// resizeImage lets the file system of an image that is not in use fill it. It
+// overwrites in place what a kill in between would leave half new, so that the
+// old is kept until it is done.
+func (s *Store) resizeImage(ctx context.Context, id, path string) error {
+	if free, err := unbound(ctx, path); err != nil || !free {
+		return err // detached but in use: it grows the next time
+	}
+	if err := repair(ctx, id, path, true); err != nil {
+		return err
+	}
+	s.step("repaired")
+	kept := s.path(id, complete, undoFile)
+	if err := run(ctx, nil, []string{"resize2fs", "-z", kept, path}); err != nil {
+		return errors.Join(err, s.undo(context.WithoutCancel(ctx), id))
+	}
+	s.step("resized")
+	return os.Remove(kept)
+}
+
+// unbound waits until the image has no loop device any more: it goes a moment
+// after the last user of what was mounted, but that may be a machine.
+func unbound(ctx context.Context, path string) (bool, error) {
+	for range unbindTries {
+		dev, err := boundLoop(path)
+		if err != nil || dev == nil {
+			return err == nil, err
+		}
+		if err := errors.Join(dev.Close(), sleep(ctx, unbindPause)); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// undo takes back what an interrupted resizeImage did. It may be interrupted
+// itself.
+func (s *Store) undo(ctx context.Context, id string) error {
+	kept := s.path(id, complete, undoFile)
+	switch st, err := os.Stat(kept); {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case st.Size() > 0:
+		s.log.Warn("extending a volume was interrupted and is undone", "volume", id)
+		// 1: it has nothing in it yet, and neither has anything been overwritten
+		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, complete, imageFile)}, 1); err != nil {
+			return err
+		}
+	}
+	s.step("undone")
+	return os.Remove(kept)
+}

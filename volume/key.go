@@ -1,0 +1,61 @@
+package volume
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bourse-dev/bourse"
+)
+
+const (
+	masterBytes = 32
+	keyBytes    = 64
+)
+
+// KeyFile gives keys for Config.Key, derived (HKDF, RFC 5869) from a secret in
+// the file, which is made when it is missing. Who has lost the file has lost
+// the encrypted volumes. A file that holds anything but 32 bytes is refused.
+func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
+	master, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		master, err = makeKeyFile(path)
+	}
+	if err != nil {
+		return nil, failed(err, "read the key file of volumes")
+	}
+	if len(master) != masterBytes {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the key file of volumes has %d bytes, want %d", len(master), masterBytes)
+	}
+	return func(id bourse.VolumeID) ([]byte, error) {
+		return hkdf.Key(sha256.New, master, nil, "bourse volume "+string(id), keyBytes)
+	}, nil
+}
+
+// makeKeyFile writes a new secret. A link puts it under its name: whole, and
+// never over one that is there.
+func makeKeyFile(path string) ([]byte, error) {
+	master := make([]byte, masterBytes)
+	_, _ = rand.Read(master) // crypto/rand never fails
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".key-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // its content has another name by then
+	_, err = f.Write(master)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,167 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// loopTries bounds the search for a free device: others take them, too.
+const loopTries = 64
+
+// attachLoop gives a loop device of the image, open: the device lasts while it
+// is open or mounted. An image that is bound already keeps its device.
+func attachLoop(image string) (*os.File, error) {
+	if dev, err := boundLoop(image); err != nil || dev != nil {
+		if dev != nil { // the image may have grown since
+			err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0)
+		}
+		return dev, err
+	}
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the device has it
+	for range loopTries {
+		dev, err := freeLoop()
+		if err != nil {
+			return nil, err
+		}
+		err = configure(dev, f)
+		if err == nil {
+			return dev, nil
+		}
+		_ = dev.Close() // not ours
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("bind %s: %w", dev.Name(), err)
+		}
+	}
+	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
+}
+
+// configure binds the device in one call, so that nobody meets it half bound.
+// Direct IO spares a second copy of everything in memory; blocks of 4 KiB
+// allow it on any disk.
+func configure(dev, image *os.File) error {
+	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: blockSize}
+	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
+	cfg.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
+	err := unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
+	if errors.Is(err, unix.EINVAL) { // the image's file system cannot do it
+		cfg.Size, cfg.Info.Flags = 0, unix.LO_FLAGS_AUTOCLEAR
+		err = unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
+	}
+	return err
+}
+
+// freeLoop opens a device that was free a moment ago.
+func freeLoop() (*os.File, error) {
+	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err := errors.Join(err, control.Close()); err != nil {
+		return nil, err
+	}
+	return openLoop(fmt.Sprintf("loop%d", n))
+}
+
+// openLoop opens a device, and makes its node where nobody does (a container's
+// /dev).
+func openLoop(name string) (*os.File, error) {
+	path := "/dev/" + name
+	dev, err := os.OpenFile(path, os.O_RDWR, 0)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return dev, err
+	}
+	number, err := os.ReadFile(filepath.Join("/sys/block", name, "dev"))
+	if err != nil {
+		return nil, err
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(number), "%d:%d", &major, &minor); err != nil {
+		return nil, fmt.Errorf("device number of %s: %w", name, err)
+	}
+	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make %s: %w", path, err)
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+// boundLoop opens the device that the image is bound to; nil when there is
+// none. The kernel's name of the file picks the candidates, its inode decides:
+// once the device is open it cannot be cleared and given to another.
+func boundLoop(image string) (*os.File, error) {
+	var want unix.Stat_t
+	if err := unix.Stat(image, &want); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: filepath.Base(image), Err: err}
+	}
+	for name, file := range boundLoops() {
+		if file != image {
+			continue
+		}
+		dev, err := openLoop(name)
+		if err != nil {
+			return nil, err
+		}
+		got, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+		if err == nil && got.Device == want.Dev && got.Inode == want.Ino {
+			return dev, nil
+		}
+		_ = dev.Close() // another's
+	}
+	return nil, nil
+}
+
+// boundLoops gives the host's loop devices that are bound, with their files.
+func boundLoops() map[string]string {
+	bound := map[string]string{}
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is right
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // it was cleared meanwhile
+		}
+		file := strings.TrimSuffix(strings.TrimRight(string(b), "\n"), " (deleted)")
+		bound[filepath.Base(filepath.Dir(filepath.Dir(f)))] = file
+	}
+	return bound
+}
+
+// growLoop lets the device see that its image has grown.
+func growLoop(image string) error {
+	dev, err := boundLoop(image)
+	if err != nil || dev == nil {
+		return err
+	}
+	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
+}
+
+// clearLoops takes their image from all devices that are bound to a file for
+// which stray says so; one that is still in use goes with its last user.
+func clearLoops(stray func(file string) bool) error {
+	var errs []error
+	for name, file := range boundLoops() {
+		if !stray(file) {
+			continue
+		}
+		dev, err := openLoop(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0)
+		if errors.Is(err, unix.ENXIO) {
+			err = nil // it was cleared meanwhile
+		}
+		errs = append(errs, err, dev.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+package volume
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The files of a thing's directory.
+const (
+	imageFile    = "image"
+	mountDir     = "mnt"
+	manifestFile = "manifest.json"
+	journalFile  = "journal"
+	keyOfFile    = "key"
+)
+
+// stage is what a directory's name says of it, behind the id.
+type stage string
+
+const (
+	complete stage = ""
+	isNew    stage = ".new"
+	filling  stage = ".fill"
+	ready    stage = ".ready"
+	gone     stage = ".gone"
+	forked   stage = ".fork" // and a number
+)
+
+var entryPattern = regexp.MustCompile(`^(vol_[0-9a-z]{16}|vs_[0-9a-z]{16}|[0-9a-f]{14})(\.new|\.fill|\.ready|\.gone|\.fork[0-9]{1,9})?$`)
+
+// entry reads the name of a directory of the store.
+func entry(name string) (id string, at stage, ok bool) {
+	m := entryPattern.FindStringSubmatch(name)
+	if m == nil {
+		return "", "", false
+	}
+	at = stage(m[2])
+	if strings.HasPrefix(m[2], string(forked)) {
+		at = forked
+	}
+	return m[1], at, true
+}
+
+// path gives where something of a valid id is.
+func (s *Store) path(id string, at stage, file ...string) string {
+	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
+}
+
+// has tells whether the thing is there at this stage.
+func (s *Store) has(id string, at stage) (bool, error) {
+	switch _, err := os.Lstat(s.path(id, at)); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	default:
+		return false, failed(err, "look for %s", id)
+	}
+}
+
+// need reports CodeNotFound unless the thing is complete.
+func (s *Store) need(id string) error {
+	ok, err := s.has(id, complete)
+	if err == nil && !ok {
+		err = bourse.Errorf(bourse.CodeNotFound, "%s is not on this host", id)
+	}
+	return err
+}
+
+// begin makes an empty directory for the thing at this stage.
+func (s *Store) begin(id string, at stage) error {
+	if err := s.clear(id, at); err != nil {
+		return err
+	}
+	return failed(os.Mkdir(s.path(id, at), 0o700), "make %s", id)
+}
+
+// advance renames the thing from one stage to the next. A crash leaves it at
+// one of the two.
+func (s *Store) advance(id string, from, to stage) error {
+	if err := syncDir(s.path(id, from)); err != nil {
+		return failed(err, "sync %s", id)
+	}
+	if err := os.Rename(s.path(id, from), s.path(id, to)); err != nil {
+		return failed(err, "rename %s", id)
+	}
+	return failed(syncDir(s.dir), "sync the directory of volumes")
+}
+
+// clear removes what is there of the thing at this stage. It goes by what a
+// directory of ours can hold and never into a mount: an unforeseen one makes
+// it fail instead of emptying the volume.
+func (s *Store) clear(id string, at stage) error {
+	dir := s.path(id, at)
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range files {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, f.Name())))
+	}
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	return failed(err, "remove %s", id)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// writeFile writes a small file so that it is whole after a crash, once its
+// directory is synced.
+func writeFile(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}

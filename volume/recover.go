@@ -1,0 +1,88 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Recover puts the directory in order after a crash, before anything else is
+// done with it. File systems that were frozen go on. What was being made or
+// removed is removed, and so is everything, complete or half filled, whose id
+// (of a volume, a snapshot, or a machine with scratch space) keep does not
+// know: its mounts, loop devices and files. What is kept stays mounted. Files
+// that are not ours are left alone.
+func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
+	mounts, err := mountsBelow(s.dir)
+	if err != nil {
+		return failed(err, "list mounts")
+	}
+	for _, m := range mounts {
+		// Who froze it is dead. It reports an error when it was not frozen.
+		_ = thaw(m)
+	}
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return failed(err, "list volumes")
+	}
+	var errs []error
+	for _, f := range files {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		id, at, ok := entry(f.Name())
+		if !ok {
+			continue
+		}
+		errs = append(errs, s.recover(ctx, id, at, stage(strings.TrimPrefix(f.Name(), id)), keep(id)))
+	}
+	errs = append(errs, s.dropMounts(keep), clearLoops(func(file string) bool {
+		id, ok := s.owner(file)
+		return ok && !keep(id)
+	}))
+	return errors.Join(errs...)
+}
+
+// recover decides about one directory.
+func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
+	switch kind {
+	case isNew, gone, forked:
+		return s.clear(id, at)
+	case filling, ready:
+		if keep {
+			return nil
+		}
+		return s.clear(id, at)
+	default:
+		if keep {
+			return failed(s.undo(ctx, id), "repair %s", id)
+		}
+		s.log.Info("removing what nobody has a record of", "id", id)
+		return s.remove(ctx, id)
+	}
+}
+
+// dropMounts detaches mounts whose directory is hidden or not one of ours any
+// more, so that no path leads to them.
+func (s *Store) dropMounts(keep func(id string) bool) error {
+	mounts, err := mountsBelow(s.dir)
+	for _, m := range mounts {
+		if id, ok := s.owner(m); !ok || !keep(id) {
+			err = errors.Join(err, detach(m))
+		}
+	}
+	return failed(err, "detach mounts")
+}
+
+// owner gives the id of the complete thing that a path is in.
+func (s *Store) owner(path string) (id string, ok bool) {
+	rest, err := filepath.Rel(s.dir, path)
+	if err != nil {
+		return "", false
+	}
+	first, _, _ := strings.Cut(rest, string(filepath.Separator))
+	id, _, ok = entry(first)
+	return id, ok
+}

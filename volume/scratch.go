@@ -1,0 +1,78 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// minScratchMiB is what a file system needs for itself, and a little more.
+const minScratchMiB = 4
+
+// Scratch gives a mounted directory of this size for a machine's temporary
+// files. It has no journal: one that its host's crash left in disorder is made
+// anew, empty.
+func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
+	if err := machine.Validate(); err != nil {
+		return "", err
+	}
+	if sizeMiB < minScratchMiB || sizeMiB > bourse.MaxVolumeGB<<10 {
+		return "", bourse.Errorf(bourse.CodeInvalid, "invalid size of scratch space: %d MiB, use %d to %d", sizeMiB, minScratchMiB, bourse.MaxVolumeGB<<10)
+	}
+	id := string(machine)
+	unlock, err := s.locks.lock(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := s.discardDirty(id); err != nil {
+		return "", err
+	}
+	err = s.create(id, func() error {
+		path := s.path(id, isNew, imageFile)
+		f, err := makeImage(path, sizeMiB<<20)
+		if err != nil {
+			return failed(err, "make scratch space of %s", id)
+		}
+		s.step("image made")
+		err = run(ctx, nil, makeFSArgs(path, uuidOf(id), true))
+		return failed(errors.Join(err, f.Close()), "make scratch space of %s", id)
+	})
+	if err != nil {
+		return "", err
+	}
+	return s.mount(ctx, id, true)
+}
+
+// discardDirty removes scratch space that cannot be mounted as it is.
+func (s *Store) discardDirty(id string) error {
+	target := s.path(id, complete, mountDir)
+	if device, err := mountedOn(target); err != nil || device != "" {
+		return failed(err, "look whether %s is mounted", id)
+	}
+	if there, err := s.has(id, complete); err != nil || !there {
+		return err
+	}
+	image, err := os.Open(s.path(id, complete, imageFile))
+	if err == nil {
+		var sb superblock
+		sb, err = readSuperblock(image)
+		_ = image.Close() // only read
+		if err == nil && sb.Clean {
+			return nil
+		}
+	}
+	s.log.Warn("scratch space is in disorder and made anew", "machine", id, "err", err)
+	return s.clear(id, complete)
+}
+
+// RemoveScratch removes a machine's scratch space. Nothing to remove is no
+// error.
+func (s *Store) RemoveScratch(ctx context.Context, machine bourse.MachineID) error {
+	if err := machine.Validate(); err != nil {
+		return err
+	}
+	return s.remove(ctx, string(machine))
+}

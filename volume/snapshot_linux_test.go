@@ -1,0 +1,295 @@
+package volume
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// fileSystems runs a test where the host shares blocks, and where it does not.
+func fileSystems(t *testing.T, test func(t *testing.T, s *Store)) {
+	t.Run("copy", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		s.noClone.Store(true)
+		test(t, s)
+	})
+	t.Run("reflink", func(t *testing.T) {
+		s := open(t, smallFS(t, 3<<10, "mkfs.xfs", "-q", "-m", "reflink=1"))
+		test(t, s)
+		if s.noClone.Load() {
+			t.Error("xfs does not share blocks")
+		}
+	})
+}
+
+func TestSnapshot(t *testing.T) {
+	fileSystems(t, func(t *testing.T, s *Store) {
+		create(t, s, vol1, 1)
+		dir := mount(t, s, vol1)
+		write(t, filepath.Join(dir, "a"), noise(1, 20<<20))
+		must(t, os.WriteFile(filepath.Join(dir, "unsynced"), noise(2, 1<<20), 0o600))
+		first, err := s.Snapshot(t.Context(), vol1, snap1)
+		must(t, err)
+		if first.SizeGB != 1 || first.Bytes < 21<<20 || first.Bytes > 200<<20 {
+			t.Errorf("snapshot %+v", first)
+		}
+		write(t, filepath.Join(dir, "a"), noise(3, 20<<20))
+		must(t, s.Destroy(t.Context(), vol1))
+		again, err := s.Snapshot(t.Context(), vol1, snap1)
+		must(t, err)
+		if again.Digest != first.Digest {
+			t.Errorf("snapshot %+v, then %+v", first, again)
+		}
+		checkImage(t, image(s, string(snap1)))
+		for range 2 {
+			must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))))
+		}
+		checkImage(t, image(s, string(vol2)))
+		dir = mount(t, s, vol2)
+		if read(t, filepath.Join(dir, "a")) != string(noise(1, 20<<20)) || read(t, filepath.Join(dir, "unsynced")) != string(noise(2, 1<<20)) {
+			t.Error("the restored files are not those that were there")
+		}
+		if u, err := s.Usage(t.Context(), vol2); err != nil || u.Blocks*u.BlockSize < 1900<<20 {
+			t.Errorf("usage of 2 GiB: %+v, %v", u, err)
+		}
+		wantCode(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(vol1))), bourse.CodeNotFound)
+		must(t, s.RemoveSnapshot(t.Context(), snap1))
+		wantCode(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))), bourse.CodeNotFound)
+		must(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(vol2))))
+		if uuid := superUUID(t, image(s, string(vol3))); bytes.Equal(uuid, superUUID(t, image(s, string(vol2)))) {
+			t.Errorf("two volumes have uuid %x", uuid)
+		}
+	})
+}
+
+func superUUID(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	b := make([]byte, 16)
+	_, err = f.ReadAt(b, superblockAt+0x68)
+	must(t, err)
+	return b
+}
+
+// TestSnapshotFollowsChanges changes, empties and adds chunks between the copy
+// of a mounted volume and the moment at which it is frozen.
+func TestSnapshotFollowsChanges(t *testing.T) {
+	s := open(t, t.TempDir())
+	s.noClone.Store(true)
+	create(t, s, vol1, 1)
+	dir := mount(t, s, vol1)
+	for n := range 8 {
+		write(t, filepath.Join(dir, name(n)), noise(n, 6<<20))
+	}
+	s.step = func(at string) {
+		if at != "copied" {
+			return
+		}
+		write(t, filepath.Join(dir, name(1)), noise(100, 6<<20))
+		must(t, os.Remove(filepath.Join(dir, name(2))))
+		write(t, filepath.Join(dir, name(9)), noise(9, 6<<20))
+		must(t, s.Extend(t.Context(), vol1, 2))
+	}
+	info, err := s.Snapshot(t.Context(), vol1, snap1)
+	must(t, err)
+	if info.SizeGB != 2 {
+		t.Errorf("snapshot of %d GB, want what it was extended to", info.SizeGB)
+	}
+	s.step = func(string) {}
+	checkImage(t, image(s, string(snap1)))
+	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))))
+	restored := mount(t, s, vol2)
+	for n, want := range map[int]int{0: 0, 1: 100, 3: 3, 7: 7, 9: 9} {
+		if read(t, filepath.Join(restored, name(n))) != string(noise(want, 6<<20)) {
+			t.Errorf("file %d is not that of the snapshot's moment", n)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(restored, name(2))); err == nil {
+		t.Error("a file that was removed is back")
+	}
+}
+
+// database is sqlite3 that inserts the numbers from 1 on, each committed.
+type database struct {
+	committed atomic.Int64
+	in        io.WriteCloser
+	done      chan error
+}
+
+func startDatabase(t *testing.T, path string) *database {
+	t.Helper()
+	sqlite, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skipf("no database: %v", err)
+	}
+	cmd := exec.Command(sqlite, "-batch", path)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	d := &database{in: in, done: make(chan error, 1)}
+	go func() {
+		defer func() { d.done <- cmd.Wait() }()
+		if _, err := fmt.Fprintln(in, "pragma journal_mode=wal; pragma synchronous=full; create table t(n integer primary key, pad blob);"); err != nil {
+			return
+		}
+		lines := bufio.NewScanner(out)
+		lines.Scan() // the journal's mode
+		for n := int64(1); ; n++ {
+			if _, err := fmt.Fprintf(in, "insert into t values(%d, randomblob(3000)); select %d;\n", n, n); err != nil || !lines.Scan() {
+				return
+			}
+			d.committed.Store(n)
+		}
+	}()
+	return d
+}
+
+func (d *database) stop(t *testing.T) {
+	t.Helper()
+	must(t, d.in.Close())
+	<-d.done
+}
+
+// TestDatabase takes snapshots and forks of a volume on which a database
+// commits all the time. Each holds what was committed before it was begun, and
+// nothing half.
+func TestDatabase(t *testing.T) {
+	fileSystems(t, func(t *testing.T, s *Store) {
+		other := open(t, t.TempDir())
+		create(t, s, vol1, 1)
+		d := startDatabase(t, filepath.Join(mount(t, s, vol1), "db"))
+		for round := range 4 {
+			reached := d.committed.Load() + 20
+			eventually(t, func() bool { return d.committed.Load() >= reached })
+			before := d.committed.Load()
+			id := bourse.SnapshotID(fmt.Sprintf("vs_%016d", round))
+			_, err := s.Snapshot(t.Context(), vol1, id)
+			must(t, err)
+			checkDatabase(t, s, s.Local(string(id)), before, &d.committed)
+			before = d.committed.Load()
+			checkDatabase(t, other, s.Local(string(vol1)), before, &d.committed)
+		}
+		d.stop(t)
+	})
+}
+
+// checkDatabase fills a volume of s from src and asks the database in it.
+func checkDatabase(t *testing.T, s *Store, src Source, before int64, now *atomic.Int64) {
+	t.Helper()
+	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, src))
+	after := now.Load()
+	path := filepath.Join(mount(t, s, vol2), "db")
+	out, err := exec.Command("sqlite3", path, "pragma integrity_check; select count(*) from t; select max(n) from t;").CombinedOutput()
+	if err != nil {
+		t.Fatalf("sqlite3: %v: %s", err, out)
+	}
+	answers := strings.Fields(string(out))
+	if len(answers) != 3 || answers[0] != "ok" || answers[1] != answers[2] {
+		t.Fatalf("the database says %q", out)
+	}
+	if n, err := strconv.ParseInt(answers[1], 10, 64); err != nil || n < before || n > after+1 {
+		t.Errorf("%d rows (%v), want %d to %d", n, err, before, after+1)
+	}
+	must(t, s.Destroy(t.Context(), vol2))
+}
+
+// TestThaw fails a snapshot while its volume is frozen.
+func TestThaw(t *testing.T) {
+	s := open(t, t.TempDir())
+	s.noClone.Store(true)
+	create(t, s, vol1, 1)
+	dir := mount(t, s, vol1)
+	s.step = func(at string) {
+		if at == "frozen" {
+			must(t, s.clear(string(snap1), isNew))
+			panic(at)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, err := s.Snapshot(t.Context(), vol1, snap1)
+		t.Errorf("a snapshot without a directory: %v", err)
+	}()
+	s.step = func(string) {}
+	write(t, filepath.Join(dir, "a"), []byte("not frozen"))
+	_, err := s.Snapshot(t.Context(), vol1, snap1)
+	must(t, err)
+}
+
+// TestExport reads the chunks of a snapshot and of volumes, mounted or not.
+func TestExport(t *testing.T) {
+	s := open(t, t.TempDir())
+	create(t, s, vol1, 1)
+	dir := mount(t, s, vol1)
+	write(t, filepath.Join(dir, "a"), noise(1, 2<<20))
+	_, err := s.Snapshot(t.Context(), vol1, snap1)
+	must(t, err)
+	mounted, err := s.Manifest(t.Context(), string(vol1))
+	must(t, err)
+	again, err := s.Manifest(t.Context(), string(vol1))
+	must(t, err)
+	if again.ID == mounted.ID || again.ID == string(vol1) {
+		t.Errorf("two manifests of a mounted volume are %q and %q", mounted.ID, again.ID)
+	}
+	checkChunks(t, s, string(snap1), string(snap1))
+	checkChunks(t, s, mounted.ID, mounted.ID)
+	checkChunks(t, s, again.ID, string(vol1))
+	must(t, s.Release(t.Context(), mounted.ID))
+	wantCode(t, s.Chunk(t.Context(), mounted.ID, 0, io.Discard), bourse.CodeNotFound)
+	must(t, s.Unmount(t.Context(), vol1))
+	checkChunks(t, s, string(vol1), string(vol1))
+	for _, n := range []int{-1, 256, 1 << 60} {
+		wantCode(t, s.Chunk(t.Context(), string(vol1), n, io.Discard), bourse.CodeInvalid)
+	}
+}
+
+// checkChunks compares the chunks of an id with its manifest.
+func checkChunks(t *testing.T, s *Store, manifest, id string) {
+	t.Helper()
+	var m Manifest
+	if _, at, ok := parseForkID(manifest); ok {
+		var err error
+		m, err = s.readManifest(string(vol1), at)
+		must(t, err)
+	} else {
+		var err error
+		m, err = s.Manifest(t.Context(), manifest)
+		must(t, err)
+	}
+	must(t, m.Validate())
+	if m.Data() < 2<<20 || m.Data() > 100<<20 {
+		t.Errorf("manifest of %d bytes of data", m.Data())
+	}
+	listed := map[int]string{}
+	for _, c := range m.Chunks {
+		listed[c.N] = c.Digest
+	}
+	for n := range chunks(m.Bytes) {
+		if listed[n] == "" && n > 1 {
+			continue // as the holes before
+		}
+		var b bytes.Buffer
+		must(t, s.Chunk(t.Context(), id, n, &b))
+		h := newSumming()
+		h.add(b.Bytes(), false)
+		if want, ok := listed[n]; ok && digestOf(h.sha) != want {
+			t.Errorf("chunk %d of %s is not that of its manifest", n, id)
+		} else if !ok && bytes.Trim(b.Bytes(), "\x00") != nil {
+			t.Errorf("chunk %d of %s is not in its manifest", n, id)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// tool finds a program, also where a daemon's PATH does not look.
+func tool(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
+// run runs a program of the host to its end. ok are the exit codes beside 0
+// that are no error.
+func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
+	return runWith(ctx, stdin, nil, argv, ok...)
+}
+
+// runWith is run for a program that reads further files, from descriptor 3 on.
+func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string, ok ...int) error {
+	path, err := tool(argv[0])
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.ExtraFiles = files
+	cmd.Stdin = bytes.NewReader(stdin)
+	// No configuration of the host: file systems are the same on every worker.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
+	cmd.SysProcAttr = diesWithUs()
+	// It ends with the thread that started it: it must not go on writing to an
+	// image that a restarted daemon is making anew.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	if exited && slices.Contains(ok, exit.ExitCode()) {
+		return nil
+	}
+	text := strings.Join(strings.Fields(string(out)), " ")
+	if strings.Contains(text, "No space left on device") {
+		err = errors.Join(err, syscall.ENOSPC)
+	}
+	return fmt.Errorf("%s: %w: %.400s", argv[0], err, text)
+}
