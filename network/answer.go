@@ -1,0 +1,192 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// answer is what a name in the zone has, whatever type was asked for.
+type answer struct {
+	exists    bool         // false: there is no such name
+	addresses []netip.Addr // AAAA
+	text      []string     // TXT: one record, its parts joined by the separator
+	separator string
+}
+
+// most machines that one answer names. A UDP answer has room for some fifty.
+const mostAddresses = 1024
+
+// answer says what a name means to the machine that asks. Names of other
+// private networks do not exist for it. An error is SERVFAIL.
+func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, error) {
+	switch n.kind {
+	case nameUnknown:
+		return answer{}, nil
+	case nameApps, nameInstances:
+		return d.overview(ctx, asker, n)
+	case nameEmpty:
+		if n.app == "" {
+			return answer{exists: true}, nil
+		}
+	default:
+	}
+	e, err := d.lookup(ctx, n.app)
+	if err != nil {
+		return answer{}, err
+	}
+	if !e.known || e.app.DeletedAt != nil || e.app.PrivateNetwork() != asker.Network {
+		return answer{}, nil
+	}
+	a := choose(asker, n, e.records)
+	if n.kind != nameNearest && len(a.addresses) > 0 {
+		// Who takes the first is spread over all of them.
+		first := rand.IntN(len(a.addresses))
+		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
+	}
+	a.addresses = a.addresses[:min(len(a.addresses), mostAddresses)]
+	return a, nil
+}
+
+// choose picks from an app's machines those that a name means, in the order
+// that they have, or for nameNearest in that of their distance.
+func choose(asker Spec, n name, records []record) answer {
+	switch n.kind {
+	case nameMachines, nameRegions:
+		return texts(n, records)
+	case nameApp:
+		return addresses(true, records, func(*record) bool { return true })
+	case nameRegion:
+		return addresses(false, records, func(r *record) bool { return string(r.region) == n.value })
+	case nameMachine:
+		return addresses(false, records, func(r *record) bool { return string(r.id) == n.value })
+	case nameGroup:
+		return addresses(false, records, func(r *record) bool { return equalFold(r.metadata[processGroup], n.value) })
+	case nameMetadata:
+		return addresses(false, records, func(r *record) bool { return hasMetadata(r, n.key, n.value) })
+	case nameNearest:
+		return near(asker, n.count, records)
+	default:
+		return answer{exists: true}
+	}
+}
+
+// addresses gives the listed machines that fit. The name exists if any machine
+// fits, listed or not: "no such name" would be believed for a while.
+func addresses(exists bool, records []record, fits func(*record) bool) answer {
+	a := answer{exists: exists}
+	for i := range records {
+		r := &records[i]
+		if !fits(r) {
+			continue
+		}
+		a.exists = true
+		if r.listed {
+			a.addresses = append(a.addresses, r.address)
+		}
+	}
+	return a
+}
+
+// near gives the count machines that are nearest: on the asker's worker, in
+// its region, elsewhere.
+func near(asker Spec, count int, records []record) answer {
+	listed := slices.DeleteFunc(slices.Clone(records), func(r record) bool { return !r.listed })
+	slices.SortStableFunc(listed, func(a, b record) int { return cmp.Compare(distance(asker, a), distance(asker, b)) })
+	a := answer{exists: true}
+	for _, r := range listed[:min(count, len(listed))] {
+		a.addresses = append(a.addresses, r.address)
+	}
+	return a
+}
+
+func distance(asker Spec, r record) int {
+	switch {
+	case r.id.Tag() == asker.Machine.Tag():
+		return 0
+	case r.region == asker.Region:
+		return 1
+	}
+	return 2
+}
+
+// texts lists machines or regions.
+func texts(n name, records []record) answer {
+	a := answer{exists: true, separator: ","}
+	for _, r := range records {
+		switch {
+		case !r.listed && !n.all:
+		case n.kind == nameMachines:
+			a.text = append(a.text, string(r.id)+" "+string(r.region))
+		default:
+			a.text = append(a.text, string(r.region))
+		}
+	}
+	slices.Sort(a.text)
+	a.text = slices.Compact(a.text)
+	return a
+}
+
+// most apps that _instances asks about.
+const mostApps = 256
+
+// overview answers what is about the whole private network.
+func (d *directory) overview(ctx context.Context, asker Spec, n name) (answer, error) {
+	apps, err := d.list(ctx, asker.Network)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{exists: true, separator: ","}
+	if n.kind == nameApps {
+		for _, app := range apps {
+			a.text = append(a.text, string(app))
+		}
+		slices.Sort(a.text)
+		return a, nil
+	}
+	a.separator = ";"
+	for _, app := range apps[:min(len(apps), mostApps)] {
+		e, err := d.lookup(ctx, app)
+		if err != nil {
+			return answer{}, err
+		}
+		if !e.known || e.app.PrivateNetwork() != asker.Network {
+			continue
+		}
+		for _, r := range e.records {
+			if r.listed {
+				a.text = append(a.text, instance(app, r))
+			}
+		}
+	}
+	slices.Sort(a.text)
+	return a, nil
+}
+
+func instance(app bourse.AppName, r record) string {
+	return "instance=" + string(r.id) + ",app=" + string(app) + ",ip=" + r.address.String() + ",region=" + string(r.region)
+}
+
+// hasMetadata compares as DNS does. An exact key is found at once.
+func hasMetadata(r *record, key, value string) bool {
+	if v, ok := r.metadata[key]; ok {
+		return equalFold(v, value)
+	}
+	for k, v := range r.metadata {
+		if equalFold(k, key) && equalFold(v, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalFold compares without the case of ASCII letters; an empty string
+// equals nothing.
+func equalFold(a, b string) bool {
+	return a != "" && len(a) == len(b) && strings.EqualFold(a, b)
+}

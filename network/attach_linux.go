@@ -1,0 +1,168 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Attach gives a machine its network and says how to use it. It is idempotent
+// and may run again after a crash in the middle of it: what is whole is left
+// as it is, with its processes and connections, and anything else is made
+// anew. CodeFailedPrecondition: the machine is in another private network.
+func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
+	if err := spec.Validate(); err != nil {
+		return Attachment{}, err
+	}
+	n.recovery.RLock()
+	defer n.recovery.RUnlock()
+	unlock, err := n.busy.lock(ctx, spec.Machine)
+	if err != nil {
+		return Attachment{}, err
+	}
+	defer unlock()
+	a, err := n.reserve(spec)
+	if err != nil {
+		return Attachment{}, err
+	}
+	if err := n.equip(a); err != nil {
+		return Attachment{}, unavailable("attach "+string(spec.Machine), err)
+	}
+	a, _ = n.find(spec.Machine)
+	n.host.fault("attached")
+	return spec.attachment(n.host.files.path(spec.Machine), a.ipv4), nil
+}
+
+// equip sees to it that the machine has its namespace, link, addresses, routes
+// and rules, and enters its addresses. When that fails it leaves nothing. The
+// caller has the machine's lock, or recovery alone.
+func (n *Network) equip(a attached) error {
+	id := a.spec.Machine
+	if err := n.stand(); err != nil {
+		n.drop(id)
+		return err
+	}
+	if own, ok := n.host.whole(id); ok {
+		a.ipv4 = own.ipv4
+		// Somebody may have flushed the rules.
+		if err := n.firewall.add(a.member()); err != nil {
+			return err
+		}
+		n.settle(a)
+		return nil
+	}
+	a.ipv4 = netip.Addr{}
+	if err := n.build(&a); err != nil {
+		// What is half done is nobody's.
+		return errors.Join(err, n.detach(id))
+	}
+	n.settle(a)
+	return nil
+}
+
+// build makes what a machine has, in the order that lets it out only when
+// there are rules for it.
+func (n *Network) build(a *attached) error {
+	id := a.spec.Machine
+	if err := n.host.unlink(id); err != nil {
+		return err
+	}
+	ns, err := n.namespace(id)
+	if err != nil {
+		return err
+	}
+	defer ns.close()
+	return n.host.give(a, ns, func(claim func(netip.Addr) error) error {
+		if a.ipv4, err = n.pick(id, claim); err != nil {
+			return err
+		}
+		return n.firewall.add(a.member())
+	})
+}
+
+// namespace gives the machine's own if it has one, so that processes in it are
+// connected again, or a spare, or a new one.
+func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
+	file, err := n.host.files.open(id)
+	if err == nil {
+		return n.host.prepare(file)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if ns := n.spares.take(); ns != nil {
+		return ns, nil
+	}
+	return n.fresh()
+}
+
+// fresh makes a namespace.
+func (n *Network) fresh() (*namespace, error) {
+	file, err := newNamespace()
+	if err != nil {
+		return nil, err
+	}
+	return n.host.prepare(file)
+}
+
+// pick takes the first free address that the machine may have. The host's
+// routes say what is taken: also by another worker, and by one that died.
+func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
+	for a := range candidates(n.cfg.IPv4, id) {
+		n.mu.Lock()
+		_, taken := n.owners[a]
+		n.mu.Unlock()
+		if taken {
+			continue
+		}
+		err := claim(a)
+		if err == nil {
+			return a, nil
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return netip.Addr{}, fmt.Errorf("route to %s: %w", a, err)
+		}
+	}
+	return netip.Addr{}, errNoAddress
+}
+
+// Detach takes all that a machine has of the network. It is idempotent; what
+// still runs in the namespace is cut off at once.
+func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	n.recovery.RLock()
+	defer n.recovery.RUnlock()
+	unlock, err := n.busy.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return unavailable("detach "+string(id), n.detach(id))
+}
+
+// detach cuts the link before it takes the rules away: without rules a link
+// would be free to go anywhere.
+func (n *Network) detach(id bourse.MachineID) error {
+	if err := n.host.unlink(id); err != nil {
+		return err
+	}
+	n.host.fault("unlinked")
+	if err := n.firewall.remove(linkName(id)); err != nil {
+		return err
+	}
+	n.host.fault("unruled")
+	if err := n.host.files.remove(id); err != nil {
+		return err
+	}
+	n.drop(id)
+	n.host.fault("detached")
+	return nil
+}

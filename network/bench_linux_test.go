@@ -1,0 +1,95 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// BenchmarkAttach measures what a machine's start waits for: one machine after
+// the other and 16 at once, with spares for all of them and with none. What
+// came before is detached outside the measurement, but the kernel may not have
+// done with it.
+func BenchmarkAttach(b *testing.B) {
+	const machines = 16
+	for _, spares := range []int{-1, machines} {
+		for _, atOnce := range []int{1, machines} {
+			b.Run(fmt.Sprintf("spares=%d/at-once=%d", max(0, spares), atOnce), func(b *testing.B) {
+				w := newWorker(b, func(c *Config) { c.Spares = spares })
+				w.attach(b, machine(99, "shop", "org:one"))
+				w.run(b)
+				var took []time.Duration
+				for b.Loop() {
+					eventually(func() bool { return len(w.spares.ready) == cap(w.spares.ready) })
+					took = append(took, attachAll(b, w, machines, atOnce)...)
+					for i := range machines {
+						if err := w.Detach(b.Context(), machine(i, "shop", "org:one").Machine); err != nil {
+							b.Error(err)
+						}
+					}
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "attach-p50-ms")
+				b.ReportMetric(float64(took[len(took)*9/10].Microseconds())/1000, "attach-p90-ms")
+			})
+		}
+	}
+}
+
+// attachAll gives how long each took.
+func attachAll(b *testing.B, w *worker, machines, atOnce int) []time.Duration {
+	took := make([]time.Duration, machines)
+	gate := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for i := range machines {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			began := time.Now()
+			if _, err := w.Attach(b.Context(), machine(i, "shop", "org:one")); err != nil {
+				b.Error(err)
+			}
+			took[i] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	return took
+}
+
+// BenchmarkRecover measures what a start of the daemon waits for.
+func BenchmarkRecover(b *testing.B) {
+	const machines = 100
+	w := newWorker(b, nil)
+	var keep []Spec
+	for i := range machines {
+		keep = append(keep, machine(i, "shop", fmt.Sprintf("org:%d", i%10)))
+		if _, err := w.Attach(b.Context(), keep[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if err := w.Recover(b.Context(), keep); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/machines, "µs/machine")
+}
+
+// BenchmarkQuestion measures an answer about a private name, without the
+// network.
+func BenchmarkQuestion(b *testing.B) {
+	names, _ := market()
+	r := newTestResolver(names)
+	q := new(dns.Msg).SetQuestion("back.internal.", dns.TypeAAAA)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.rates = rates{}
+		if m := r.handle(b.Context(), asking.address(), false, q); len(m.Answer) != 3 {
+			b.Fatal(m)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package network
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// crashDaemon is a daemon that keeps machine 1, says so, then attaches and
+// detaches machine 2, and is killed at a point of that, or from outside when
+// it is told "churn".
+func crashDaemon(dir, point string) int {
+	ctx := context.Background()
+	armed := false
+	cfg := Config{Dir: dir, fault: func(at string) {
+		if armed && at == point {
+			_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
+			select {}
+		}
+	}}
+	n, err := Open(cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stdout, err)
+		return 1
+	}
+	go func() { _ = n.Run(ctx) }()
+	if err := n.Recover(ctx, []Spec{machine(1, "shop", "org:one")}); err != nil {
+		fmt.Fprintln(os.Stdout, err)
+		return 1
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	armed = true
+	for i := 2; i == 2 || point == "churn"; i++ {
+		spec := machine(2+i%4, "shop", "org:one")
+		if _, err := n.Attach(ctx, spec); err != nil {
+			fmt.Fprintln(os.Stdout, err)
+			return 1
+		}
+		if err := n.Detach(ctx, spec.Machine); err != nil {
+			fmt.Fprintln(os.Stdout, err)
+			return 1
+		}
+	}
+	return 0
+}
+
+// runCrashDaemon runs one until it is dead, after at most so long from when
+// it is ready.
+func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "daemon", dir, point)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Errorf("the daemon says %q", lines.Text())
+	}
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	for lines.Scan() {
+		t.Errorf("the daemon says %q", lines.Text())
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the daemon ended with %v, want it killed at %q", err, point)
+	}
+}
+
+// A daemon is killed at each step, and another one recovers: what is kept is
+// whole, what is not leaves nothing.
+func TestKilledAnywhere(t *testing.T) {
+	w := newWorker(t, nil)
+	one, two := machine(1, "shop", "org:one"), machine(4, "shop", "org:one") // 2 + 2 % 4
+	runCrashDaemon(t, w.cfg.Dir, "attached", time.Minute)
+	points := []string{"named", "bound", "ruled", "addressed", "finished", "attached", "unlinked", "unruled", "detached"}
+	for _, point := range points {
+		t.Run(point, func(t *testing.T) {
+			w.reopen(t)
+			if err := w.Recover(t.Context(), []Spec{one}); err != nil {
+				t.Fatalf("Recover: %v", err)
+			}
+			want, was := w.inventory(t), inode(t, w.host.files.path(one.Machine))
+
+			runCrashDaemon(t, w.cfg.Dir, point, time.Minute)
+			w.reopen(t)
+			if err := w.Recover(t.Context(), []Spec{one}); err != nil {
+				t.Fatalf("Recover: %v", err)
+			}
+			if got := w.inventory(t); !cmp.Equal(want, got) {
+				t.Errorf("only the first is kept (-want +got):\n%s", cmp.Diff(want, got))
+			}
+			if inode(t, w.host.files.path(one.Machine)) != was {
+				t.Error("the first machine has another namespace")
+			}
+
+			runCrashDaemon(t, w.cfg.Dir, point, time.Minute)
+			w.reopen(t)
+			if err := w.Recover(t.Context(), []Spec{one, two}); err != nil {
+				t.Fatalf("Recover: %v", err)
+			}
+			a, b := w.attach(t, one), w.attach(t, two)
+			b.listen(t, "[::]:8080")
+			if got, err := a.greeting(at(b.Address, 8080)); err != nil || !strings.HasPrefix(got, string(two.Machine)) {
+				t.Errorf("both are kept: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// The same, at moments that nobody chose.
+func TestKilledAnyTime(t *testing.T) {
+	w := newWorker(t, nil)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	one := machine(1, "shop", "org:one")
+	if err := w.Recover(t.Context(), []Spec{one}); err != nil {
+		t.Fatal(err)
+	}
+	want := w.inventory(t)
+	for range 8 {
+		runCrashDaemon(t, w.cfg.Dir, "churn", time.Duration(random.IntN(60_000))*time.Microsecond)
+		w.reopen(t)
+		if err := w.Recover(t.Context(), []Spec{one}); err != nil {
+			t.Fatalf("Recover: %v", err)
+		}
+		if got := w.inventory(t); !cmp.Equal(want, got) {
+			t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+		}
+	}
+}
+
+// reopen is the daemon's next start.
+func (w *worker) reopen(t *testing.T) {
+	t.Helper()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.open(t)
+}
+
+// inventory waits for spares to go, which the kernel removes after their
+// daemon has died.
+func (w *worker) inventory(t *testing.T) inventory {
+	t.Helper()
+	var v inventory
+	spare := func() bool {
+		v = takeInventory(t, w.cfg.Dir)
+		return strings.Contains(strings.Join(v.Links, "\n"), "bp")
+	}
+	if !eventually(func() bool { return !spare() }) {
+		t.Errorf("spares are left: %v", v.Links)
+	}
+	return v
+}

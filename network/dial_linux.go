@@ -1,0 +1,65 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Dial connects to a program of a machine, from the host: at its private
+// address, else, from within its namespace, at its IPv4 address and then at
+// its loopback addresses. CodeNotFound: the machine has no network here;
+// CodeUnavailable: nothing listens on the port.
+func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
+	a, ok := n.find(id)
+	if !ok {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s has no network on this worker", id)
+	}
+	// From the worker's own address, so that a program can tell.
+	c, err := dial(ctx, n.host.mark.resolver(), a.spec.address(), port)
+	if isRefused(err) {
+		c, err = n.dialInside(ctx, a, port)
+	}
+	switch {
+	case err == nil:
+		return c, nil
+	case isRefused(err):
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "machine %s: nothing listens on port %d", id, port)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, unavailable("connect to "+string(id), err)
+}
+
+// isRefused is true when the machine answered, and said no: only then can
+// another of its addresses say something else.
+func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+
+func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
+	return d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
+}
+
+// dialInside makes the socket on a thread that is in the machine's namespace,
+// where it stays. The machine talks to itself then: first as whoever is in its
+// network, then as only its own programs can, who may be trusted more.
+func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
+	ns, err := n.host.files.open(a.spec.Machine)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = ns.Close() }() // it was not written to
+	return within(ns, func() (c net.Conn, err error) {
+		for _, address := range []netip.Addr{a.ipv4, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+			if c, err = dial(ctx, address, address, port); !isRefused(err) {
+				break
+			}
+		}
+		return c, err
+	})
+}

@@ -1,0 +1,64 @@
+package network
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// fakeNames is a view of a few apps.
+type fakeNames struct {
+	mu       sync.Mutex
+	apps     map[bourse.AppName]bourse.App
+	machines map[bourse.AppName][]bourse.Machine
+	err      error
+	asked    int
+}
+
+func (f *fakeNames) App(_ context.Context, name bourse.AppName) (bourse.App, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	a, ok := f.apps[name]
+	return a, ok, f.err
+}
+
+func (f *fakeNames) Machines(_ context.Context, app bourse.AppName) ([]bourse.Machine, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.machines[app]), f.err
+}
+
+func (f *fakeNames) Apps(context.Context) ([]bourse.App, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []bourse.App
+	for _, a := range f.apps {
+		out = append(out, a)
+	}
+	return out, f.err
+}
+
+// hold makes machines known, started, and their apps.
+func (f *fakeNames) hold(specs ...Spec) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.apps == nil {
+		f.apps, f.machines = map[bourse.AppName]bourse.App{}, map[bourse.AppName][]bourse.Machine{}
+	}
+	for _, s := range specs {
+		f.apps[s.App] = bourse.App{Name: s.App, Network: s.Network}
+		f.machines[s.App] = append(f.machines[s.App], bourse.Machine{
+			ID: s.Machine, App: s.App, Region: s.Region, State: bourse.StateStarted, PrivateIP: s.address(),
+		})
+	}
+}
+
+// fail makes it give an error, or not any more.
+func (f *fakeNames) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}

@@ -1,0 +1,178 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// dnsPort is where programs expect a name server.
+const dnsPort = 53
+
+// member is a machine as the firewall knows it.
+type member struct {
+	link  string
+	group uint32 // of its private network
+	ipv6  netip.Addr
+	ipv4  netip.Addr
+}
+
+// firewall is the worker's table in the kernel, and what it ought to hold. A
+// machine comes and goes with one transaction on the sets; when the table is
+// not as it should be, it is made anew in one, and no connection notices.
+type firewall struct {
+	layout   *layout
+	resolver netip.AddrPort
+	deny     []netip.Prefix
+	ns       int // file descriptor of a namespace; 0: the daemon's
+
+	mu      sync.Mutex
+	members map[string]member // by link
+	there   bool              // the table has been built
+	seen    uint32            // generation of the rule set that was last found right
+}
+
+func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
+	return &firewall{
+		layout: newLayout(m), resolver: netip.AddrPortFrom(m.resolver(), port), deny: deny, members: map[string]member{},
+	}
+}
+
+// add lets a machine in.
+func (f *firewall) add(m member) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.members[m.link] == m && f.there {
+		return nil
+	}
+	f.members[m.link] = m
+	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetAddElements, m) })
+}
+
+// remove takes a machine out. One that is not there is no error.
+func (f *firewall) remove(link string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[link]
+	if !ok {
+		return nil
+	}
+	delete(f.members, link)
+	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
+}
+
+// replace makes the table anew, with these members.
+func (f *firewall) replace(members []member) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.members)
+	for _, m := range members {
+		f.members[m.link] = m
+	}
+	return f.rebuild()
+}
+
+// change makes one transaction, and the whole table anew when the table is
+// not what it was: somebody flushed the rules.
+func (f *firewall) change(batch func(*nftables.Conn) error) error {
+	if !f.there {
+		return f.rebuild()
+	}
+	c, err := f.conn()
+	if err != nil {
+		return err
+	}
+	if err := batch(c); err != nil {
+		return err
+	}
+	if err := c.Flush(); err != nil {
+		return f.rebuild()
+	}
+	// One generation further, and nobody but this batch did it.
+	if now, err := f.generation(); err == nil && now == f.seen+1 {
+		f.seen = now
+	}
+	return nil
+}
+
+// rebuild replaces the table in one transaction, so that there is no moment
+// without rules.
+func (f *firewall) rebuild() error {
+	f.there = false
+	c, err := f.conn()
+	if err != nil {
+		return err
+	}
+	// To delete what may not be there: add it first.
+	c.AddTable(f.layout.table)
+	c.DelTable(f.layout.table)
+	if err := f.layout.build(c, f.resolver, f.deny); err != nil {
+		return err
+	}
+	// The elements of a message are one attribute, which has at most 64 KiB.
+	for some := range slices.Chunk(slices.Collect(maps.Values(f.members)), 256) {
+		if err := f.layout.elements(c.SetAddElements, some...); err != nil {
+			return err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
+	}
+	f.there = true
+	f.seen = 0 // to be looked at
+	return nil
+}
+
+// delete takes the whole table away.
+func (f *firewall) delete() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.members)
+	f.there = false
+	c, err := f.conn()
+	if err != nil {
+		return err
+	}
+	c.AddTable(f.layout.table)
+	c.DelTable(f.layout.table)
+	return c.Flush()
+}
+
+// conn opens nothing yet: each batch has a socket of its own, with room for
+// the largest.
+func (f *firewall) conn() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {
+		const room = 16 << 20 // of memory that is taken when it is needed
+		return errors.Join(c.SetWriteBuffer(room), c.SetReadBuffer(room))
+	}))
+}
+
+// elements calls do, for each set, with what the members are in it.
+func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
+	of := make(map[*nftables.Set][]nftables.SetElement, 4)
+	for _, m := range members {
+		link := make([]byte, unix.IFNAMSIZ)
+		copy(link, m.link)
+		add := func(s *nftables.Set, key ...[]byte) {
+			of[s] = append(of[s], nftables.SetElement{Key: slices.Concat(key...)})
+		}
+		add(l.links, link)
+		add(l.source4, link, m.ipv4.AsSlice())
+		add(l.source6, link, m.ipv6.AsSlice())
+		add(l.members, binaryutil.NativeEndian.PutUint32(m.group), m.ipv6.AsSlice())
+	}
+	for _, s := range l.sets() {
+		if err := do(s, of[s]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// hostResolvers is the file that says what the host's name servers are.
+const hostResolvers = "/etc/resolv.conf"
+
+// forwarder asks other name servers.
+type forwarder struct {
+	fixed []string      // asked instead of the host's
+	file  string        // that names the host's
+	asked chan struct{} // one element for each question on its way
+
+	mu      sync.Mutex
+	found   []string // in the file
+	changed time.Time
+	looked  time.Time
+}
+
+func newForwarder(upstream []string) *forwarder {
+	f := &forwarder{file: hostResolvers, asked: make(chan struct{}, mostAsked)}
+	for _, s := range upstream {
+		f.fixed = append(f.fixed, withPort(s))
+	}
+	return f
+}
+
+// withPort adds the port of DNS to an address that has none.
+func withPort(server string) string {
+	if _, err := netip.ParseAddr(server); err == nil {
+		return net.JoinHostPort(server, "53")
+	}
+	return server
+}
+
+// Times for other name servers: two slow ones fit into questionWithin.
+const (
+	serverWithin = 2 * time.Second
+	lookEvery    = 5 * time.Second
+)
+
+// outside hands a question on, as it came, by the transport it came by: who
+// gets a truncated answer asks again by TCP.
+func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
+	answer, err := r.forwarder.exchange(ctx, overTCP, question)
+	if err != nil {
+		r.log.Debug("no name server answered", "err", err)
+		reply.Rcode = dns.RcodeServerFailure
+		return reply
+	}
+	answer.Id = question.Id
+	answer.Compress = true
+	return answer
+}
+
+// exchange asks one server after the other until one has something to say.
+func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Msg) (*dns.Msg, error) {
+	select {
+	case f.asked <- struct{}{}:
+		defer func() { <-f.asked }()
+	default:
+		return nil, fmt.Errorf("%d questions are on their way already", mostAsked)
+	}
+	servers, err := f.servers(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	client := &dns.Client{Net: "udp", Timeout: serverWithin, UDPSize: dns.DefaultMsgSize}
+	if overTCP {
+		client.Net = "tcp"
+	}
+	ours := question.Copy()
+	ours.Id = dns.Id() // a guess of the asker's does not help to forge the answer
+	err = fmt.Errorf("there is no name server to ask")
+	for _, server := range servers {
+		var answer *dns.Msg
+		answer, _, err = client.ExchangeContext(ctx, ours, server)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+		case !answers(answer, question):
+			err = fmt.Errorf("%s answered something else", server)
+		case answer.Rcode == dns.RcodeServerFailure || answer.Rcode == dns.RcodeRefused:
+			err = fmt.Errorf("%s: %s", server, dns.RcodeToString[answer.Rcode])
+		default:
+			return answer, nil
+		}
+	}
+	return nil, err
+}
+
+// answers tells whether a message is one to this question. The id was
+// compared already.
+func answers(answer, question *dns.Msg) bool {
+	if !answer.Response || len(answer.Question) != 1 {
+		return false
+	}
+	a, q := answer.Question[0], question.Question[0]
+	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
+}
+
+// servers gives the fixed ones or those of the host, whose file is looked at
+// now and then: it changes with the network that the host is in.
+func (f *forwarder) servers(now time.Time) ([]string, error) {
+	if len(f.fixed) > 0 {
+		return f.fixed, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.looked) < lookEvery {
+		return f.found, nil
+	}
+	info, err := os.Stat(f.file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.ModTime().Equal(f.changed) {
+		conf, err := dns.ClientConfigFromFile(f.file)
+		if err != nil {
+			return nil, err
+		}
+		f.found = nil
+		for _, server := range conf.Servers {
+			f.found = append(f.found, net.JoinHostPort(server, conf.Port))
+		}
+		f.changed = info.ModTime()
+	}
+	f.looked = now
+	return f.found, nil
+}

@@ -1,0 +1,81 @@
+package network
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// generation is a number that the kernel changes with each transaction on its
+// rules, whoever made it.
+func (f *firewall) generation() (uint32, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: f.ns})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close() }() // it was only read from
+	replies, err := c.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
+		Data:   make([]byte, 4), // struct nfgenmsg
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range replies {
+		if len(m.Data) < 4 {
+			continue
+		}
+		attrs, err := netlink.NewAttributeDecoder(m.Data[4:])
+		if err != nil {
+			return 0, err
+		}
+		attrs.ByteOrder = binary.BigEndian
+		for attrs.Next() {
+			if attrs.Type() == unix.NFTA_GEN_ID {
+				return attrs.Uint32(), attrs.Err()
+			}
+		}
+	}
+	return 0, fmt.Errorf("the kernel names no generation of its rules")
+}
+
+// mend makes the table anew if somebody has changed it, and tells whether it
+// did. While nobody changes any rules of the host it asks for one number.
+func (f *firewall) mend() (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.there {
+		return false, nil
+	}
+	now, err := f.generation()
+	if err != nil || now == f.seen {
+		return false, err
+	}
+	if !f.intact() {
+		return true, f.rebuild()
+	}
+	f.seen = now
+	return false, nil
+}
+
+// intact counts what the kernel has: as many rules and elements as were put
+// there. What cannot be listed is not there.
+func (f *firewall) intact() bool {
+	c, err := f.conn()
+	if err != nil {
+		return false
+	}
+	for _, s := range f.layout.sets() {
+		if got, err := c.GetSetElements(s); err != nil || len(got) != len(f.members) {
+			return false
+		}
+	}
+	for _, ch := range f.layout.chains {
+		if got, err := c.GetRules(f.layout.table, ch.Chain); err != nil || len(got) != ch.rules {
+			return false
+		}
+	}
+	return true
+}

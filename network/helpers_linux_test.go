@@ -1,0 +1,300 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+)
+
+// worker is a Network under test, on a host that is looked at before and
+// after.
+type worker struct {
+	*Network
+	cfg    Config
+	before inventory
+}
+
+func newWorker(t testing.TB, change func(*Config)) *worker {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("networks need root")
+	}
+	cfg := Config{Dir: t.TempDir(), Names: &fakeNames{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if change != nil {
+		change(&cfg)
+	}
+	w := &worker{cfg: cfg, before: takeInventory(t, cfg.Dir)}
+	w.open(t)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := w.Recover(ctx, nil); err != nil {
+			t.Errorf("Recover(nil): %v", err)
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		var after inventory
+		if !eventually(func() bool { after = takeInventory(t, cfg.Dir); return cmp.Equal(w.before, after) }) {
+			t.Errorf("left on the host (-before +after):\n%s", cmp.Diff(w.before, after))
+		}
+	})
+	return w
+}
+
+// open opens the Network, as a daemon does that was started again.
+func (w *worker) open(t testing.TB) {
+	t.Helper()
+	n, err := Open(w.cfg)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	w.Network = n
+}
+
+// run runs the Network until the test ends.
+func (w *worker) run(t testing.TB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	n := w.Network
+	go func() { done <- n.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// attach gives a machine its network, and what happens in there.
+func (w *worker) attach(t testing.TB, spec Spec) *inhabitant {
+	t.Helper()
+	a, err := w.Attach(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("Attach %s: %v", spec.Machine, err)
+	}
+	return inhabit(t, spec, a)
+}
+
+// inhabitant does things inside a machine's namespace.
+type inhabitant struct {
+	Attachment
+	spec Spec
+	ns   *os.File
+}
+
+func inhabit(t testing.TB, spec Spec, a Attachment) *inhabitant {
+	t.Helper()
+	ns, err := os.Open(a.Namespace)
+	if err != nil {
+		t.Fatalf("namespace of %s: %v", spec.Machine, err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return &inhabitant{a, spec, ns}
+}
+
+// listen serves a greeting at an address in the machine: who it is, and where
+// the caller seems to be.
+func (i *inhabitant) listen(t testing.TB, at string) {
+	t.Helper()
+	listenIn(t, i.ns, at, string(i.spec.Machine))
+}
+
+func listenIn(t testing.TB, ns *os.File, at, who string) {
+	t.Helper()
+	l, err := within(ns, func() (net.Listener, error) { return net.Listen("tcp", at) })
+	if err != nil {
+		t.Fatalf("listen at %s in %s: %v", at, who, err)
+	}
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	t.Cleanup(func() { close(ended); _ = l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { <-ended; _ = c.Close() })
+			wg.Go(func() {
+				host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+				_, _ = fmt.Fprintf(c, "%s sees %s\n", who, host)
+				_, _ = io.Copy(c, c) // and then an echo
+			})
+		}
+	})
+}
+
+// dial connects from inside the machine.
+func (i *inhabitant) dial(to string) (net.Conn, error) { return dialIn(i.ns, to) }
+
+func dialIn(ns *os.File, to string) (net.Conn, error) {
+	return within(ns, func() (net.Conn, error) { return net.DialTimeout("tcp", to, time.Second) })
+}
+
+// greeting connects and gives the line that comes.
+func (i *inhabitant) greeting(to string) (string, error) {
+	c, err := i.dial(to)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close() }()
+	return readLine(c)
+}
+
+func readLine(c net.Conn) (string, error) {
+	if err := c.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return "", err
+	}
+	var line []byte
+	for one := make([]byte, 1); ; {
+		if _, err := c.Read(one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, one[0])
+	}
+}
+
+// resolver asks as programs do, with the machine's resolv.conf.
+func (i *inhabitant) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
+		return within(i.ns, func() (net.Conn, error) { return net.Dial(network, net.JoinHostPort(i.Resolver[0], "53")) })
+	}}
+}
+
+// outside is a host beyond the worker's, in the middle of the internet.
+type outside struct{ ns *os.File }
+
+// newOutside connects the host with a namespace by a veth pair, and makes that
+// the way out. Nothing out there knows of private addresses.
+func newOutside(t testing.TB) outside {
+	t.Helper()
+	ns, err := newNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	plumb := func(name, address4, address6 string) func() (struct{}, error) {
+		return func() (struct{}, error) {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return struct{}{}, err
+			}
+			four, _ := netlink.ParseAddr(address4)
+			six, _ := netlink.ParseAddr(address6)
+			six.Flags = 2 // IFA_F_NODAD
+			return struct{}{}, errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, four), netlink.AddrAdd(link, six))
+		}
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "up0"
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
+	if err := netlink.LinkAdd(pair); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(pair) })
+	if _, err := plumb("up0", "203.0.113.1/24", "2001:db8::1/64")(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := within(ns, plumb("eth0", "203.0.113.2/24", "2001:db8::2/64")); err != nil {
+		t.Fatal(err)
+	}
+	for _, gw := range []string{"203.0.113.2", "2001:db8::2"} {
+		route := &netlink.Route{LinkIndex: pair.Attrs().Index, Gw: net.ParseIP(gw)}
+		if err := netlink.RouteAdd(route); err != nil {
+			t.Fatalf("default route: %v", err)
+		}
+	}
+	return outside{ns}
+}
+
+// inventory is what there is on the host, apart from what is in a namespace.
+type inventory struct {
+	Links, Addresses, Routes, Tables, Files, Mounts []string
+}
+
+func takeInventory(t testing.TB, dir string) inventory {
+	t.Helper()
+	var v inventory
+	links, err := retried(netlink.LinkList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+		v.Links = append(v.Links, l.Attrs().Name+" "+l.Attrs().Alias)
+	}
+	addresses, err := retried(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if !a.IP.IsLoopback() && !a.IP.IsLinkLocalUnicast() { // they come by themselves
+			v.Addresses = append(v.Addresses, a.IPNet.String())
+		}
+	}
+	routes, err := retried(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes {
+		if r.Dst == nil || !r.Dst.IP.IsLinkLocalUnicast() {
+			v.Routes = append(v.Routes, fmt.Sprint(r.Dst, " ", names[r.LinkIndex]))
+		}
+	}
+	tables, err := (&nftables.Conn{}).ListTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		v.Tables = append(v.Tables, table.Name)
+	}
+	if v.Files, err = filepath.Glob(filepath.Join(dir, "ns", "*")); err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[4]; strings.HasPrefix(at, dir) {
+			v.Mounts = append(v.Mounts, at)
+		}
+	}
+	for _, list := range []*[]string{&v.Links, &v.Addresses, &v.Routes, &v.Tables, &v.Files, &v.Mounts} {
+		slices.Sort(*list)
+	}
+	return v
+}
+
+// eventually waits for what the kernel or another goroutine does in its own
+// time.
+func eventually(so func() bool) bool {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if so() {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return so()
+}

@@ -1,0 +1,262 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// host is what the kernel has for a Network, apart from the firewall. All of
+// its methods may run again after a crash at any of their steps.
+type host struct {
+	mark  mark
+	files files
+	mtu   int
+	nl    *netlink.Handle    // of the namespace that the daemon is in
+	fault func(point string) // crash tests end the process in it
+}
+
+func openHost(cfg Config) (*host, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	h := &host{mark: markOf(dir), files: files(filepath.Join(dir, "ns")), fault: cfg.fault}
+	if h.fault == nil {
+		h.fault = func(string) {}
+	}
+	if err := os.MkdirAll(string(h.files), 0o711); err != nil {
+		return nil, err
+	}
+	if h.nl, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, err
+	}
+	if h.mtu, err = outsideMTU(h.nl); err != nil {
+		h.nl.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// outsideMTU gives the smallest MTU of the links that default routes lead to.
+// Machines use it too: the way out is seldom wide, and packets that do not fit
+// it are lost where someone filters ICMP.
+func outsideMTU(nl *netlink.Handle) (int, error) {
+	routes, err := retried(func() ([]netlink.Route, error) { return nl.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return 0, fmt.Errorf("list routes: %w", err)
+	}
+	smallest := 1500
+	for _, r := range routes {
+		if r.Dst != nil && !r.Dst.IP.IsUnspecified() || r.LinkIndex == 0 {
+			continue
+		}
+		// 1280 is what IPv6 needs.
+		if link, err := nl.LinkByIndex(r.LinkIndex); err == nil && link.Attrs().MTU >= 1280 {
+			smallest = min(smallest, link.Attrs().MTU)
+		}
+	}
+	return smallest, nil
+}
+
+// give makes a prepared namespace the machine's, with the IPv4 address that
+// admit claims and enters in a, and for which it makes rules. The last step
+// says on the link that all were done; after a crash before it all of it is
+// made anew.
+func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
+	id := a.spec.Machine
+	own := alias{mark: h.mark}
+	if err := h.name(n, id, a.group, own); err != nil {
+		return err
+	}
+	h.fault("named")
+	if err := h.files.bind(id, n.file); err != nil {
+		return err
+	}
+	h.fault("bound")
+	err := admit(func(ipv4 netip.Addr) error {
+		return h.nl.RouteAdd(&netlink.Route{LinkIndex: n.outer.Attrs().Index, Dst: single(ipv4), Scope: netlink.SCOPE_LINK})
+	})
+	if err != nil {
+		return err
+	}
+	h.fault("ruled")
+	own.ipv4, own.mac = a.ipv4, n.eth0.Attrs().HardwareAddr
+	for _, address := range []netip.Addr{a.spec.address(), a.ipv4} {
+		if err := addAddress(n.inside, n.eth0, address); err != nil {
+			return err
+		}
+	}
+	if err := h.reach(n.outer, a.spec, own); err != nil {
+		return err
+	}
+	if err := arrive(n.inside, a.spec.address()); err != nil {
+		return err
+	}
+	h.fault("addressed")
+	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
+		return fmt.Errorf("finish link: %w", err)
+	}
+	h.fault("finished")
+	return nil
+}
+
+// name gives a link its machine's name, after it has been said whose it is.
+func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
+	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
+		return fmt.Errorf("mark link: %w", err)
+	}
+	if err := h.nl.LinkSetGroup(n.outer, int(group)); err != nil {
+		return fmt.Errorf("group of link: %w", err)
+	}
+	err := h.nl.LinkSetName(n.outer, linkName(id))
+	if errors.Is(err, unix.EBUSY) {
+		// Before Linux 6.2 a link that is up keeps its name.
+		err = errors.Join(h.nl.LinkSetDown(n.outer), h.nl.LinkSetName(n.outer, linkName(id)), h.nl.LinkSetUp(n.outer), n.settle(h.nl))
+	}
+	if err != nil {
+		return fmt.Errorf("name link %s: %w", linkName(id), err)
+	}
+	return nil
+}
+
+// reach puts the host's routes to a machine in place.
+func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
+	for _, a := range []netip.Addr{spec.address(), own.ipv4} {
+		if err := permanent(h.nl, link, a.AsSlice(), own.mac); err != nil {
+			return err
+		}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: single(a)}
+		if a.Is4() {
+			route.Scope = netlink.SCOPE_LINK
+		}
+		if err := h.nl.RouteReplace(route); err != nil {
+			return fmt.Errorf("route to %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// whole tells whether a machine has all that Attach gives it, apart from
+// rules.
+func (h *host) whole(id bourse.MachineID) (alias, bool) {
+	link, err := h.nl.LinkByName(linkName(id))
+	if err != nil {
+		return alias{}, false
+	}
+	return h.finished(link, id)
+}
+
+// finished tells whether a machine's link is there (not nil), all of Attach's
+// steps have been done to it, and the namespace is where it should be.
+func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
+	if link == nil {
+		return alias{}, false
+	}
+	own, ok := h.mine(link)
+	if !ok || !own.ipv4.IsValid() {
+		return alias{}, false
+	}
+	file, err := h.files.open(id)
+	if err != nil {
+		return alias{}, false
+	}
+	return own, file.Close() == nil
+}
+
+// reconnect puts back what the host may have lost of a machine that is whole.
+func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
+	if err := h.nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set link up: %w", err)
+	}
+	return h.reach(link, spec, own)
+}
+
+// mine reads the alias of a link, if it is this worker's.
+func (h *host) mine(link netlink.Link) (alias, bool) {
+	own, ok := parseAlias(link.Attrs().Alias)
+	return own, ok && own.mark == h.mark
+}
+
+// take removes what a machine has on the host.
+func (h *host) take(id bourse.MachineID) error {
+	if err := h.unlink(id); err != nil {
+		return err
+	}
+	return h.files.remove(id)
+}
+
+// unlink removes a machine's link, both ends of it, and with it the routes.
+// Of a link that is another worker's nothing is touched.
+func (h *host) unlink(id bourse.MachineID) error {
+	link, err := h.nl.LinkByName(linkName(id))
+	if err == nil {
+		if _, ok := h.mine(link); ok {
+			err = h.nl.LinkDel(link)
+		}
+	}
+	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove link %s: %w", linkName(id), err)
+	}
+	return nil
+}
+
+// links gives this worker's machines' links.
+func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
+	all, err := retried(h.nl.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	found := make(map[bourse.MachineID]netlink.Link)
+	for _, link := range all {
+		if _, ok := h.mine(link); !ok {
+			continue
+		}
+		if id, ok := machineOf(link.Attrs().Name); ok {
+			found[id] = link
+		}
+	}
+	return found, nil
+}
+
+// stand makes the host ready for machines: it forwards, and has the
+// resolver's address.
+func (h *host) stand() error {
+	if err := forward(); err != nil {
+		return fmt.Errorf("let the host forward packets: %w", err)
+	}
+	lo, err := h.nl.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := h.nl.LinkSetUp(lo); err != nil {
+		return err
+	}
+	if err := addAddress(h.nl, lo, h.mark.resolver()); err != nil {
+		return err
+	}
+	return arrive(h.nl, h.mark.resolver())
+}
+
+// leave takes the resolver's address away.
+func (h *host) leave() error {
+	lo, err := h.nl.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	err = h.nl.AddrDel(lo, &netlink.Addr{IPNet: single(h.mark.resolver())})
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return nil
+}

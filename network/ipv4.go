@@ -1,0 +1,35 @@
+package network
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"iter"
+	"net/netip"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// candidates gives every address of the range that a machine may have, each
+// once, beginning with one that follows from its id: mostly a machine gets the
+// same one again, and one that was just given up is not given out at once.
+// The first and the last address of the range are left out.
+func candidates(in netip.Prefix, id bourse.MachineID) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		if !in.Addr().Is4() || in.Bits() > 30 {
+			return
+		}
+		base := in.Masked().Addr().As4()
+		first := binary.BigEndian.Uint32(base[:]) + 1
+		count := uint64(1)<<(32-in.Bits()) - 2
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(id)) // never fails
+		start := h.Sum64() % count
+		for i := range count {
+			var b [4]byte
+			binary.BigEndian.PutUint32(b[:], first+uint32((start+i)%count))
+			if !yield(netip.AddrFrom4(b)) {
+				return
+			}
+		}
+	}
+}

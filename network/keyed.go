@@ -1,0 +1,48 @@
+package network
+
+import (
+	"context"
+	"sync"
+)
+
+// keyed is a lock for each key. Its zero value is ready.
+type keyed[K comparable] struct {
+	mu   sync.Mutex
+	held map[K]*keyedLock
+}
+
+type keyedLock struct {
+	token   chan struct{} // holds one element while nobody has the lock
+	waiting int           // who has it or wants it
+}
+
+// lock waits for the key's lock, or for ctx to end.
+func (k *keyed[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = make(map[K]*keyedLock)
+	}
+	l := k.held[key]
+	if l == nil {
+		l = &keyedLock{token: make(chan struct{}, 1)}
+		l.token <- struct{}{}
+		k.held[key] = l
+	}
+	l.waiting++
+	k.mu.Unlock()
+
+	leave := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.waiting--; l.waiting == 0 {
+			delete(k.held, key)
+		}
+	}
+	select {
+	case <-l.token:
+		return func() { l.token <- struct{}{}; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}

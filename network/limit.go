@@ -1,0 +1,131 @@
+package network
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Questions that one machine may ask: so many a second, and so many at once.
+const (
+	questionsPerSecond = 1000
+	questionsAtOnce    = 1000
+)
+
+// rates bounds what each machine asks. Its zero value is ready.
+type rates struct {
+	mu      sync.Mutex
+	buckets map[bourse.MachineID]*bucket
+}
+
+// bucket is refilled as time goes by.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// allow takes one question from the machine's bucket.
+func (r *rates) allow(id bourse.MachineID, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.buckets[id]
+	if b == nil {
+		r.trim(now)
+		b = &bucket{left: questionsAtOnce, at: now}
+		if r.buckets == nil {
+			r.buckets = make(map[bourse.MachineID]*bucket)
+		}
+		r.buckets[id] = b
+	}
+	return b.take(now)
+}
+
+func (b *bucket) take(now time.Time) bool {
+	b.left = min(questionsAtOnce, b.left+max(0, now.Sub(b.at).Seconds())*questionsPerSecond)
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// trim forgets, now and then, those whose buckets are full again.
+func (r *rates) trim(now time.Time) {
+	if len(r.buckets)%256 != 255 {
+		return
+	}
+	for id, b := range r.buckets {
+		if now.Sub(b.at) > questionsAtOnce/questionsPerSecond*time.Second {
+			delete(r.buckets, id)
+		}
+	}
+}
+
+// Connections to the resolver: of one machine, and of all.
+const (
+	mostConnections      = 8
+	mostConnectionsOfAll = 512
+)
+
+// limited is a listener that closes what is too much as soon as it comes: a
+// machine that opens connections without end runs into its own bound.
+type limited struct {
+	net.Listener
+	mu   sync.Mutex
+	from map[netip.Addr]int
+	all  int
+}
+
+func limit(l net.Listener) *limited {
+	return &limited{Listener: l, from: make(map[netip.Addr]int)}
+}
+
+// Accept gives the next connection that is within the bounds.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from, _ := remote(c.RemoteAddr())
+		if l.enter(from) {
+			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+		}
+		_ = c.Close() // nothing was written
+	}
+}
+
+func (l *limited) enter(from netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.from[from] >= mostConnections || l.all >= mostConnectionsOfAll {
+		return false
+	}
+	l.from[from]++
+	l.all++
+	return true
+}
+
+func (l *limited) leave(from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.from[from]--; l.from[from] == 0 {
+		delete(l.from, from)
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close gives the connection's place to another.
+func (c *limitedConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}

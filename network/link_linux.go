@@ -1,0 +1,206 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// What both ends of a veth pair know of one another without asking: the
+// gateways of a machine, which exist nowhere, and the host's hardware address.
+// Permanent neighbours need no ARP and no neighbour discovery, of which the
+// host's tables would be full at a thousand machines, and no proxying.
+var (
+	hostMAC  = net.HardwareAddr{0x02, 'b', 'o', 'u', 'r', 's'}
+	gateway6 = net.ParseIP("fe80::1")
+	gateway4 = net.IPv4(169, 254, 1, 1).To4()
+)
+
+// inner is the name of the link inside the namespace.
+const inner = "eth0"
+
+// namespace is a network namespace that a machine may be given: the links are
+// up and the default routes are there. Only the addresses are missing, and the
+// host's end of the pair has a passing name. Unless it is bound to a path, it
+// goes with its file.
+type namespace struct {
+	file   *os.File
+	inside *netlink.Handle
+	eth0   netlink.Link
+	outer  netlink.Link
+}
+
+func (n *namespace) close() {
+	n.inside.Close()
+	_ = n.file.Close() // nothing was written
+}
+
+// settle waits until both ends carry packets. The kernel sees to that some
+// time after they were set up, and drops what is sent earlier.
+func (n *namespace) settle(host *netlink.Handle) error {
+	for _, end := range []struct {
+		nl   *netlink.Handle
+		link netlink.Link
+	}{{host, n.outer}, {n.inside, n.eth0}} {
+		err := settled(func() (bool, error) {
+			link, err := end.nl.LinkByIndex(end.link.Attrs().Index)
+			return err == nil && link.Attrs().OperState == netlink.OperUp, err
+		})
+		if err != nil {
+			return fmt.Errorf("wait for a link: %w", err)
+		}
+	}
+	return nil
+}
+
+// addAddress adds an address. Packets to one of IPv6 arrive some time later:
+// see arrive.
+func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
+	addr := &netlink.Addr{IPNet: single(a)}
+	if a.Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := nl.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("address %s: %w", a, err)
+	}
+	return nil
+}
+
+// arrive waits until packets to an address that was added arrive.
+func arrive(nl *netlink.Handle, a netip.Addr) error {
+	err := settled(func() (bool, error) {
+		routes, err := nl.RouteGet(a.AsSlice())
+		return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for address %s: %w", a, err)
+	}
+	return nil
+}
+
+// settled waits for what the kernel does a moment after it was told.
+func settled(so func() (bool, error)) error {
+	const within, every = 2 * time.Second, 50 * time.Microsecond
+	for began := time.Now(); ; time.Sleep(every) {
+		if ok, err := so(); ok || err != nil {
+			return err
+		}
+		if time.Since(began) > within {
+			return fmt.Errorf("the kernel has not done it in %s", within)
+		}
+	}
+}
+
+// prepare equips a namespace, new or one whose link was lost. It owns the file
+// from now on, and closes it when there is an error.
+func (h *host) prepare(file *os.File) (*namespace, error) {
+	inside, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("netlink in a namespace: %w", err), file.Close())
+	}
+	n := &namespace{file: file, inside: inside}
+	if err := h.equip(n); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (h *host) equip(n *namespace) error {
+	if old, err := n.inside.LinkByName(inner); err == nil {
+		if err := n.inside.LinkDel(old); err != nil {
+			return fmt.Errorf("remove half of a link: %w", err)
+		}
+	}
+	if err := h.addLink(n); err != nil {
+		return err
+	}
+	lo, err := n.inside.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := errors.Join(n.inside.LinkSetUp(lo), n.inside.LinkSetUp(n.eth0), h.nl.LinkSetUp(n.outer)); err != nil {
+		return fmt.Errorf("set links up: %w", err)
+	}
+	if err := n.settle(h.nl); err != nil {
+		return err
+	}
+	for _, gateway := range []net.IP{gateway6, gateway4} {
+		if err := permanent(n.inside, n.eth0, gateway, hostMAC); err != nil {
+			return err
+		}
+		route := &netlink.Route{LinkIndex: n.eth0.Attrs().Index, Gw: gateway, Flags: int(netlink.FLAG_ONLINK), Dst: everywhere(gateway)}
+		if err := n.inside.RouteReplace(route); err != nil {
+			return fmt.Errorf("default route by %s: %w", gateway, err)
+		}
+	}
+	return nil
+}
+
+func (h *host) addLink(n *namespace) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = spareName(), hostMAC, h.mtu
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: inner, PeerNamespace: netlink.NsFd(int(n.file.Fd())), PeerMTU: uint32(h.mtu)}
+	if err := h.nl.LinkAdd(pair); err != nil {
+		return fmt.Errorf("add link: %w", err)
+	}
+	var err error
+	if n.outer, err = h.nl.LinkByName(attrs.Name); err != nil {
+		return fmt.Errorf("find the link just added: %w", err)
+	}
+	// The host's end has no address, so that it neither probes nor announces.
+	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
+		return fmt.Errorf("address generation: %w", err)
+	}
+	if n.eth0, err = n.inside.LinkByName(inner); err != nil {
+		return fmt.Errorf("find %s: %w", inner, err)
+	}
+	return nil
+}
+
+// addrGenNone is IN6_ADDR_GEN_MODE_NONE.
+const addrGenNone = 1
+
+// single is the prefix of one address.
+func single(a netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+}
+
+// everywhere is the default route's destination in the gateway's family.
+func everywhere(gateway net.IP) *net.IPNet {
+	bits := 8 * len(gateway)
+	return &net.IPNet{IP: make(net.IP, len(gateway)), Mask: net.CIDRMask(0, bits)}
+}
+
+// permanent tells the owner of the handle who has an address.
+func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.HardwareAddr) error {
+	family := netlink.FAMILY_V6
+	if ip.To4() != nil {
+		family = netlink.FAMILY_V4
+	}
+	err := nl.NeighSet(&netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: mac,
+	})
+	if err != nil {
+		return fmt.Errorf("neighbour %s: %w", ip, err)
+	}
+	return nil
+}
+
+// retried repeats a listing that was disturbed by a change.
+func retried[T any](list func() (T, error)) (T, error) {
+	for range 20 {
+		got, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return got, err
+		}
+	}
+	return list()
+}

@@ -1,0 +1,185 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Names is where names come from: the view, and the worker's own machines.
+// What it says may be old. When it cannot say anything, neither can the
+// resolver (SERVFAIL); nothing is made up.
+type Names interface {
+	// App gives an app, false when there is none of this name (any more).
+	App(ctx context.Context, name bourse.AppName) (bourse.App, bool, error)
+	// Machines gives an app's machines on all workers, in any state.
+	Machines(ctx context.Context, app bourse.AppName) ([]bourse.Machine, error)
+	// Apps gives all apps.
+	Apps(ctx context.Context) ([]bourse.App, error)
+}
+
+// record is what the resolver keeps of a machine.
+type record struct {
+	id       bourse.MachineID
+	region   bourse.Region
+	address  netip.Addr
+	metadata map[string]string
+	listed   bool // it runs, and has not asked to be left out
+}
+
+// processGroup is the metadata that names a machine's process group.
+const processGroup = "fly_process_group"
+
+// recordOf is false for a machine that has no name in this network: it uses
+// the host's, or its row claims an address that is not the network's.
+func recordOf(m *bourse.Machine, network string) (record, bool) {
+	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
+		return record{}, false
+	}
+	return record{
+		id: m.ID, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
+		listed: m.State == bourse.StateStarted && !unregistered(m.Config.DNS),
+	}, true
+}
+
+// unregistered reads config.dns. What cannot be read does not hide a machine.
+func unregistered(dns json.RawMessage) bool {
+	var d struct {
+		Skip bool `json:"skip_registration"`
+	}
+	return len(dns) > 0 && json.Unmarshal(dns, &d) == nil && d.Skip
+}
+
+// entry is one app as it was read at a time. Its fields may be read once
+// ready is closed.
+type entry struct {
+	ready   chan struct{}
+	at      time.Time // when reading ended; zero while it goes on
+	app     bourse.App
+	known   bool
+	records []record
+	err     error
+}
+
+// Bounds of the directory.
+const (
+	entryLife   = time.Second
+	mostEntries = 1024
+	namesWithin = 2 * time.Second
+)
+
+// directory remembers for a moment what Names said, so that a thousand
+// questions are one query, and asks once for all who wait.
+type directory struct {
+	names Names
+
+	mu      sync.Mutex
+	entries map[bourse.AppName]*entry
+	apps    []bourse.App
+	appsAt  time.Time
+}
+
+// lookup gives an app's records. It waits for whoever is asking already.
+func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, error) {
+	d.mu.Lock()
+	e := d.entries[name]
+	if e == nil || !e.at.IsZero() && time.Since(e.at) > entryLife {
+		d.trim()
+		e = &entry{ready: make(chan struct{})}
+		if d.entries == nil {
+			d.entries = make(map[bourse.AppName]*entry)
+		}
+		d.entries[name] = e
+		d.mu.Unlock()
+		d.read(ctx, name, e)
+	} else {
+		d.mu.Unlock()
+	}
+	select {
+	case <-e.ready:
+		return e, e.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read asks for those who wait. Their questions may outlive the one that came
+// first.
+func (d *directory) read(ctx context.Context, name bourse.AppName, e *entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namesWithin)
+	defer cancel()
+	e.app, e.known, e.err = d.names.App(ctx, name)
+	if e.err == nil && e.known {
+		var machines []bourse.Machine
+		machines, e.err = d.names.Machines(ctx, name)
+		network := e.app.PrivateNetwork()
+		for i := range machines {
+			if r, ok := recordOf(&machines[i], network); ok {
+				e.records = append(e.records, r)
+			}
+		}
+		// Among equals nobody is always the first.
+		rand.Shuffle(len(e.records), func(i, j int) { e.records[i], e.records[j] = e.records[j], e.records[i] })
+	}
+	close(e.ready)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e.at = time.Now()
+	if e.err != nil && d.entries[name] == e {
+		delete(d.entries, name) // the next question asks again
+	}
+}
+
+// trim keeps the directory small: what is old goes, and if that is not enough
+// anything that has been read, of half of the entries.
+func (d *directory) trim() {
+	if len(d.entries) < mostEntries {
+		return
+	}
+	for name, e := range d.entries {
+		if !e.at.IsZero() && time.Since(e.at) > entryLife {
+			delete(d.entries, name)
+		}
+	}
+	if len(d.entries) < mostEntries {
+		return
+	}
+	for name, e := range d.entries {
+		if len(d.entries) < mostEntries/2 {
+			return
+		}
+		if !e.at.IsZero() {
+			delete(d.entries, name)
+		}
+	}
+}
+
+// list gives the names of the apps in a private network.
+func (d *directory) list(ctx context.Context, network string) ([]bourse.AppName, error) {
+	d.mu.Lock()
+	apps, at := d.apps, d.appsAt
+	d.mu.Unlock()
+	if time.Since(at) > entryLife {
+		ctx, cancel := context.WithTimeout(ctx, namesWithin)
+		defer cancel()
+		var err error
+		if apps, err = d.names.Apps(ctx); err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		d.apps, d.appsAt = apps, time.Now()
+		d.mu.Unlock()
+	}
+	var names []bourse.AppName
+	for i := range apps {
+		if apps[i].DeletedAt == nil && apps[i].PrivateNetwork() == network {
+			names = append(names, apps[i].Name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,157 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// onThread runs do on a thread of its own, whose network namespace do may
+// change. The thread ends with do, so no other goroutine ever meets it.
+func onThread[T any](do func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: that is what ends the thread
+		value, err := do()
+		done <- result{value, err}
+	}()
+	r := <-done
+	return r.value, r.err
+}
+
+// within runs do on a thread that is in the namespace.
+func within[T any](ns *os.File, do func() (T, error)) (T, error) {
+	return onThread(func() (T, error) {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			var none T
+			return none, fmt.Errorf("enter network namespace: %w", err)
+		}
+		return do()
+	})
+}
+
+// settings are those of a new namespace: no address but what is given, and
+// what containers are used to: ports below 1024 and ping for all users.
+var settings = map[string]string{
+	"ipv6/conf/all/disable_ipv6":         "0",
+	"ipv6/conf/default/disable_ipv6":     "0",
+	"ipv6/conf/default/addr_gen_mode":    "1",
+	"ipv6/conf/default/accept_ra":        "0",
+	"ipv6/conf/default/accept_dad":       "0",
+	"ipv4/ip_unprivileged_port_start":    "0",
+	"ipv4/ping_group_range":              "0 2147483647",
+	"ipv4/conf/default/accept_redirects": "0",
+}
+
+// newNamespace makes a network namespace. It lives as long as its file is
+// open, it is bound to a path, or a process is in it.
+func newNamespace() (*os.File, error) {
+	return onThread(func() (*os.File, error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return nil, fmt.Errorf("new network namespace: %w", err)
+		}
+		for name, value := range settings {
+			// A kernel without one of them is no worse than a host with another default.
+			if err := setting(name).set(value); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		return os.Open("/proc/thread-self/ns/net")
+	})
+}
+
+// setting is a file below /proc/sys/net: that of the calling thread's
+// namespace.
+type setting string
+
+func (s setting) path() string { return filepath.Join("/proc/sys/net", string(s)) }
+
+func (s setting) set(value string) error {
+	return os.WriteFile(s.path(), []byte(value), 0)
+}
+
+// files are the paths that keep namespaces alive without us: <dir>/<machine>,
+// each a bind mount of the namespace.
+type files string
+
+func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
+
+// open gives a machine's namespace, and an error of os.ErrNotExist when there
+// is none. A plain file is none: that is what a restart of the host leaves.
+func (f files) open(id bourse.MachineID) (*os.File, error) {
+	file, err := os.Open(f.path(id))
+	if err != nil {
+		return nil, err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return nil, errors.Join(fmt.Errorf("%s: %w: not a namespace", f.path(id), os.ErrNotExist), file.Close())
+	}
+	return file, nil
+}
+
+// bind gives the namespace its path, if it was not opened from there.
+func (f files) bind(id bourse.MachineID, ns *os.File) error {
+	if old, err := f.open(id); err == nil {
+		return old.Close()
+	}
+	file, err := os.OpenFile(f.path(id), os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()), f.path(id), "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind namespace", Path: f.path(id), Err: err}
+	}
+	return nil
+}
+
+// remove takes the path away, however often something was mounted on it.
+func (f files) remove(id bourse.MachineID) error {
+	for {
+		err := unix.Unmount(f.path(id), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) { // not a mount (any more)
+			break
+		}
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return &os.PathError{Op: "unmount", Path: f.path(id), Err: err}
+		}
+	}
+	if err := os.Remove(f.path(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// list gives the machines that have a path, whatever is there.
+func (f files) list() ([]bourse.MachineID, error) {
+	entries, err := os.ReadDir(string(f))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var ids []bourse.MachineID
+	for _, e := range entries {
+		if id := bourse.MachineID(e.Name()); id.Validate() == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

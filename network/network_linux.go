@@ -1,0 +1,256 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Network gives this host's machines their networks.
+type Network struct {
+	cfg      Config
+	host     *host
+	firewall *firewall
+	spares   *spares
+	needed   chan struct{} // closed by the first machine
+
+	// recovery: Attach and Detach share it, Recover has it alone. It is taken
+	// before a machine's lock, and that before mu.
+	recovery sync.RWMutex
+	busy     keyed[bourse.MachineID]
+
+	mu       sync.Mutex
+	standing bool // the host is ready for machines
+	machines map[bourse.MachineID]attached
+	owners   map[netip.Addr]bourse.MachineID // of addresses, both kinds
+}
+
+// attached is a machine that has its network.
+type attached struct {
+	spec  Spec
+	group uint32
+	ipv4  netip.Addr // zero: it is on its way
+}
+
+// member is what the firewall has to know of the machine.
+func (a attached) member() member {
+	return member{link: linkName(a.spec.Machine), group: a.group, ipv6: a.spec.address(), ipv4: a.ipv4}
+}
+
+// Open finds out whether the host can do what is needed, by doing it in a
+// namespace that is gone when Open returns. The host itself is not changed
+// before the first machine comes. CodeUnavailable says what is missing.
+func Open(cfg Config) (*Network, error) {
+	cfg = cfg.withDefaults()
+	if os.Geteuid() != 0 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "network: private networks need root")
+	}
+	if !cfg.IPv4.Addr().Is4() || cfg.IPv4.Bits() > 30 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "network: IPv4 range %s: use one of at least 4 addresses", cfg.IPv4)
+	}
+	h, err := openHost(cfg)
+	if err != nil {
+		return nil, unavailable("open", err)
+	}
+	deny := append([]netip.Prefix{private, cfg.IPv4}, cfg.Deny...)
+	n := &Network{
+		cfg: cfg, host: h, needed: make(chan struct{}),
+		firewall: newFirewall(h.mark, dnsPort, deny),
+		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{},
+	}
+	n.spares = newSpares(max(0, cfg.Spares), n.fresh)
+	if err := n.probe(); err != nil {
+		h.nl.Close()
+		return nil, unavailable("this host cannot have private networks", err)
+	}
+	return n, nil
+}
+
+// probe does in a namespace of its own what machines will need.
+func (n *Network) probe() error {
+	if err := n.clash(); err != nil {
+		return err
+	}
+	ns, err := n.fresh()
+	if err != nil {
+		return err
+	}
+	defer ns.close()
+	trial := newFirewall(n.host.mark, dnsPort, n.firewall.deny)
+	trial.ns = int(ns.file.Fd())
+	if err := trial.rebuild(); err != nil {
+		return err
+	}
+	return n.host.nl.LinkDel(ns.outer)
+}
+
+// clash looks whether a network of the host has addresses of our range.
+func (n *Network) clash() error {
+	addresses, err := retried(func() ([]netlink.Addr, error) { return n.host.nl.AddrList(nil, netlink.FAMILY_V4) })
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range addresses {
+		ip, _ := netip.AddrFromSlice(a.IP.To4())
+		bits, _ := a.Mask.Size()
+		if p := netip.PrefixFrom(ip, bits); p.IsValid() && p.Overlaps(n.cfg.IPv4) {
+			return fmt.Errorf("the range %s overlaps the host's own network %s: choose another range", n.cfg.IPv4, p.Masked())
+		}
+	}
+	return nil
+}
+
+// Labels are what orders can require of the worker.
+func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
+
+// Close gives up what is open. Machines keep their networks; without any, the
+// host is left as it was.
+func (n *Network) Close() error {
+	n.spares.drain(n.host)
+	err := n.clearUnused()
+	n.host.nl.Close()
+	return unavailable("close", err)
+}
+
+// clearUnused leaves nothing on the host if no machine has a network.
+func (n *Network) clearUnused() error {
+	// Whoever has it is about to need the host, or to clear it.
+	if !n.recovery.TryLock() {
+		return nil
+	}
+	defer n.recovery.Unlock()
+	n.mu.Lock()
+	unused := n.standing && len(n.machines) == 0
+	n.mu.Unlock()
+	if !unused {
+		return nil
+	}
+	return n.clear()
+}
+
+// mendEvery is how long rules can be missing before they are made anew.
+const mendEvery = time.Second
+
+// Run serves names, keeps namespaces ready and watches over the rules. Until
+// the first machine comes it does nothing.
+func (n *Network) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.needed:
+	}
+	r := newResolver(n.cfg, n.asker)
+	var wg sync.WaitGroup
+	wg.Go(func() { n.spares.run(ctx, n.host, n.cfg.Log) })
+	wg.Go(func() { r.run(ctx, n.firewall.resolver) })
+	wg.Go(func() { n.guard(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// guard keeps the rules as they should be, and none when there is no machine.
+func (n *Network) guard(ctx context.Context) {
+	tick := time.NewTicker(mendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := n.clearUnused(); err != nil {
+			n.cfg.Log.Warn("cannot clear what no machine needs any more", "err", err)
+		}
+		switch mended, err := n.firewall.mend(); {
+		case err != nil:
+			n.cfg.Log.Error("cannot watch the firewall", "err", err)
+		case mended:
+			n.cfg.Log.Warn("somebody had changed the firewall's rules, they are restored", "table", n.host.mark.table())
+		}
+	}
+}
+
+// asker says which machine has an address.
+func (n *Network) asker(from netip.Addr) (Spec, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, ok := n.owners[from]
+	return n.machines[id].spec, ok
+}
+
+// stand makes the host ready, once.
+func (n *Network) stand() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.standing {
+		return nil
+	}
+	if err := n.host.stand(); err != nil {
+		return err
+	}
+	n.standing = true
+	select {
+	case <-n.needed:
+	default:
+		close(n.needed)
+	}
+	return nil
+}
+
+// reserve enters a machine that is to be attached, so that its network has a
+// number. CodeFailedPrecondition: it is in another network already.
+func (n *Network) reserve(spec Spec) (attached, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a, ok := n.machines[spec.Machine]; ok {
+		if a.spec.Network != spec.Network {
+			return a, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in another private network", spec.Machine)
+		}
+		return a, nil
+	}
+	taken := make(map[uint32]string, len(n.machines))
+	for _, a := range n.machines {
+		taken[a.group] = a.spec.Network
+	}
+	a := attached{spec: spec, group: group(spec.Network, taken)}
+	n.machines[spec.Machine] = a
+	return a, nil
+}
+
+// settle enters a machine's addresses.
+func (n *Network) settle(a attached) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.machines[a.spec.Machine] = a
+	n.owners[a.spec.address()], n.owners[a.ipv4] = a.spec.Machine, a.spec.Machine
+}
+
+// drop forgets a machine.
+func (n *Network) drop(id bourse.MachineID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a, ok := n.machines[id]; ok {
+		delete(n.owners, a.spec.address())
+		delete(n.owners, a.ipv4)
+	}
+	delete(n.machines, id)
+}
+
+// find gives a machine that has its addresses.
+func (n *Network) find(id bourse.MachineID) (attached, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a, ok := n.machines[id]
+	return a, ok && a.ipv4.IsValid()
+}
+
+// errNoAddress is what is wrong when the range is used up.
+var errNoAddress = errors.New("no IPv4 address is left in the range")

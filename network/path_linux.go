@@ -1,0 +1,7 @@
+package network
+
+import "github.com/bourse-dev/bourse"
+
+// Namespace gives the path of a machine's network namespace, whether it is
+// there or not.
+func (n *Network) Namespace(id bourse.MachineID) string { return n.host.files.path(id) }

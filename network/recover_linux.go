@@ -1,0 +1,137 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Recover makes the host have networks for exactly these machines, whatever
+// an earlier daemon or the host's operator did. It is called once after a
+// start, before anything else, and may be called again. A machine that is
+// whole keeps its namespace, link and addresses, and its connections go on;
+// one that is not gets what is missing. With none to keep, nothing of ours is
+// left on the host but what forwarding was set to.
+func (n *Network) Recover(ctx context.Context, keep []Spec) error {
+	n.recovery.Lock()
+	defer n.recovery.Unlock()
+	wanted := make(map[bourse.MachineID]Spec, len(keep))
+	for _, spec := range keep {
+		if err := spec.Validate(); err != nil {
+			return err
+		}
+		wanted[spec.Machine] = spec
+	}
+	links, err := n.host.links()
+	if err != nil {
+		return unavailable("recover", err)
+	}
+	if err := n.removeOthers(wanted, links); err != nil {
+		return unavailable("recover", err)
+	}
+	if len(wanted) == 0 {
+		return unavailable("recover", n.clear())
+	}
+	return n.restore(ctx, wanted, links)
+}
+
+// removeOthers takes what belongs to no machine that is wanted.
+func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
+	bound, err := n.host.files.list()
+	if err != nil {
+		return err
+	}
+	others := make(map[bourse.MachineID]bool)
+	for id := range links {
+		others[id] = true
+	}
+	for _, id := range bound {
+		others[id] = true
+	}
+	for id := range n.machines { // nobody else is here
+		others[id] = true
+	}
+	var errs []error
+	for id := range others {
+		if _, ok := wanted[id]; !ok {
+			errs = append(errs, n.host.take(id))
+			n.drop(id)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restore puts the rules back first, so that machines which run are not free
+// for a moment longer, and then what else is missing.
+func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
+	if err := n.stand(); err != nil {
+		return unavailable("recover", err)
+	}
+	ids := slices.Sorted(maps.Keys(wanted))
+	whole, err := n.adopt(ids, wanted, links)
+	if err != nil {
+		return unavailable("recover", err)
+	}
+	var members []member
+	for id := range whole {
+		a, _ := n.find(id)
+		members = append(members, a.member())
+	}
+	if err := n.firewall.replace(members); err != nil {
+		return unavailable("recover", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		if own, ok := whole[id]; ok {
+			errs = append(errs, n.host.reconnect(links[id], wanted[id], own))
+			continue
+		}
+		a, err := n.reserve(wanted[id])
+		if err == nil {
+			err = n.equip(a)
+		}
+		errs = append(errs, err)
+	}
+	return unavailable("recover", errors.Join(errs...))
+}
+
+// adopt takes over the machines that are whole. It comes before any other gets
+// an address, so that nobody is given one that is theirs.
+func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
+	whole := make(map[bourse.MachineID]alias, len(ids))
+	for _, id := range ids {
+		own, ok := n.host.finished(links[id], id)
+		if !ok {
+			continue
+		}
+		a, err := n.reserve(wanted[id])
+		if err != nil {
+			return nil, err
+		}
+		if links[id].Attrs().Group != a.group {
+			if err := n.host.nl.LinkSetGroup(links[id], int(a.group)); err != nil {
+				return nil, err
+			}
+		}
+		a.ipv4 = own.ipv4
+		n.settle(a)
+		whole[id] = own
+	}
+	return whole, nil
+}
+
+// clear leaves nothing on the host.
+func (n *Network) clear() error {
+	n.mu.Lock()
+	n.standing = false
+	n.mu.Unlock()
+	return errors.Join(n.firewall.delete(), n.host.leave())
+}

@@ -1,0 +1,224 @@
+package network
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Bounds of the resolver.
+const (
+	timeToLive     = 5    // seconds, of every answer about private networks
+	ednsSize       = 1232 // bytes of a UDP answer that no link cuts in two
+	mostInHand     = 256  // questions that are being answered
+	mostAsked      = 128  // of them, questions to other name servers
+	questionWithin = 5 * time.Second
+)
+
+// resolver answers the machines of this worker. Who asks, and so which private
+// network is meant, is told by the address that the question came from; the
+// firewall sees to it that nobody sends from another's.
+type resolver struct {
+	directory directory
+	forwarder *forwarder
+	asker     func(netip.Addr) (Spec, bool)
+	rates     rates
+	hand      chan struct{} // one element for each question in hand
+	log       *slog.Logger
+}
+
+func newResolver(cfg Config, asker func(netip.Addr) (Spec, bool)) *resolver {
+	r := &resolver{
+		forwarder: newForwarder(cfg.Upstream), asker: asker, hand: make(chan struct{}, mostInHand), log: cfg.Log,
+	}
+	r.directory.names = cfg.Names
+	return r
+}
+
+// serveOne answers one question.
+func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question *dns.Msg) {
+	ctx, cancel := context.WithTimeout(ctx, questionWithin)
+	defer cancel()
+	from, overTCP := remote(w.RemoteAddr())
+	reply := r.handle(ctx, from, overTCP, question)
+	if reply == nil {
+		_ = w.Close() // nobody who may ask; silence is an answer
+		return
+	}
+	if err := w.WriteMsg(reply); err != nil && overTCP {
+		_ = w.Close() // what the other side has now is no message
+	}
+}
+
+func remote(a net.Addr) (from netip.Addr, overTCP bool) {
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		return a.AddrPort().Addr().Unmap(), false
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap(), true
+	}
+	return netip.Addr{}, false
+}
+
+// handle gives the reply to a question of whatever shape, nil for none.
+func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
+	asker, ok := r.asker(from)
+	if !ok || question.Response {
+		return nil
+	}
+	reply := new(dns.Msg).SetReply(question)
+	reply.RecursionAvailable, reply.Compress = true, true
+	size := dns.MinMsgSize
+	if opt := question.IsEdns0(); opt != nil {
+		size = max(size, min(int(opt.UDPSize()), ednsSize))
+		reply.SetEdns0(ednsSize, false)
+		if opt.Version() != 0 {
+			reply.Rcode = dns.RcodeBadVers
+			return reply
+		}
+	}
+	if overTCP {
+		size = dns.MaxMsgSize
+	}
+	reply = r.reply(ctx, asker, overTCP, question, reply)
+	reply.Truncate(size)
+	return reply
+}
+
+// reply fills in a reply, or gives another in its place.
+func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
+	switch {
+	case question.Opcode != dns.OpcodeQuery:
+		reply.Rcode = dns.RcodeNotImplemented
+		return reply
+	case len(question.Question) != 1:
+		reply.Rcode = dns.RcodeFormatError
+		return reply
+	case !r.rates.allow(asker.Machine, time.Now()):
+		reply.Rcode = dns.RcodeRefused
+		return reply
+	}
+	select {
+	case r.hand <- struct{}{}:
+		defer func() { <-r.hand }()
+	default:
+		reply.Rcode = dns.RcodeServerFailure
+		return reply
+	}
+	q := question.Question[0]
+	labels, ours := inZone(q.Name)
+	switch {
+	case ours && q.Qclass == dns.ClassINET:
+		r.internal(ctx, asker, labels, q, reply)
+	case ours || q.Qclass != dns.ClassINET || q.Qtype == dns.TypeAXFR || q.Qtype == dns.TypeIXFR:
+		reply.Rcode = dns.RcodeRefused
+	case isPrivateReverse(q.Name):
+		reply.Rcode = dns.RcodeNameError
+	default:
+		return r.outside(ctx, overTCP, question, reply)
+	}
+	return reply
+}
+
+// internal answers for a name in the zone.
+func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q dns.Question, reply *dns.Msg) {
+	reply.Authoritative = true
+	if r.directory.names == nil {
+		reply.Rcode = dns.RcodeServerFailure
+		return
+	}
+	a, err := r.directory.answer(ctx, asker, parseName(labels))
+	switch {
+	case err != nil:
+		r.log.Debug("cannot answer for a private name", "machine", asker.Machine, "err", err)
+		reply.Rcode = dns.RcodeServerFailure
+		return
+	case !a.exists:
+		reply.Rcode = dns.RcodeNameError
+	}
+	head := dns.RR_Header{Name: q.Name, Class: dns.ClassINET, Ttl: timeToLive}
+	if q.Qtype == dns.TypeAAAA || q.Qtype == dns.TypeANY {
+		head.Rrtype = dns.TypeAAAA
+		for _, address := range a.addresses {
+			reply.Answer = append(reply.Answer, &dns.AAAA{Hdr: head, AAAA: address.AsSlice()})
+		}
+	}
+	if (q.Qtype == dns.TypeTXT || q.Qtype == dns.TypeANY) && len(a.text) > 0 {
+		head.Rrtype = dns.TypeTXT
+		reply.Answer = append(reply.Answer, &dns.TXT{Hdr: head, Txt: chunks(strings.Join(a.text, a.separator))})
+	}
+	if len(reply.Answer) == 0 {
+		reply.Ns = []dns.RR{authority()}
+	}
+}
+
+// authority is what a negative answer carries, for how long to believe it
+// (RFC 2308).
+func authority() dns.RR {
+	return &dns.SOA{
+		Hdr: dns.RR_Header{Name: zone + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: timeToLive},
+		Ns:  "ns." + zone + ".", Mbox: "hostmaster." + zone + ".",
+		Serial: 1, Refresh: timeToLive, Retry: timeToLive, Expire: timeToLive, Minttl: timeToLive,
+	}
+}
+
+// chunks cuts a text into the strings of a TXT record, of 255 bytes each, and
+// at what a record can hold.
+func chunks(text string) []string {
+	const most = 60_000
+	text = text[:min(len(text), most)]
+	var out []string
+	for len(text) > 255 {
+		out, text = append(out, text[:255]), text[255:]
+	}
+	return append(out, text)
+}
+
+// inZone gives the labels in front of the zone, as bytes.
+func inZone(question string) ([]string, bool) {
+	labels := dns.SplitDomainName(question)
+	if len(labels) == 0 || !strings.EqualFold(labels[len(labels)-1], zone) {
+		return nil, false
+	}
+	labels = labels[:len(labels)-1]
+	for i, l := range labels {
+		labels[i] = unescape(l)
+	}
+	return labels, true
+}
+
+// unescape turns "\." and "\032" into the bytes that they stand for
+// (RFC 4343, section 2.1).
+func unescape(label string) string {
+	if !strings.Contains(label, `\`) {
+		return label
+	}
+	var b strings.Builder
+	for i := 0; i < len(label); i++ {
+		c := label[i]
+		switch {
+		case c != '\\' || i+1 == len(label):
+		case i+3 < len(label) && isDigit(label[i+1]) && isDigit(label[i+2]) && isDigit(label[i+3]):
+			c = (label[i+1]-'0')*100 + (label[i+2]-'0')*10 + label[i+3] - '0'
+			i += 3
+		default:
+			i++
+			c = label[i]
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isPrivateReverse tells names of private addresses, which are nobody else's
+// business.
+func isPrivateReverse(name string) bool {
+	return dns.IsSubDomain("a.a.d.f.ip6.arpa.", dns.CanonicalName(name))
+}

@@ -1,0 +1,101 @@
+package network
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+func TestByName(t *testing.T) {
+	names := &fakeNames{}
+	w := newWorker(t, func(c *Config) { c.Names = names })
+	w.run(t)
+	a, b := w.attach(t, machine(1, "front", "org:one")), w.attach(t, machine(2, "back", "org:one"))
+	c := w.attach(t, machine(3, "evil", "org:two"))
+	names.hold(a.spec, b.spec, c.spec)
+	b.listen(t, "[::]:8080")
+
+	got := awaitHost(t, a, "back.internal")
+	if len(got) != 1 || got[0] != b.Address.String() {
+		t.Fatalf("back.internal is %v, want %s", got, b.Address)
+	}
+	if line, err := a.greeting(net.JoinHostPort(got[0], "8080")); err != nil || !strings.HasPrefix(line, string(b.spec.Machine)) {
+		t.Errorf("%q, %v", line, err)
+	}
+	txt, err := a.resolver().LookupTXT(t.Context(), "vms.back.internal")
+	if want := string(b.spec.Machine) + " mad"; err != nil || len(txt) != 1 || txt[0] != want {
+		t.Errorf("vms.back.internal is %q, %v; want %q", txt, err, want)
+	}
+	// What UDP has no room for comes by TCP.
+	var many []Spec
+	for i := range 100 {
+		many = append(many, machine(100+i, "many", "org:one"))
+	}
+	names.hold(many...)
+	if got, err := a.resolver().LookupHost(t.Context(), "many.internal"); len(got) != 100 || err != nil {
+		t.Errorf("many.internal is %d addresses, %v; want 100", len(got), err)
+	}
+	// For the other network it does not exist.
+	_, err = c.resolver().LookupHost(t.Context(), "back.internal")
+	if e, ok := errors.AsType[*net.DNSError](err); !ok || !e.IsNotFound {
+		t.Errorf("back.internal, asked by another network: %v", err)
+	}
+}
+
+// awaitHost asks until the resolver serves.
+func awaitHost(t *testing.T, i *inhabitant, name string) (got []string) {
+	t.Helper()
+	var err error
+	if !eventually(func() bool { got, err = i.resolver().LookupHost(t.Context(), name); return err == nil }) {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return got
+}
+
+// A machine that opens connections to the resolver without end runs into its
+// own bound, and another one is served.
+func TestResolverConnectionsAreBounded(t *testing.T) {
+	names := &fakeNames{}
+	w := newWorker(t, func(c *Config) { c.Names = names })
+	w.run(t)
+	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	names.hold(a.spec)
+	awaitHost(t, a, "shop.internal")
+	to := at(ResolverAddress, dnsPort)
+	alive := 0
+	for range 3 * mostConnections {
+		c, err := a.dial(to)
+		if err != nil {
+			continue
+		}
+		defer func() { _ = c.Close() }()
+		// One that is too much is closed at once.
+		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			alive++
+		}
+	}
+	if alive != mostConnections {
+		t.Errorf("%d connections, want %d", alive, mostConnections)
+	}
+	q := new(dns.Msg).SetQuestion("shop.internal.", dns.TypeAAAA)
+	c, err := b.dial(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	conn := &dns.Conn{Conn: c}
+	if err := conn.WriteMsg(q); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := conn.ReadMsg(); err != nil || len(got.Answer) != 1 {
+		t.Errorf("another machine: %v, %v", got, err)
+	}
+}

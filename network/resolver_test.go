@@ -1,0 +1,385 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// asking is the machine that asks in these tests.
+var asking = Spec{Machine: "00000100000001", App: "front", Network: "org:one", Region: "mad"}
+
+func newTestResolver(names Names) *resolver {
+	cfg := Config{Names: names, Upstream: []string{"127.0.0.1:1"}, Log: slog.New(slog.DiscardHandler)}
+	return newResolver(cfg, func(from netip.Addr) (Spec, bool) { return asking, from == asking.address() })
+}
+
+// ask gives the reply to a question, by TCP, as it is after the wire.
+func ask(t testing.TB, r *resolver, name string, kind uint16) *dns.Msg {
+	t.Helper()
+	return wire(t, r.handle(t.Context(), asking.address(), true, new(dns.Msg).SetQuestion(name, kind)))
+}
+
+func wire(t testing.TB, m *dns.Msg) *dns.Msg {
+	t.Helper()
+	packed, err := m.Pack()
+	if err != nil {
+		t.Fatalf("pack %v: %v", m, err)
+	}
+	out := new(dns.Msg)
+	if err := out.Unpack(packed); err != nil {
+		t.Fatalf("unpack: %v", err)
+	}
+	return out
+}
+
+// summary is the reply in a line: code, then sorted answers.
+func summary(m *dns.Msg) string {
+	var out []string
+	for _, rr := range m.Answer {
+		switch rr := rr.(type) {
+		case *dns.AAAA:
+			out = append(out, rr.AAAA.String())
+		case *dns.TXT:
+			out = append(out, strings.Join(rr.Txt, ""))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(append([]string{dns.RcodeToString[m.Rcode]}, out...), " ")
+}
+
+// market is a view with an app of each kind.
+func market() (*fakeNames, func(int) string) {
+	f := &fakeNames{apps: map[bourse.AppName]bourse.App{
+		"back":   {Name: "back", Org: "one"},
+		"empty":  {Name: "empty", Org: "one"},
+		"other":  {Name: "other", Org: "two"},
+		"own":    {Name: "own", Org: "one", Network: "special"},
+		"buried": {Name: "buried", Org: "one", DeletedAt: new(time.Unix(1, 0))},
+	}, machines: map[bourse.AppName][]bourse.Machine{}}
+	address := func(n int) string {
+		return bourse.PrivateAddress("org:one", bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))).String()
+	}
+	add := func(app bourse.AppName, n int, change func(*bourse.Machine)) {
+		id := bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))
+		a := f.apps[app]
+		m := bourse.Machine{ID: id, App: app, Region: "mad", State: bourse.StateStarted, PrivateIP: bourse.PrivateAddress(a.PrivateNetwork(), id)}
+		if change != nil {
+			change(&m)
+		}
+		f.machines[app] = append(f.machines[app], m)
+	}
+	add("back", 2, func(m *bourse.Machine) {
+		m.Config.Metadata = map[string]string{"fly_process_group": "Web", "Color": "bl.ue"}
+	})
+	add("back", 13, func(m *bourse.Machine) { m.Cordoned = true })
+	add("back", 24, func(m *bourse.Machine) { m.Region = "gru" })
+	add("back", 5, func(m *bourse.Machine) { m.State, m.Region = bourse.StateStopped, "cdg" })
+	add("back", 6, func(m *bourse.Machine) { m.Config.DNS = json.RawMessage(`{"skip_registration":true}`) })
+	add("back", 7, func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
+	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("org:two", m.ID) })
+	add("back", 9, func(m *bourse.Machine) { m.State = bourse.StateDestroyed })
+	add("other", 3, nil)
+	add("own", 4, nil)
+	return f, address
+}
+
+func TestNames(t *testing.T) {
+	names, a := market()
+	r := newTestResolver(names)
+	all := strings.Join(slices.Sorted(slices.Values([]string{a(2), a(13), a(24)})), " ")
+	for _, c := range []struct {
+		name string
+		kind uint16
+		want string
+	}{
+		{"back.internal.", dns.TypeAAAA, "NOERROR " + all},
+		{"BACK.Internal.", dns.TypeAAAA, "NOERROR " + all},
+		{"global.back.internal.", dns.TypeAAAA, "NOERROR " + all},
+		{"back.internal.", dns.TypeA, "NOERROR"}, // it exists: "no such name" would be believed for AAAA too
+		{"back.internal.", dns.TypeTXT, "NOERROR"},
+		{"back.internal.", dns.TypeANY, "NOERROR " + all},
+		{"empty.internal.", dns.TypeAAAA, "NOERROR"},
+		{"nobody.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"other.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"own.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"buried.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"vms.other.internal.", dns.TypeTXT, "NXDOMAIN"},
+		{"vm.other.internal.", dns.TypeTXT, "NXDOMAIN"},
+		{"gru.back.internal.", dns.TypeAAAA, "NOERROR " + a(24)},
+		{"cdg.back.internal.", dns.TypeAAAA, "NOERROR"},
+		{"lhr.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"00000100000002.vm.back.internal.", dns.TypeAAAA, "NOERROR " + a(2)},
+		{"00000100000005.vm.back.internal.", dns.TypeAAAA, "NOERROR"},
+		{"00000100000007.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"}, // on the host's network
+		{"00000100000008.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"}, // its row is not believed
+		{"00000100000009.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"00000100000099.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"vm.back.internal.", dns.TypeAAAA, "NOERROR"},
+		{"web.process.back.internal.", dns.TypeAAAA, "NOERROR " + a(2)},
+		{"cron.process.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{`bl\.ue.color.kv._metadata.back.internal.`, dns.TypeAAAA, "NOERROR " + a(2)},
+		{"red.color.kv._metadata.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"kv._metadata.back.internal.", dns.TypeAAAA, "NOERROR"},
+		{"top1.nearest.of.back.internal.", dns.TypeAAAA, "NOERROR " + a(2)},
+		{"top2.nearest.of.back.internal.", dns.TypeAAAA, "NOERROR " + strings.Join(slices.Sorted(slices.Values([]string{a(2), a(13)})), " ")},
+		{"top9.nearest.of.back.internal.", dns.TypeAAAA, "NOERROR " + all},
+		{"top0.nearest.of.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{"vms.back.internal.", dns.TypeTXT, "NOERROR 00000100000002 mad,0000020000000d mad,00000300000018 gru"},
+		{"all.vms.back.internal.", dns.TypeTXT, "NOERROR 00000100000002 mad,00000100000005 cdg,00000100000006 mad,0000020000000d mad,00000300000018 gru"},
+		{"regions.back.internal.", dns.TypeTXT, "NOERROR gru,mad"},
+		{"all.regions.back.internal.", dns.TypeTXT, "NOERROR cdg,gru,mad"},
+		{"_apps.internal.", dns.TypeTXT, "NOERROR back,empty"},
+		{"_instances.internal.", dns.TypeTXT, "NOERROR instance=00000100000002,app=back,ip=" + a(2) +
+			",region=mad;instance=0000020000000d,app=back,ip=" + a(13) + ",region=mad;instance=00000300000018,app=back,ip=" + a(24) + ",region=gru"},
+		{"_peer.internal.", dns.TypeTXT, "NXDOMAIN"},
+		{"internal.", dns.TypeAAAA, "NOERROR"},
+		{"a.b.c.d.e.internal.", dns.TypeAAAA, "NXDOMAIN"},
+		{`a\000b.internal.`, dns.TypeAAAA, "NXDOMAIN"},
+		{"2.0.0.0.a.a.d.f.ip6.arpa.", dns.TypePTR, "NXDOMAIN"},
+		{"internal.", dns.TypeAXFR, "NOERROR"},
+		{"example.com.", dns.TypeAXFR, "REFUSED"},
+		{"example.com.", dns.TypeA, "SERVFAIL"}, // no name server answers
+	} {
+		got := ask(t, r, c.name, c.kind)
+		if s := summary(got); s != c.want {
+			t.Errorf("%s %s: %q, want %q", dns.TypeToString[c.kind], c.name, s, c.want)
+		}
+		_, ours := inZone(c.name)
+		if negative := len(got.Answer) == 0 && ours; negative != (len(got.Ns) == 1 && got.Ns[0].Header().Rrtype == dns.TypeSOA) {
+			t.Errorf("%s: authority %v", c.name, got.Ns)
+		}
+		if got.Authoritative != ours {
+			t.Errorf("%s: authoritative %t", c.name, got.Authoritative)
+		}
+		for _, rr := range got.Answer {
+			if rr.Header().Ttl != timeToLive {
+				t.Errorf("%s: TTL %d", c.name, rr.Header().Ttl)
+			}
+		}
+	}
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	names, _ := market()
+	r := newTestResolver(names)
+	q := new(dns.Msg).SetQuestion("back.internal.", dns.TypeAAAA)
+	if got := r.handle(t.Context(), netip.MustParseAddr("fdaa::99"), true, q); got != nil {
+		t.Errorf("a stranger is answered: %v", got)
+	}
+	q.Response = true
+	if got := r.handle(t.Context(), asking.address(), true, q); got != nil {
+		t.Errorf("an answer is answered: %v", got)
+	}
+}
+
+func TestOddQuestions(t *testing.T) {
+	names, _ := market()
+	r := newTestResolver(names)
+	for want, change := range map[int]func(*dns.Msg){
+		dns.RcodeFormatError:    func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) },
+		dns.RcodeNotImplemented: func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate },
+		dns.RcodeRefused:        func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS },
+		dns.RcodeBadVers:        func(m *dns.Msg) { m.SetEdns0(512, false); m.IsEdns0().SetVersion(1) },
+	} {
+		q := new(dns.Msg).SetQuestion("back.internal.", dns.TypeAAAA)
+		change(q)
+		got := wire(t, r.handle(t.Context(), asking.address(), true, q))
+		if code := got.Rcode; code != want {
+			t.Errorf("%s, want %s", dns.RcodeToString[code], dns.RcodeToString[want])
+		}
+	}
+	if got := r.handle(t.Context(), asking.address(), true, new(dns.Msg)); got.Rcode != dns.RcodeFormatError {
+		t.Errorf("no question: %v", got)
+	}
+}
+
+func TestLargeAnswers(t *testing.T) {
+	names, _ := market()
+	for i := range 900 {
+		id := bourse.MachineID(fmt.Sprintf("000009%08x", i))
+		names.machines["empty"] = append(names.machines["empty"], bourse.Machine{
+			ID: id, State: bourse.StateStarted, Region: "mad", PrivateIP: bourse.PrivateAddress("org:one", id),
+		})
+	}
+	r := newTestResolver(names)
+	for _, name := range []string{"empty.internal.", "vms.empty.internal."} {
+		kind := dns.TypeAAAA
+		if strings.HasPrefix(name, "vms") {
+			kind = dns.TypeTXT
+		}
+		for edns, most := range map[uint16]int{0: 512, 100: 512, 1000: 1000, 65535: ednsSize} {
+			q := new(dns.Msg).SetQuestion(name, kind)
+			if edns > 0 {
+				q.SetEdns0(edns, false)
+			}
+			got := r.handle(t.Context(), asking.address(), false, q)
+			packed, err := got.Pack()
+			if err != nil || len(packed) > most || !got.Truncated {
+				t.Errorf("%s by UDP, EDNS %d: %d bytes, truncated %t, %v; want at most %d", name, edns, len(packed), got.Truncated, err, most)
+			}
+			if (got.IsEdns0() != nil) != (edns > 0) {
+				t.Errorf("%s: EDNS %t in the reply to EDNS %d", name, got.IsEdns0() != nil, edns)
+			}
+		}
+		if got := ask(t, r, name, kind); got.Truncated || len(summary(got)) < 900*15 {
+			t.Errorf("%s by TCP: truncated %t, %d bytes", name, got.Truncated, len(summary(got)))
+		}
+	}
+}
+
+func TestNamesFail(t *testing.T) {
+	names, a := market()
+	r := newTestResolver(names)
+	names.fail(errors.New("the view is gone"))
+	for _, name := range []string{"back.internal.", "nobody.internal.", "_apps.internal."} {
+		if got := summary(ask(t, r, name, dns.TypeAAAA)); got != "SERVFAIL" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	names.fail(nil)
+	if got := summary(ask(t, r, "00000100000002.vm.back.internal.", dns.TypeAAAA)); got != "NOERROR "+a(2) {
+		t.Errorf("at once after it is back: %s", got)
+	}
+	if got := summary(ask(t, newTestResolver(nil), "back.internal.", dns.TypeAAAA)); got != "SERVFAIL" {
+		t.Errorf("without names: %s", got)
+	}
+}
+
+// A thousand questions are one query, and what it said is forgotten soon.
+func TestAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names, _ := market()
+		r := newTestResolver(names)
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				if got := ask(t, r, "back.internal.", dns.TypeAAAA); len(got.Answer) != 3 {
+					t.Errorf("%v", got)
+				}
+			})
+		}
+		wg.Wait()
+		if names.asked != 1 {
+			t.Errorf("asked %d times, want once", names.asked)
+		}
+		names.mu.Lock()
+		delete(names.machines, "back")
+		names.mu.Unlock()
+		time.Sleep(entryLife + time.Millisecond)
+		if got := ask(t, r, "back.internal.", dns.TypeAAAA); len(got.Answer) != 0 {
+			t.Errorf("after %s: %v", entryLife, got)
+		}
+	})
+}
+
+func TestDirectoryStaysSmall(t *testing.T) {
+	names, _ := market()
+	var d directory
+	d.names = names
+	for i := range 3 * mostEntries {
+		if _, err := d.lookup(t.Context(), bourse.AppName(fmt.Sprintf("app-%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(d.entries) > mostEntries {
+		t.Errorf("%d entries, at most %d", len(d.entries), mostEntries)
+	}
+}
+
+func TestRates(t *testing.T) {
+	var r rates
+	now := time.Unix(1000, 0)
+	allowed := 0
+	for range 3 * questionsAtOnce {
+		if r.allow("00000100000001", now) {
+			allowed++
+		}
+	}
+	if allowed != questionsAtOnce {
+		t.Errorf("%d at once, want %d", allowed, questionsAtOnce)
+	}
+	if !r.allow("00000100000002", now) {
+		t.Error("another machine pays for it")
+	}
+	if now = now.Add(time.Second / 2); !r.allow("00000100000001", now) {
+		t.Error("nothing after half a second")
+	}
+	if now = now.Add(-time.Hour); r.allow("00000100000002", now) != true {
+		t.Error("a clock that went back takes what is left")
+	}
+	names, _ := market()
+	rs := newTestResolver(names)
+	for !strings.HasPrefix(summary(ask(t, rs, "internal.", dns.TypeA)), "REFUSED") {
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for in, want := range map[string]string{"plain": "plain", `a\.b`: "a.b", `a\032b`: "a b", `\`: `\`, `x\25`: "x25", `\255`: "\xff"} {
+		if got := unescape(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Whatever a machine sends, the reply is a message that fits, to that
+// question, or there is none.
+func FuzzHandle(f *testing.F) {
+	for _, name := range []string{"back.internal.", "vms.back.internal.", `a\.b.c.kv._metadata.back.internal.`, "top3.nearest.of.back.internal.", "example.com.", "."} {
+		m := new(dns.Msg).SetQuestion(name, dns.TypeANY)
+		m.SetEdns0(4096, true)
+		packed, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(packed, false)
+	}
+	f.Add([]byte{0, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 1}, true)
+	names, _ := market()
+	r := newTestResolver(names)
+	r.forwarder = &forwarder{file: "/dev/null", asked: make(chan struct{}, 1)}
+	f.Fuzz(func(t *testing.T, data []byte, overTCP bool) {
+		q := new(dns.Msg)
+		if q.Unpack(data) != nil {
+			return
+		}
+		r.rates = rates{}
+		got := r.handle(t.Context(), asking.address(), overTCP, q)
+		if got == nil {
+			if !q.Response {
+				t.Error("a question is not answered")
+			}
+			return
+		}
+		packed, err := got.Pack()
+		if err != nil {
+			t.Fatalf("%v: the reply cannot be sent: %v", q, err)
+		}
+		if got.Id != q.Id || !got.Response {
+			t.Errorf("not a reply: %v", got)
+		}
+		most := dns.MinMsgSize
+		switch {
+		case overTCP:
+			most = dns.MaxMsgSize
+		case q.IsEdns0() != nil:
+			most = ednsSize
+		}
+		// A question of its own length is always repeated.
+		if len(packed) > most && len(got.Answer)+len(got.Ns) > 0 {
+			t.Errorf("%d bytes, at most %d", len(packed), most)
+		}
+	})
+}

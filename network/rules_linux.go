@@ -1,0 +1,259 @@
+package network
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// layout is the worker's table: what is always there. Machines are elements
+// of its sets only.
+//
+//	links      names of the machines' links
+//	source4/6  link and address: what may come from a link
+//	members    group and address: who may be reached from links of a group
+//
+//	antispoof  prerouting, before conntrack: a machine sends from its own addresses only
+//	dnat       prerouting: the resolver's address to this worker's own
+//	forward    replies; its own network; the outside, but no private address and nothing denied
+//	input      of the host: the resolver, ping, replies
+//	snat       postrouting: what leaves the host is masqueraded
+//	refuse     says no to the sender, at once
+type layout struct {
+	table                            *nftables.Table
+	links, source4, source6, members *nftables.Set
+	chains                           []builtChain
+}
+
+// builtChain is a chain with the number of its rules.
+type builtChain struct {
+	*nftables.Chain
+	rules int
+}
+
+// Registers. A key of two fields lies in two that follow one another: after a
+// field of 16 bytes, and after one of 4.
+const (
+	reg1   = unix.NFT_REG_1
+	reg2   = unix.NFT_REG_2
+	after4 = unix.NFT_REG32_01
+)
+
+func newLayout(m mark) *layout {
+	t := &nftables.Table{Name: m.table(), Family: nftables.TableFamilyINet}
+	set := func(id uint32, name string, key ...nftables.SetDatatype) *nftables.Set {
+		s := &nftables.Set{Table: t, ID: id, Name: name, KeyType: key[0], KeyByteOrder: binaryutil.NativeEndian}
+		if len(key) > 1 {
+			s.KeyType, s.Concatenation = nftables.MustConcatSetType(key...), true
+		}
+		return s
+	}
+	return &layout{
+		table:   t,
+		links:   set(1, "links", nftables.TypeIFName),
+		source4: set(2, "source4", nftables.TypeIFName, nftables.TypeIPAddr),
+		source6: set(3, "source6", nftables.TypeIFName, nftables.TypeIP6Addr),
+		members: set(4, "members", nftables.TypeDevGroup, nftables.TypeIP6Addr),
+	}
+}
+
+func (l *layout) sets() []*nftables.Set {
+	return []*nftables.Set{l.links, l.source4, l.source6, l.members}
+}
+
+// build adds the whole table, without members, to the batch.
+func (l *layout) build(c *nftables.Conn, resolver netip.AddrPort, deny []netip.Prefix) error {
+	c.AddTable(l.table)
+	for _, s := range l.sets() {
+		if err := c.AddSet(s, nil); err != nil {
+			return err
+		}
+	}
+	l.chains = nil
+	l.add(c, &nftables.Chain{Table: l.table, Name: refuseChain}, refusal())
+	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...[]expr.Any) {
+		l.add(c, &nftables.Chain{Table: l.table, Name: name, Type: kind, Hooknum: hook, Priority: priority}, rules)
+	}
+	chain("antispoof", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, l.antispoof()...)
+	chain("dnat", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, l.dnat(resolver)...)
+	chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter, l.forward(deny)...)
+	chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter, l.input(resolver)...)
+	chain("snat", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
+		all(l.from(), l.to(true), masquerade()))
+	return nil
+}
+
+func (l *layout) add(c *nftables.Conn, chain *nftables.Chain, rules [][]expr.Any) {
+	c.AddChain(chain)
+	l.chains = append(l.chains, builtChain{chain, len(rules)})
+	for _, r := range rules {
+		c.AddRule(&nftables.Rule{Table: l.table, Chain: chain, Exprs: r})
+	}
+}
+
+func (l *layout) antispoof() [][]expr.Any {
+	return [][]expr.Any{
+		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFNAME, reg1), field(ip6Source, reg2), lookup(l.source6, true), drop()),
+		all(family(unix.NFPROTO_IPV4), l.from(), load(expr.MetaKeyIIFNAME, reg1), field(ip4Source, reg2), lookup(l.source4, true), drop()),
+	}
+}
+
+func (l *layout) dnat(resolver netip.AddrPort) [][]expr.Any {
+	var rules [][]expr.Any
+	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		rules = append(rules, all(l.from(), family(unix.NFPROTO_IPV6), within6(netip.PrefixFrom(ResolverAddress, 128)), port(protocol, dnsPort),
+			[]expr.Any{
+				&expr.Immediate{Register: reg1, Data: resolver.Addr().AsSlice()},
+				&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(resolver.Port())},
+				&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV6, RegAddrMin: reg1, RegProtoMin: reg2},
+			}))
+	}
+	return rules
+}
+
+func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
+	rules := [][]expr.Any{
+		all(replies(), accept()),
+		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP, reg1), field(ip6Target, after4), lookup(l.members, false), accept()),
+		all(l.to(false), refuse()),
+	}
+	for _, p := range deny {
+		f, in := byte(unix.NFPROTO_IPV6), within6
+		if p.Addr().Is4() {
+			f, in = unix.NFPROTO_IPV4, within4
+		}
+		rules = append(rules, all(l.from(), family(f), in(p), refuse()))
+	}
+	return rules
+}
+
+func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
+	own := within6(netip.PrefixFrom(resolver.Addr(), 128))
+	return [][]expr.Any{
+		all(l.from(), replies(), accept()),
+		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_UDP, resolver.Port()), accept()),
+		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_TCP, resolver.Port()), accept()),
+		all(l.from(), echo(unix.IPPROTO_ICMPV6, 128), accept()),
+		all(l.from(), echo(unix.IPPROTO_ICMP, 8), accept()),
+		all(l.from(), refuse()),
+	}
+}
+
+// from matches what comes from a machine.
+func (l *layout) from() []expr.Any {
+	return all(load(expr.MetaKeyIIFNAME, reg1), lookup(l.links, false))
+}
+
+// to matches what goes to a machine, or to anybody else.
+func (l *layout) to(elsewhere bool) []expr.Any {
+	return all(load(expr.MetaKeyOIFNAME, reg1), lookup(l.links, elsewhere))
+}
+
+// all puts the parts of a rule together.
+func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
+
+func load(key expr.MetaKey, register uint32) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: register}}
+}
+
+// lookup matches when the set has what begins in register 1.
+func lookup(s *nftables.Set, not bool) []expr.Any {
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: not}}
+}
+
+func family(f byte) []expr.Any {
+	return all(load(expr.MetaKeyNFPROTO, reg1), equal(f))
+}
+
+func equal(data ...byte) []expr.Any {
+	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
+}
+
+// place is where a field lies in a network header.
+type place struct{ offset, length uint32 }
+
+var (
+	ip4Source = place{12, 4}
+	ip4Target = place{16, 4}
+	ip6Source = place{8, 16}
+	ip6Target = place{24, 16}
+)
+
+func field(p place, register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: p.offset, Len: p.length}}
+}
+
+func within4(p netip.Prefix) []expr.Any { return inside(ip4Target, p) }
+
+func within6(p netip.Prefix) []expr.Any { return inside(ip6Target, p) }
+
+// inside matches a destination in the prefix.
+func inside(at place, p netip.Prefix) []expr.Any {
+	return all(field(at, reg1),
+		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: at.length, Mask: maskOf(p), Xor: make([]byte, at.length)}},
+		equal(p.Masked().Addr().AsSlice()...))
+}
+
+func maskOf(p netip.Prefix) []byte {
+	ones := bytes.Repeat([]byte{0xff}, p.Addr().BitLen()/8)
+	full, ok := netip.AddrFromSlice(ones)
+	if !ok {
+		return nil
+	}
+	return netip.PrefixFrom(full, p.Bits()).Masked().Addr().AsSlice()
+}
+
+func port(protocol byte, number uint16) []expr.Any {
+	return all(load(expr.MetaKeyL4PROTO, reg1), equal(protocol),
+		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}},
+		equal(binaryutil.BigEndian.PutUint16(number)...))
+}
+
+// echo matches the requests of ping.
+func echo(protocol, kind byte) []expr.Any {
+	return all(load(expr.MetaKeyL4PROTO, reg1), equal(protocol),
+		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}},
+		equal(kind))
+}
+
+// replies matches connections that were let through before, and what belongs
+// to them.
+func replies() []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Register: reg1, Key: expr.CtKeySTATE},
+		&expr.Bitwise{
+			SourceRegister: reg1, DestRegister: reg1, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED), Xor: make([]byte, 4),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 4)},
+	}
+}
+
+func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
+
+func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
+
+// refuseChain is the name of the chain that says no.
+const refuseChain = "refuse"
+
+func refuse() []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: refuseChain}}
+}
+
+// refusal answers TCP with a reset and everything else with "administratively
+// prohibited". TCP would take that too, but not while it is still sending: on
+// a veth pair the answer is there so soon that the first one is lost, and the
+// sender learns of it a second later.
+func refusal() [][]expr.Any {
+	return [][]expr.Any{
+		all(load(expr.MetaKeyL4PROTO, reg1), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
+		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}},
+	}
+}
+
+func masquerade() []expr.Any { return []expr.Any{&expr.Masq{}} }

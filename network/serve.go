@@ -1,0 +1,81 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// tryAgain is how long the resolver waits when it cannot listen: its address
+// may have been taken away, or somebody has the port.
+const tryAgain = time.Second
+
+// run serves until ctx ends.
+func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
+	for told := false; ; {
+		err := r.serve(ctx, at)
+		if ctx.Err() != nil {
+			return
+		}
+		if !told {
+			r.log.Error("the resolver of private names does not serve", "addr", at, "err", err)
+			told = true // once: it is tried every second
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tryAgain):
+		}
+	}
+}
+
+// serve listens for both transports until ctx ends or one of them fails.
+func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
+	var config net.ListenConfig
+	packets, err := config.ListenPacket(ctx, "udp", at.String())
+	if err != nil {
+		return err
+	}
+	listener, err := config.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return errors.Join(err, packets.Close())
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) { r.serveOne(ctx, w, question) })
+	var wg sync.WaitGroup
+	for _, server := range []*dns.Server{
+		{PacketConn: packets, Handler: handler, UDPSize: ednsSize},
+		{Listener: limit(listener), Handler: handler, ReadTimeout: questionWithin},
+	} {
+		started, ended := make(chan struct{}), make(chan struct{})
+		server.NotifyStartedFunc = func() { close(started) }
+		wg.Go(func() {
+			defer close(ended)
+			cancel(server.ActivateAndServe())
+		})
+		wg.Go(func() {
+			<-ctx.Done()
+			select {
+			case <-started:
+				_ = server.Shutdown() // waits for handlers, which ctx has ended
+			case <-ended:
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(context.Cause(ctx), ignoreClosed(packets.Close()), ignoreClosed(listener.Close()))
+}
+
+// ignoreClosed drops the error of what the server closed before.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

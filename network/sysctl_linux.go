@@ -1,0 +1,42 @@
+package network
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+)
+
+// forward makes the host forward packets, which is a setting of the whole
+// host. It is not taken back: others may have come to count on it.
+//
+// A host that forwards IPv6 does not listen to routers any more unless it is
+// told to (accept_ra 2), and would lose its default route. Interfaces that
+// listen now go on listening.
+func forward() error {
+	if on, err := isOn("ipv4/ip_forward"); err != nil {
+		return err
+	} else if !on {
+		if err := setting("ipv4/ip_forward").set("1"); err != nil {
+			return err
+		}
+	}
+	if on, err := isOn("ipv6/conf/all/forwarding"); on || err != nil {
+		return err
+	}
+	interfaces, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
+	if err != nil {
+		return err
+	}
+	for _, file := range interfaces {
+		// One that has just gone needs nothing.
+		if value, err := os.ReadFile(file); err == nil && string(bytes.TrimSpace(value)) == "1" {
+			_ = os.WriteFile(file, []byte("2"), 0)
+		}
+	}
+	return setting("ipv6/conf/all/forwarding").set("1")
+}
+
+func isOn(s setting) (bool, error) {
+	value, err := os.ReadFile(s.path())
+	return string(bytes.TrimSpace(value)) == "1", err
+}
