@@ -1,0 +1,140 @@
+package container
+
+import (
+	"context"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// What a failed start leaves while containerd is away, and what containerd
+// still finishes for a daemon that has died, is debris: nobody was told of it.
+// It is removed as soon as that is possible.
+
+// litter notes debris, and has it removed.
+func (d *Driver) litter(id driver.TaskID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.debris[id] = true
+	if !d.cleaning && !d.closed {
+		d.cleaning = true
+		d.work.Go(d.clean)
+	}
+}
+
+// clean removes debris until there is none.
+func (d *Driver) clean() {
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		for _, id := range d.debrisOf("") {
+			_ = d.removeLeftover(d.ctx, id) // it is tried again
+		}
+		d.mu.Lock()
+		if len(d.debris) == 0 || d.closed {
+			d.cleaning = false
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-d.ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// debrisOf lists a machine's debris, or all.
+func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []driver.TaskID
+	for id := range d.debris {
+		if machine == "" || id.Machine == machine {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// removeDebris removes a machine's debris.
+func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) error {
+	for _, id := range d.debrisOf(machine) {
+		if err := d.removeLeftover(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purge removes all that there is of a task that nobody knows of, also what
+// containerd does not know of.
+func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
+	if err := d.remove(ctx, c, id); err != nil {
+		return err
+	}
+	d.endShims(id)
+	d.groups.remove(cgroupPath(d.layout.mark(), d.layout.container(id)))
+	return nil
+}
+
+// removeLeftover removes what there is of a task, unless the table has it:
+// then it is somebody's. A start of the same task waits meanwhile, and fails.
+func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
+	t := d.newTask(id)
+	t.clearing = true
+	d.mu.Lock()
+	m := d.machineLocked(id.Machine)
+	if m.tasks[id.Boot] != nil {
+		delete(d.debris, id)
+		d.mu.Unlock()
+		return nil
+	}
+	m.tasks[id.Boot] = t
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error { return d.purge(ctx, c, id) })
+	if err == nil {
+		d.mu.Lock()
+		delete(d.debris, id)
+		d.mu.Unlock()
+	}
+	d.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "what is left of an earlier start of %s/%d was just being removed", id.Machine, id.Boot))
+	return err
+}
+
+// sweeps are the times after Recover at which it is looked again what has
+// come of what a dead daemon had asked of containerd.
+var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+// sweepLater removes what nobody knows of, that came after Recover had looked.
+func (d *Driver) sweepLater() {
+	for _, after := range sweeps {
+		timer := time.NewTimer(after)
+		select {
+		case <-timer.C:
+		case <-d.ctx.Done():
+			timer.Stop()
+			return
+		}
+		err := d.once(d.ctx, func(ctx context.Context, c *containerd.Client) error {
+			found, err := d.survey(ctx, c)
+			if err != nil {
+				return err
+			}
+			for id := range found.all() {
+				if _, err := d.lookUp(id); bourse.CodeOf(err) == bourse.CodeNotFound {
+					d.litter(id)
+				}
+			}
+			return nil
+		})
+		if err != nil && d.ctx.Err() == nil {
+			d.cfg.Log.Warn("leftovers were not looked for", "err", err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package container
+
+import (
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// injectDevices puts devices, by their qualified CDI names, into a container:
+// their nodes and whatever else the host's CDI specifications say belongs to
+// them. The specifications are read anew each time: containers with devices
+// are few, and a driver update changes them.
+func injectDevices(dirs []string, s *specs.Spec, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "the devices of this host cannot be listed: %w", err)
+	}
+	unknown, err := cache.InjectDevices(s, names...)
+	if len(unknown) > 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "no device %s on this host: it has %s",
+			bourse.Quoted(unknown[0]), orNone(cache.ListDevices()))
+	}
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "devices %s: %w", strings.Join(names, ", "), err)
+	}
+	return nil
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

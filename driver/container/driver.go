@@ -1,0 +1,186 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"sync"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Driver runs containers through containerd. Make it with New and call Recover
+// before anything else; call Close when done.
+type Driver struct {
+	cfg    Config
+	layout layout
+	images *images
+	groups cgroups
+	shims  func() map[string]string
+	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // launches, watchers and what clears up after them
+
+	mu       sync.Mutex
+	closed   bool
+	lock     *os.File // of the directory, between Recover and Close
+	client   *containerd.Client
+	machines map[bourse.MachineID]*machine
+	debris   map[driver.TaskID]bool // tasks of which something has to be removed yet
+	cleaning bool                   // a goroutine does it
+	labels   map[string]string
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes a driver. It starts nothing, connects to nothing and touches no
+// disk.
+func New(cfg Config) *Driver {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Driver{
+		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, images: newImages(), shims: sync.OnceValue(hostShims),
+		machines: map[bourse.MachineID]*machine{}, debris: map[driver.TaskID]bool{},
+	}
+}
+
+// Close leaves the tasks alone and ends what the driver runs in this process.
+// Calls under way give CodeUnavailable, and so does every later one.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	c, held := d.client, d.lock
+	d.client, d.lock = nil, nil
+	d.mu.Unlock()
+	d.cancel(errClosed)
+	d.work.Wait()
+	var err error
+	if c != nil && d.cfg.Client == nil {
+		err = c.Close()
+	}
+	if held != nil {
+		err = errors.Join(err, held.Close())
+	}
+	return err
+}
+
+// enter counts work that Close waits for; false when the driver is closed.
+func (d *Driver) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.work.Add(1)
+	}
+	return !d.closed
+}
+
+// connect gives a client, and a context that has the namespace and ends with
+// the driver. The caller calls release when done. Nothing is sent yet: whether
+// containerd is there shows the first call.
+func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, nil, err
+	}
+	c, err := d.dial()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	wake(c)
+	ctx, cancel := context.WithCancelCause(namespaces.WithNamespace(ctx, d.cfg.Namespace))
+	stop := context.AfterFunc(d.ctx, func() { cancel(errClosed) })
+	return ctx, c, func() { stop(); cancel(nil) }, nil
+}
+
+func (d *Driver) dial() (*containerd.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errUnavailable(errClosed)
+	}
+	if d.client != nil {
+		return d.client, nil
+	}
+	var err error
+	if d.cfg.Client != nil {
+		d.client, err = d.cfg.Client()
+	} else {
+		d.client, err = containerd.New(d.cfg.Address, containerd.WithTimeout(redial))
+	}
+	if err != nil {
+		d.client = nil
+		return nil, errUnavailable(err)
+	}
+	return d.client, nil
+}
+
+// Labels implements driver.Driver. There are none before Recover.
+func (d *Driver) Labels() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.labels)
+}
+
+// Inspect implements driver.Driver. It answers from what the driver has heard:
+// it does not ask containerd.
+func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, error) {
+	t, err := d.find(ctx, id)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return d.statusOf(t), nil
+}
+
+// find gives a task that has started. It waits for one that is starting.
+func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := d.lookUp(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.await(ctx, t.started); err != nil {
+		return nil, err
+	}
+	if t.err != nil {
+		return nil, errNoTask(id)
+	}
+	return t, nil
+}
+
+// await waits for a channel to be closed, ctx to end or the driver.
+func (d *Driver) await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	default:
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.ctx.Done():
+		return errUnavailable(context.Cause(d.ctx))
+	}
+}
+
+// Logs implements driver.Driver.
+func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(d.ctx, func() { cancel(errClosed) })
+	defer stop()
+	err := d.cfg.Keeper.Logs(ctx, id, want, line)
+	if err != nil && errors.Is(context.Cause(ctx), errClosed) {
+		return errUnavailable(errClosed)
+	}
+	return err
+}

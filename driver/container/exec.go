@@ -1,0 +1,292 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Exec implements driver.Driver. When ctx ends, what the command wrote until
+// then is given together with ctx's error. Its process group is what is in its
+// session: a command that leaves that is not killed, nor is what it leaves
+// behind in the container when it ends by itself. A Stdin that blocks in Read
+// is not waited for; a Stdout that blocks in Write is.
+func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
+	if err := checkExec(exec); err != nil {
+		return driver.ExecResult{}, err
+	}
+	t, err := d.find(ctx, id)
+	if err != nil {
+		return driver.ExecResult{}, err
+	}
+	if d.statusOf(t).Exit != nil {
+		return driver.ExecResult{}, errEnded(id)
+	}
+	if !d.enter() { // Close waits for the command to be killed
+		return driver.ExecResult{}, errUnavailable(errClosed)
+	}
+	defer d.work.Done()
+	inner, c, release, err := d.connect(ctx)
+	if err != nil {
+		return driver.ExecResult{}, err
+	}
+	defer release()
+	x := &execution{Driver: d, c: c, task: t, exec: exec, id: execPrefix + strings.ToLower(rand.Text())}
+	result, err := x.run(inner)
+	if isOver(err) {
+		err = errEnded(id)
+	}
+	return result, coded(ctx, err)
+}
+
+func checkExec(exec driver.Exec) error {
+	if len(exec.Command) == 0 || exec.Command[0] == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "no command")
+	}
+	if exec.Terminal != nil && exec.Stdout == nil {
+		return bourse.Errorf(bourse.CodeInvalid, "a terminal needs somewhere to show what comes")
+	}
+	return checkSize(exec.Command)
+}
+
+// execPrefix begins the id of every exec, and the name of its directory.
+const execPrefix = "exec-"
+
+// execution is an Exec under way.
+type execution struct {
+	*Driver
+	c    *containerd.Client
+	task *task
+	exec driver.Exec
+	id   string
+	out  *output
+	err  *output
+	eof  chan struct{} // closed when its stdin has ended
+	over chan struct{} // closed when it has
+	io   cio.IO
+}
+
+func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
+	spec, err := x.spec(ctx)
+	if err != nil {
+		return driver.ExecResult{}, err
+	}
+	x.eof, x.over = make(chan struct{}), make(chan struct{})
+	dir := filepath.Join(x.layout.task(x.task.id), x.id)
+	if x.io, err = x.open(dir); err != nil {
+		return driver.ExecResult{}, err
+	}
+	end := sync.OnceFunc(func() { close(x.over) })
+	defer end()
+	defer x.closeIO()
+	pid, err := x.start(ctx, spec)
+	defer x.clear(ctx, dir)
+	if err != nil {
+		return driver.ExecResult{}, startError(ctx, err)
+	}
+	var helpers sync.WaitGroup
+	helpers.Go(func() { x.closeStdin(ctx) })
+	helpers.Go(func() { x.resize(ctx) })
+	exit, err := x.await(ctx, pid)
+	end()
+	helpers.Wait()
+	x.drain(ctx)
+	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
+}
+
+// spec is the process of the container with another command.
+func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
+	record, err := x.c.ContainerService().Get(ctx, x.task.container)
+	if err != nil {
+		return nil, err
+	}
+	var s specs.Spec
+	if err := json.Unmarshal(record.Spec.GetValue(), &s); err != nil {
+		return nil, err
+	}
+	p := s.Process
+	p.Args, p.Terminal, p.ConsoleSize = x.exec.Command, x.exec.Terminal != nil, nil
+	if term := x.exec.Terminal; term != nil {
+		name := term.Term
+		if name == "" {
+			name = "xterm"
+		}
+		p.Env = append(slices.DeleteFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }), "TERM="+name)
+		p.ConsoleSize = &specs.Box{Height: uint(term.Size.Rows), Width: uint(term.Size.Cols)}
+	}
+	return p, nil
+}
+
+// open makes the FIFOs of the command and begins to copy.
+func (x *execution) open(dir string) (cio.IO, error) {
+	x.out, x.err = newOutput(x.exec.Stdout, x.exec.Limit), newOutput(x.exec.Stderr, x.exec.Limit)
+	if x.exec.Stdout != nil && x.exec.Stderr == nil {
+		x.err.to = io.Discard // none is kept when one is streamed
+	}
+	var stdin io.Reader // nil, and no typed one, when there is none
+	if x.exec.Stdin != nil {
+		stdin = &input{
+			Reader: x.exec.Stdin, terminal: x.exec.Terminal != nil,
+			end: sync.OnceFunc(func() { close(x.eof) }), over: x.over,
+		}
+	}
+	options := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(stdin, x.out, x.err)}
+	if x.exec.Terminal != nil {
+		options = append(options, cio.WithTerminal)
+	}
+	return cio.NewCreator(options...)(x.id)
+}
+
+// start starts the command and gives its process. It does not end with ctx:
+// what was half started could not be killed.
+func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
+	defer cancel()
+	encoded, err := typeurl.MarshalAnyToProto(p)
+	if err != nil {
+		return 0, err
+	}
+	cfg := x.io.Config()
+	_, err = x.c.TaskService().Exec(ctx, &tasks.ExecProcessRequest{
+		ContainerID: x.task.container, ExecID: x.id, Spec: encoded,
+		Stdin: cfg.Stdin, Stdout: cfg.Stdout, Stderr: cfg.Stderr, Terminal: cfg.Terminal,
+	})
+	if err != nil {
+		return 0, err
+	}
+	r, err := x.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: x.task.container, ExecID: x.id})
+	if err != nil {
+		return 0, err
+	}
+	return int(r.Pid), nil
+}
+
+// await waits for the command's end, and kills it when ctx ends.
+func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
+	waiting := &tasks.WaitRequest{ContainerID: x.task.container, ExecID: x.id}
+	r, err := x.c.TaskService().Wait(ctx, waiting)
+	if err == nil {
+		return exitFrom(r.ExitStatus, r.ExitedAt), nil
+	}
+	cause := ctx.Err()
+	if cause == nil {
+		return bourse.Exit{}, err
+	}
+	killing, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+	defer cancel()
+	x.kill(killing, pid)
+	if r, err = x.c.TaskService().Wait(killing, waiting); err != nil {
+		return bourse.Exit{}, cause
+	}
+	return exitFrom(r.ExitStatus, r.ExitedAt), cause
+}
+
+// kill kills the command and what is in its session. The shim is asked to, for
+// runtimes whose processes are none of this host.
+func (x *execution) kill(ctx context.Context, pid int) {
+	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
+		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
+	})
+	x.groups.killSession(cgroupPath(x.layout.mark(), x.task.container), pid, killGrace)
+}
+
+// closeStdin ends the command's input when ours has: the shim holds it open
+// until it is told.
+func (x *execution) closeStdin(ctx context.Context) {
+	select {
+	case <-x.eof:
+		_, _ = x.c.TaskService().CloseIO(ctx, &tasks.CloseIORequest{ContainerID: x.task.container, ExecID: x.id, Stdin: true})
+	case <-x.over:
+	}
+}
+
+// resize passes new sizes on to the command's terminal.
+func (x *execution) resize(ctx context.Context) {
+	if x.exec.Terminal == nil {
+		return
+	}
+	for {
+		select {
+		case size, ok := <-x.exec.Terminal.Resize:
+			if !ok {
+				return
+			}
+			_, _ = x.c.TaskService().ResizePty(ctx, &tasks.ResizePtyRequest{
+				ContainerID: x.task.container, ExecID: x.id, Width: uint32(size.Cols), Height: uint32(size.Rows),
+			})
+		case <-x.over:
+			return
+		}
+	}
+}
+
+// drain waits for the output of a command that has ended, however slow the
+// reader is, but not for what a child of it that goes on may write.
+func (x *execution) drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { // ends when closeIO has closed the FIFOs
+		x.io.Wait()
+		close(done)
+	}()
+	taken := func() int64 { return x.out.taken.Load() + x.err.taken.Load() }
+	for first := taken(); ; {
+		before := taken()
+		timer := time.NewTimer(drainGrace)
+		select {
+		case <-done:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		slow := x.out.writing.Load()+x.err.writing.Load() > 0
+		if quiet := taken() == before && !slow; quiet || taken() > first+pipeMost || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// pipeMost is more than what the pipes between a command and us can hold.
+const pipeMost = 1 << 20
+
+func (x *execution) closeIO() {
+	x.io.Cancel()
+	_ = x.io.Close()
+}
+
+// clear removes what the shim has of the command, and the FIFOs. One that
+// could not be started for sure, or runs, is killed.
+func (x *execution) clear(ctx context.Context, dir string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+	defer cancel()
+	service, container := x.c.TaskService(), x.task.container
+	_, err := service.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: container, ExecID: x.id})
+	if err != nil && !isNotFound(err) {
+		if r, err := service.Get(ctx, &tasks.GetRequest{ContainerID: container, ExecID: x.id}); err == nil {
+			x.kill(ctx, int(r.Process.Pid))
+			_, _ = service.Wait(ctx, &tasks.WaitRequest{ContainerID: container, ExecID: x.id})
+		}
+		_, err = service.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: container, ExecID: x.id})
+	}
+	if err == nil || isNotFound(err) {
+		_ = os.RemoveAll(dir)
+		return // otherwise the directory tells the next Recover
+	}
+	x.cfg.Log.Warn("a command beside a task may go on", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
+}

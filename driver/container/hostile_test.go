@@ -1,0 +1,196 @@
+package container
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+)
+
+// TestHostileOrders are orders that name what is not there, or what is not
+// theirs. Each is refused with a sentence that says what is wrong, and nothing
+// is left of it (newHost looks).
+func TestHostileOrders(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	h.recovered(t)
+	for what, c := range map[string]struct {
+		change func(*driver.Task)
+		says   string
+	}{
+		"no such command":    {func(o *driver.Task) { o.Command = []string{"nginx"} }, "nginx"},
+		"a directory":        {func(o *driver.Task) { o.Command = []string{"/etc"} }, "/etc"},
+		"no command":         {func(o *driver.Task) { o.Command = nil }, "no command"},
+		"no such user":       {func(o *driver.Task) { o.User = "../../etc" }, "../../etc"},
+		"no such group":      {func(o *driver.Task) { o.User = "app:wheel" }, "app:wheel"},
+		"a huge user":        {func(o *driver.Task) { o.User = "99999999999" }, "99999999999"},
+		"a path as runtime":  {func(o *driver.Task) { o.Root.Runtime = "/bin/sh" }, "/bin/sh"},
+		"a missing runtime":  {func(o *driver.Task) { o.Root.Runtime = "io.containerd.nothing.v9" }, "nothing"},
+		"a short one":        {func(o *driver.Task) { o.Root.Runtime = "nothing" }, "nothing"},
+		"env without =":      {func(o *driver.Task) { o.Env = []string{"COLOUR"} }, "COLOUR"},
+		"a long argument":    {func(o *driver.Task) { o.Command = []string{"echo", strings.Repeat("x", 128<<10)} }, "131072"},
+		"a relative dir":     {func(o *driver.Task) { o.Dir = "tmp" }, "tmp"},
+		"a file as dir":      {func(o *driver.Task) { o.Dir = "/etc/passwd" }, "/etc/passwd"},
+		"a dir of the host":  {func(o *driver.Task) { o.Dir = "/proc/1/root" }, "/proc/1/root"},
+		"no such namespace":  {func(o *driver.Task) { o.Network = &driver.Network{Namespace: "/no/such/ns"} }, "/no/such/ns"},
+		"a path as machine":  {func(o *driver.Task) { o.ID.Machine = "../../../x" }, "../../../x"},
+		"boot 0":             {func(o *driver.Task) { o.ID.Boot = 0 }, "boot 0"},
+		"bytes that are not": {func(o *driver.Task) { o.Env = []string{"X=\xff\xfe"} }, "UTF-8"},
+	} {
+		o := order(image, "true")
+		c.change(&o)
+		if why := h.refuse(t, what, o); !strings.Contains(why, c.says) {
+			t.Errorf("%s: %q does not say %q", what, why, c.says)
+		}
+	}
+	missing := order("test.local/missing@sha256:"+digest.FromString("x").Encoded(), "true")
+	if _, err := h.d.Start(t.Context(), missing); bourse.CodeOf(err) != bourse.CodeNotFound || !strings.Contains(bourse.MessageOf(err), "not on this host") {
+		t.Errorf("a missing image: %v", err)
+	}
+	big := order(image, "printenv")
+	big.Command, big.Env = sh(`echo ${#BIG}`), []string{"BIG=" + strings.Repeat("x", 100<<10)}
+	if got, exit := h.run(t, big); !slices.Equal(got, []string{"102400"}) || exit.Failed() {
+		t.Errorf("a variable of 100 KiB: %q, exit %+v", got, exit)
+	}
+}
+
+// TestHostileImages are images whose configuration is no good.
+func TestHostileImages(t *testing.T) {
+	h := newHost(t, nil)
+	h.recovered(t)
+	files := containerdtest.Busybox(t)
+	for what, c := range map[string]struct {
+		files  map[string]containerdtest.File
+		config ocispec.ImageConfig
+		says   string
+	}{
+		"a user that leads out":  {nil, ocispec.ImageConfig{User: "../../etc/shadow"}, "../../etc/shadow"},
+		"a passwd that is a dir": {map[string]containerdtest.File{"/etc/passwd": {Dir: true}}, ocispec.ImageConfig{User: "app"}, "app"},
+		"a passwd that leads out": {
+			map[string]containerdtest.File{"/etc/passwd": {Symlink: "/../../../../../../../../etc/shadow"}}, ocispec.ImageConfig{User: "app"}, "app",
+		},
+		"a command that is none": {nil, ocispec.ImageConfig{Entrypoint: []string{""}}, "no command"},
+	} {
+		with := map[string]containerdtest.File{}
+		for name, f := range files {
+			with[name] = f
+		}
+		for name, f := range c.files {
+			with[name] = f
+		}
+		if c.config.Entrypoint == nil {
+			c.config.Cmd = []string{"true"}
+		}
+		if why := h.refuse(t, what, order(h.image(t, with, c.config))); !strings.Contains(why, c.says) {
+			t.Errorf("%s: %q does not say %q", what, why, c.says)
+		}
+	}
+	odd := h.image(t, files, ocispec.ImageConfig{Cmd: []string{"pwd"}, WorkingDir: "../../../../new/dir", Env: []string{"A", "=", "\xff=x"}})
+	if got, exit := h.run(t, order(odd)); !slices.Equal(got, []string{"/new/dir"}) || exit.Failed() {
+		t.Errorf("an odd directory: %q, exit %+v", got, exit)
+	}
+}
+
+// TestExitsAtOnce starts what ends at once, many times: every exit comes, and
+// every line.
+func TestExitsAtOnce(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	var wg sync.WaitGroup
+	const lanes, boots = 4, 15
+	for lane := range lanes {
+		wg.Go(func() {
+			o := order(image)
+			for boot := range boots {
+				o.ID.Boot, o.Command = boot+1, sh(`echo $1; exit $1`, itoa(lane+boot))
+				_, err := d.Start(t.Context(), o)
+				if err != nil {
+					t.Errorf("start: %v", err)
+					return
+				}
+				if exit, err := d.Wait(t.Context(), o.ID); err != nil || exit.Code != lane+boot {
+					t.Errorf("exit %+v, %v, want %d", exit, err, lane+boot)
+				}
+				if err := d.Forget(t.Context(), o.ID); err != nil {
+					t.Errorf("forget: %v", err)
+				}
+			}
+			if got := texts(t, d, o.ID.Machine); len(got) != boots {
+				t.Errorf("%d lines of %d boots", len(got), boots)
+			}
+		})
+	}
+	wg.Wait()
+	if left := mine(h.server.Leftovers(), d.layout.mark()); len(left) > 0 {
+		t.Errorf("forgotten tasks have left %q", left)
+	}
+}
+
+// TestForksWithoutEnd has a fork bomb under a limit: it is held, others run,
+// and it can be stopped.
+func TestForksWithoutEnd(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	if how := d.Labels()["limit.pids"]; how != "cgroup" {
+		t.Skipf("limit.pids is %q on this host", how)
+	}
+	o := order(image, sh("trap '' TERM; f() { f & f & wait; }; while :; do f; done")...)
+	o.Limits = driver.Limits{PIDs: 40, CPUQuota: 500}
+	if _, err := d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has forked", func() bool { return h.Processes(t) >= 30 })
+	if n := h.Processes(t); n > 40 {
+		t.Errorf("%d processes under a limit of 40", n)
+	}
+	if got, exit := h.run(t, order(image, "echo", "others run")); len(got) != 1 || exit.Failed() {
+		t.Errorf("another container: %q, exit %+v", got, exit)
+	}
+	if err := d.Stop(t.Context(), o.ID, "SIGTERM", 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Processes(t); n > 0 {
+		t.Errorf("%d processes after Stop", n)
+	}
+}
+
+// TestUsage sees what a container uses, and what it had to wait for.
+func TestUsage(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	o := order(image, sh("while :; do :; done")...)
+	o.Limits = driver.Limits{CPUQuota: 63, CPUPeriod: 80 * time.Millisecond, CPUBurst: 5 * time.Millisecond, Memory: 64}
+	if _, err := d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	var u driver.Usage
+	eventually(t, "it has been throttled", func() bool {
+		var err error
+		u, err = d.Usage(t.Context(), o.ID)
+		return err == nil && u.Throttled > 0 && u.PIDs == 1
+	})
+	if u.CPU <= 0 || u.PIDs != 1 || u.Memory <= 0 || u.Memory > 64<<20 {
+		t.Errorf("usage %+v", u)
+	}
+	path := cgroupPath(d.layout.mark(), d.layout.container(o.ID))
+	if got := strings.TrimSpace(read(d.groups.dir("cpu", path), d.groups.burstFile())); got != "5000" && got != "" {
+		t.Errorf("a burst of %s µs, want 5000", got)
+	}
+	if err := d.Stop(t.Context(), o.ID, "SIGKILL", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Usage(t.Context(), o.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("usage of what has ended: %v", err)
+	}
+}

@@ -1,0 +1,132 @@
+package container
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/logs"
+)
+
+// layout is where the driver keeps what in its directory:
+//
+//	tasks/<machine>-<boot>/   of a task, while containerd has its container
+//	  stdout, stderr          FIFOs that its shim writes to and the keeper reads
+//	  started                 its program was started: if no task is found later, it was lost
+//	  hosts, resolv.conf, …   that its network needs
+//	  exec-…/                 FIFOs of commands beside it
+//	mnt/<machine>-<boot>/     its root file system, while files are written into it
+type layout struct{ dir string }
+
+func newLayout(dir string) (layout, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return layout{}, fmt.Errorf("directory %s: %w", dir, err)
+	}
+	for _, name := range []string{"tasks", "mnt"} {
+		if err := os.MkdirAll(filepath.Join(abs, name), 0o700); err != nil {
+			return layout{}, err
+		}
+	}
+	abs, err = filepath.EvalSymlinks(abs)
+	return layout{abs}, err
+}
+
+// mark tells this driver's containers and cgroups from others'.
+func (l layout) mark() string {
+	sum := sha256.Sum256([]byte(l.dir))
+	return hex.EncodeToString(sum[:6])
+}
+
+// container is the id of a task's container, snapshot and cgroup. It has the
+// mark because runtimes keep their state by id for a whole host.
+func (l layout) container(id driver.TaskID) string { return l.mark() + "-" + taskName(id) }
+
+// taskName is the part of it that names the task.
+func taskName(id driver.TaskID) string { return string(id.Machine) + "-" + strconv.Itoa(id.Boot) }
+
+// parseTaskName undoes taskName.
+func parseTaskName(name string) (driver.TaskID, bool) {
+	machine, boot, _ := strings.Cut(name, "-")
+	n, err := strconv.Atoi(boot)
+	id := driver.TaskID{Machine: bourse.MachineID(machine), Boot: n}
+	return id, err == nil && n >= 1 && id.Machine.Validate() == nil && taskName(id) == name
+}
+
+// taskOf gives the task whose container has an id, false for others'.
+func (l layout) taskOf(container string) (driver.TaskID, bool) {
+	name, ok := strings.CutPrefix(container, l.mark()+"-")
+	if !ok {
+		return driver.TaskID{}, false
+	}
+	return parseTaskName(name)
+}
+
+// The ids in these paths have been validated: they are hex and a number.
+
+func (l layout) tasks() string                { return filepath.Join(l.dir, "tasks") }
+func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
+func (l layout) started(id driver.TaskID) string {
+	return filepath.Join(l.task(id), "started")
+}
+func (l layout) mounts() string                { return filepath.Join(l.dir, "mnt") }
+func (l layout) mount(id driver.TaskID) string { return filepath.Join(l.mounts(), taskName(id)) }
+
+// source is where the keeper finds a task's output.
+func (l layout) source(id driver.TaskID, tty bool) logs.Source {
+	s := logs.Source{Machine: id.Machine, Boot: id.Boot, Stdout: filepath.Join(l.task(id), "stdout")}
+	if !tty {
+		s.Stderr = filepath.Join(l.task(id), "stderr")
+	}
+	return s
+}
+
+// makeTask makes a task's directory with its FIFOs. One that a start left
+// behind, which could not be undone, is used again.
+func (l layout) makeTask(id driver.TaskID, tty bool) error {
+	if err := os.Mkdir(l.task(id), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	s := l.source(id, tty)
+	for _, path := range []string{s.Stdout, s.Stderr} {
+		if path == "" {
+			continue
+		}
+		if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("make FIFO %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// list gives the tasks that have a directory.
+func (l layout) list() ([]driver.TaskID, error) {
+	entries, err := os.ReadDir(l.tasks())
+	if err != nil {
+		return nil, err
+	}
+	var out []driver.TaskID
+	for _, e := range entries {
+		if id, ok := parseTaskName(e.Name()); ok {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// shimSocket is where the shim of a container listens, which one that was
+// killed leaves behind; see containerd's SocketAddress.
+func shimSocket(address, namespace, container string) string {
+	const root = "/run/containerd/s"
+	sum := sha256.Sum256([]byte(filepath.Join(address, namespace, container)))
+	return filepath.Join(root, hex.EncodeToString(sum[:]))
+}

@@ -1,0 +1,44 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// lockPatience is how long a daemon that is just dying is waited for.
+const lockPatience = 2 * time.Second
+
+// lock takes a driver's directory into possession: a second driver would
+// remove what it knows nothing of. The kernel gives it back when the file is
+// closed, or its process dies.
+func lock(ctx context.Context, dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(lockPatience)
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+			err = bourse.Errorf(bourse.CodeUnavailable, "another daemon uses %s: %w", dir, err)
+			return nil, errors.Join(err, f.Close())
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(ctx.Err(), f.Close())
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+)
+
+// run runs a task to its end and gives what it printed.
+func (h *host) run(t *testing.T, o driver.Task) ([]string, bourse.Exit) {
+	t.Helper()
+	if _, err := h.d.Start(t.Context(), o); err != nil {
+		t.Fatalf("Start %v: %v", o.Command, err)
+	}
+	exit, err := h.d.Wait(t.Context(), o.ID)
+	if err != nil {
+		t.Fatalf("Wait: %v", err)
+	}
+	return texts(t, h.d, o.ID.Machine), exit
+}
+
+// refuse has a start refused as invalid, and gives why.
+func (h *host) refuse(t *testing.T, what string, o driver.Task) string {
+	t.Helper()
+	_, err := h.d.Start(t.Context(), o)
+	if got := bourse.CodeOf(err); got != bourse.CodeInvalid {
+		t.Errorf("%s: %q (%v), want invalid", what, got, err)
+	}
+	return bourse.MessageOf(err)
+}
+
+// TestImageConfiguration shows what a container takes from its image, and what
+// the order says instead.
+func TestImageConfiguration(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{
+		Entrypoint: []string{"echo", "entry"}, Cmd: []string{"cmd"}, Env: []string{"COLOUR=red", "PATH=/bin", "notanassignment", "=x"},
+		User: "app", WorkingDir: "/home/app", StopSignal: "SIGUSR1",
+	})
+	h.recovered(t)
+	for what, c := range map[string]struct {
+		change func(*driver.Task)
+		want   string
+	}{
+		"the image's":           {func(*driver.Task) {}, "entry cmd"},
+		"other arguments":       {func(o *driver.Task) { o.Args = []string{"a", "b"} }, "entry a b"},
+		"another entrypoint":    {func(o *driver.Task) { o.Entrypoint = []string{"echo", "mine"} }, "mine"},
+		"entrypoint, arguments": {func(o *driver.Task) { o.Entrypoint, o.Args = []string{"echo"}, []string{"x"} }, "x"},
+		"a command": {func(o *driver.Task) {
+			o.Command, o.Args = []string{"echo", "all"}, []string{"ignored"}
+		}, "all"},
+		"user, directory, environment": {func(o *driver.Task) {
+			o.Command = sh(`echo $(id -u):$(id -g) $PWD $COLOUR $(env | wc -l)`)
+		}, "1000:1000 /home/app red 5"}, // with HOME, PWD and SHLVL
+		"others": {func(o *driver.Task) {
+			o.Command, o.User, o.Dir, o.Env = sh(`echo $(id -u):$(id -g) $PWD $COLOUR`), "nobody:app", "/tmp", []string{"COLOUR=blue"}
+		}, "65534:1000 /tmp blue"},
+	} {
+		o := order(image)
+		c.change(&o)
+		if got, exit := h.run(t, o); len(got) != 1 || got[0] != c.want || exit.Failed() {
+			t.Errorf("%s: printed %q, exit %+v, want %q", what, got, exit, c.want)
+		}
+	}
+	o := order(image, sh(runScript)...)
+	if _, err := h.d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	h.d, _ = h.recovered(t) // the signal is remembered
+	if err := h.d.Stop(t.Context(), o.ID, "", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != 10 {
+		t.Errorf("stopped without a signal: %+v, %v, want the image's, SIGUSR1", exit, err)
+	}
+}
+
+// TestRootFiles writes files into images that try to lead them elsewhere.
+func TestRootFiles(t *testing.T) {
+	h := newHost(t, nil)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("untouched"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := containerdtest.Busybox(t)
+	files["/etc/link"] = containerdtest.File{Symlink: outside}
+	files["/etc/up"] = containerdtest.File{Symlink: "../../../../../../../../.." + outside}
+	files["/etc/dir"] = containerdtest.File{Symlink: filepath.Dir(outside)}
+	files["/etc/back"] = containerdtest.File{Symlink: "/tmp"}
+	files["/etc/self"] = containerdtest.File{Symlink: "self"}
+	image := h.image(t, files, ocispec.ImageConfig{})
+	h.recovered(t)
+	for what, c := range map[string]struct{ path, read string }{
+		"a new directory":       {"/a/b/c", "/a/b/c"},
+		"over a file":           {"/etc/passwd", "/etc/passwd"},
+		"over a link":           {"/etc/link", "/etc/link"},
+		"over a link upwards":   {"/etc/up", "/etc/up"},
+		"through a link inside": {"/etc/back/x", "/tmp/x"},
+		"upwards":               {"/../../../../x", "/x"},
+	} {
+		for _, readOnly := range []bool{false, true} {
+			o := order(image, sh(`cat $1; stat -c %a $1`, c.read)...)
+			o.Root.ReadOnly = readOnly
+			o.Root.Files = []driver.File{{Path: c.path, Data: []byte("written\n"), Mode: 0o640}}
+			if got, exit := h.run(t, o); !slices.Equal(got, []string{"written", "640"}) || exit.Failed() {
+				t.Errorf("%s: read %q, exit %+v", what, got, exit)
+			}
+		}
+	}
+	for what, path := range map[string]string{
+		"a directory": "/etc", "through a dangling link": "/etc/dir/x", "through a file": "/etc/passwd/x",
+		"a loop": "/etc/self/x", "relative": "etc/x", "the root": "/", "a NUL": "/etc/\x00",
+	} {
+		o := order(image, "true")
+		o.Root.Files = []driver.File{{Path: path, Mode: 0o600}}
+		h.refuse(t, what, o)
+	}
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "untouched" {
+		t.Errorf("the host's file has %q, %v", text, err)
+	}
+}
+
+// TestReadOnlyRoot shows what can be written.
+func TestReadOnlyRoot(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	h.recovered(t)
+	volume := t.TempDir()
+	o := order(image, sh(`touch /x 2>/dev/null && echo root; touch /rw/x && echo rw; touch /ro/x 2>/dev/null && echo ro; mount -t tmpfs x /tmp 2>/dev/null && echo mounted; true`)...)
+	o.Root.ReadOnly = true
+	o.Mounts = []driver.Mount{{Source: volume, Target: "/rw"}, {Source: volume, Target: "/ro", ReadOnly: true}}
+	if got, exit := h.run(t, o); !slices.Equal(got, []string{"rw"}) || exit.Failed() {
+		t.Errorf("could write to %q, exit %+v, want only the writable mount", got, exit)
+	}
+	if _, err := os.Stat(filepath.Join(volume, "x")); err != nil {
+		t.Errorf("what was written is not on the host: %v", err)
+	}
+	o = order(image, "true")
+	o.Mounts = []driver.Mount{{Source: filepath.Join(volume, "missing"), Target: "/x"}}
+	h.refuse(t, "a mount of what is missing", o)
+	o.ID.Machine, o.Mounts[0] = bourse.NewMachineID(1), driver.Mount{Source: volume, Target: "/"}
+	h.refuse(t, "a mount over the root", o)
+}
+
+// TestScratch gives what a container writes a place of its own: it is bounded
+// by it, empty for each boot, and nothing reaches the image.
+func TestScratch(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	h.recovered(t)
+	scratch := t.TempDir()
+	small := filepath.Join(scratch, "small")
+	if err := os.Mkdir(small, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v: %s", err, out)
+	}
+	defer func() {
+		if out, err := exec.Command("umount", small).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	}()
+	o := order(image, sh(`[ -e /left ] && echo left; touch /left; rm /bin/vi; dd if=/dev/zero of=/big bs=1M count=16 2>/dev/null || echo full; sleep 0`)...)
+	o.Root.Scratch = small
+	for boot := range 2 {
+		o.ID.Boot = boot + 1
+		got, exit := h.run(t, o)
+		if !slices.Equal(got, slices.Repeat([]string{"full"}, boot+1)) || exit.Failed() {
+			t.Errorf("boot %d: %q, exit %+v, want it empty and then full", boot+1, got, exit)
+		}
+	}
+	plain := order(image, sh("ls /left /big /bin/vi 2>/dev/null; true")...)
+	if got, _ := h.run(t, plain); !slices.Equal(got, []string{"/bin/vi"}) {
+		t.Errorf("another container of the image has %q", got)
+	}
+	o.ID.Boot, o.Command = 3, []string{"no-such-command"}
+	h.refuse(t, "a missing command", o)
+	for _, id := range []bourse.MachineID{o.ID.Machine, plain.ID.Machine} {
+		if err := h.d.Destroy(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, _ := os.ReadDir(small); len(left) > 0 {
+		t.Errorf("a start that failed has left %v in the scratch directory", left)
+	}
+}
+
+// TestNetworkFiles joins a network namespace and sees its names.
+func TestNetworkFiles(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	h.recovered(t)
+	hold := exec.Command("unshare", "--net", "sleep", "1000")
+	if err := hold.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Process.Kill(); _ = hold.Wait() }()
+	namespace := "/proc/" + itoa(hold.Process.Pid) + "/ns/net"
+	var want string
+	eventually(t, "a namespace of its own", func() bool {
+		own, _ := os.Readlink("/proc/self/ns/net")
+		want, _ = os.Readlink(namespace)
+		return want != "" && want != own
+	})
+	o := order(image, sh(`readlink /proc/self/ns/net; hostname; cat /etc/hostname /etc/hosts /etc/resolv.conf; nc -l -p 80 -e true & sleep 0.1; kill $! && echo may listen`)...)
+	o.User = "nobody"
+	o.Network = &driver.Network{
+		Namespace: namespace, Hostname: "web-1", Hosts: []string{"fdaa::3 web-1.internal\n6.6.6.6 bad"}, Resolver: []string{"fdaa::53"},
+		Search: []string{"internal"}, Options: []string{"ndots:1"},
+	}
+	got, exit := h.run(t, o)
+	for _, line := range []string{want, "web-1", "127.0.0.1\tlocalhost", "fdaa::3 web-1.internal 6.6.6.6 bad", "nameserver fdaa::53", "search internal", "options ndots:1", "may listen"} {
+		if !slices.Contains(got, line) {
+			t.Errorf("no line %q in %q", line, got)
+		}
+	}
+	if exit.Failed() {
+		t.Errorf("exit %+v", exit)
+	}
+	plain := order(image, "readlink", "/proc/self/ns/net")
+	host, _ := os.Readlink("/proc/self/ns/net")
+	if got, _ := h.run(t, plain); len(got) != 1 || got[0] != host {
+		t.Errorf("without a network: %q, want the host's, %s", got, host)
+	}
+}
+
+// TestDevices gives a container a device by its CDI name.
+func TestDevices(t *testing.T) {
+	dir := t.TempDir()
+	spec := `{"cdiVersion": "0.6.0", "kind": "test.local/zero", "devices": [
+		{"name": "z0", "containerEdits": {"env": ["ZERO=z0"], "deviceNodes": [{"path": "/dev/test-zero", "hostPath": "/dev/zero"}]}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "zero.json"), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(t, func(c *Config) { c.Devices = []string{dir} })
+	image := h.busybox(t)
+	h.recovered(t)
+	o := order(image, sh(`head -c 5 /dev/test-zero | wc -c; echo $ZERO`)...)
+	o.Devices = []string{"test.local/zero=z0"}
+	if got, exit := h.run(t, o); !slices.Equal(got, []string{"5", "z0"}) || exit.Failed() {
+		t.Errorf("printed %q, exit %+v", got, exit)
+	}
+	for _, name := range []string{"test.local/zero=z1", "nobody.local/gpu=0", "no name", "../../etc"} {
+		o := order(image, "true")
+		o.Devices = []string{name}
+		if why := h.refuse(t, name, o); !strings.Contains(why, "test.local/zero=z0") {
+			t.Errorf("%q does not say which devices there are", why)
+		}
+	}
+}
+
+// TestTerminals has a task with a terminal, and an exec with one that changes
+// its size.
+func TestTerminals(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	o := order(image, sh("test -t 1 && echo terminal $TERM; echo to err >&2;"+runScript)...)
+	o.TTY = true
+	if _, err := d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	d, _ = h.recovered(t) // that it has one stream is remembered
+	sizes := make(chan driver.Size, 1)
+	in, typed := io.Pipe()
+	var out lockedBuffer
+	var wg sync.WaitGroup
+	var got driver.ExecResult
+	var err error
+	wg.Go(func() {
+		got, err = d.Exec(t.Context(), o.ID, driver.Exec{
+			Command: sh("test -t 0 && echo $TERM; stty size; while read x; do stty size; done; exit 3"), Stdin: in, Stdout: &out,
+			Terminal: &driver.Terminal{Size: driver.Size{Rows: 33, Cols: 77}, Resize: sizes, Term: "vt100"},
+		})
+	})
+	eventually(t, "the first size", func() bool { return strings.Contains(out.String(), "33 77") })
+	sizes <- driver.Size{Rows: 44, Cols: 88}
+	eventually(t, "the new size", func() bool {
+		if _, err := typed.Write([]byte("again\n")); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(out.String(), "44 88")
+	})
+	_ = typed.Close() // which a terminal's reader sees as the end
+	wg.Wait()
+	if err != nil || got.Exit.Code != 3 || !strings.Contains(out.String(), "vt100") || !strings.Contains(out.String(), "44 88") {
+		t.Errorf("exit %+v, %v, shown %q", got.Exit, err, out.String())
+	}
+	if err := d.Stop(t.Context(), o.ID, "SIGTERM", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, d, o.ID.Machine); !slices.Equal(got[:2], []string{"terminal xterm\r", "to err\r"}) && !slices.Equal(got[:2], []string{"terminal xterm", "to err"}) {
+		t.Errorf("logged %q, want both outputs", got)
+	}
+}
+
+// lockedBuffer is a buffer that may be looked at while it is written to.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestExecStreams passes outputs on while the command runs, and takes a
+// listener's end for no reason to hold it up.
+func TestExecStreams(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	o := order(image, sh(runScript)...)
+	if _, err := d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs lockedBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.Exec(ctx, o.ID, driver.Exec{Command: sh("echo out; echo err >&2; sleep 1000"), Stdout: &out, Stderr: &errs})
+		done <- err
+	}()
+	eventually(t, "both outputs", func() bool { return out.String() == "out\n" && errs.String() == "err\n" })
+	cancel()
+	if err := <-done; bourse.CodeOf(err) != bourse.CodeCanceled {
+		t.Errorf("Exec gave %v, want canceled", err)
+	}
+	// A daemon that dies takes its execs with it.
+	go func() {
+		_, err := d.Exec(t.Context(), o.ID, driver.Exec{Command: sh("sleep 1000 & exec sleep 1000")})
+		done <- err
+	}()
+	eventually(t, "the command runs", func() bool { return h.Processes(t) == 3 })
+	h.recovered(t)
+	if err := <-done; bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("Exec gave %v, want unavailable", err)
+	}
+	eventually(t, "only the task is left", func() bool { return h.Processes(t) == 1 })
+}

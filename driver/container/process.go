@@ -1,0 +1,118 @@
+package container
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Bounds of a command line and environment: what Linux takes (execve(2)), and
+// far below what a message to containerd may have.
+const (
+	mostString = 128<<10 - 1
+	mostTotal  = 2 << 20
+)
+
+// defaultPath is PATH of an image that sets none.
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// commandOf is what a container runs: the order's command, or its entrypoint
+// or the image's with the order's arguments or the image's.
+func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
+	command := task.Command
+	if len(command) == 0 {
+		entrypoint, args := image.Entrypoint, image.Cmd
+		if len(task.Entrypoint) > 0 {
+			entrypoint, args = task.Entrypoint, nil
+		}
+		if len(task.Args) > 0 {
+			args = task.Args
+		}
+		command = slices.Concat(entrypoint, args)
+	}
+	if len(command) == 0 || command[0] == "" {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no command: neither the order nor the image has one")
+	}
+	return command, nil
+}
+
+// envOf is a container's environment: the image's with the order's over it.
+// Entries of an image that are no assignments are left out.
+func envOf(image, task []string) []string {
+	var out []string
+	at := map[string]int{}
+	for _, entry := range slices.Concat([]string{defaultPath}, image, task) {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || !speakable(entry) {
+			continue
+		}
+		if i, ok := at[name]; ok {
+			out[i] = entry
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, entry)
+	}
+	return out
+}
+
+// speakable tells whether a string survives on its way to the runtime, in
+// JSON, and into a C program.
+func speakable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// checkTask refuses what cannot be run, whatever the image.
+func checkTask(task driver.Task) error {
+	if err := checkID(task.ID); err != nil {
+		return err
+	}
+	for _, entry := range task.Env {
+		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
+			return bourse.Errorf(bourse.CodeInvalid, "environment entry %s: it must be NAME=value", bourse.Quoted(entry))
+		}
+	}
+	if task.Dir != "" && !path.IsAbs(task.Dir) {
+		return bourse.Errorf(bourse.CodeInvalid, "directory %s must be absolute", bourse.Quoted(task.Dir))
+	}
+	for _, m := range task.Mounts {
+		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) == "/" || !speakable(m.Target) {
+			return bourse.Errorf(bourse.CodeInvalid, "mount at %s: source and target must be absolute paths, and not the root", bourse.Quoted(m.Target))
+		}
+	}
+	for _, f := range task.Root.Files {
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) == "/" || !speakable(f.Path) {
+			return bourse.Errorf(bourse.CodeInvalid, "file %s: its path must be absolute, and not the root", bourse.Quoted(f.Path))
+		}
+	}
+	return checkSize(slices.Concat(task.Command, task.Entrypoint, task.Args, task.Env))
+}
+
+func checkID(id driver.TaskID) error {
+	if err := id.Machine.Validate(); err != nil {
+		return err
+	}
+	if id.Boot < 1 {
+		return bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", id.Boot)
+	}
+	return nil
+}
+
+// checkSize refuses strings that no program can be started with.
+func checkSize(list []string) error {
+	total := 0
+	for _, s := range list {
+		total += len(s) + 1
+		if len(s) > mostString || !speakable(s) {
+			return bourse.Errorf(bourse.CodeInvalid, "argument or variable of %d bytes, %s: at most %d, of UTF-8 without NUL", len(s), bourse.Quoted(s), mostString)
+		}
+	}
+	if total > mostTotal {
+		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes: at most %d", total, mostTotal)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// recoverAtOnce bounds what is asked of containerd and the keeper at once.
+const recoverAtOnce = 16
+
+// Recover implements driver.Driver: it starts the keeper, adopts what runs or
+// has ended, and removes what an earlier daemon had begun and not finished.
+func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
+	if err := d.possess(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.cfg.Keeper.Start(ctx); err != nil {
+		return nil, err
+	}
+	d.sweepMounts()
+	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
+		found, err := d.survey(ctx, c)
+		if err != nil {
+			return err
+		}
+		return d.takeOver(ctx, c, found)
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.labels = d.factsOf(d.shims())
+	d.mu.Unlock()
+	return d.list(), nil
+}
+
+// possess makes the driver's directory and takes it, once.
+func (d *Driver) possess(ctx context.Context) error {
+	if d.layout.dir != "" {
+		return nil
+	}
+	l, err := newLayout(d.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("driver's directory: %w", err)
+	}
+	f, err := lock(ctx, l.dir)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errors.Join(errUnavailable(errClosed), f.Close())
+	}
+	d.layout, d.lock = l, f
+	return nil
+}
+
+// survey is what there is of our tasks.
+type survey struct {
+	containers map[driver.TaskID]containers.Container
+	tasks      map[driver.TaskID]*tasktypes.Process
+	others     map[driver.TaskID]bool // of which there is anything else: a snapshot, a shim, a directory
+}
+
+func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, error) {
+	s := &survey{
+		containers: map[driver.TaskID]containers.Container{}, tasks: map[driver.TaskID]*tasktypes.Process{},
+		others: map[driver.TaskID]bool{},
+	}
+	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
+	// Tasks first: one that ends up in neither list has no container yet, or
+	// no more.
+	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list.Tasks {
+		if id, ok := d.layout.taskOf(cmp.Or(p.ContainerID, p.ID)); ok {
+			s.tasks[id] = p
+		}
+	}
+	records, err := c.ContainerService().List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if id, ok := d.layout.taskOf(r.ID); ok {
+			s.containers[id] = r
+		}
+	}
+	err = c.SnapshotService(d.cfg.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		if id, ok := d.layout.taskOf(i.Name); ok {
+			s.others[id] = true
+		}
+		return nil
+	}, filter)
+	if err != nil {
+		return nil, err
+	}
+	for id := range d.layout.shims(d.cfg.Namespace) {
+		s.others[id] = true
+	}
+	dirs, err := d.layout.list()
+	for _, id := range dirs {
+		s.others[id] = true
+	}
+	return s, err
+}
+
+// takeOver adopts the tasks of a survey and removes the rest of it.
+func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) error {
+	var half atomic.Bool // something was half-made
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.SetLimit(recoverAtOnce)
+	for id, r := range s.containers {
+		parts.Go(func() error {
+			adopted, err := d.adoptContainer(ctx, c, id, r, s.tasks[id])
+			if err != nil || adopted {
+				return err
+			}
+			half.Store(true)
+			return d.purge(ctx, c, id)
+		})
+	}
+	for id := range s.all() {
+		if _, ok := s.containers[id]; !ok {
+			half.Store(true)
+			parts.Go(func() error { return d.purge(ctx, c, id) })
+		}
+	}
+	if err := parts.Wait(); err != nil {
+		return err
+	}
+	if half.Load() {
+		d.work.Go(d.sweepLater)
+	}
+	return nil
+}
+
+// all gives every task that there is anything of.
+func (s *survey) all() map[driver.TaskID]bool {
+	out := maps.Clone(s.others)
+	for id := range s.tasks {
+		out[id] = true
+	}
+	for id := range s.containers {
+		out[id] = true
+	}
+	return out
+}
+
+// adoptContainer enters a container in the table: as running, ended or lost.
+// False for one whose start never came to its end, and which nobody was told
+// of: it is to be removed.
+func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
+	t := d.newTask(id)
+	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
+	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
+	if status.Exit = exitOf(r); status.Exit != nil {
+		d.adopt(t, status)
+		d.leave(t, p != nil)
+		return true, nil
+	}
+	if p == nil { // a list may lack what could not answer in time
+		got, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: r.ID})
+		if err != nil && !isNotFound(err) {
+			return false, err
+		}
+		p = got.GetProcess()
+	}
+	switch {
+	case p == nil && !exists(d.layout.started(id)), p != nil && p.Status == tasktypes.Status_CREATED:
+		return false, nil
+	case p == nil:
+		d.adopt(t, status)
+		d.leave(t, d.finish(t, lostExit(time.Now())))
+		return true, nil
+	case p.Status == tasktypes.Status_STOPPED:
+		d.adopt(t, status)
+		d.leave(t, d.finish(t, exitFrom(p.ExitStatus, p.ExitedAt)))
+		return true, nil
+	}
+	if err := d.cfg.Keeper.Keep(ctx, d.layout.source(id, t.tty)); err != nil {
+		return false, err
+	}
+	d.endExecs(ctx, c, t)
+	status.PID = int(p.Pid)
+	d.adopt(t, status)
+	d.work.Go(func() { d.watch(t) })
+	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
+}
+
+// leave lets an ended task be; its shim goes when that is allowed.
+func (d *Driver) leave(t *task, release bool) {
+	if !release {
+		close(t.gone)
+		return
+	}
+	d.work.Go(func() {
+		defer close(t.gone)
+		d.release(t)
+	})
+}
+
+// sweepMounts undoes the mounts of a daemon that died while it wrote files.
+func (d *Driver) sweepMounts() {
+	entries, err := os.ReadDir(d.layout.mounts())
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if id, ok := parseTaskName(e.Name()); ok {
+			if err := unmount(d.layout.mount(id)); err != nil {
+				d.cfg.Log.Warn("a mount of an earlier daemon remains", "path", d.layout.mount(id), "err", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Forget implements driver.Driver: the container of an ended task goes, its
+// log stays.
+func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
+	t, err := d.find(ctx, id)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return nil
+	}
+	if err != nil || d.statusOf(t).Exit == nil {
+		return err
+	}
+	return d.discard(ctx, t)
+}
+
+// discard removes an ended task and its entry in the table.
+func (d *Driver) discard(ctx context.Context, t *task) error {
+	if err := d.await(ctx, t.gone); err != nil {
+		return err
+	}
+	ctx, c, release, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.remove(ctx, c, t.id); err != nil {
+		return coded(ctx, err)
+	}
+	d.drop(t)
+	return nil
+}
+
+// Destroy implements driver.Driver.
+func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	list, err := d.beginDestroy(id)
+	if err != nil {
+		return err
+	}
+	destroyed := false
+	defer func() { d.endDestroy(id, destroyed) }()
+	for _, t := range list {
+		if err := d.destroyTask(ctx, t); err != nil {
+			return err
+		}
+	}
+	if err := d.removeDebris(ctx, id); err != nil {
+		return err
+	}
+	if err := d.cfg.Keeper.Destroy(ctx, id); err != nil {
+		return err
+	}
+	destroyed = true
+	return nil
+}
+
+// beginDestroy keeps a machine's tasks from being started, and gives those
+// that are there.
+func (d *Driver) beginDestroy(id bourse.MachineID) ([]*task, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errUnavailable(errClosed)
+	}
+	m := d.machineLocked(id)
+	m.destroying++
+	var out []*task
+	for _, t := range m.tasks {
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (d *Driver) endDestroy(id bourse.MachineID, destroyed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.machines[id]
+	m.destroying--
+	if destroyed {
+		m.newest = 0
+	}
+	d.dropLocked(id)
+}
+
+// destroyTask kills and removes a task, which may be just starting.
+func (d *Driver) destroyTask(ctx context.Context, t *task) error {
+	if err := d.await(ctx, t.started); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return nil // it has been undone
+	}
+	if d.statusOf(t).Exit == nil {
+		if err := d.Stop(ctx, t.id, "SIGKILL", 0); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+			return err
+		}
+	}
+	return d.discard(ctx, t)
+}
+
+// Shutdown destroys every machine that the driver holds a task of, removes
+// what its cgroups stood in, and closes the driver.
+func (d *Driver) Shutdown(ctx context.Context) error {
+	var all error
+	for _, status := range d.list() {
+		all = errors.Join(all, d.Destroy(ctx, status.ID.Machine))
+	}
+	if all == nil && d.layout.dir != "" {
+		d.groups.remove(cgroupPath(d.layout.mark(), ""))
+	}
+	return errors.Join(all, d.Close())
+}
+
+// remove removes all that there is of a task whose program has ended or must:
+// its task, container, snapshot, directory and cgroup. What is not there is no
+// error: it is safe to repeat.
+func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
+	container := d.layout.container(id)
+	if err := deleteTask(ctx, c, container); err != nil {
+		return err
+	}
+	if err := c.ContainerService().Delete(ctx, container); err != nil && !isNotFound(err) {
+		return err
+	}
+	if err := c.SnapshotService(d.cfg.Snapshotter).Remove(ctx, container); err != nil && !isNotFound(err) {
+		return err
+	}
+	d.groups.remove(cgroupPath(d.layout.mark(), container))
+	if d.cfg.Address != "" {
+		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that ended well has done so
+	}
+	return os.RemoveAll(d.layout.task(id))
+}
+
+// deleteTask deletes a container's task, and kills it when it runs.
+func deleteTask(ctx context.Context, c *containerd.Client, container string) error {
+	service := c.TaskService()
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: container})
+		if err == nil || isNotFound(err) {
+			return nil
+		}
+		if e := coded(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
+			return e
+		}
+		// It runs, or is just being created; or its shim has died and
+		// containerd has not noticed yet.
+		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) && !isShimGone(err) {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(ctx.Err(), native(err))
+		}
+	}
+}
+
+func setLabel(ctx context.Context, c *containerd.Client, container, name, value string) error {
+	_, err := c.ContainerService().Update(ctx, containers.Container{ID: container, Labels: map[string]string{name: value}}, "labels."+name)
+	return err
+}
+
+// withContainerd makes calls of containerd, again while it cannot be reached,
+// for at most a time.
+func (d *Driver) withContainerd(ctx context.Context, most time.Duration, call func(context.Context, *containerd.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		err := d.once(ctx, call)
+		if bourse.CodeOf(err) != bourse.CodeUnavailable {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// once makes calls of containerd with a client and its namespace.
+func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
+	ctx, c, release, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return coded(ctx, call(ctx, c))
+}

@@ -1,0 +1,132 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// prepare makes a container's snapshot and gives what its root file system is
+// mounted from. Its label keeps it from containerd's garbage collection: the
+// container that refers to it does not exist yet.
+func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
+	service := c.SnapshotService(d.cfg.Snapshotter)
+	labels := snapshots.WithLabels(map[string]string{
+		labelMark: d.layout.mark(), "containerd.io/gc.root": time.Now().UTC().Format(time.RFC3339),
+	})
+	key := d.layout.container(task.ID)
+	if task.Root.Scratch == "" {
+		mounts, err := service.Prepare(ctx, key, image.chain, labels)
+		return mounts, native(err)
+	}
+	mounts, err := service.View(ctx, key, image.chain, labels)
+	if err != nil {
+		return nil, native(err)
+	}
+	if mounts, err = overlayOn(mounts, task.Root.Scratch); err != nil {
+		return nil, err
+	}
+	return mounts, makeScratch(task.Root.Scratch)
+}
+
+// Directories of a scratch directory.
+const (
+	scratchUpper = "upper"
+	scratchWork  = "work"
+)
+
+// makeScratch makes the directories of an overlay. What an earlier boot wrote
+// goes: every boot begins with the image.
+func makeScratch(dir string) error {
+	if err := clearScratch(dir); err != nil {
+		return err
+	}
+	return errors.Join(os.Mkdir(filepath.Join(dir, scratchUpper), 0o755), os.Mkdir(filepath.Join(dir, scratchWork), 0o755))
+}
+
+func clearScratch(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)))
+}
+
+// overlayOn makes of the mount of a read-only snapshot one whose writes go
+// into a directory.
+func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
+	errCannot := bourse.Errorf(bourse.CodeInvalid, "the snapshotter of this host gives no directories that a scratch directory could be laid over")
+	if len(view) != 1 || strings.ContainsAny(scratch, ":,\\") {
+		return nil, errCannot
+	}
+	options := []string{
+		"upperdir=" + filepath.Join(scratch, scratchUpper), "workdir=" + filepath.Join(scratch, scratchWork),
+	}
+	switch m := view[0]; m.Type {
+	case "bind": // of a single layer
+		options = append(options, "lowerdir="+m.Source)
+	case "overlay":
+		if slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "upperdir=") }) {
+			return nil, errCannot
+		}
+		options = append(options, slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" })...)
+	default:
+		return nil, errCannot
+	}
+	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}, nil
+}
+
+// furnish writes the order's files into a root file system and looks whether
+// the order's directory is there: a runtime would make it. The file system is
+// mounted for it only when needed.
+func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
+	dir := task.Dir
+	if covered(dir, task.Mounts) {
+		dir = ""
+	}
+	if len(task.Root.Files) == 0 && dir == "" {
+		return nil
+	}
+	target := d.layout.mount(task.ID)
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmount(target)) }()
+	if err := mount.All(root, target); err != nil {
+		return err
+	}
+	for _, f := range task.Root.Files {
+		if err := writeFile(target, f); err != nil {
+			return err
+		}
+	}
+	if dir != "" && !isDir(target, dir) {
+		return bourse.Errorf(bourse.CodeInvalid, "directory %s is not in the image", bourse.Quoted(dir))
+	}
+	return nil
+}
+
+// covered tells whether a path is in what is mounted, or nowhere.
+func covered(dir string, mounts []driver.Mount) bool {
+	dir = path.Clean("/" + dir)
+	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
+		target := path.Clean(m.Target)
+		return dir == target || strings.HasPrefix(dir, target+"/")
+	})
+}
+
+// unmount undoes what furnish mounted, if it did, also for a daemon that died.
+func unmount(target string) error {
+	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
+}

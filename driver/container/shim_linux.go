@@ -1,0 +1,96 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Containerd lets go of a shim when the daemon that asked for it dies at the
+// wrong moment: the shim stays, and no record leads to it. Such shims are
+// found by their command line, which names the container.
+
+// shims gives the processes of shims of our containers by their tasks.
+func (l layout) shims(namespace string) map[driver.TaskID][]int {
+	out := map[driver.TaskID][]int{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if id, ok := l.shimOf(pid, namespace); ok {
+			out[id] = append(out[id], pid)
+		}
+	}
+	return out
+}
+
+// shimOf gives the task that a process is the shim of.
+func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
+	args := arguments(pid)
+	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
+		return driver.TaskID{}, false
+	}
+	return l.taskOf(argAfter(args, "-id"))
+}
+
+// arguments gives a process's command line; one empty argument when it has
+// ended.
+func arguments(pid int) []string {
+	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return strings.Split(string(text), "\x00")
+}
+
+func argAfter(args []string, name string) string {
+	if i := slices.Index(args, name); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// endShims ends the shims of a task that containerd knows nothing of, and
+// undoes their mounts.
+func (d *Driver) endShims(id driver.TaskID) {
+	for _, pid := range d.layout.shims(d.cfg.Namespace)[id] {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		// Looked at again: the number may be another's by now.
+		if again, ok := d.layout.shimOf(pid, d.cfg.Namespace); ok && again == id {
+			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+			endProcess(fd)
+			d.groups.kill(cgroupPath(d.layout.mark(), d.layout.container(id)), killGrace)
+			if filepath.Base(bundle) == d.layout.container(id) {
+				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // it may not be mounted
+			}
+			d.cfg.Log.Warn("a shim was left behind and has been ended", "machine", id.Machine, "boot", id.Boot, "pid", pid)
+		}
+		_ = unix.Close(fd)
+	}
+}
+
+// endProcess ends a process, which may tidy up before it is killed.
+func endProcess(pidfd int) {
+	for _, s := range []struct {
+		signal unix.Signal
+		wait   time.Duration
+	}{{unix.SIGTERM, time.Second}, {unix.SIGKILL, killGrace}} {
+		if unix.PidfdSendSignal(pidfd, s.signal, nil, 0) != nil {
+			return
+		}
+		ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(ready, int(s.wait.Milliseconds())); n > 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// specOf makes the runtime's specification of a container: containerd's
+// defaults, what the image says, and over it what the order says. root is what
+// its root file system is mounted from; users are looked up there.
+func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo, root []mount.Mount) (*specs.Spec, error) {
+	command, err := commandOf(task, image.config)
+	if err != nil {
+		return nil, err
+	}
+	id := d.layout.container(task.ID)
+	record := &containers.Container{ID: id, Snapshotter: d.cfg.Snapshotter, SnapshotKey: id}
+	// A tmpfs on /run, which containerd has, would hide what images have there.
+	s, err := oci.GenerateSpecWithPlatform(ctx, nil, "linux/"+runtime.GOARCH, record, oci.WithoutRunMount)
+	if err != nil {
+		return nil, err
+	}
+	s.Root.Readonly = task.Root.ReadOnly
+	s.Hostname = string(task.ID.Machine)
+	p := s.Process
+	p.Args = command
+	p.Env = envOf(image.config.Env, task.Env)
+	p.Cwd = cmp.Or(task.Dir, image.config.WorkingDir, "/")
+	if !strings.HasPrefix(p.Cwd, "/") {
+		p.Cwd = "/" + p.Cwd
+	}
+	if p.Terminal = task.TTY; p.Terminal && !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
+		p.Env = append(p.Env, "TERM=xterm")
+	}
+	p.Rlimits = []specs.POSIXRlimit{openFiles()}
+	if err := setUser(ctx, s, cmp.Or(task.User, image.config.User), record, root); err != nil {
+		return nil, err
+	}
+	d.setGroups(s, task.Limits, id)
+	setMounts(s, task.Mounts)
+	setNetwork(s, task.Network, d.layout.task(task.ID))
+	if err := injectDevices(d.cfg.Devices, s, task.Devices); err != nil {
+		return nil, err
+	}
+	// Last: the profile depends on the capabilities.
+	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
+}
+
+// openFiles limits open files: the soft limit is what old programs can take
+// (select), the hard one what a server may raise it to. Even root cannot give
+// more than it has everywhere.
+func openFiles() specs.POSIXRlimit {
+	l := specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 19}
+	var own unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &own) == nil {
+		l.Hard = min(l.Hard, own.Max)
+	}
+	l.Soft = min(l.Soft, l.Hard)
+	return l
+}
+
+// setGroups places the container among the cgroups and limits it.
+func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
+	d.groups.find()
+	devices := s.Linux.Resources.Devices
+	s.Linux.CgroupsPath = cgroupPath(d.layout.mark(), container)
+	s.Linux.Resources = resourcesOf(l, d.groups.swap)
+	s.Linux.Resources.Devices = devices
+}
+
+// setMounts adds what of the host the order wants to see. Device nodes on it
+// are none of the container's.
+func setMounts(s *specs.Spec, list []driver.Mount) {
+	for _, m := range list {
+		options := []string{"rbind", "rprivate", "nodev", "rw"}
+		if m.ReadOnly {
+			options[3] = "ro"
+		}
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: m.Target, Type: "bind", Source: m.Source, Options: options})
+	}
+}
+
+// setUser sets whose program it is: "user[:group]", names or numbers, looked
+// up in the root file system's /etc/passwd and /etc/group.
+func setUser(ctx context.Context, s *specs.Spec, user string, record *containers.Container, root []mount.Mount) error {
+	client := rootOf{mounts: root}
+	if user != "" {
+		if err := oci.WithUser(user)(ctx, client, record, s); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "user %s is not in the image: %w", bourse.Quoted(user), err)
+		}
+	}
+	uid := strconv.FormatUint(uint64(s.Process.User.UID), 10)
+	if err := oci.WithAdditionalGIDs(uid)(ctx, client, record, s); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "groups of user %s: %w", bourse.Quoted(cmp.Or(user, "root")), err)
+	}
+	return nil
+}
+
+// rootOf is the client that containerd's options look users up with. It knows
+// the mounts of one snapshot already.
+type rootOf struct {
+	snapshots.Snapshotter
+	mounts []mount.Mount
+}
+
+var _ oci.Client = rootOf{}
+
+// SnapshotService implements oci.Client.
+func (r rootOf) SnapshotService(string) snapshots.Snapshotter { return r }
+
+// Mounts implements snapshots.Snapshotter; nothing else of it is asked for.
+func (r rootOf) Mounts(context.Context, string) ([]mount.Mount, error) { return r.mounts, nil }

@@ -1,0 +1,220 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Start implements driver.Driver. A start goes on when its caller leaves: what
+// containerd is doing cannot be taken back half-way. It is found by the next
+// Start of the same task, or removed by Destroy.
+func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Status{}, err
+	}
+	if err := checkID(order.ID); err != nil {
+		return driver.Status{}, err
+	}
+	t, mine, err := d.reserve(order.ID)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	if mine {
+		go d.launch(t, order) // counted by reserve
+	}
+	if err := d.await(ctx, t.started); err != nil {
+		return driver.Status{}, err
+	}
+	if t.err != nil {
+		return driver.Status{}, t.err
+	}
+	return d.statusOf(t), nil
+}
+
+// launch starts a reserved task and, when it runs, watches it.
+func (d *Driver) launch(t *task, order driver.Task) {
+	defer d.work.Done()
+	l := &launch{Driver: d, task: t, order: order}
+	status, err := l.start()
+	undone := err == nil || d.ctx.Err() != nil || l.undo(err)
+	d.settle(t, status, err)
+	if !undone {
+		d.litter(order.ID)
+	}
+	if err == nil {
+		d.watch(t)
+	}
+}
+
+// launch is a start under way.
+type launch struct {
+	*Driver
+	c     *containerd.Client
+	task  *task
+	order driver.Task
+
+	image *imageInfo
+	root  []mount.Mount
+	kept  bool // the keeper has been told of it
+	made  bool // there may be something to undo
+}
+
+// start starts the task. What an earlier start of it could not remove is in
+// the way, and is removed then.
+func (l *launch) start() (driver.Status, error) {
+	if err := checkTask(l.order); err != nil {
+		return driver.Status{}, err
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, launchTimeout)
+	defer cancel()
+	ctx, c, release, err := l.connect(ctx)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	defer release()
+	l.c = c
+	status, err := l.run(ctx)
+	if errdefs.IsAlreadyExists(err) {
+		if err := l.remove(ctx, c, l.order.ID); err != nil {
+			return driver.Status{}, coded(ctx, err)
+		}
+		status, err = l.run(ctx)
+	}
+	return status, coded(ctx, err)
+}
+
+// undo removes what a failed start has left. False: it is debris now.
+func (l *launch) undo(failure error) bool {
+	if !l.made {
+		return true
+	}
+	remove := l.remove
+	switch bourse.CodeOf(failure) {
+	case bourse.CodeUnavailable, bourse.CodeTimeout: // containerd may have lost sight of what it was doing
+		remove = l.purge
+	default:
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
+	defer cancel()
+	err := errors.Join(
+		l.once(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }),
+		clearScratch(l.order.Root.Scratch),
+	)
+	if l.kept { // nobody else writes to its FIFOs any more
+		err = errors.Join(err, l.cfg.Keeper.Done(ctx, l.layout.source(l.order.ID, l.order.TTY)))
+	}
+	if err != nil {
+		l.cfg.Log.Warn("what a failed start has left is not removed yet", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
+	}
+	return err == nil
+}
+
+// run makes a task in an order in which a death leaves nothing that Recover
+// would not find: a directory, a snapshot with our mark, a container, its
+// task. The output is kept before there can be any.
+func (l *launch) run(ctx context.Context) (driver.Status, error) {
+	var err error
+	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
+		return driver.Status{}, err
+	}
+	l.made = true
+	if err := l.layout.makeTask(l.order.ID, l.order.TTY); err != nil {
+		return driver.Status{}, err
+	}
+	parts, partsCtx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return l.keep(partsCtx) })
+	parts.Go(func() (err error) { l.root, err = l.makeRoot(partsCtx); return err })
+	if err := parts.Wait(); err != nil {
+		return driver.Status{}, err
+	}
+	record, err := l.record(ctx)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	record, err = l.c.ContainerService().Create(ctx, record)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	pid, err := l.begin(ctx)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return driver.Status{ID: l.order.ID, PID: pid, StartedAt: record.CreatedAt.UTC()}, nil
+}
+
+func (l *launch) keep(ctx context.Context) error {
+	l.kept = true
+	return l.cfg.Keeper.Keep(ctx, l.layout.source(l.order.ID, l.order.TTY))
+}
+
+// makeRoot makes the container's root file system.
+func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
+	root, err := l.prepare(ctx, l.c, l.order, l.image)
+	if isNotFound(err) {
+		l.images.forget(l.order.Image)
+		return nil, errNoImage(l.order.Image)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return root, l.furnish(l.order, root)
+}
+
+// record makes the container's record.
+func (l *launch) record(ctx context.Context) (containers.Container, error) {
+	runtime, err := runtimeOf(l.order.Root.Runtime, l.cfg.Runtime, l.shims())
+	if err != nil {
+		return containers.Container{}, err
+	}
+	spec, err := l.specOf(ctx, l.order, l.image, l.root)
+	if err != nil {
+		return containers.Container{}, err
+	}
+	if err := writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err != nil {
+		return containers.Container{}, err
+	}
+	encoded, err := typeurl.MarshalAny(spec)
+	if err != nil {
+		return containers.Container{}, err
+	}
+	l.task.tty = l.order.TTY
+	if stop, err := bourse.ParseSignal(l.image.config.StopSignal); err == nil {
+		l.task.signal = stop
+	}
+	return containers.Container{
+		ID: l.task.container, Image: l.order.Image, Labels: l.labelsOf(l.order, l.task.signal), Spec: encoded,
+		Runtime: containers.RuntimeInfo{Name: runtime}, Snapshotter: l.cfg.Snapshotter, SnapshotKey: l.task.container,
+	}, nil
+}
+
+// begin creates the task, with its limits, and starts its program.
+func (l *launch) begin(ctx context.Context) (pid int, err error) {
+	source := l.layout.source(l.order.ID, l.order.TTY)
+	made, err := l.c.TaskService().Create(ctx, &tasks.CreateTaskRequest{
+		ContainerID: l.task.container, Rootfs: mount.ToProto(l.root),
+		Stdout: source.Stdout, Stderr: source.Stderr, Terminal: l.order.TTY,
+	})
+	if err != nil {
+		return 0, startError(ctx, err)
+	}
+	if err := l.groups.tighten(cgroupPath(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
+		return 0, err
+	}
+	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {
+		return 0, startError(ctx, err)
+	}
+	// Not synced: it only has to survive this process.
+	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
+}
