@@ -126,7 +126,7 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	return bourse.MachineID(id), id != nil
 }
 
-// Committed gives what all machines together take, by resource.
+// Committed gives what all machines and volumes together take, by resource.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	c := t.bucket(bucketCommitted).Cursor()

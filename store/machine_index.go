@@ -45,7 +45,7 @@ func portKey(port int) []byte { return binary.BigEndian.AppendUint16(nil, uint16
 type indexEntry struct {
 	bucket     string
 	key, value []byte
-	taken      string // what is wrong when another machine has the key; "" when none can
+	taken      string // what is wrong when another record has the key; "" when none can
 }
 
 // index gives every index entry that a machine has, as its record stands.
@@ -59,10 +59,10 @@ func (f *facts) index() []indexEntry {
 		return append(out, indexEntry{bucketMachineGone, timeKey(f.UpdatedAt, string(f.ID)), []byte{}, ""})
 	}
 	if f.Name != "" {
-		out = append(out, indexEntry{bucketMachineName, append(append([]byte(f.App), 0), f.Name...), id, "name"})
+		out = append(out, indexEntry{bucketMachineName, append(append([]byte(f.App), 0), f.Name...), id, "machine has this name"})
 	}
 	if f.Boot.Port != 0 {
-		out = append(out, indexEntry{bucketMachinePort, portKey(f.Boot.Port), id, "port"})
+		out = append(out, indexEntry{bucketMachinePort, portKey(f.Boot.Port), id, "machine has this port"})
 	}
 	return out
 }
@@ -79,7 +79,25 @@ func (e indexEntry) in(list []indexEntry) bool {
 // reindex replaces what the old record contributes to indexes, counts and sums
 // by what the new one does. Either may be nil.
 func (t *Tx) reindex(old, now *facts) error {
-	before, after := old.index(), now.index()
+	if err := t.replaceEntries(old.index(), now.index()); err != nil {
+		return err
+	}
+	if err := t.recount(old, now); err != nil {
+		return err
+	}
+	var before, after bourse.Amounts
+	if old != nil {
+		before = old.Takes
+	}
+	if now != nil {
+		after = now.Takes
+	}
+	return t.resum(before, after)
+}
+
+// replaceEntries replaces the index entries that a record has had by those
+// that it has now.
+func (t *Tx) replaceEntries(before, after []indexEntry) error {
 	for _, e := range before {
 		if !e.in(after) {
 			if err := t.delete(e.bucket, e.key); err != nil {
@@ -92,16 +110,13 @@ func (t *Tx) reindex(old, now *facts) error {
 			continue
 		}
 		if e.taken != "" && t.get(e.bucket, e.key) != nil {
-			return bourse.Errorf(bourse.CodeAlreadyExists, "another machine has the %s of machine %s", e.taken, now.ID)
+			return bourse.Errorf(bourse.CodeAlreadyExists, "another %s", e.taken)
 		}
 		if err := t.put(e.bucket, e.key, e.value); err != nil {
 			return err
 		}
 	}
-	if err := t.recount(old, now); err != nil {
-		return err
-	}
-	return t.resum(old, now)
+	return nil
 }
 
 func (t *Tx) recount(old, now *facts) error {
@@ -119,15 +134,9 @@ func (t *Tx) recount(old, now *facts) error {
 	return nil
 }
 
-// resum adds to each resource's sum what the new record takes more.
-func (t *Tx) resum(old, now *facts) error {
-	var before, after bourse.Amounts
-	if old != nil {
-		before = old.Takes
-	}
-	if now != nil {
-		after = now.Takes
-	}
+// resum adds to each resource's sum what a record takes now and did not before,
+// and takes away what it did.
+func (t *Tx) resum(before, after bourse.Amounts) error {
 	for _, x := range after {
 		if err := t.add(bucketCommitted, string(x.Resource), x.Amount-before.Of(x.Resource)); err != nil {
 			return err

@@ -18,20 +18,23 @@ type migration func(*bbolt.Tx) error
 // Entries are added, never changed: files of every age are in use.
 func migrations() []migration {
 	return []migration{
-		createBuckets,
+		createBuckets(
+			bucketMeta, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
+			bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
+		),
+		createBuckets(bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots),
 	}
 }
 
-func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range []string{
-		bucketMeta, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
-		bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
-	} {
-		if _, err := tx.CreateBucket([]byte(name)); err != nil {
-			return fmt.Errorf("bucket %s: %w", name, err)
+func createBuckets(names ...string) migration {
+	return func(tx *bbolt.Tx) error {
+		for _, name := range names {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return fmt.Errorf("bucket %s: %w", name, err)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // migrate brings db to the present version, one transaction for each step: a

@@ -1,20 +1,25 @@
 package store
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// OrderRecord is what a worker knows of an order: which machine filled it, or
-// that none ever will.
+// OrderRecord is what a worker knows of an order: which machine or volume
+// filled it, or that none ever will.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
-	Machine  bourse.MachineID `json:"machine,omitempty"` // empty: only a tombstone
+	Machine  bourse.MachineID `json:"machine,omitempty"`
+	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty like Machine: only a tombstone
 	Canceled bool             `json:"canceled,omitempty"`
 	Decision bourse.Decision  `json:"decision"`
 	At       time.Time        `json:"at"`
 }
+
+// filler gives the id of what fills the order, "" for nothing.
+func (o *OrderRecord) filler() string { return cmp.Or(string(o.Machine), string(o.Volume)) }
 
 // Order gives the record of an order.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) {
@@ -40,22 +45,23 @@ func (t *Tx) PutOrder(o OrderRecord) error {
 			return err
 		}
 	}
-	if err := t.put(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.Machine)); err != nil {
+	if err := t.put(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler())); err != nil {
 		return err
 	}
 	return t.putRecord(bucketOrders, k, o)
 }
 
 // PruneOrders forgets at most most orders from before a time, oldest first,
-// and tells how many. An order whose machine has a record is kept with it.
+// and tells how many. An order whose machine or volume has a record is kept with
+// it.
 func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
 	var old [][]byte
 	c := t.bucket(bucketOrderTime).Cursor()
-	for k, machine := c.First(); k != nil && len(old) < most; k, machine = c.Next() {
+	for k, filler := c.First(); k != nil && len(old) < most; k, filler = c.Next() {
 		if at, _ := splitTimeKey(k); !at.Before(before) {
 			break
 		}
-		if len(machine) == 0 || t.get(bucketMachines, machine) == nil {
+		if len(filler) == 0 || t.get(bucketMachines, filler) == nil && t.get(bucketVolumes, filler) == nil {
 			old = append(old, append([]byte(nil), k...))
 		}
 	}

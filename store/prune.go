@@ -12,11 +12,12 @@ import (
 const pruneBatch = 128
 
 // Pruned counts what Prune has forgotten.
-type Pruned struct{ Machines, Orders, Runs int }
+type Pruned struct{ Machines, Volumes, Orders, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines with their log, orders that no recorded machine fills, ended runs.
-// What belongs to a living machine is never touched.
+// machines and volumes with their log, orders that nothing recorded fills, ended
+// runs. What belongs to a living machine or volume, or to a volume that still
+// has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -25,6 +26,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		prune func(*Tx) (int, error)
 	}{
 		{&total.Machines, func(t *Tx) (int, error) { return t.pruneMachines(before, pruneBatch) }},
+		{&total.Volumes, func(t *Tx) (int, error) { return t.pruneVolumes(before, pruneBatch) }},
 		{&total.Orders, func(t *Tx) (int, error) { return t.PruneOrders(before, pruneBatch) }},
 		{&total.Runs, func(t *Tx) (int, error) { return t.PruneRuns(before, pruneBatch) }},
 	} {
@@ -41,19 +43,38 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 // pruneMachines deletes at most most machines that were destroyed before a
 // time, oldest first.
 func (t *Tx) pruneMachines(before time.Time, most int) (int, error) {
-	var old []bourse.MachineID
-	c := t.bucket(bucketMachineGone).Cursor()
+	old := t.gone(bucketMachineGone, before, most)
+	for _, id := range old {
+		if err := t.DeleteMachine(bourse.MachineID(id)); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}
+
+// pruneVolumes deletes at most most volumes of which nothing was left before a
+// time, oldest first.
+func (t *Tx) pruneVolumes(before time.Time, most int) (int, error) {
+	old := t.gone(bucketVolumeGone, before, most)
+	for _, id := range old {
+		if err := t.DeleteVolume(bourse.VolumeID(id)); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}
+
+// gone gives at most most ids of an index by time that are from before a time,
+// oldest first.
+func (t *Tx) gone(bucket string, before time.Time, most int) []string {
+	var old []string
+	c := t.bucket(bucket).Cursor()
 	for k, _ := c.First(); k != nil && len(old) < most; k, _ = c.Next() {
 		at, id := splitTimeKey(k)
 		if !at.Before(before) {
 			break
 		}
-		old = append(old, bourse.MachineID(id))
+		old = append(old, id)
 	}
-	for _, id := range old {
-		if err := t.DeleteMachine(id); err != nil {
-			return 0, err
-		}
-	}
-	return len(old), nil
+	return old
 }

@@ -40,6 +40,10 @@ const (
 	bucketRuns          = "runs"
 	bucketRunKey        = "run_key"
 	bucketRunOpen       = "run_open"
+	bucketVolumes       = "volumes"
+	bucketVolumeApp     = "volume_app"
+	bucketVolumeGone    = "volume_gone"
+	bucketSnapshots     = "snapshots"
 )
 
 func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }

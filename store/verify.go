@@ -27,13 +27,16 @@ func (t *Tx) Verify() error {
 	if err := t.expectMachines(set, add); err != nil {
 		return err
 	}
+	if err := t.expectVolumes(set, add); err != nil {
+		return err
+	}
 	if err := t.expectRest(set); err != nil {
 		return err
 	}
 	var errs []error
 	for _, bucket := range []string{
 		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
-		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen,
+		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
 	} {
 		errs = append(errs, t.compare(bucket, want[bucket])...)
 	}
@@ -51,13 +54,30 @@ func (t *Tx) expectMachines(set func(string, []byte, []byte), add func(string, s
 		if f.living() {
 			add(bucketMachineLiving, string(f.App), 1)
 		}
-		for _, x := range f.Takes {
-			if x.Amount != 0 {
-				add(bucketCommitted, string(x.Resource), x.Amount)
-			}
-		}
+		addTakes(add, f.Takes)
 	}
 	return nil
+}
+
+func (t *Tx) expectVolumes(set func(string, []byte, []byte), add func(string, string, int64)) error {
+	for v, err := range t.Volumes() {
+		if err != nil {
+			return err
+		}
+		for _, e := range volumeIndex(&v) {
+			set(e.bucket, e.key, e.value)
+		}
+		addTakes(add, v.Takes)
+	}
+	return nil
+}
+
+func addTakes(add func(string, string, int64), takes bourse.Amounts) {
+	for _, x := range takes {
+		if x.Amount != 0 {
+			add(bucketCommitted, string(x.Resource), x.Amount)
+		}
+	}
 }
 
 func (t *Tx) expectRest(set func(string, []byte, []byte)) error {
@@ -65,7 +85,7 @@ func (t *Tx) expectRest(set func(string, []byte, []byte)) error {
 		if err != nil {
 			return err
 		}
-		set(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.Machine))
+		set(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler()))
 	}
 	for e, err := range all[Entry](t, bucketLog) {
 		if err != nil {

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// golden puts a file that an older release has written into a directory.
+func golden(t *testing.T, name string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	packed, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, FileName), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A file of version 1 opens, has all that it had, and takes volumes.
+func TestMigrateFromVersion1(t *testing.T) {
+	dir := golden(t, "version1.db.gz")
+	for range 2 { // the second time it is of this release
+		s, err := Open(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view(t, s, func(tx *Tx) error {
+			if id, ok, err := tx.Identity(); err != nil || !ok || id.Worker != "w1" || id.Tag != 7 {
+				t.Errorf("identity %+v %t %v", id, ok, err)
+			}
+			states := map[bourse.MachineID]bourse.State{}
+			for m, err := range tx.Machines() {
+				if err != nil {
+					return err
+				}
+				states[m.ID] = m.State
+			}
+			want := map[bourse.MachineID]bourse.State{
+				machineID(0): bourse.StateStarted, machineID(1): bourse.StateDestroyed, machineID(2): bourse.StateStopped,
+			}
+			if diff := cmp.Diff(want, states); diff != "" {
+				t.Errorf("machines (-want +got):\n%s", diff)
+			}
+			rec, ok, err := tx.Order("01ARZ3NDEKTSV4RRFFQ69G5FA0")
+			if err != nil || !ok || rec.Machine != machineID(0) || rec.Volume != "" {
+				t.Errorf("order %+v %t %v", rec, ok, err)
+			}
+			if open, err := tx.unfinished(); err != nil || len(open) != 1 || open[0].Definition != "machine.create" {
+				t.Errorf("unfinished runs %+v %v, want the one", open, err)
+			}
+			if log, err := tx.Entries(KindMachine, string(machineID(0)), 0); err != nil || len(log) != 3 {
+				t.Errorf("%d log entries (%v), want 3", len(log), err)
+			}
+			return tx.Verify()
+		})
+		update(t, s, func(tx *Tx) error { return tx.PutVolume(aVolume(1, bourse.VolumeCreating)) })
+		view(t, s, func(tx *Tx) error {
+			committed, err := tx.Committed()
+			want := bourse.Amounts{{Resource: "cpu", Amount: 250}, {Resource: "disk", Amount: 1024}, {Resource: "memory", Amount: 512}}
+			if diff := cmp.Diff(want, committed); err != nil || diff != "" {
+				t.Errorf("committed %v (-want +got):\n%s", err, diff)
+			}
+			return tx.Verify()
+		})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A crash between two steps of a migration leaves a file of the version before.
+func TestMigrateStepByStep(t *testing.T) {
+	dir := golden(t, "version1.db.gz")
+	path := filepath.Join(dir, FileName)
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.View(func(tx *bbolt.Tx) error {
+		if n, err := version(tx); err != nil || n != 1 || tx.Bucket([]byte(bucketVolumes)) != nil {
+			t.Errorf("version %d (%v) with volumes %t, want 1 without", n, err, tx.Bucket([]byte(bucketVolumes)) != nil)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate(db); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.View(func(tx *bbolt.Tx) error {
+		if n, err := version(tx); err != nil || n != len(migrations()) {
+			t.Errorf("version %d (%v), want %d", n, err, len(migrations()))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

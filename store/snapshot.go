@@ -1,0 +1,24 @@
+package store
+
+import "github.com/bourse-dev/bourse"
+
+// Snapshot gives a snapshot, and the volume that it was taken of; CodeNotFound
+// when there is none.
+func (t *Tx) Snapshot(id bourse.SnapshotID) (bourse.Snapshot, bourse.Volume, error) {
+	volume := t.get(bucketSnapshots, []byte(id))
+	if volume == nil {
+		return bourse.Snapshot{}, bourse.Volume{}, errNoSnapshot
+	}
+	v, err := t.Volume(bourse.VolumeID(volume))
+	if err != nil {
+		return bourse.Snapshot{}, v, err
+	}
+	for _, s := range v.Snapshots {
+		if s.ID == id {
+			return s, v, nil
+		}
+	}
+	return bourse.Snapshot{}, v, bourse.Errorf(bourse.CodeInternal, "volume %s does not have snapshot %s, which the index says it has", v.ID, id)
+}
+
+var errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")

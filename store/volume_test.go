@@ -1,0 +1,229 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func volumeID(n int) bourse.VolumeID     { return bourse.VolumeID(fmt.Sprintf("vol_%016d", n)) }
+func snapshotID(n int) bourse.SnapshotID { return bourse.SnapshotID(fmt.Sprintf("vs_%016d", n)) }
+
+func diskTakes(n int64) bourse.Amounts { return bourse.Amounts{{Resource: "disk", Amount: n}} }
+
+func aVolume(n int, state bourse.VolumeState) *bourse.Volume {
+	at := time.Unix(1e9, 0).UTC()
+	return &bourse.Volume{
+		ID: volumeID(n), App: "app", Worker: "w1", Region: "gru", Order: "o", State: state,
+		Spec: bourse.VolumeOrder{Name: "data", SizeGB: 1}, Takes: diskTakes(1024), CreatedAt: at, UpdatedAt: at,
+	}
+}
+
+func drawVolume(t *rapid.T) bourse.Volume {
+	states := []bourse.VolumeState{
+		bourse.VolumeCreating, bourse.VolumeRestoring, bourse.VolumeHydrating, bourse.VolumeCreated,
+		bourse.VolumeExtending, bourse.VolumeFailed, bourse.VolumeDestroying, bourse.VolumeDestroyed,
+	}
+	v := *aVolume(rapid.IntRange(0, 3).Draw(t, "id"), rapid.SampledFrom(states).Draw(t, "state"))
+	v.App = rapid.SampledFrom([]bourse.AppName{"app", "app-2"}).Draw(t, "app")
+	v.Takes = diskTakes(rapid.Int64Range(0, 3).Draw(t, "takes"))
+	v.UpdatedAt = time.Unix(rapid.Int64Range(-5, 5).Draw(t, "at"), 0).UTC()
+	for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 2, rapid.ID).Draw(t, "snapshots") {
+		v.Snapshots = append(v.Snapshots, bourse.Snapshot{ID: snapshotID(n), Volume: v.ID})
+	}
+	return v
+}
+
+// volumeModel is what a store of volumes should hold.
+type volumeModel map[bourse.VolumeID]bourse.Volume
+
+// put gives the code that PutVolume should fail with.
+func (m volumeModel) put(v bourse.Volume) bourse.Code {
+	old := m[v.ID]
+	if old.State != v.State && !old.State.CanBecome(v.State) {
+		return bourse.CodeInternal
+	}
+	for _, s := range v.Snapshots {
+		for _, other := range m {
+			if other.ID != v.ID && slices.ContainsFunc(other.Snapshots, func(x bourse.Snapshot) bool { return x.ID == s.ID }) {
+				return bourse.CodeAlreadyExists
+			}
+		}
+	}
+	m[v.ID] = v
+	return ""
+}
+
+func (m volumeModel) delete(id bourse.VolumeID) bourse.Code {
+	switch v, ok := m[id]; {
+	case !ok:
+		return bourse.CodeNotFound
+	case v.State != bourse.VolumeDestroyed || len(v.Snapshots) > 0:
+		return bourse.CodeFailedPrecondition
+	}
+	delete(m, id)
+	return ""
+}
+
+// compare reports where tx differs from the model.
+func (m volumeModel) compare(tx *Tx) error {
+	got, sum := volumeModel{}, int64(0)
+	for v, err := range tx.Volumes() {
+		if err != nil {
+			return err
+		}
+		got[v.ID] = v
+	}
+	if diff := cmp.Diff(m, got); diff != "" {
+		return fmt.Errorf("volumes (-want +got):\n%s", diff)
+	}
+	for _, v := range m {
+		sum += v.Takes.Of("disk")
+		for _, s := range v.Snapshots {
+			if found, of, err := tx.Snapshot(s.ID); err != nil || found.ID != s.ID || of.ID != v.ID {
+				return fmt.Errorf("snapshot %s: %+v of %s, %w; want it of %s", s.ID, found, of.ID, err, v.ID)
+			}
+		}
+	}
+	if committed, err := tx.Committed(); err != nil || committed.Of("disk") != sum {
+		return fmt.Errorf("committed %v, %w; want %d of disk", committed, err, sum)
+	}
+	for _, app := range []bourse.AppName{"app", "app-2"} {
+		var list []bourse.VolumeID
+		for v, err := range tx.VolumesOf(app) {
+			if err != nil || v.App != app {
+				return fmt.Errorf("volume %s of %s: %w", v.ID, v.App, err)
+			}
+			list = append(list, v.ID)
+		}
+		var want []bourse.VolumeID
+		for _, id := range slices.Sorted(maps.Keys(m)) {
+			if m[id].App == app {
+				want = append(want, id)
+			}
+		}
+		if !slices.Equal(list, want) {
+			return fmt.Errorf("volumes of %s: %v, want %v", app, list, want)
+		}
+	}
+	return tx.Verify()
+}
+
+// TestVolumeModel compares random transactions on volumes with the model.
+func TestVolumeModel(t *testing.T) {
+	s := open(t)
+	s.db.NoSync = true // thousands of small transactions, and no crash
+	rapid.Check(t, func(rt *rapid.T) {
+		empty(rt, s, bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots, bucketCommitted)
+		m := volumeModel{}
+		rt.Repeat(map[string]func(*rapid.T){
+			"put": func(rt *rapid.T) {
+				v := drawVolume(rt)
+				next := maps.Clone(m)
+				want := next.put(v)
+				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutVolume(&v) }); bourse.CodeOf(err) != want {
+					rt.Fatalf("put %s %s: %v, want code %q", v.ID, v.State, err, want)
+				}
+				m = next
+			},
+			"delete": func(rt *rapid.T) {
+				id := volumeID(rapid.IntRange(0, 3).Draw(rt, "id"))
+				want := m.delete(id)
+				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.DeleteVolume(id) }); bourse.CodeOf(err) != want {
+					rt.Fatalf("delete %s: %v, want code %q", id, err, want)
+				}
+			},
+			"": func(rt *rapid.T) {
+				if err := s.View(m.compare); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		})
+	})
+}
+
+func TestVolumeRecordsAreChecked(t *testing.T) {
+	s := open(t)
+	for name, spoil := range map[string]func(*bourse.Volume){
+		"id":              func(v *bourse.Volume) { v.ID = "vol_x" },
+		"no id":           func(v *bourse.Volume) { v.ID = "" },
+		"app":             func(v *bourse.Volume) { v.App = "a\x00b" },
+		"takes":           func(v *bourse.Volume) { v.Takes = diskTakes(-1) },
+		"takes too much":  func(v *bourse.Volume) { v.Takes = diskTakes(bourse.MaxAmount + 1) },
+		"snapshot":        func(v *bourse.Volume) { v.Snapshots = []bourse.Snapshot{{ID: "vs_x"}} },
+		"snapshots twice": func(v *bourse.Volume) { v.Snapshots = []bourse.Snapshot{{ID: snapshotID(1)}, {ID: snapshotID(1)}} },
+		"state":           func(v *bourse.Volume) { v.State = "melting" },
+	} {
+		v := aVolume(1, bourse.VolumeCreating)
+		spoil(v)
+		if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutVolume(v) }); bourse.CodeOf(err) != bourse.CodeInternal {
+			t.Errorf("%s: %v, want internal", name, err)
+		}
+	}
+	used := aVolume(1, bourse.VolumeCreating)
+	used.Usage = &bourse.VolumeUsage{Blocks: 1}
+	update(t, s, func(tx *Tx) error { return tx.PutVolume(used) })
+	view(t, s, func(tx *Tx) error {
+		if v, err := tx.Volume(used.ID); err != nil || v.Usage != nil || used.Usage == nil {
+			t.Errorf("usage %v (%v), want none in the record and the caller's as it was", v.Usage, err)
+		}
+		for _, id := range []string{"", "a\x00b", "vol_"} {
+			if _, err := tx.Volume(bourse.VolumeID(id)); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("volume %q: %v", id, err)
+			}
+			if _, _, err := tx.Snapshot(bourse.SnapshotID(id)); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("snapshot %q: %v", id, err)
+			}
+		}
+		return tx.Verify()
+	})
+}
+
+// A destroyed volume is kept for a while, and as long as it has a snapshot; its
+// order and log go with it.
+func TestPruneVolumes(t *testing.T) {
+	s := open(t)
+	now := time.Unix(1e9, 0)
+	old := now.Add(-2 * DefaultKeep).UTC()
+	life := []bourse.VolumeState{bourse.VolumeCreating, bourse.VolumeCreated, bourse.VolumeDestroying, bourse.VolumeDestroyed}
+	for n, x := range []struct {
+		at    time.Time
+		lives int // states
+		snaps []bourse.Snapshot
+	}{{old, 4, nil}, {old, 4, []bourse.Snapshot{{ID: snapshotID(1)}}}, {old, 2, nil}, {now.UTC(), 4, nil}} {
+		for _, state := range life[:x.lives] {
+			update(t, s, func(tx *Tx) error {
+				v := aVolume(n, state)
+				v.Order, v.UpdatedAt, v.Snapshots = bourse.OrderID(fmt.Sprint("o", n)), x.at, x.snaps
+				if _, err := tx.Append(Entry{At: x.at, Kind: KindVolume, ID: string(v.ID), Type: "t"}); err != nil {
+					return err
+				}
+				if err := tx.PutOrder(OrderRecord{ID: v.Order, Volume: v.ID, At: x.at}); err != nil {
+					return err
+				}
+				return tx.PutVolume(v)
+			})
+		}
+	}
+	got, err := s.Prune(t.Context(), now)
+	if want := (Pruned{Volumes: 1, Orders: 1}); err != nil || got != want {
+		t.Errorf("pruned %+v (%v), want %+v", got, err, want)
+	}
+	view(t, s, func(tx *Tx) error {
+		for n, want := range []int{0, 4, 2, 4} {
+			log, err := tx.Entries(KindVolume, string(volumeID(n)), 0)
+			_, order, errOrder := tx.Order(bourse.OrderID(fmt.Sprint("o", n)))
+			if err != nil || errOrder != nil || len(log) != want || order != (want > 0) {
+				t.Errorf("volume %d: %d log entries (%v), order %t (%v); want %d", n, len(log), err, order, errOrder, want)
+			}
+		}
+		return tx.Verify()
+	})
+}
