@@ -73,7 +73,9 @@ type Image struct {
 
 // PullProgress is how far a pull has come.
 type PullProgress struct {
-	Status string `json:"status"` // "resolving", "pulling", "unpacking", "done"
-	Bytes  int64  `json:"bytes"`  // here already
-	Total  int64  `json:"total"`  // 0: not known yet
+	Status string `json:"status"`          // "resolving", "pulling", "unpacking", "done", "failed"
+	Bytes  int64  `json:"bytes"`           // here already
+	Total  int64  `json:"total"`           // 0: not known yet
+	Code   Code   `json:"code,omitempty"`  // of one that failed
+	Error  string `json:"error,omitempty"` // likewise: why
 }

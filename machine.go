@@ -77,6 +77,8 @@ type Machine struct {
 	Boot       Boot       `json:"boot"`
 	Image      *ImageRef  `json:"image,omitempty"`     // what config.image meant when this version was made; nil for image host
 	PrivateIP  netip.Addr `json:"private_ip,omitzero"` // in its own network; zero: it uses the host's
+	Network    string     `json:"network,omitempty"`   // private network that PrivateIP is of
+	Devices    []string   `json:"devices,omitempty"`   // qualified CDI names of what it has of the worker's devices while it takes them
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 	LastEvents []Event    `json:"events,omitempty"` // newest first; filled in on reading, from the worker's log
@@ -122,6 +124,8 @@ type EventType string
 const (
 	EventLaunch   EventType = "launch"
 	EventPrepare  EventType = "prepare" // of a machine that is not launched: created to stopped
+	EventPull     EventType = "pull"    // its image is being pulled, or has been
+	EventCutOff   EventType = "cut_off" // its network has gone from the host while it ran: it has none until it is restarted
 	EventStart    EventType = "start"
 	EventStop     EventType = "stop"
 	EventRestart  EventType = "restart"
@@ -150,6 +154,15 @@ type Event struct {
 	At       time.Time  `json:"at"`
 	Instance InstanceID `json:"instance,omitempty"`
 	Exit     *ExitEvent `json:"exit,omitempty"` // of type exit
+	Pull     *PullEvent `json:"pull,omitempty"` // of type pull
+}
+
+// PullEvent is what a pull event adds: one as the pull begins, one after it.
+type PullEvent struct {
+	Image string        `json:"image"` // registry/repository[:tag]@digest
+	Bytes int64         `json:"bytes"` // to be pulled as it begins, the image's size after it
+	Took  time.Duration `json:"took,omitempty"`
+	Done  bool          `json:"done,omitempty"`
 }
 
 // ExitEvent is what an exit event adds to the exit itself.

@@ -121,10 +121,11 @@ type Volume struct {
 	Region    Region       `json:"region"`
 	Order     OrderID      `json:"order"` // the order that it fills
 	State     VolumeState  `json:"state"`
-	Spec      VolumeOrder  `json:"spec"`              // as ordered; its size grows by extending
-	Machine   MachineID    `json:"machine,omitempty"` // that it is attached to
-	Takes     Amounts      `json:"takes,omitempty"`   // from the ledger
-	Error     string       `json:"error,omitempty"`   // why it failed
+	Spec      VolumeOrder  `json:"spec"`               // as ordered; its size grows by extending
+	Machine   MachineID    `json:"machine,omitempty"`  // that it is attached to
+	Takes     Amounts      `json:"takes,omitempty"`    // from the ledger
+	GrowsTo   int64        `json:"grows_to,omitempty"` // gigabytes, while it is extending
+	Error     string       `json:"error,omitempty"`    // why it failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
 	Usage     *VolumeUsage `json:"usage,omitempty"` // filled in on reading, when it is known
 	CreatedAt time.Time    `json:"created_at"`

@@ -20,8 +20,13 @@ func (w *Worker) Handler() http.Handler {
 	w.handleVerbs(mux)
 	w.handleApps(mux)
 	w.handleRuns(mux)
+	w.handleVolumes(mux)
+	w.handleImages(mux)
+	w.handleStreams(mux)
+	w.handleMetrics(mux)
 	mux.HandleFunc(fabric.PathFacts, reply(func(*http.Request) (bourse.Facts, error) { return w.Facts() }))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fabric.Unbounded(rw, r)
 		if !w.ready.Load() {
 			fabric.WriteFailure(rw, bourse.Errorf(bourse.CodeUnavailable, "worker %s is starting or stopping", w.self.Worker))
 			return
@@ -84,7 +89,7 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	var d bourse.Decision
 	err := w.store.View(func(tx *store.Tx) error {
 		rec, ok, err := tx.Order(id)
-		if err == nil && (!ok || rec.Machine == "") {
+		if err == nil && (!ok || rec.Machine == "" && rec.Volume == "") {
 			err = bourse.Errorf(bourse.CodeNotFound, "order not found")
 		}
 		d = rec.Decision

@@ -70,7 +70,13 @@ func (w *Worker) handleLogs(rw http.ResponseWriter, r *http.Request) {
 		fabric.WriteFailure(rw, err)
 		return
 	}
-	if _, err := w.machine(r.Context(), machineID(r)); err != nil {
+	m, err := w.machine(r.Context(), machineID(r))
+	if err != nil {
+		fabric.WriteFailure(rw, err)
+		return
+	}
+	d, err := w.driverOf(m.Config.Image)
+	if err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}
@@ -80,7 +86,7 @@ func (w *Worker) handleLogs(rw http.ResponseWriter, r *http.Request) {
 		out.begin()
 		_ = http.NewResponseController(rw).Flush() // the first line may be long in coming
 	}
-	err = w.cfg.Driver.Logs(r.Context(), machineID(r), driver.LogQuery{Since: since, Tail: tail, Follow: follow},
+	err = d.Logs(r.Context(), machineID(r), driver.LogQuery{Since: since, Tail: tail, Follow: follow},
 		func(l driver.LogLine) error {
 			return out.write(fabric.LogLine{At: l.At, Stream: l.Stream, Text: l.Text})
 		})

@@ -70,7 +70,11 @@ func (w *Worker) signal(ctx context.Context, id bourse.MachineID, act fabric.Act
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	return fabric.ActReply{Previous: m.State, Machine: m}, w.cfg.Driver.Signal(ctx, taskOf(&m), act.Signal)
+	d, err := w.driverOf(m.Config.Image)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	return fabric.ActReply{Previous: m.State, Machine: m}, d.Signal(ctx, taskOf(&m), act.Signal)
 }
 
 // Bounds of an exec.
@@ -93,9 +97,13 @@ func (w *Worker) exec(ctx context.Context, id bourse.MachineID, req *fabric.Exec
 	if err != nil {
 		return fabric.ExecReply{}, err
 	}
+	d, err := w.driverOf(m.Config.Image)
+	if err != nil {
+		return fabric.ExecReply{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	res, err := w.cfg.Driver.Exec(ctx, taskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
+	res, err := d.Exec(ctx, taskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
 	if ctx.Err() == context.DeadlineExceeded {
 		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", limit)
 	}

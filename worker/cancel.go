@@ -10,13 +10,14 @@ import (
 )
 
 // cancel makes sure that this worker does not fill the order, now or later:
-// a tombstone refuses every later claim, and a machine that filled it is
-// destroyed. It answers when that is recorded, not when the machine is gone.
+// a tombstone refuses every later claim, and a machine or volume that filled
+// it is destroyed. It answers when that is recorded, not when it is gone.
+// failed_precondition: a machine has the volume, and nothing is canceled.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
 	}
-	var machine bourse.MachineID
+	var filled bourse.Cancellation
 	err := w.store.Update(ctx, func(tx *store.Tx) error {
 		rec, ok, err := tx.Order(id)
 		if err != nil {
@@ -25,20 +26,28 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 		if !ok {
 			rec = store.OrderRecord{ID: id, At: time.Now().UTC()}
 		}
-		machine = rec.Machine
+		filled = bourse.Cancellation{Machine: rec.Machine, Volume: rec.Volume}
 		if rec.Canceled {
 			return nil
+		}
+		if err := mayCancelVolume(tx, rec.Volume); err != nil {
+			return err
 		}
 		rec.Canceled = true
 		rec.Decision.Outcome = bourse.OutcomeCanceled
 		return tx.PutOrder(rec)
 	})
-	if err != nil || machine == "" {
+	// A crash before the next step leaves a canceled order with a living
+	// machine or volume: recovery looks for those.
+	switch {
+	case err != nil: // the transaction may still be at work on filled
 		return bourse.Cancellation{}, err
+	case filled.Machine != "":
+		return filled, w.destroyCanceled(ctx, filled.Machine)
+	case filled.Volume != "":
+		return filled, w.destroyCanceledVolume(ctx, filled.Volume)
 	}
-	// A crash between the two leaves a canceled order with a living machine:
-	// recovery looks for those.
-	return bourse.Cancellation{Machine: machine}, w.destroyCanceled(ctx, machine)
+	return filled, nil
 }
 
 func (w *Worker) destroyCanceled(ctx context.Context, id bourse.MachineID) error {

@@ -12,13 +12,28 @@ import (
 // Capacity is what a worker has to sell: what the host has, or what the
 // operator states.
 type Capacity struct {
-	CPUs       float64            // cores; at most bourse.MaxCPUs
-	Memory     bourse.MiB         //
-	Disk       bourse.MiB         //
-	GPUs       map[string]int64   // by kind
-	Countables map[string]int64   // the operator's own, "slots"
-	Labels     map[string]string  // arch and os are filled in by DetectCapacity
-	Overcommit map[string]float64 // factor at least 1: "shared" vCPUs per core, "memory", "disk" or a countable
+	CPUs       float64             // cores; at most bourse.MaxCPUs
+	Memory     bourse.MiB          //
+	Disk       bourse.MiB          //
+	Images     bourse.MiB          // of Disk, that only images take; 0: a fifth. Without a driver of images nothing is set aside
+	GPUs       map[string]int64    // by kind
+	Devices    map[string][]string // by kind of gpu: qualified CDI names; so many more gpus, each given to one machine
+	Countables map[string]int64    // the operator's own, "slots"
+	Labels     map[string]string   // arch and os are filled in by DetectCapacity
+	Overcommit map[string]float64  // factor at least 1: "shared" vCPUs per core, "memory", "disk" or a countable
+}
+
+// imagesPart is the part of the disk that images take unless the operator says
+// otherwise.
+const imagesPart = 5
+
+// ImageBudget gives what images may take of the disk. It is no line of the
+// ledger: what machines and volumes take is counted against the rest.
+func (c *Capacity) ImageBudget() bourse.MiB {
+	if c.Images > 0 {
+		return c.Images
+	}
+	return c.Disk / imagesPart
 }
 
 // DefaultShared is how many shared vCPUs are sold for each core unless the
@@ -44,6 +59,12 @@ func (c *Capacity) Validate() error {
 	if math.IsNaN(c.CPUs) || c.CPUs < 0 || c.CPUs > bourse.MaxCPUs {
 		return bourse.Errorf(bourse.CodeInvalid, "cpus %g: use 0 to %d", c.CPUs, bourse.MaxCPUs)
 	}
+	if c.Images < 0 || c.Images > c.Disk {
+		return bourse.Errorf(bourse.CodeInvalid, "images %d MiB: use 0 to the %d MiB of the disk", c.Images, c.Disk)
+	}
+	if err := c.validateDevices(); err != nil {
+		return err
+	}
 	for name, factor := range c.Overcommit {
 		if math.IsNaN(factor) || factor < 1 || factor > 1024 {
 			return bourse.Errorf(bourse.CodeInvalid, "overcommit %s=%g: use 1 to 1024", name, factor)
@@ -52,7 +73,7 @@ func (c *Capacity) Validate() error {
 			return bourse.Errorf(bourse.CodeInvalid, "overcommit %s: the worker has no such resource", bourse.Quoted(name))
 		}
 	}
-	for _, names := range [][]string{slices.Collect(maps.Keys(c.GPUs)), slices.Collect(maps.Keys(c.Countables)), slices.Collect(maps.Keys(c.Labels))} {
+	for _, names := range [][]string{slices.Collect(maps.Keys(c.gpus())), slices.Collect(maps.Keys(c.Countables)), slices.Collect(maps.Keys(c.Labels))} {
 		for _, name := range names {
 			if err := bourse.ValidateRequirementName(name); err != nil {
 				return err
@@ -74,7 +95,7 @@ func (c *Capacity) amounts() bourse.Amounts {
 		{Resource: bourse.ResourceMemory, Amount: int64(c.Memory)},
 		{Resource: bourse.ResourceDisk, Amount: int64(c.Disk)},
 	}
-	for kind, n := range c.GPUs {
+	for kind, n := range c.gpus() {
 		a = append(a, bourse.Amount{Resource: bourse.GPUResource(kind), Amount: n})
 	}
 	for name, n := range c.Countables {

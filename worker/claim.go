@@ -24,6 +24,9 @@ var errFilled = errors.New("the order is filled already")
 // refusal), or when ctx ends; the operation itself then goes on, and the
 // order's id finds or cancels it.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if c.Order.Volume != nil {
+		return w.claimVolume(ctx, c)
+	}
 	begin := time.Now()
 	order := &c.Order
 	refusal, err := w.precheck(order)
@@ -54,9 +57,30 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 		return nil, nil, err
 	case code == bourse.CodeCanceled:
 		return nil, w.refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	case code == bourse.CodeTimeout: // the daemon ends, and the operation goes on after the restart
+		return nil, nil, err
 	default:
-		return nil, w.refusal(bourse.RefusedDriver, bourse.MessageOf(err)), nil
+		return nil, w.unfillable(order, err), nil
 	}
+}
+
+// unfillable gives the refusal for a machine that could not be started.
+func (w *Worker) unfillable(order *bourse.Order, err error) *bourse.Refusal {
+	reason, about := bourse.RefusedDriver, ""
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound:
+		reason, about = bourse.RefusedImage, order.Config.Image
+	case bourse.CodeInsufficient:
+		reason, about = bourse.RefusedResource, resourceImages
+	case bourse.CodeUnavailable:
+		reason = bourse.RefusedUnavailable
+	case bourse.CodeFailedPrecondition: // it was destroyed before it came to its start
+		reason = bourse.RefusedCanceled
+	default:
+	}
+	r := w.refusal(reason, bourse.MessageOf(err))
+	r.Resource = about
+	return r
 }
 
 func (w *Worker) refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
@@ -86,12 +110,16 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 		if err != nil {
 			return m, nil, err
 		}
-		def := w.defs.create
+		def := w.defs.of(&m).create
 		if c.Order.SkipLaunch {
-			def = w.defs.prepare
+			def = w.defs.of(&m).prepare
+		}
+		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
+		if !plain(&m) {
+			req.Until = m.CreatedAt.Add(c.Order.Deadline())
 		}
 		w.applied.expect(m.ID)
-		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), machineRequest{Machine: m.ID, Boot: m.Boot.Number}, fsm.StartOptions{
+		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), req, fsm.StartOptions{
 			Write: inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
 		})
 		if !errors.Is(err, errTaken) {
@@ -119,6 +147,10 @@ func (w *Worker) newMachine(order *bourse.Order) (bourse.Machine, error) {
 	if order.LeaseTTL > 0 {
 		m.Lease = newLease(order.LeaseOwner, "", now.Add(time.Duration(order.LeaseTTL)*time.Second))
 	}
+	if w.private(&m.Config) {
+		m.Network = order.App.PrivateNetwork()
+		m.PrivateIP = bourse.PrivateAddress(m.Network, m.ID)
+	}
 	if order.SkipLaunch {
 		m.Takes = resting(m.Takes)
 		return m, nil
@@ -126,7 +158,7 @@ func (w *Worker) newMachine(order *bourse.Order) (bourse.Machine, error) {
 	m.State = bourse.StateStarting
 	m.Boot.Number = 1
 	var err error
-	m.Boot.Port, err = w.cfg.Ports.pick(&m.Config)
+	m.Boot.Port, err = w.pickPort(&m)
 	return m, err
 }
 
@@ -156,10 +188,39 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	if err := keepApp(tx, c.Order.App); err != nil {
 		return err
 	}
+	if !plain(&m) || m.Config.Guest.GPUs > 0 {
+		if err := w.recordFit(tx, &m); err != nil {
+			return err
+		}
+	}
 	if err := tx.PutMachine(&m); err != nil {
 		return err
 	}
 	return appendEvent(tx, &m, "", bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, At: m.CreatedAt})
+}
+
+// recordFit records what m has beside its program: its address, volumes and
+// devices.
+func (w *Worker) recordFit(tx *store.Tx, m *bourse.Machine) error {
+	if m.PrivateIP.IsValid() {
+		if err := address(tx, m); err != nil {
+			return err
+		}
+	}
+	refusal, err := w.attachVolumes(tx, m)
+	if err != nil {
+		return err
+	}
+	if refusal == nil && m.State == bourse.StateStarting {
+		if err := w.takeDevices(tx, m); err != nil {
+			refusal = w.refusal(bourse.RefusedResource, bourse.MessageOf(err))
+			refusal.Resource = string(bourse.GPUResource(m.Config.Guest.GPUKind))
+		}
+	}
+	if refusal != nil {
+		return refused{*refusal}
+	}
+	return nil
 }
 
 // untaken reports errTaken when what was made up for m is in use.

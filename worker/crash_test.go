@@ -44,8 +44,11 @@ type diary struct {
 func (h *host) lifetime(d *diary) error {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
 	defer cancel()
+	if err := h.prepareRig(ctx, d); err != nil {
+		return err
+	}
 	claim := func(change ...func(*bourse.Order)) (bourse.Machine, error) {
-		order := newOrder(h.t, change...)
+		order := newOrder(h.t, append(change, h.rig.dress)...)
 		fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
 		if err != nil {
 			return bourse.Machine{}, err
@@ -153,25 +156,25 @@ func (d *diary) uncertain(ids ...bourse.MachineID) {
 // a scenario that uses every operation. After each death and restart: what
 // runs has a record, what a caller was told is so, no task was stopped or
 // started twice for it, each exit is told once, every run comes to its end.
-func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, checkIntent) }
+func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, nil, checkIntent) }
 
 // See TestInvariant5IntentBeforeEffect.
-func TestInvariant6ABounceIsInvisible(t *testing.T) { enumerateCrashes(t, checkBounce) }
+func TestInvariant6ABounceIsInvisible(t *testing.T) { enumerateCrashes(t, nil, checkBounce) }
 
-func enumerateCrashes(t *testing.T, check func(*host, *diary)) {
-	commits := countCommits(t)
+func enumerateCrashes(t *testing.T, rig func() *rig, check func(*host, *diary)) {
+	commits := countCommits(t, rig)
 	t.Logf("%d commits", commits)
 	for n := uint64(2); n <= commits; n++ { // the first one makes the store itself
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h := newHostDown(t, nil)
+					h := newRigged(t, rig)
 					d := newDiary()
 					if h.tryStart(crashAt(stage, n)) == nil {
 						_ = h.lifetime(d) // the crash ends it early
 						h.crash()
 					}
-					running := h.mem.Running()
+					running := h.tasks()
 					h.start(nil)
 					h.checkRunning(running)
 					check(h, d)
@@ -184,9 +187,9 @@ func enumerateCrashes(t *testing.T, check func(*host, *diary)) {
 }
 
 // countCommits tells how many commits the scenario makes when nothing fails.
-func countCommits(t *testing.T) (commits uint64) {
+func countCommits(t *testing.T, rig func() *rig) (commits uint64) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHostDown(t, nil)
+		h := newRigged(t, rig)
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 		if err := h.lifetime(newDiary()); err != nil {
 			t.Fatalf("the scenario fails by itself: %v", err)
@@ -203,7 +206,7 @@ func countCommits(t *testing.T) (commits uint64) {
 // not meant to end.
 func (h *host) checkRunning(before []driver.TaskID) {
 	h.t.Helper()
-	now := h.mem.Running()
+	now := h.tasks()
 	for _, id := range before {
 		m, err := h.machine(h.t.Context(), id.Machine)
 		if err != nil {
@@ -229,23 +232,24 @@ func checkIntent(h *host, _ *diary) {
 		if !m.State.Settled() {
 			h.t.Errorf("machine %s is %s for ever: %v", m.ID, m.State, story(m))
 		}
-		if m.State == bourse.StateStarted && !slices.Contains(h.mem.Running(), taskOf(&m)) {
+		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), taskOf(&m)) {
 			h.t.Errorf("machine %s is started, its task does not run: %v", m.ID, story(m))
 		}
 		if m.State != bourse.StateDestroyed && h.canceledOrder(m.Order) {
 			h.t.Errorf("machine %s of a canceled order is %s: %v", m.ID, m.State, story(m))
 		}
 	}
-	for _, id := range h.mem.Running() {
+	for _, id := range h.tasks() {
 		if m := recorded[id.Machine]; m.State != bourse.StateStarted || m.Boot.Number != id.Boot {
 			h.t.Errorf("task %v runs, its machine is %q at boot %d", id, m.State, m.Boot.Number)
 		}
 	}
-	for _, id := range h.mem.Machines() {
+	for _, id := range h.kept() {
 		if m := recorded[id]; m.State == "" || m.State == bourse.StateDestroyed {
 			h.t.Errorf("the host keeps machine %s, which is %q", id, m.State)
 		}
 	}
+	h.checkRig(all)
 	runs, err := h.listRuns(false)
 	if err != nil || len(runs) != 0 {
 		h.t.Errorf("unfinished runs: %+v, %v", runs, err)
@@ -363,7 +367,7 @@ func TestInvariant1OwnTruth(t *testing.T) {
 		h.start(nil)
 		after := h.get(m.ID)
 		after.UpdatedAt = before.UpdatedAt
-		if diff := cmp.Diff(before, after); diff != "" {
+		if diff := cmp.Diff(before, after, byAddress); diff != "" {
 			t.Errorf("after the restart (-before +after):\n%s", diff)
 		}
 		h.crash()

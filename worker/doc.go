@@ -17,6 +17,14 @@
 //   - The view gets what the store holds, soon after each change and as a
 //     whole whenever it has lost it; no caller ever waits for it, and nothing
 //     in it changes a machine but a cancelled order (invariant 8).
+//   - A machine with an image has on the host what its record says, its image,
+//     network, mounts and devices, before its program starts and until it has
+//     ended; its image stays as long as the machine. What a stopped machine
+//     keeps is its record, its volumes and its address.
+//   - A volume outlives its machine and has one at a time: who gets it is
+//     decided in the transaction that records the machine. What it and its
+//     snapshots take is in the ledger before it is on the disk. A copy from
+//     another worker goes on until it is whole, or is seen to be stuck.
 //
 // # Concurrency
 //

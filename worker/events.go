@@ -19,6 +19,7 @@ const recentEvents = 20
 type eventDetail struct {
 	Instance bourse.InstanceID `json:"instance,omitempty"`
 	Exit     *bourse.ExitEvent `json:"exit,omitempty"`
+	Pull     *bourse.PullEvent `json:"pull,omitempty"`
 }
 
 // appendEvent writes what happened to m into the log, in the transaction that
@@ -26,7 +27,7 @@ type eventDetail struct {
 // event that is told again after a crash keeps the id it had.
 func appendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) error {
 	e.Instance = m.Instance
-	detail, err := json.Marshal(eventDetail{Instance: e.Instance, Exit: e.Exit})
+	detail, err := json.Marshal(eventDetail{Instance: e.Instance, Exit: e.Exit, Pull: e.Pull})
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func readEvents(tx *store.Tx, id bourse.MachineID, limit int) ([]bourse.Event, e
 		}
 		out = append(out, bourse.Event{
 			ID: e.Event, Type: bourse.EventType(e.Type), From: bourse.State(e.From), State: bourse.State(e.To),
-			Source: bourse.Source(e.Source), At: e.At, Instance: d.Instance, Exit: d.Exit,
+			Source: bourse.Source(e.Source), At: e.At, Instance: d.Instance, Exit: d.Exit, Pull: d.Pull,
 		})
 	}
 	return out, nil

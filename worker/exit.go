@@ -45,7 +45,7 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	}
 	told.RestartCount = len(m.Boot.Restarts)
 	if m.State == bourse.StateStopped {
-		m.Takes, m.Boot.Port = resting(m.Takes), 0
+		settle(m)
 	}
 	m.Boot.Exit, m.Boot.PID = &exit, 0
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}

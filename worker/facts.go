@@ -43,7 +43,7 @@ func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.Committed()
 	return bourse.Facts{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
-		Labels: *w.labels.Load(), Drivers: w.drivers(), Load: w.load.read(), Accounts: w.ledger.accounts(committed),
+		Labels: w.labels.Load().all, Drivers: w.drivers(), Load: w.load.read(), Accounts: w.ledger.accounts(committed),
 	}, err
 }
 

@@ -19,6 +19,8 @@ type memView struct {
 	mu        sync.Mutex
 	fault     viewFault
 	machines  map[bourse.MachineID]bourse.Machine
+	volumes   map[bourse.VolumeID]bourse.Volume
+	images    map[string]bourse.Image // by digest
 	apps      map[bourse.AppName]bourse.App
 	cancelled []bourse.OrderID
 	facts     *bourse.Facts
@@ -38,7 +40,8 @@ type viewCount struct{ updates, facts, machines, gone, largest int }
 func newMemView() *memView {
 	return &memView{
 		changed: make(chan struct{}, 1), lost: make(chan struct{}),
-		machines: map[bourse.MachineID]bourse.Machine{}, apps: map[bourse.AppName]bourse.App{},
+		machines: map[bourse.MachineID]bourse.Machine{}, volumes: map[bourse.VolumeID]bourse.Volume{}, apps: map[bourse.AppName]bourse.App{},
+		images: map[string]bourse.Image{},
 	}
 }
 
@@ -82,6 +85,18 @@ func (v *memView) Publish(ctx context.Context, u Update) error {
 		for _, id := range u.Gone {
 			delete(v.machines, id)
 		}
+		for _, x := range u.Volumes {
+			v.volumes[x.ID] = x
+		}
+		for _, id := range u.GoneVolumes {
+			delete(v.volumes, id)
+		}
+		for _, x := range u.Images {
+			v.images[x.Ref.Digest] = x
+		}
+		for _, digest := range u.GoneImages {
+			delete(v.images, digest)
+		}
 		for _, app := range u.Apps {
 			v.put(app)
 		}
@@ -114,6 +129,14 @@ func (v *memView) Machines(ctx context.Context) (out []bourse.MachineID, err err
 	return out, v.call(ctx, "Machines", func() error { out = slices.Collect(maps.Keys(v.machines)); return nil })
 }
 
+func (v *memView) Volumes(ctx context.Context) (out []bourse.VolumeID, err error) {
+	return out, v.call(ctx, "Volumes", func() error { out = slices.Collect(maps.Keys(v.volumes)); return nil })
+}
+
+func (v *memView) Images(ctx context.Context) (out []string, err error) {
+	return out, v.call(ctx, "Images", func() error { out = slices.Collect(maps.Keys(v.images)); return nil })
+}
+
 func (v *memView) Apps(ctx context.Context) (out []bourse.App, err error) {
 	return out, v.call(ctx, "Apps", func() error { out = slices.Collect(maps.Values(v.apps)); return nil })
 }
@@ -135,6 +158,8 @@ func (v *memView) lose() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	clear(v.machines)
+	clear(v.volumes)
+	clear(v.images)
 	clear(v.apps)
 	v.facts = nil
 	close(v.lost)

@@ -30,8 +30,8 @@ func (w *Worker) keepHouse(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys every machine and waits until they are gone or ctx
-// ends. It is for a worker that leaves nothing behind, not in the view either.
+// DestroyAll destroys every machine and volume and waits until they are gone or
+// ctx ends. It is for a worker that leaves nothing behind, not in the view either.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines(ctx, "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -46,6 +46,9 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 		if _, err := w.await(ctx, m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateDestroyed }); err != nil {
 			return err
 		}
+	}
+	if err := w.destroyAllVolumes(ctx); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()

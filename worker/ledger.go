@@ -11,20 +11,38 @@ import (
 type ledger struct {
 	totals bourse.Amounts // capacity times overcommit
 	shared float64        // shared vCPUs per core
+	rootfs bourse.MiB     // of a machine with an image that does not say
 }
 
-func newLedger(c Capacity) ledger {
+func newLedger(cfg *Config) ledger {
+	c := &cfg.Capacity
 	totals := c.amounts()
 	for i, a := range totals {
+		if a.Resource == bourse.ResourceDisk && cfg.Images != nil {
+			totals[i].Amount -= int64(c.ImageBudget())
+			a = totals[i]
+		}
 		if f, ok := c.Overcommit[string(a.Resource)]; ok {
 			totals[i].Amount = int64(min(float64(a.Amount)*f, float64(bourse.MaxAmount)))
 		}
 	}
-	return ledger{totals: totals, shared: c.shared()}
+	return ledger{totals: totals, shared: c.shared(), rootfs: cfg.Rootfs}
 }
 
-// running gives what a machine of this config takes while it runs: its guest
-// and the countables among its requirements.
+// scratch gives what a machine of this config may write to its root file
+// system, 0 for no limit.
+func (l *ledger) scratch(c *bourse.Config) bourse.MiB {
+	switch {
+	case c.Image == bourse.ImageHost:
+		return 0
+	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
+		return bourse.MiB(c.Rootfs.SizeGB) << 10
+	}
+	return l.rootfs
+}
+
+// running gives what a machine of this config takes while it runs: its guest,
+// its scratch and the countables among its requirements.
 func (l *ledger) running(c *bourse.Config) bourse.Amounts {
 	takes := c.Guest.Takes(l.shared)
 	for name, r := range c.Requirements {
@@ -32,6 +50,9 @@ func (l *ledger) running(c *bourse.Config) bourse.Amounts {
 			continue
 		}
 		takes = takes.Plus(bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
+	}
+	if n := l.scratch(c); n > 0 {
+		takes = takes.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
 	}
 	return takes.Sorted()
 }
@@ -43,6 +64,11 @@ func resting(takes bourse.Amounts) bourse.Amounts {
 		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
 	}
 	return nil
+}
+
+// settle gives back what only a running machine has.
+func settle(m *bourse.Machine) {
+	m.Takes, m.Boot.Port, m.Devices = resting(m.Takes), 0, nil
 }
 
 // fits tells whether takes can be added to what is committed without selling

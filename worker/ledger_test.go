@@ -10,10 +10,10 @@ import (
 )
 
 func TestFitsNamesWhatIsShort(t *testing.T) {
-	l := newLedger(Capacity{
+	l := newLedger(&Config{Capacity: Capacity{
 		CPUs: 2, Memory: 1024, Disk: 100, GPUs: map[string]int64{"a10": 1}, Countables: map[string]int64{"slots": 3},
 		Overcommit: map[string]float64{"shared": 8, "memory": 1.5},
-	})
+	}})
 	committed := bourse.Amounts{{Resource: "memory", Amount: 1000}, {Resource: "slots", Amount: 2}}
 	for name, c := range map[string]struct {
 		takes  bourse.Amounts
@@ -47,11 +47,11 @@ func TestFitsNamesWhatIsShort(t *testing.T) {
 // Whatever is added as long as it fits, no total is ever passed.
 func TestFitsNeverOversells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLedger(Capacity{
+		l := newLedger(&Config{Capacity: Capacity{
 			CPUs:       rapid.Float64Range(0, 64).Draw(t, "cpus"),
 			Memory:     bourse.MiB(rapid.Int64Range(0, 1<<30).Draw(t, "memory")),
 			Overcommit: map[string]float64{"shared": rapid.Float64Range(1, 64).Draw(t, "shared"), "memory": rapid.Float64Range(1, 4).Draw(t, "factor")},
-		})
+		}})
 		var committed bourse.Amounts
 		for range rapid.IntRange(1, 50).Draw(t, "orders") {
 			g := bourse.Guest{

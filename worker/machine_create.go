@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -9,30 +10,82 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// createLaunch starts an order's machine for the first time. When that is
-// impossible the order is not filled here: the machine ends as destroyed and
-// the claim is answered with the reason.
+// createAttach and createLaunch start an order's machine for the first time.
+func (w *Worker) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return w.attach(ctx, r, w.unfilled)
+}
+
 func (w *Worker) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return w.launch(ctx, r, func(tx *store.Tx, m *bourse.Machine, cause error) error {
-		if rec, ok, err := tx.Order(m.Order); err != nil {
+	return w.launch(ctx, r, w.unfilled)
+}
+
+// unfilled ends an order's machine that cannot be started: the order is not
+// filled here, the machine ends as destroyed, and the claim is answered with
+// the reason. When the host does not let go of what the machine left there,
+// the machine is destroyed as any other, for as long as that takes, and keeps
+// its place in the ledger.
+func (w *Worker) unfilled(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	if plain(m) || w.leaveNothing(ctx, m) == nil {
+		return fsm.Abort(cause, inTx(func(tx *store.Tx) error { return w.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
+	}
+	// Queued behind this run. A crash between the two leaves it alone, with a
+	// machine that is being destroyed.
+	_, err := w.begin(ctx, w.defs.destroy, machineRequest{Machine: m.ID}, inTx(func(tx *store.Tx) error {
+		return w.recordUnfilled(tx, m, cause, bourse.StateDestroying)
+	}))
+	if err != nil {
+		return fsm.Retry(errors.Join(cause, err))
+	}
+	return fsm.Abort(cause)
+}
+
+// leaveNothing removes all that the host has of a machine.
+func (w *Worker) leaveNothing(ctx context.Context, m *bourse.Machine) error {
+	d, err := w.driverOf(m.Config.Image)
+	if err == nil {
+		err = d.Destroy(ctx, m.ID)
+	}
+	if err != nil { // what it may still use stays
+		return err
+	}
+	return w.clearOut(ctx, m)
+}
+
+// recordUnfilled takes a machine that cannot be started from its order, and
+// leads it to destroying or destroyed. It fails when somebody else has done
+// something about the machine: then it is not its run's any more.
+func (w *Worker) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
+	if rec, ok, err := tx.Order(m.Order); err != nil {
+		return err
+	} else if ok && rec.Machine == m.ID {
+		rec.Machine = ""
+		rec.Decision.Outcome = bourse.OutcomeRefused
+		if err := tx.PutOrder(rec); err != nil {
 			return err
-		} else if ok && rec.Machine == m.ID {
-			rec.Machine = ""
-			rec.Decision.Outcome = bourse.OutcomeRefused
-			if err := tx.PutOrder(rec); err != nil {
-				return err
-			}
 		}
-		for _, next := range []bourse.State{bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed} {
-			if _, err := changeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-				m.State = next
-				return true, unlaunched(m, cause), nil
-			}); err != nil {
-				return err
+	}
+	for _, next := range []bourse.State{bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed} {
+		if _, err := changeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if next == bourse.StateFailed && m.State != bourse.StateStarting && m.State != bourse.StateCreated {
+				return false, nil, errMoved
 			}
+			took, devices := m.Takes, m.Devices
+			m.State = next
+			if next == bourse.StateDestroyed {
+				if err := w.detachVolumes(tx, m); err != nil {
+					return false, nil, err
+				}
+			}
+			events := unlaunched(m, cause)
+			if last == bourse.StateDestroying { // something of it may still run
+				m.Takes, m.Devices = took, devices
+			}
+			return true, events, nil
+		}); err != nil || next == last {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // unlaunched gives the events of a machine that goes from starting to its end
@@ -43,7 +96,7 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	switch m.State {
 	case bourse.StateFailed:
 		m.Boot.Exit = &bourse.Exit{Code: -1, Error: bourse.MessageOf(cause), At: now}
-		m.Takes, m.Boot.Port = resting(m.Takes), 0
+		settle(m)
 		return []bourse.Event{{
 			Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: now,
 			Exit: &bourse.ExitEvent{Exit: *m.Boot.Exit},
@@ -57,8 +110,9 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 }
 
 // prepareStep settles an order's machine that is not launched: a host process
-// has nothing to prepare.
+// has nothing to prepare, and an image is there by now.
 func (w *Worker) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
+	w.images.drop(r.Request.Machine)
 	return fsm.Done(inTx(func(tx *store.Tx) error {
 		prepared, err := changeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateCreated {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/bourse-dev/bourse"
@@ -88,15 +87,23 @@ func (w *Worker) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 // removeStep removes what the driver keeps of a machine, then its place in
 // the ledger. The record stays for a while, to be read.
 func (w *Worker) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	if err := w.cfg.Driver.Destroy(ctx, r.Request.Machine); err != nil && !errors.Is(err, errNoMachine) {
-		return fsm.Retry(err)
+	m, err := w.machine(ctx, r.Request.Machine)
+	if err != nil {
+		return fsm.Abort(err)
 	}
+	if err := w.leaveNothing(ctx, &m); err != nil {
+		return fsm.Retry(fmt.Errorf("remove machine %s: %w", m.ID, err))
+	}
+	w.images.drop(m.ID)
 	return fsm.Done(inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State == bourse.StateDestroyed {
 				return false, nil, nil
 			}
-			m.State, m.Takes, m.Lease = bourse.StateDestroyed, nil, nil
+			if err := w.detachVolumes(tx, m); err != nil {
+				return false, nil, err
+			}
+			m.State, m.Takes, m.Devices, m.Lease = bourse.StateDestroyed, nil, nil, nil
 			m.Boot.PID, m.Boot.Port = 0, 0
 			return true, []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker}}, nil
 		})

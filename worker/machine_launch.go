@@ -2,11 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"os"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -17,31 +12,28 @@ import (
 
 // launch starts the task of a machine that is recorded as starting. The
 // driver's start is idempotent by boot number, so after a crash it finds the
-// task that was started and only the record is made up for. failed records
-// that the task cannot be started at all.
-func (w *Worker) launch(ctx context.Context, r *machineRun, failed func(*store.Tx, *bourse.Machine, error) error) fsm.Outcome {
-	var m bourse.Machine
-	err := w.store.View(func(tx *store.Tx) error {
-		var err error
-		m, err = readMachine(tx, r.Request.Machine, recentEvents-1)
-		return err
-	})
+// task that was started and only the record is made up for.
+func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+	m, err := w.starting(r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if m.State != bourse.StateStarting { // stopped or destroyed before it came to this
-		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State))
+	begin := time.Now()
+	d, err := w.driverOf(m.Config.Image)
+	var f fit
+	if err == nil {
+		f, err = w.fitOut(ctx, &m) // again: the host may have been started anew since
 	}
-	status, err := w.cfg.Driver.Start(ctx, w.task(&m))
+	var status driver.Status
+	if err == nil {
+		status, err = d.Start(ctx, w.task(&m, f))
+	}
 	if err != nil {
-		final := bourse.CodeOf(err) == bourse.CodeInvalid || r.Attempt+1 >= launchAttempts
-		if !final {
-			return fsm.Retry(err)
-		}
-		return fsm.Abort(err, inTx(func(tx *store.Tx) error { return failed(tx, &m, err) }))
+		return w.notLaunched(ctx, r, &m, err, failed)
 	}
-	w.watch(status.ID)
+	w.watch(d, status.ID, lost)
 	now := time.Now().UTC()
+	w.counts.started(now.Sub(begin))
 	w.applied.put(withStart(m, status, now))
 	return fsm.Done(inTx(func(tx *store.Tx) error { return recordStart(tx, status, now) })).Relaxed()
 }
@@ -84,49 +76,4 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Number++
 	m.Boot.PID, m.Boot.Port = 0, port
 	m.Boot.Requested, m.Boot.Exit = false, nil
-}
-
-// task gives what the driver shall run for m's latest boot.
-func (w *Worker) task(m *bourse.Machine) driver.Task {
-	guest := m.Config.Guest
-	limits := driver.Limits{Memory: guest.MemoryMB}
-	if guest.CPUKind == bourse.CPUPerformance {
-		limits.CPUWeight = bourse.MilliCPU(guest.CPUs * 1000)
-		limits.CPUQuota = limits.CPUWeight
-	} else {
-		limits.CPUWeight = bourse.MilliCPU(m.Takes.Of(bourse.ResourceCPU))
-		limits.CPUQuota = bourse.MilliCPU(guest.CPUs * 1000)
-	}
-	return driver.Task{
-		ID: taskOf(m), Image: m.Config.Image, Command: m.Config.Init.Command(),
-		Env: environment(m), Dir: m.Config.Init.WorkingDir, User: m.Config.Init.User, Limits: limits,
-	}
-}
-
-// environment gives a machine's whole environment: what it needs of the
-// host's, what every machine is told about itself, and its own, which wins.
-func environment(m *bourse.Machine) []string {
-	env := map[string]string{
-		"PATH": os.Getenv("PATH"),
-		"HOME": os.Getenv("HOME"),
-
-		"FLY_APP_NAME":        string(m.App),
-		"FLY_MACHINE_ID":      string(m.ID),
-		"FLY_ALLOC_ID":        string(m.ID),
-		"FLY_MACHINE_VERSION": string(m.Instance),
-		"FLY_REGION":          string(m.Region),
-		"FLY_IMAGE_REF":       m.Config.Image,
-		"FLY_VM_MEMORY_MB":    strconv.FormatInt(int64(m.Config.Guest.MemoryMB), 10),
-		"FLY_PROCESS_GROUP":   m.Config.Metadata["fly_process_group"],
-	}
-	if m.Boot.Port != 0 {
-		env[envPort] = strconv.Itoa(m.Boot.Port)
-	}
-	maps.Copy(env, m.Config.Env)
-	out := make([]string, 0, len(env))
-	for k, v := range env {
-		out = append(out, fmt.Sprintf("%s=%s", k, v))
-	}
-	slices.Sort(out)
-	return out
 }

@@ -16,8 +16,11 @@ func (w *Worker) restart(ctx context.Context, id bourse.MachineID, act fabric.Ac
 	if act.Force {
 		act.Signal = "SIGKILL"
 	}
-	var old bourse.Machine
-	run, err := w.begin(ctx, w.defs.restart, stopRequest(id, act), inTx(func(tx *store.Tx) error {
+	old, err := w.machine(ctx, id)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	run, err := w.begin(ctx, w.defs.of(&old).restart, stopRequest(id, act), inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := mayRestart(m, act.Nonce); err != nil {
@@ -64,16 +67,16 @@ func (w *Worker) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 }
 
 func (w *Worker) reboot(r *machineRun, due func(*bourse.Machine) bool) fsm.Outcome {
-	var config bourse.Config
+	var old bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
-		m, err := tx.Machine(r.Request.Machine)
-		config = m.Config
+		var err error
+		old, err = tx.Machine(r.Request.Machine)
 		return err
 	})
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	port, err := w.cfg.Ports.pick(&config)
+	port, err := w.pickPort(&old)
 	if err != nil {
 		return fsm.Retry(err)
 	}
@@ -102,11 +105,11 @@ func (w *Worker) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	port, err := w.cfg.Ports.pick(&m.Config)
+	port, err := w.pickPort(&m)
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	_, err = w.begin(ctx, w.defs.start, machineRequest{Machine: m.ID}, inTx(func(tx *store.Tx) error {
+	_, err = w.begin(ctx, w.defs.of(&m).start, machineRequest{Machine: m.ID}, inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateRestarting || m.Boot.Number != r.Request.Boot {
 				return false, nil, errAlready

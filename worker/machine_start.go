@@ -31,13 +31,13 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	port, err := w.cfg.Ports.pick(&old.Config)
+	port, err := w.pickPort(&old)
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
 	w.applied.expect(id)
 	defer w.applied.forget(id)
-	run, err := w.begin(ctx, w.defs.start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
+	run, err := w.begin(ctx, w.defs.of(&old).start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := mayStart(m, act.Nonce); err != nil {
@@ -54,7 +54,7 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 		return fabric.ActReply{}, err
 	}
 	now, err := w.appliedMachine(ctx, id, run)
-	if bourse.CodeOf(err) == bourse.CodeInvalid {
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // its program or image, not the machine
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
@@ -112,6 +112,9 @@ func (w *Worker) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
 		return err
 	}
 	m.Takes = takes
+	if err := w.takeDevices(tx, m); err != nil {
+		return err
+	}
 	recordBoot(m, port)
 	m.Boot.Restarts = nil
 	return nil
@@ -126,13 +129,42 @@ func less(committed, taken bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// startLaunch starts a machine again. When that is impossible it has failed.
+// startAttach and startLaunch start a machine again. When that is impossible
+// it has failed.
+func (w *Worker) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return w.attach(ctx, r, w.unstarted)
+}
+
 func (w *Worker) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return w.launch(ctx, r, func(tx *store.Tx, m *bourse.Machine, cause error) error {
+	return w.launch(ctx, r, w.unstarted)
+}
+
+// unstarted records that a machine cannot be started, once nothing of the
+// attempt is left.
+func (w *Worker) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	if !plain(m) {
+		if err := w.leaveStopped(ctx, m); err != nil {
+			return fsm.Retry(errors.Join(cause, err))
+		}
+	}
+	return fsm.Abort(cause, inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			m.State = bourse.StateFailed
 			return true, unlaunched(m, cause), nil
 		})
 		return err
-	})
+	}))
+}
+
+// leaveStopped ends what an attempt to start m may have left running, and
+// removes what a stopped machine does not keep.
+func (w *Worker) leaveStopped(ctx context.Context, m *bourse.Machine) error {
+	d, err := w.driverOf(m.Config.Image)
+	if err == nil {
+		err = d.Stop(ctx, taskOf(m), "SIGKILL", 0)
+	}
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		return err
+	}
+	return w.vacate(ctx, m)
 }

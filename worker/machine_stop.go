@@ -68,9 +68,17 @@ func (w *Worker) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Finish() // it ended by itself, and that was recorded
 	}
 	if !alive(&m) {
+		if m.State == bourse.StateStopping {
+			if err := w.shed(ctx, &m); err != nil {
+				return fsm.Retry(err)
+			}
+		}
 		return fsm.Done(inTx(func(tx *store.Tx) error { return recordStopped(tx, m.ID) }))
 	}
 	signal, timeout := m.Config.Stop()
+	if m.Config.Image != bourse.ImageHost && (m.Config.StopConfig == nil || m.Config.StopConfig.Signal == "") {
+		signal = "" // the image's own
+	}
 	if r.Request.Signal != "" {
 		signal = r.Request.Signal
 	}
@@ -85,14 +93,15 @@ func (w *Worker) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 
 // end stops a machine's task and waits until its exit is recorded.
 func (w *Worker) end(ctx context.Context, m *bourse.Machine, signal bourse.Signal, timeout time.Duration) error {
-	err := w.cfg.Driver.Stop(ctx, taskOf(m), signal, timeout)
-	if bourse.CodeOf(err) == bourse.CodeNotFound { // asked to end before it was launched
-		return w.ended(ctx, taskOf(m), bourse.Exit{Code: -1, Error: "ended before it was started", At: time.Now().UTC()})
-	}
+	d, err := w.driverOf(m.Config.Image)
 	if err != nil {
 		return err
 	}
-	w.watch(taskOf(m))
+	err = d.Stop(ctx, taskOf(m), signal, timeout)
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: asked to end before it was launched
+		return err
+	}
+	w.watch(d, taskOf(m), unstarted)
 	_, err = w.await(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
 	return err
 }
@@ -104,7 +113,8 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 		if m.State != bourse.StateStopping {
 			return false, nil, nil
 		}
-		m.State, m.Takes, m.Boot.Port = bourse.StateStopped, resting(m.Takes), 0
+		m.State = bourse.StateStopped
+		settle(m)
 		return true, []bourse.Event{{Type: bourse.EventStop, State: m.State, Source: bourse.SourceWorker}}, nil
 	})
 	return err

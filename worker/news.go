@@ -7,17 +7,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// news tells those who wait that a machine's record may have changed.
-type news struct {
+// news tells those who wait that a record may have changed.
+type news[ID comparable] struct {
 	mu    sync.Mutex
-	waits map[bourse.MachineID]chan struct{} // guarded by mu; closed and dropped when told
+	waits map[ID]chan struct{} // guarded by mu; closed and dropped when told
 }
 
-func newNews() *news { return &news{waits: map[bourse.MachineID]chan struct{}{}} }
+func newNews[ID comparable]() *news[ID] { return &news[ID]{waits: map[ID]chan struct{}{}} }
 
 // of gives a channel that is closed at the next change. Take it before
 // reading the record, so that no change falls between.
-func (n *news) of(id bourse.MachineID) <-chan struct{} {
+func (n *news[ID]) of(id ID) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ch, ok := n.waits[id]
@@ -29,7 +29,7 @@ func (n *news) of(id bourse.MachineID) <-chan struct{} {
 }
 
 // tell wakes all who wait for id.
-func (n *news) tell(id bourse.MachineID) {
+func (n *news[ID]) tell(id ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ch, ok := n.waits[id]; ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxNoted bounds the machines that an outbox names. Past it everything is
+// maxNoted bounds the machines and volumes that an outbox names. Past it everything is
 // published again, which costs about as much as so many changes.
 const maxNoted = 4096
 
@@ -22,10 +22,11 @@ type outbox struct {
 
 // parcel is what an outbox holds.
 type parcel struct {
-	ids    map[bourse.MachineID]struct{}
-	all    bool            // everything; then ids is empty
-	unsure bool            // some of the changes may not have happened yet
-	waits  []chan struct{} // closed when all this has been published
+	ids     map[bourse.MachineID]struct{}
+	volumes map[bourse.VolumeID]struct{}
+	all     bool            // everything; then ids and volumes are empty
+	unsure  bool            // some of the changes may not have happened yet
+	waits   []chan struct{} // closed when all this has been published
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
@@ -39,8 +40,16 @@ func (o *outbox) add(id bourse.MachineID, unsure bool) {
 	})
 }
 
+// addVolume is add for a volume.
+func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
+	o.update(func(p *parcel) {
+		p.unsure = p.unsure || unsure
+		p.addVolume(id)
+	})
+}
+
 // addAll notes that anything may have changed.
-func (o *outbox) addAll() { o.update(func(p *parcel) { p.all, p.ids = true, nil }) }
+func (o *outbox) addAll() { o.update((*parcel).addAll) }
 
 // await gives a channel that is closed when all that was added before it has
 // been published.
@@ -56,10 +65,13 @@ func (o *outbox) put(back parcel) {
 		p.unsure = p.unsure || back.unsure
 		p.waits = append(p.waits, back.waits...)
 		if back.all {
-			p.all, p.ids = true, nil
+			p.addAll()
 		}
 		for id := range back.ids {
 			p.add(id)
+		}
+		for id := range back.volumes {
+			p.addVolume(id)
 		}
 	})
 }
@@ -91,6 +103,20 @@ func (p *parcel) add(id bourse.MachineID) {
 		p.ids = map[bourse.MachineID]struct{}{}
 	}
 	if p.ids[id] = struct{}{}; len(p.ids) > maxNoted {
-		p.all, p.ids = true, nil
+		p.addAll()
 	}
 }
+
+func (p *parcel) addVolume(id bourse.VolumeID) {
+	if p.all {
+		return
+	}
+	if p.volumes == nil {
+		p.volumes = map[bourse.VolumeID]struct{}{}
+	}
+	if p.volumes[id] = struct{}{}; len(p.volumes) > maxNoted {
+		p.addAll()
+	}
+}
+
+func (p *parcel) addAll() { p.all, p.ids, p.volumes = true, nil, nil }

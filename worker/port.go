@@ -28,6 +28,15 @@ func (p PortRange) Validate() error {
 	return nil
 }
 
+// pickPort gives the port for m's next boot, 0 for a machine that has all ports
+// of an address of its own.
+func (w *Worker) pickPort(m *bourse.Machine) (int, error) {
+	if m.PrivateIP.IsValid() {
+		return 0, nil
+	}
+	return w.cfg.Ports.pick(&m.Config)
+}
+
 // pick gives a port that nobody on the host listens on now, 0 when the
 // machine's own environment names one. Whether another machine has it is
 // checked in the transaction that records it.

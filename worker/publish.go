@@ -36,12 +36,14 @@ type publisher struct {
 	leaving atomic.Bool // takes no more orders
 
 	told     map[bourse.MachineID]struct{} // machines that the view may have
+	volumes  map[bourse.VolumeID]struct{}  // the same of volumes
+	images   shownImages
 	said     said
 	failures int // in a row
 }
 
 func newPublisher(w *Worker, view View) *publisher {
-	return &publisher{w: w, view: view, box: newOutbox(), told: map[bourse.MachineID]struct{}{}}
+	return &publisher{w: w, view: view, box: newOutbox(), told: map[bourse.MachineID]struct{}{}, volumes: map[bourse.VolumeID]struct{}{}}
 }
 
 // run publishes everything, then what changes, until ctx ends.
@@ -62,6 +64,8 @@ func (p *publisher) run(ctx context.Context) error {
 		case <-check.C:
 			p.box.addAll()
 		case <-facts.C:
+		case <-p.imagesChanged():
+			p.images.due = true
 		case <-p.box.wake:
 			p.w.rest(ctx, publishGather)
 		}
@@ -124,7 +128,13 @@ func (p *publisher) send(ctx context.Context, out *parcel) error {
 	if err := p.addFacts(&u, false); err != nil {
 		return err
 	}
-	return p.publishMachines(ctx, u, slices.Sorted(maps.Keys(out.ids)))
+	if err := p.publishMachines(ctx, u, slices.Sorted(maps.Keys(out.ids))); err != nil {
+		return err
+	}
+	if err := p.publishVolumes(ctx, slices.Sorted(maps.Keys(out.volumes))); err != nil {
+		return err
+	}
+	return p.publishImages(ctx)
 }
 
 // publishMachines publishes machines as the store has them now, with what u
@@ -177,12 +187,24 @@ func (p *publisher) publish(ctx context.Context, u Update) error {
 	for i := range u.Machines {
 		p.told[u.Machines[i].ID] = struct{}{} // even if we never hear that it has them
 	}
+	for i := range u.Volumes {
+		p.volumes[u.Volumes[i].ID] = struct{}{}
+	}
+	for i := range u.Images {
+		if digest := u.Images[i].Ref.Digest; p.images.told[digest].Ref.Digest == "" {
+			p.images.told[digest] = bourse.Image{}
+		}
+	}
 	if err := offer(ctx, p.w.log, p.view, u); err != nil {
 		return err
 	}
 	for _, id := range u.Gone {
 		delete(p.told, id)
 	}
+	for _, id := range u.GoneVolumes {
+		delete(p.volumes, id)
+	}
+	p.noteImages(&u)
 	p.said.note(&u)
 	return nil
 }

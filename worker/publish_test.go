@@ -43,7 +43,7 @@ func (h *host) checkView(v *memView) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if diff := cmp.Diff(want, v.machines); diff != "" {
+	if diff := cmp.Diff(want, v.machines, byAddress); diff != "" {
 		h.t.Errorf("the store's machines and the view's (-store +view):\n%s", diff)
 	}
 	facts.Load = 0 // of the real host

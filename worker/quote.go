@@ -12,6 +12,9 @@ import (
 // quote answers an order from the worker's own truth. It holds nothing and
 // writes nothing.
 func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	if order.Volume != nil {
+		return w.quoteVolume(ctx, order)
+	}
 	q := bourse.Quote{Worker: w.self.Worker, Region: w.self.Region, Load: w.load.read()}
 	if order.Named { // only then can it be filled already, perhaps a moment ago
 		if err := w.store.Sync(ctx); err != nil {
@@ -19,6 +22,7 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		}
 	}
 	q.Takes = w.ledger.running(&order.Config)
+	q.MissingBytes = w.missing(order.Config.Image)
 	err := w.store.View(func(tx *store.Tx) error {
 		committed, err := tx.Committed()
 		if err != nil {
@@ -71,6 +75,12 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 			r = &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s has a machine named %s", order.App.Name, order.Name)}
 		}
 	}
+	if r == nil && len(order.Config.Mounts) > 0 {
+		var err error
+		if r, err = w.refuseVolumes(tx, order); err != nil {
+			return nil, err
+		}
+	}
 	if r == nil {
 		committed, err := tx.Committed()
 		if err != nil {
@@ -95,8 +105,15 @@ func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(order.Config.Image), w.drivers()),
 		}
 	}
-	labels := *w.labels.Load()
-	for name, want := range order.Config.Requirements {
+	if r := w.refuseImage(&order.Config); r != nil {
+		return r
+	}
+	return refuseLabels(order.Config.Requirements, w.labels.Load().of(order.Config.Image))
+}
+
+// refuseLabels compares the labels that an order requires with a worker's.
+func refuseLabels(requirements bourse.Requirements, labels map[string]string) *bourse.Refusal {
+	for name, want := range requirements {
 		have, known := labels[name]
 		switch {
 		case want.Count != 0: // a countable: the ledger knows it or refuses

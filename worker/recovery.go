@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,38 +11,25 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// recover makes the host and the store agree after a start: what the driver
-// runs without a record is removed, what has one is watched again, what the
-// driver has lost has ended. Unfinished runs are resumed by the engine
-// afterwards. It restarts nothing.
+// recover makes the host and the store agree after a start: what the drivers
+// run without a record is removed, what has one is watched again, what they
+// have lost has ended. Networks come first: no machine is to be without its
+// rules for longer than the daemon was away. Unfinished runs are resumed by
+// the engine afterwards. It restarts nothing.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
-	held, err := w.cfg.Driver.Recover(ctx)
-	if err != nil {
-		return fmt.Errorf("recover driver: %w", err)
+	if err := w.recoverNetworks(ctx); err != nil {
+		return fmt.Errorf("recover networks: %w", err)
 	}
-	found, err := w.survey(held)
+	found, err := w.adopt(ctx, w.cfg.Driver, isHost)
 	if err != nil {
 		return err
 	}
-	for _, id := range found.strays {
-		w.log.Warn("remove a machine without a record", "machine", id)
-		if err := w.cfg.Driver.Destroy(ctx, id); err != nil {
-			return fmt.Errorf("remove stray %s: %w", id, err)
-		}
+	if err := w.recoverContainers(ctx); err != nil {
+		w.log.Error("machines with an image wait for their driver", "err", err)
 	}
-	for _, id := range found.forgotten {
-		if err := w.cfg.Driver.Forget(ctx, id); err != nil {
-			return fmt.Errorf("forget %s: %w", id.Machine, err)
-		}
-	}
-	for _, id := range found.watched {
-		w.watch(id) // a lost one ends at once
-	}
-	for _, id := range found.canceled {
-		if err := w.destroyCanceled(ctx, id); err != nil {
-			return fmt.Errorf("destroy canceled %s: %w", id, err)
-		}
+	if err := w.recoverVolumes(ctx); err != nil {
+		return fmt.Errorf("recover volumes: %w", err)
 	}
 	w.learnLabels()
 	w.ready.Store(true)
@@ -49,6 +37,84 @@ func (w *Worker) recover(ctx context.Context) error {
 	w.log.Info("worker recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays),
 		"took", time.Since(begin))
 	return nil
+}
+
+func isHost(image string) bool  { return image == bourse.ImageHost }
+func isImage(image string) bool { return image != bourse.ImageHost }
+
+// recoverContainers is the part of recover that is about images.
+func (w *Worker) recoverContainers(ctx context.Context) error {
+	if w.cfg.Container == nil {
+		return nil
+	}
+	found, err := w.adopt(ctx, w.cfg.Container, isImage)
+	if err != nil {
+		return err
+	}
+	close(w.contained)
+	w.log.Info("driver of images recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays))
+	return nil
+}
+
+const (
+	lateFirst = time.Second // between two attempts; doubles
+	lateMost  = 15 * time.Second
+)
+
+// recoverLate goes on to recover a driver of images that was not there when
+// the worker started: what is not containerd's business works meanwhile.
+func (w *Worker) recoverLate(ctx context.Context) error {
+	if _, err := w.driverOf(""); !errors.Is(err, errLate) {
+		return nil
+	}
+	for wait := lateFirst; ; wait = min(2*wait, lateMost) {
+		w.rest(ctx, wait)
+		if ctx.Err() != nil {
+			return nil
+		}
+		err := w.recoverContainers(ctx)
+		if err == nil {
+			w.learnLabels()
+			return nil
+		}
+		w.log.Debug("machines with an image still wait for their driver", "err", err)
+	}
+}
+
+// adopt makes one driver and the store agree about the machines whose image it
+// runs.
+func (w *Worker) adopt(ctx context.Context, d driver.Driver, mine func(image string) bool) (findings, error) {
+	held, err := d.Recover(ctx)
+	if err != nil {
+		return findings{}, fmt.Errorf("recover driver: %w", err)
+	}
+	found, err := w.survey(held, mine)
+	if err != nil {
+		return found, err
+	}
+	for _, id := range found.strays {
+		w.log.Warn("remove a machine without a record", "machine", id)
+		if err := d.Destroy(ctx, id); err != nil {
+			return found, fmt.Errorf("remove stray %s: %w", id, err)
+		}
+	}
+	for _, id := range found.forgotten {
+		if err := d.Forget(ctx, id); err != nil {
+			return found, fmt.Errorf("forget %s: %w", id.Machine, err)
+		}
+	}
+	for _, id := range found.watched {
+		w.watch(d, id, lost) // a lost one ends at once
+	}
+	if w.cfg.Network != nil {
+		w.watches.Go(func() { w.findCutOff(w.life, found.watched) })
+	}
+	for _, id := range found.canceled {
+		if err := w.destroyCanceled(ctx, id); err != nil {
+			return found, fmt.Errorf("destroy canceled %s: %w", id, err)
+		}
+	}
+	return found, nil
 }
 
 // findings is what a survey of store and driver says must be done.
@@ -60,13 +126,16 @@ type findings struct {
 	canceled  []bourse.MachineID // of canceled orders, still living
 }
 
-func (w *Worker) survey(held []driver.Status) (findings, error) {
+func (w *Worker) survey(held []driver.Status, mine func(image string) bool) (findings, error) {
 	var f findings
 	boots := map[bourse.MachineID]bourse.Boot{}
 	err := w.store.View(func(tx *store.Tx) error {
 		for m, err := range tx.Machines() {
 			if err != nil {
 				return err
+			}
+			if !mine(m.Config.Image) {
+				continue
 			}
 			f.machines++
 			if m.State == bourse.StateDestroyed {

@@ -42,7 +42,13 @@ func (p *publisher) republish(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if err := p.republishVolumes(ctx); err != nil {
+		return err
+	}
+	if err := p.forgetImages(ctx); err != nil {
+		return err
+	}
+	return p.publishImages(ctx)
 }
 
 func (p *publisher) listed(ctx context.Context) ([]bourse.MachineID, error) {

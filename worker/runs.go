@@ -16,6 +16,7 @@ type machineRequest struct {
 	Boot    int              `json:"boot,omitempty"`
 	Signal  bourse.Signal    `json:"signal,omitempty"`  // of a stop; "" means the machine's own
 	Timeout time.Duration    `json:"timeout,omitempty"` // of a stop; 0 means the machine's own
+	Until   time.Time        `json:"until,omitzero"`    // deadline of the order whose machine is not plain
 }
 
 // machineResult is empty: a run's result is the machine's record.
@@ -29,13 +30,27 @@ type (
 // definitions are the operations that touch the host. They are serialised per
 // machine.
 type definitions struct {
+	plain   launches // of programs of the host and nothing else
+	fitted  launches // of all others
+	stop    *machineDef
+	destroy *machineDef
+	revive  *machineDef // waits out a restart policy's backoff, on a queue of its own
+}
+
+// launches are the operations that start machines.
+type launches struct {
 	create  *machineDef // an order's machine: launch, or leave nothing
 	prepare *machineDef // an order's machine that is not launched
 	start   *machineDef // a stopped machine, or one that its policy restarts
-	stop    *machineDef
 	restart *machineDef
-	destroy *machineDef
-	revive  *machineDef // waits out a restart policy's backoff, on a queue of its own
+}
+
+// of gives the operations that start m.
+func (d *definitions) of(m *bourse.Machine) *launches {
+	if plain(m) {
+		return &d.plain
+	}
+	return &d.fitted
 }
 
 const (
@@ -43,24 +58,51 @@ const (
 	stopLimit      = bourse.MaxStopTimeout + time.Minute
 )
 
+func define(name string) *machineDef { return fsm.Define[machineRequest, machineResult](name) }
+
 func (w *Worker) define() {
-	patient := fsm.StepOptions{Timeout: stopLimit}
+	// Nothing is lost while one of the host's daemons is away; it comes back.
+	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
+	forever := fsm.StepOptions{Timeout: bourse.MaxWithin, Attempts: -1, MaxBackoff: 10 * time.Second}
 	w.defs = definitions{
-		create:  fsm.Define[machineRequest, machineResult]("machine.create").Step("launch", w.createLaunch),
-		prepare: fsm.Define[machineRequest, machineResult]("machine.prepare").Step("prepare", w.prepareStep),
-		start:   fsm.Define[machineRequest, machineResult]("machine.start").Step("launch", w.startLaunch),
-		stop:    fsm.Define[machineRequest, machineResult]("machine.stop").Step("stop", w.stopStep, patient),
-		restart: fsm.Define[machineRequest, machineResult]("machine.restart").
-			Step("stop", w.stopStep, patient).
-			Step("boot", w.rebootStep).
-			Step("launch", w.startLaunch),
-		destroy: fsm.Define[machineRequest, machineResult]("machine.destroy").
+		plain: launches{
+			create:  define("machine.create").Step("launch", w.createLaunch),
+			prepare: define("machine.prepare").Step("prepare", w.prepareStep),
+			start:   define("machine.start").Step("launch", w.startLaunch),
+			restart: define("machine.restart").
+				Step("stop", w.stopStep, patient).
+				Step("boot", w.rebootStep).
+				Step("launch", w.startLaunch),
+		},
+		fitted: launches{
+			create: define("machine.create.fitted").
+				Step("pull", w.pullStep, forever).
+				Step("attach", w.createAttach, forever).
+				Step("launch", w.createLaunch, forever),
+			prepare: define("machine.prepare.fitted").
+				Step("pull", w.pullStep, forever).
+				Step("prepare", w.prepareStep),
+			start: define("machine.start.fitted").
+				Step("attach", w.startAttach, forever).
+				Step("launch", w.startLaunch, forever),
+			restart: define("machine.restart.fitted").
+				Step("stop", w.stopStep, patient).
+				Step("boot", w.rebootStep).
+				Step("attach", w.startAttach, forever).
+				Step("launch", w.startLaunch, forever),
+		},
+		stop: define("machine.stop").Step("stop", w.stopStep, patient),
+		destroy: define("machine.destroy").
 			Step("kill", w.killStep, patient).
-			Step("remove", w.removeStep),
-		revive: fsm.Define[machineRequest, machineResult]("machine.revive").Step("start", w.reviveStep),
+			Step("remove", w.removeStep, patient),
+		revive: define("machine.revive").Step("start", w.reviveStep),
 	}
 	d := &w.defs
-	w.engine.Register(d.create, d.prepare, d.start, d.stop, d.restart, d.destroy, d.revive)
+	w.engine.Register(d.stop, d.destroy, d.revive)
+	for _, l := range []*launches{&d.plain, &d.fitted} {
+		w.engine.Register(l.create, l.prepare, l.start, l.restart)
+	}
+	w.defineVolumes()
 }
 
 const (

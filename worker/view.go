@@ -12,8 +12,8 @@ import (
 // cluster wants of it. It is a hint to others (invariant 8): the worker works
 // on without it, and its own store wins whenever they differ.
 //
-// The worker calls Publish and Machines from one goroutine, Apps, Cancelled
-// and Publish of apps from another. Every call obeys its context; one that
+// The worker calls Publish and the methods of ViewRows from one goroutine,
+// Apps, Cancelled and Publish of apps from another. Every call obeys its context; one that
 // fails is repeated with patience, so all of them are idempotent. One whose
 // context has ended takes effect before every later one, or never.
 type View interface {
@@ -22,9 +22,7 @@ type View interface {
 	// view cannot hold, and nothing of u is part of it; the worker finds out
 	// what it is and leaves that out.
 	Publish(ctx context.Context, u Update) error
-	// Machines lists the machines that the view has of this worker, in any
-	// order.
-	Machines(ctx context.Context) ([]bourse.MachineID, error)
+	ViewRows
 	// Apps lists every app that the view has, tombstones included.
 	Apps(ctx context.Context) ([]bourse.App, error)
 	// Cancelled lists the orders that this worker must not fill.
@@ -37,38 +35,65 @@ type View interface {
 	Lost() <-chan struct{}
 }
 
+// ViewRows lists what the view has of this worker, in any order.
+type ViewRows interface {
+	Machines(ctx context.Context) ([]bourse.MachineID, error)
+	Volumes(ctx context.Context) ([]bourse.VolumeID, error)
+	Images(ctx context.Context) (digests []string, err error)
+}
+
 // Update is what the worker tells the view at once. Whoever gets it may keep
 // what it holds.
 type Update struct {
-	Facts    *bourse.Facts // nil: as before; its Machines is nil. The amounts are exact
-	Leaving  bool          // goes with Facts: takes no more orders
-	Machines []bourse.Machine
-	Gone     []bourse.MachineID // destroyed; the view may not know them
-	Apps     []bourse.App       // to be merged by App.Merge
+	Facts       *bourse.Facts // nil: as before; its Machines is nil. The amounts are exact
+	Leaving     bool          // goes with Facts: takes no more orders
+	Machines    []bourse.Machine
+	Gone        []bourse.MachineID // destroyed; the view may not know them
+	Volumes     []bourse.Volume    // without their usage
+	GoneVolumes []bourse.VolumeID  // as Gone; snapshots of one may still be there
+	Images      []bourse.Image     // that are there
+	GoneImages  []string           // digests
+	Apps        []bourse.App       // to be merged by App.Merge
 }
 
-func (u *Update) empty() bool {
-	return u.Facts == nil && len(u.Machines) == 0 && len(u.Gone) == 0 && len(u.Apps) == 0
+func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }
+
+// things counts what u says beside facts.
+func (u *Update) things() int {
+	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
 
-// halves cuts u in two; ok is false when it says one thing only.
+// halves cuts u in two, the facts for themselves; ok is false when it says one
+// thing only.
 func (u *Update) halves() (a, b Update, ok bool) {
-	a, b = *u, *u
+	n := u.things()
 	switch {
-	case u.Facts != nil && len(u.Machines)+len(u.Gone)+len(u.Apps) > 0:
-		return Update{Facts: u.Facts, Leaving: u.Leaving}, Update{Machines: u.Machines, Gone: u.Gone, Apps: u.Apps}, true
-	case len(u.Gone) > 0 && len(u.Machines)+len(u.Apps) > 0:
-		a.Gone = nil
-		return a, Update{Gone: u.Gone}, true
-	case len(u.Machines) > 0 && len(u.Apps) > 0:
-		a.Apps = nil
-		return a, Update{Apps: u.Apps}, true
+	case u.Facts != nil:
+		a, b = *u, *u
+		a.clear()
+		b.Facts, b.Leaving = nil, false
+		return a, b, n > 0
+	case n < 2:
+		return a, b, false
 	}
-	n, g, p := len(u.Machines)/2, len(u.Gone)/2, len(u.Apps)/2
-	a.Machines, b.Machines = u.Machines[:n], u.Machines[n:]
-	a.Gone, b.Gone = u.Gone[:g], u.Gone[g:]
-	a.Apps, b.Apps = u.Apps[:p], u.Apps[p:]
-	return a, b, n+g+p > 0
+	n /= 2 // that go to a
+	a.Machines, b.Machines, n = cut(u.Machines, n)
+	a.Gone, b.Gone, n = cut(u.Gone, n)
+	a.Volumes, b.Volumes, n = cut(u.Volumes, n)
+	a.GoneVolumes, b.GoneVolumes, n = cut(u.GoneVolumes, n)
+	a.Images, b.Images, n = cut(u.Images, n)
+	a.GoneImages, b.GoneImages, n = cut(u.GoneImages, n)
+	a.Apps, b.Apps, _ = cut(u.Apps, n)
+	return a, b, true
+}
+
+// clear drops all but the facts.
+func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
+
+// cut gives the first n of a list, the others, and how many were missing.
+func cut[T any](list []T, n int) (first, rest []T, missing int) {
+	k := min(n, len(list))
+	return list[:k:k], list[k:], n - k
 }
 
 // publishPatience bounds one call of the view.
@@ -101,6 +126,14 @@ func (u *Update) name() string {
 		return "machine " + string(u.Machines[0].ID)
 	case len(u.Gone) > 0:
 		return "machine " + string(u.Gone[0])
+	case len(u.Volumes) > 0:
+		return "volume " + string(u.Volumes[0].ID)
+	case len(u.GoneVolumes) > 0:
+		return "volume " + string(u.GoneVolumes[0])
+	case len(u.Images) > 0:
+		return "image " + u.Images[0].Ref.String()
+	case len(u.GoneImages) > 0:
+		return "image " + u.GoneImages[0]
 	case len(u.Apps) > 0:
 		return "app " + bourse.Quoted(string(u.Apps[0].Name))
 	}

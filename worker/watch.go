@@ -47,22 +47,29 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
+// What is recorded of a task that its driver does not know.
+const (
+	lost      = "the driver lost it"
+	unstarted = "ended before it was started"
+)
+
 // watch waits for a task's end in a goroutine of its own, and sees to what
-// follows. A task has one watch at a time; asking again is free.
-func (w *Worker) watch(id driver.TaskID) {
+// follows. A task has one watch at a time; asking again is free. unknown is
+// how it has ended if the driver does not know it.
+func (w *Worker) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !w.watched.add(id) {
 		return
 	}
 	w.watches.Go(func() {
 		defer w.watched.remove(id)
 		for w.life.Err() == nil {
-			exit, err := w.cfg.Driver.Wait(w.life, id)
+			exit, err := d.Wait(w.life, id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				exit = bourse.Exit{Code: -1, Error: "the driver lost it", At: time.Now().UTC()}
+				exit = bourse.Exit{Code: -1, Error: unknown, At: time.Now().UTC()}
 				err = nil
 			}
 			if err == nil {
-				err = w.ended(w.life, id, exit)
+				err = w.ended(w.life, d, id, exit)
 			}
 			if err == nil || w.life.Err() != nil {
 				return
@@ -84,7 +91,7 @@ func (w *Worker) rest(ctx context.Context, d time.Duration) {
 
 // ended records the end of a task together with what follows it: the delayed
 // run of its restart policy, or its destruction. Then the driver may forget.
-func (w *Worker) ended(ctx context.Context, id driver.TaskID, exit bourse.Exit) error {
+func (w *Worker) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := w.news.of(id.Machine)
 		err := w.recordEnd(ctx, id, exit)
@@ -97,11 +104,11 @@ func (w *Worker) ended(ctx context.Context, id driver.TaskID, exit bourse.Exit) 
 				return ctx.Err()
 			}
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
-			return w.cfg.Driver.Destroy(ctx, id.Machine) // no record: nothing may be left of it
+			return d.Destroy(ctx, id.Machine) // no record: nothing may be left of it
 		case err != nil:
 			return err
 		default:
-			return w.cfg.Driver.Forget(ctx, id)
+			return d.Forget(ctx, id)
 		}
 	}
 }
@@ -115,6 +122,13 @@ func (w *Worker) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Ex
 		return errUnborn
 	}
 	next, _ := afterExit(&m, id.Boot, exit)
+	if next == rest && m.State == bourse.StateStopped {
+		// Before the end is recorded: nobody starts it again until then. This
+		// watch is the only one that records it, so no later boot is hit.
+		if err := w.shed(ctx, &m); err != nil {
+			return err
+		}
+	}
 	write := func(tx *store.Tx) error { return recordExit(tx, id.Machine, id.Boot, exit, next) }
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {

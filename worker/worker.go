@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,44 +16,31 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Config says what a worker is and has. Identity fields are fixed at the
-// first start: a later start with others is refused.
-type Config struct {
-	Dir      string                  // data directory; required
-	ID       bourse.WorkerID         // required at the first start, "" afterwards means the one in the store
-	Tag      func() bourse.WorkerTag // chooses a tag at the first start; default at random
-	Region   bourse.Region
-	Capacity Capacity
-	Ports    PortRange     // of $PORT; zero: 20000 to 29999
-	Driver   driver.Driver // of image "host"; required
-	NoHost   bool          // refuse orders for image "host"
-	Version  string
-	View     View                                 // told of machines and capacity, asked for cancelled orders and apps; may be nil
-	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
-	Log      *slog.Logger
-}
-
 // Worker is one host's daemon. Its methods are safe for concurrent use.
 type Worker struct {
-	cfg    Config
-	log    *slog.Logger
-	self   store.Identity
-	store  *store.Store
-	engine *fsm.Engine
-	ledger ledger
-	defs   definitions
-	news   *news
-	load   loadGauge
+	cfg     Config
+	log     *slog.Logger
+	self    store.Identity
+	store   *store.Store
+	engine  *fsm.Engine
+	ledger  ledger
+	defs    definitions
+	news    *news[bourse.MachineID]
+	load    loadGauge
+	images  imageUse
+	volumes volumes
+	counts  counts
+	usages  usages
 
-	labels    atomic.Pointer[map[string]string] // never changed once stored
-	ready     atomic.Bool                       // recovered: calls are answered
-	up        chan struct{}                     // closed when first ready
-	publisher *publisher                        // nil without a view
+	labels    atomic.Pointer[labels] // never changed once stored
+	ready     atomic.Bool            // recovered: calls are answered
+	up        chan struct{}          // closed when first ready
+	contained chan struct{}          // closed when the driver of images has recovered
+	publisher *publisher             // nil without a view
 	watched   watching
 	applied   applied
 	watches   sync.WaitGroup
@@ -66,10 +52,8 @@ type Worker struct {
 // failed_precondition when the store is of a newer release or of another
 // worker, invalid for a bad configuration.
 func Open(cfg Config) (*Worker, error) {
-	if cfg.Ports == (PortRange{}) {
-		cfg.Ports = PortRange{First: 20000, Last: 29999}
-	}
-	if err := errors.Join(cfg.Capacity.Validate(), cfg.Ports.Validate()); err != nil {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
 		return nil, err
 	}
 	s, err := store.Open(store.Config{Dir: cfg.Dir, Log: cfg.Log, Fault: cfg.Fault})
@@ -81,16 +65,21 @@ func Open(cfg Config) (*Worker, error) {
 		log:    cfg.Log,
 		store:  s,
 		engine: nil,
-		ledger: newLedger(cfg.Capacity),
-		news:   newNews(),
+		ledger: newLedger(&cfg),
+		news:   newNews[bourse.MachineID](),
 		up:     make(chan struct{}),
 		life:   context.Background(),
+
+		contained: make(chan struct{}),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	w.log = cfg.Log.With("worker", w.self.Worker)
 	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
+	if cfg.Images != nil {
+		cfg.Images.SetInUse(w.imageInUse)
+	}
 	w.learnLabels()
 	w.define()
 	if cfg.View != nil {
@@ -173,6 +162,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return w.engine.Run(ctx) })
 	group.Go(func() error { return w.keepHouse(ctx) })
+	group.Go(func() error { return w.recoverLate(ctx) })
+	group.Go(func() error { return w.keepVolumes(ctx) })
 	if w.publisher != nil {
 		group.Go(func() error { return w.publisher.run(ctx) })
 		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })
@@ -206,10 +197,15 @@ func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store
 func (w *Worker) observe(r fsm.Record) {
 	if id, ok := machineOf(r.Resource); ok {
 		w.machineChanged(id)
+	} else if id, ok := volumeOf(r.Resource); ok {
+		w.volumeChanged(id)
 	}
 }
 
 func (w *Worker) machineChanged(id bourse.MachineID) {
+	if w.cfg.Images != nil {
+		w.images.changed()
+	}
 	w.news.tell(id)
 	w.note(id, false)
 }
@@ -224,30 +220,6 @@ func (w *Worker) note(id bourse.MachineID, unsure bool) {
 // inTx makes a function of the worker's own transaction type fit an fsm run.
 func inTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
-}
-
-// drivers names the drivers that this worker has.
-func (w *Worker) drivers() []string {
-	if w.cfg.NoHost {
-		return []string{}
-	}
-	return []string{"process"}
-}
-
-// runs tells whether a driver of this worker runs the image.
-func (w *Worker) runs(image string) bool {
-	return image == bourse.ImageHost && !w.cfg.NoHost
-}
-
-// learnLabels gathers the worker's facts, its driver's and the operator's; the
-// operator's win. The driver knows its own once it has recovered.
-func (w *Worker) learnLabels() {
-	labels := maps.Clone(w.cfg.Driver.Labels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, w.cfg.Capacity.Labels)
-	w.labels.Store(&labels)
 }
 
 // machine reads a machine as it is after everything acknowledged so far.

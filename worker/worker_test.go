@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/bourse-dev/bourse"
@@ -18,6 +21,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// byAddress lets cmp look at a machine's address.
+var byAddress = cmpopts.EquateComparable(netip.Addr{})
+
 // host is a machine room: a directory and a memory host that outlive the
 // daemons started on them.
 type host struct {
@@ -25,6 +31,7 @@ type host struct {
 	dir   string
 	mem   *drivertest.Memory
 	setup func(*Config)
+	rig   *rig // nil: programs of the host only
 
 	*Worker
 	stop func()
@@ -41,9 +48,22 @@ func newHost(t testing.TB, setup func(*Config)) *host {
 
 func newHostDown(t testing.TB, setup func(*Config)) *host {
 	t.Helper()
-	h := &host{t: t, dir: t.TempDir(), mem: drivertest.NewMemory(), setup: setup}
+	h := &host{t: t, dir: hostDir(t), mem: drivertest.NewMemory(), setup: setup}
 	t.Cleanup(func() { h.crash() })
 	return h
+}
+
+// hostDir makes a host's directory, in memory where the system offers that: a
+// daemon's death loses nothing of a file, so no test has to wait for a disk.
+// Benchmarks do.
+func hostDir(t testing.TB) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	_, isTest := t.(*testing.T)
+	if info, err := os.Stat(memory); isTest && err == nil && info.IsDir() {
+		t.Setenv("TMPDIR", memory)
+	}
+	return t.TempDir()
 }
 
 func testLog(t testing.TB) *slog.Logger {

@@ -1,0 +1,89 @@
+package worker
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// Config says what a worker is and has. Identity fields are fixed at the
+// first start: a later start with others is refused.
+type Config struct {
+	Dir      string                  // data directory; required
+	ID       bourse.WorkerID         // required at the first start, "" afterwards means the one in the store
+	Tag      func() bourse.WorkerTag // chooses a tag at the first start; default at random
+	Region   bourse.Region
+	Capacity Capacity
+	Ports    PortRange     // of $PORT; zero: 20000 to 29999
+	Driver   driver.Driver // of image "host"; required
+	NoHost   bool          // refuse orders for image "host"
+	Version  string
+	View     View                                 // told of machines and capacity, asked for cancelled orders and apps; may be nil
+	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
+	Log      *slog.Logger
+	Parts
+	Policy
+}
+
+// Parts are what a worker can do without. What is nil is not offered: orders
+// that need it are refused.
+type Parts struct {
+	Container driver.Driver // runs images; goes with Images
+	Images    Images
+	Network   Network
+	Volumes   Volumes
+	Peers     Peers // where volumes and snapshots of other workers come from
+}
+
+// Policy says how a worker runs machines. The zero value is the default.
+type Policy struct {
+	NetworkMode NetworkMode
+	SharedQuota bool       // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
+	PIDs        int        // most processes of a machine with an image; default DefaultPIDs, negative: no limit
+	Rootfs      bourse.MiB // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
+}
+
+// DefaultPIDs is how many processes and threads a machine with an image may
+// have: many for a program, few for a host.
+const DefaultPIDs = 4096
+
+// NetworkMode says which machines have a network of their own. The others use
+// the host's.
+type NetworkMode string
+
+// The network modes. Without Parts.Network all is as with NetworkHost.
+const (
+	NetworkHost       NetworkMode = "host"       // none
+	NetworkContainers NetworkMode = "containers" // those with an image; the default
+	NetworkAll        NetworkMode = "all"        // host processes too
+)
+
+// withDefaults fills in what c leaves out, and reports CodeInvalid for what
+// makes no sense.
+func (c Config) withDefaults() (Config, error) {
+	if c.Ports == (PortRange{}) {
+		c.Ports = PortRange{First: 20000, Last: 29999}
+	}
+	if c.PIDs == 0 {
+		c.PIDs = DefaultPIDs
+	}
+	if c.NetworkMode == "" {
+		c.NetworkMode = NetworkContainers
+	}
+	errs := []error{c.Capacity.Validate(), c.Ports.Validate()}
+	if (c.Container == nil) != (c.Images == nil) {
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "a driver of images and a store of images go together"))
+	}
+	switch c.NetworkMode {
+	case NetworkHost, NetworkContainers, NetworkAll:
+	default:
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "network mode %s: use host, containers or all", bourse.Quoted(string(c.NetworkMode))))
+	}
+	if c.Rootfs < 0 || c.Rootfs > 0 && c.Volumes == nil {
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "rootfs of %d MiB: the worker has nothing that limits it", c.Rootfs))
+	}
+	return c, errors.Join(errs...)
+}

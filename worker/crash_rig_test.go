@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse/driver/drivertest"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// The same two invariants where machines have an image, a network, a volume,
+// scratch space and a device: whatever the daemon dies before or after, what
+// they had of the host is there while they run, and gone when they are.
+func TestInvariants5And6OfImages(t *testing.T) {
+	enumerateCrashes(t, newRig, func(h *host, d *diary) {
+		checkBounce(h, d)
+		checkIntent(h, d)
+	})
+}
+
+// death ends a daemon inside its n-th call of anything on the host, before or
+// after it takes effect. From then on the daemon reaches neither its host nor
+// its disk.
+type death struct {
+	at    int
+	after bool
+	kill  func()
+
+	mu    sync.Mutex
+	calls int
+	ends  map[int]bool // calls whose end it hears of too
+	dead  bool
+}
+
+func (d *death) call(_ context.Context, name string, after bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return errCrash
+	}
+	if after {
+		d.ends[d.calls] = true
+	} else {
+		d.calls++
+	}
+	if d.calls != d.at || after != d.after {
+		return nil
+	}
+	d.dead = true
+	d.kill()
+	return fmt.Errorf("%w in %s", errCrash, name)
+}
+
+func (d *death) commit(store.FaultStage, uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return errCrash
+	}
+	return nil
+}
+
+// haunt has all that the rig does go through d; nil: through nothing.
+func (h *host) haunt(d *death) {
+	var hooks drivertest.Hooks
+	call := func(context.Context, string, bool) error { return nil }
+	if d != nil {
+		call = d.call
+		hooks = drivertest.Hooks{
+			Before: func(ctx context.Context, c drivertest.Call) error { return d.call(ctx, c.Op, false) },
+			After:  func(ctx context.Context, c drivertest.Call) error { return d.call(ctx, c.Op, true) },
+		}
+	}
+	h.mem.SetHooks(hooks)
+	h.rig.containers.SetHooks(hooks)
+	h.rig.images.failing(call)
+	h.rig.network.failing(call)
+	h.rig.volumes.mu.Lock()
+	defer h.rig.volumes.mu.Unlock()
+	h.rig.volumes.fault = func(name, _ string) error { return call(h.t.Context(), name, false) }
+}
+
+// haunted runs the scenario with a daemon that dies in its n-th call.
+func (h *host) haunted(d *death, diary *diary) {
+	d.kill, d.ends = func() {}, map[int]bool{}
+	if err := h.tryStart(d.commit); err != nil {
+		h.t.Fatal(err)
+	}
+	d.kill = h.stop
+	h.haunt(d)
+	_ = h.lifetime(diary) // the death ends it early
+	h.crash()
+	h.haunt(nil)
+}
+
+// Invariants 5 and 6 once more, the daemon dying within every single call of
+// drivers, images, networks and volumes rather than of its store.
+func TestADaemonDiesInEveryCall(t *testing.T) {
+	var calls int
+	var ends map[int]bool
+	synctest.Test(t, func(t *testing.T) {
+		h := newRigged(t, newRig)
+		d := &death{}
+		h.haunted(d, newDiary())
+		calls, ends = d.calls, d.ends
+	})
+	t.Logf("%d calls", calls)
+	if calls < 40 {
+		t.Fatalf("the scenario makes %d calls only", calls)
+	}
+	for n := 1; n <= calls; n++ {
+		for _, after := range []bool{false, true} {
+			if after && !ends[n] {
+				continue
+			}
+			t.Run(fmt.Sprintf("call=%d/after=%t", n, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newRigged(t, newRig)
+					d := newDiary()
+					h.haunted(&death{at: n, after: after}, d)
+					running := h.tasks()
+					h.start(nil)
+					h.checkRunning(running)
+					checkBounce(h, d)
+					checkIntent(h, d)
+					h.verify()
+					h.crash()
+				})
+			})
+		}
+	}
+}

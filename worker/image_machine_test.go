@@ -1,0 +1,306 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// spy is a driver that remembers what it was told to start.
+type spy struct {
+	driver.Driver
+	mu    sync.Mutex
+	tasks []driver.Task
+}
+
+func (s *spy) Start(ctx context.Context, t driver.Task) (driver.Status, error) {
+	s.mu.Lock()
+	s.tasks = append(s.tasks, t)
+	s.mu.Unlock()
+	return s.Driver.Start(ctx, t)
+}
+
+// withSpy has the host's next worker run its images through a spy.
+func (h *host) withSpy() *spy {
+	s := &spy{}
+	h.setup = func(c *Config) {
+		h.rig.setup(c)
+		s.Driver = c.Container
+		c.Container = s
+	}
+	return s
+}
+
+func TestLifeOfAMachineWithAnImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newRigged(t, newRig)
+		spy := h.withSpy()
+		h.start(nil)
+		defer h.crash()
+		m := h.place(image(rigImage), func(o *bourse.Order) {
+			o.App.Network = "ours"
+			o.Config.Env = map[string]string{"A": "b"}
+			o.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("hi")}}
+			o.Config.DNS = []byte(`{"nameservers":["9.9.9.9"],"searches":["ours.internal"],"options":[{"name":"ndots","value":"2"}],"hostname":"web1"}`)
+		})
+		pushed := h.rig.images.registry[rigImage].Ref
+		if m.State != bourse.StateStarted || m.Image == nil || m.Image.Digest != pushed.Digest || m.Boot.Port != 0 {
+			t.Errorf("the fill says %s, image %v, port %d", m.State, m.Image, m.Boot.Port)
+		}
+		if want := bourse.PrivateAddress("ours", m.ID); m.PrivateIP != want || m.Network != "ours" {
+			t.Errorf("address %s in network %q, want %s in ours", m.PrivateIP, m.Network, want)
+		}
+		want := []string{"launch/created", "pull/starting", "pull/starting", "start/started"}
+		if diff := cmp.Diff(want, story(h.get(m.ID))); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if done := h.get(m.ID).LastEvents[1].Pull; done == nil || !done.Done || done.Bytes != rigBytes || done.Took != time.Second {
+			t.Errorf("the pull's last event says %+v", done)
+		}
+		checkTask(t, &m, spy.tasks[0])
+		second := h.place(image(rigImage))
+		if h.rig.images.pulled() != 1 || slices.Contains(story(second), "pull/starting") {
+			t.Errorf("%d pulls; events of the second machine: %v", h.rig.images.pulled(), story(second))
+		}
+		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{second.ID}) {
+			t.Errorf("networks of %v after the first machine stopped", got)
+		}
+		h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{}))
+		if got := h.rig.network.attached(); len(got) != 2 || h.get(m.ID).PrivateIP != m.PrivateIP {
+			t.Errorf("started again: networks of %v, address %s, was %s", got, h.get(m.ID).PrivateIP, m.PrivateIP)
+		}
+		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 0 {
+			t.Errorf("an image in use was removed: %v, %v", gone, err)
+		}
+		for _, id := range []bourse.MachineID{m.ID, second.ID} {
+			h.must(h.destroy(t.Context(), id, fabric.Act{Force: true}))
+		}
+		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
+			t.Errorf("the image of nobody was not removed: %v, %v", gone, err)
+		}
+		if kept := h.kept(); len(kept) != 0 || len(h.rig.network.attached()) != 0 {
+			t.Errorf("left behind: %v, networks of %v", kept, h.rig.network.attached())
+		}
+	})
+}
+
+func checkTask(t *testing.T, m *bourse.Machine, got driver.Task) {
+	t.Helper()
+	env := got.Env
+	got.Env = nil
+	want := driver.Task{
+		ID: taskOf(m), Image: "example.com/web@" + m.Image.Digest, Command: []string{"run"},
+		Limits: driver.Limits{Memory: 64, CPUWeight: 63, CPUQuota: 1000, PIDs: DefaultPIDs},
+		Network: &driver.Network{
+			Namespace: "/netns/" + string(m.ID), Hostname: "web1", Resolver: []string{"9.9.9.9"}, Search: []string{"ours.internal"},
+			Options: []string{"ndots:2"}, Hosts: []string{"::1 self"},
+		},
+		Root: driver.Root{Files: []driver.File{{Path: "/etc/motd", Data: []byte("hi"), Mode: 0o644}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the task (-want +got):\n%s", diff)
+	}
+	for _, v := range []string{"A=b", "FLY_PRIVATE_IP=" + m.PrivateIP.String(), "FLY_IMAGE_REF=" + m.Image.String(), "FLY_REGION=gru"} {
+		if !slices.Contains(env, v) {
+			t.Errorf("the environment has no %s: %v", v, env)
+		}
+	}
+	for _, name := range []string{"PATH=", "HOME=", "PORT="} {
+		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name) }) {
+			t.Errorf("the environment has the host's %s", name)
+		}
+	}
+}
+
+func TestRefusalsOfImages(t *testing.T) {
+	for name, c := range map[string]struct {
+		setup  func(*Config)
+		change func(*bourse.Order)
+		reason bourse.RefusalReason
+		what   string
+	}{
+		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedImage, what: "example.com/nothing"},
+		"no driver":     {func(c *Config) { c.Parts = Parts{} }, image(rigImage), bourse.RefusedImage, rigImage},
+		"runtime": {change: func(o *bourse.Order) { o.Config.Runtime = "io.containerd.kata.v2" },
+			reason: bourse.RefusedUnknown, what: "runtime.io.containerd.kata.v2"},
+		"a limit of the disk": {func(c *Config) { c.Volumes = nil }, func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1} },
+			bourse.RefusedUnknown, labelDiskLimit},
+		"a root larger than the disk": {change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
+			reason: bourse.RefusedResource, what: "disk"},
+		"names that are none":         {change: func(o *bourse.Order) { o.Config.DNS = []byte(`{"searches":["a b"]}`) }, reason: bourse.RefusedDriver},
+		"gpus":                        {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
+		"a program that is not there": {change: run("missing"), reason: bourse.RefusedDriver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newRigged(t, newRig)
+				h.setup = func(cfg *Config) {
+					h.rig.setup(cfg)
+					if c.setup != nil {
+						c.setup(cfg)
+					}
+				}
+				h.start(nil)
+				defer h.crash()
+				order := newOrder(t, image(rigImage), c.change)
+				_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+				if err != nil || refusal == nil || refusal.Reason != c.reason || refusal.Resource != c.what || refusal.Detail == "" {
+					t.Errorf("refusal %+v, %v; want %s of %q", refusal, err, c.reason, c.what)
+				}
+				h.leftNothing()
+			})
+		})
+	}
+}
+
+// leftNothing: no machine lives, and nothing of one is on the host.
+func (h *host) leftNothing() {
+	h.t.Helper()
+	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	if err != nil || len(all) != 0 {
+		h.t.Errorf("left behind: %v, %v", stories(all), err)
+	}
+	if kept := h.kept(); len(kept) != 0 || len(h.rig.network.attached())+len(h.rig.volumes.scratchNow())+len(h.rig.volumes.mountedNow()) != 0 {
+		h.t.Errorf("on the host: machines %v, networks %v, scratch %v, mounts %v",
+			kept, h.rig.network.attached(), h.rig.volumes.scratchNow(), h.rig.volumes.mountedNow())
+	}
+	h.verify()
+}
+
+// A registry that does not answer is asked again until the order's deadline;
+// then the order is refused, not forgotten.
+func TestAPullEndsWithTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		h.rig.images.failing(func(_ context.Context, call string, after bool) error {
+			if call == "Pull" && !after {
+				return bourse.Errorf(bourse.CodeUnavailable, "the registry hangs up")
+			}
+			return nil
+		})
+		begin := time.Now()
+		order := newOrder(t, image(rigImage), func(o *bourse.Order) { o.Within = bourse.Duration(20 * time.Second) })
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable {
+			t.Fatalf("refusal %+v, %v; want unavailable", refusal, err)
+		}
+		if took := time.Since(begin); took < 20*time.Second || took > 31*time.Second {
+			t.Errorf("refused after %s, want the order's 20 s and perhaps a wait between two attempts", took)
+		}
+		h.leftNothing()
+		all, err := h.machines(t.Context(), "", func(*bourse.Machine) bool { return true })
+		if err != nil || len(all) != 1 || len(all[0].LastEvents) > 5 {
+			t.Errorf("the attempts have left %d events: %v", len(all[0].LastEvents), story(all[0]))
+		}
+	})
+}
+
+// A cancellation does not wait for the pull.
+func TestACancellationEndsThePull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		h.rig.images.takes = time.Hour
+		order := newOrder(t, image(rigImage))
+		answered := make(chan *bourse.Refusal)
+		go func() {
+			_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			answered <- refusal
+		}()
+		time.Sleep(10 * time.Second)
+		begin := time.Now()
+		if _, err := h.cancel(t.Context(), order.ID); err != nil {
+			t.Fatal(err)
+		}
+		if refusal := <-answered; refusal == nil || refusal.Reason != bourse.RefusedCanceled {
+			t.Errorf("the claim was answered with %+v, want canceled", refusal)
+		}
+		time.Sleep(time.Second)
+		h.leftNothing()
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestAMachineThatIsNotLaunchedHasItsImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		m := h.place(image(rigImage), func(o *bourse.Order) { o.SkipLaunch = true })
+		if m.State != bourse.StateStopped || h.rig.images.pulled() != 1 || len(h.kept()) != 0 || len(h.rig.network.attached()) != 0 {
+			t.Errorf("prepared: %s, %d pulls, the host has %v and networks of %v", m.State, h.rig.images.pulled(), h.kept(), h.rig.network.attached())
+		}
+		if m = h.get(m.ID); m.Image == nil || !m.PrivateIP.IsValid() {
+			t.Errorf("prepared with image %v and address %s", m.Image, m.PrivateIP)
+		}
+		if m := h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{})); m.State != bourse.StateStarted {
+			t.Errorf("started: %s", m.State)
+		}
+	})
+}
+
+func TestQuotesKnowWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		missing := func() int64 {
+			q, err := h.quote(t.Context(), newOrder(t, image(rigImage)))
+			if err != nil || q.Refusal != nil {
+				t.Fatalf("quote: %+v, %v", q.Refusal, err)
+			}
+			return q.MissingBytes
+		}
+		if n := missing(); n != unknownImage {
+			t.Errorf("before: %d bytes missing, want %d", n, int64(unknownImage))
+		}
+		h.place(image(rigImage))
+		if n := missing(); n != 0 {
+			t.Errorf("after: %d bytes missing", n)
+		}
+	})
+}
+
+// No device is two machines', and a machine that stops gives its own back.
+func TestDevicesAreGivenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		gpu := func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 1 }
+		a, b := h.place(image(rigImage), gpu), h.place(gpu) // a host process may have one, too
+		if len(a.Devices) != 1 || len(b.Devices) != 1 || a.Devices[0] == b.Devices[0] {
+			t.Fatalf("devices %v and %v", a.Devices, b.Devices)
+		}
+		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, gpu)}); err != nil || refusal == nil || refusal.Resource != "gpu.a10" {
+			t.Errorf("a third: %+v, %v; want a refusal", refusal, err)
+		}
+		h.must(h.Worker.stop(t.Context(), a.ID, fabric.Act{}))
+		if m := h.reaches(a.ID, bourse.StateStopped); len(m.Devices) != 0 {
+			t.Errorf("stopped, it has %v", m.Devices)
+		}
+		c := h.place(gpu)
+		if !slices.Equal(c.Devices, a.Devices) {
+			t.Errorf("the third has %v, want %v", c.Devices, a.Devices)
+		}
+		if _, err := h.Worker.start(t.Context(), a.ID, fabric.Act{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
+			t.Errorf("start without a device: %v, want insufficient_capacity", err)
+		}
+		h.verify()
+	})
+}

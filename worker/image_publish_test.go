@@ -1,0 +1,89 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The view has the images that the host has, soon after they come and go,
+// whatever it had before and however it and the images fail.
+func TestTheViewKnowsTheImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newMemView()
+		v.images["sha256:old"] = bourse.Image{Ref: bourse.ImageRef{Digest: "sha256:old"}} // of an earlier life
+		h := newRigged(t, newRig)
+		h.setup = func(c *Config) { h.rig.setup(c); c.View = v }
+		h.start(nil)
+		defer func() { h.crash() }()
+		knows := func(what string, want ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if got := slices.Sorted(maps.Keys(v.images)); !slices.Equal(got, want) {
+				t.Errorf("%s: the view has images %v, want %v", what, got, want)
+			}
+		}
+		digest := h.rig.images.registry[rigImage].Ref.Digest
+		knows("at the start")
+		m := h.place(image(rigImage))
+		knows("pulled", digest)
+		before := v.counted().updates
+		knows("nothing new", digest)
+		if n := v.counted().updates - before; n != 0 {
+			t.Errorf("%d updates about nothing", n)
+		}
+		v.lose()
+		knows("lost", digest)
+		if err := h.destroyCanceled(t.Context(), m.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.reaches(m.ID, bourse.StateDestroyed)
+		if _, err := h.rig.images.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		knows("pruned")
+		h.rig.images.failing(func(_ context.Context, call string, _ bool) error {
+			if call == "List" {
+				return bourse.Errorf(bourse.CodeUnavailable, "containerd is away")
+			}
+			return nil
+		})
+		m = h.place(image(rigImage))
+		knows("not to be listed")
+		v.mu.Lock()
+		if _, ok := v.machines[m.ID]; !ok {
+			t.Error("images that cannot be listed keep a machine from the view")
+		}
+		v.mu.Unlock()
+		h.rig.images.failing(nil)
+		knows("listed again", digest)
+		h.crash()
+		h.setup = func(c *Config) { c.View = v } // given up
+		h.start(nil)
+		knows("a worker without images")
+	})
+}
+
+func TestNewsOfImages(t *testing.T) {
+	image := func(digest string, bytes int64, used time.Duration) bourse.Image {
+		return bourse.Image{Ref: bourse.ImageRef{Repository: "r", Digest: digest}, Bytes: bytes, UsedAt: time.Unix(0, 0).Add(used)}
+	}
+	told := map[string]bourse.Image{"a": image("a", 1, 0), "b": image("b", 1, 0), "c": image("c", 1, 0), "d": {}}
+	pulling := image("e", 1, 0)
+	pulling.Pull = &bourse.PullProgress{}
+	there, gone := changedImages(told, []bourse.Image{image("a", 1, imagesAge), image("b", 2, 0), image("d", 1, 0), pulling, image("f", 1, 0)})
+	var got []string
+	for _, i := range there {
+		got = append(got, i.Ref.Digest)
+	}
+	if !slices.Equal(got, []string{"b", "d", "f"}) || !slices.Equal(gone, []string{"c"}) {
+		t.Errorf("there %v, gone %v; want b, d and f, and c gone", got, gone)
+	}
+}

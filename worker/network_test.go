@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/network"
+)
+
+// Which machines get a network of their own is the operator's choice. The
+// others use the host's, with a port that nobody else is told.
+func TestNetworkModes(t *testing.T) {
+	for _, c := range []struct {
+		mode        NetworkMode
+		image, host bool // have a network of their own
+	}{
+		{"", true, false},
+		{NetworkContainers, true, false},
+		{NetworkHost, false, false},
+		{NetworkAll, true, true},
+	} {
+		t.Run(fmt.Sprint("mode=", c.mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newRigged(t, func() *rig {
+					r := newRig()
+					r.mode = c.mode
+					return r
+				})
+				h.start(nil)
+				defer h.crash()
+				for name, own := range map[string]bool{rigImage: c.image, bourse.ImageHost: c.host} {
+					m := h.place(image(name))
+					attached := slices.Contains(h.rig.network.attached(), m.ID)
+					if attached != own || m.PrivateIP.IsValid() != own || (m.Boot.Port == 0) != own {
+						t.Errorf("%s: attached %t, address %s, port %d; want a network of its own: %t", name, attached, m.PrivateIP, m.Boot.Port, own)
+					}
+					m = h.must(h.Worker.restart(t.Context(), m.ID, fabric.Act{}))
+					if (m.Boot.Port == 0) != own || slices.Contains(h.rig.network.attached(), m.ID) != own {
+						t.Errorf("%s, restarted: port %d", name, m.Boot.Port)
+					}
+				}
+				h.verify()
+			})
+		})
+	}
+}
+
+// After a start the host has networks for the machines that may run, and no
+// others.
+func TestRecoveryOfNetworks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		running, stopped := h.place(image(rigImage)), h.place(image(rigImage))
+		h.must(h.Worker.stop(t.Context(), stopped.ID, fabric.Act{}))
+		h.reaches(stopped.ID, bourse.StateStopped)
+		h.crash()
+		stray := network.Spec{Machine: "abcdef01234567", App: "web", Network: "org:x"}
+		for _, spec := range []network.Spec{stray, specOf(&stopped)} {
+			if _, err := h.rig.network.Attach(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.start(nil)
+		defer h.crash()
+		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{running.ID}) {
+			t.Errorf("networks of %v, want of %s alone", got, running.ID)
+		}
+	})
+}
+
+// A network that cannot be released for a while keeps nobody from stopping,
+// and is not left behind.
+func TestANetworkThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		m := h.place(image(rigImage))
+		h.rig.network.failing(func(_ context.Context, call string, _ bool) error {
+			if call == "Detach" {
+				return bourse.Errorf(bourse.CodeUnavailable, "busy")
+			}
+			return nil
+		})
+		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+		h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{}))
+		h.rig.network.failing(nil)
+		h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.leftNothing()
+	})
+}

@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+)
+
+// rig is what a host has that runs images: it outlives daemons, as the machine
+// room does. A nil one is a host without.
+type rig struct {
+	containers *drivertest.Memory
+	images     *memImages
+	network    *memNetwork
+	volumes    *memVolumes
+	mode       NetworkMode
+
+	volume bourse.VolumeID // that the scenario's first machine mounts
+}
+
+const (
+	rigImage  = "example.com/web:1"
+	rigBytes  = 64 << 20
+	rigDevice = "example.com/gpu="
+)
+
+func newRig() *rig {
+	r := &rig{containers: drivertest.NewMemory(), images: newMemImages(), network: newMemNetwork(), volumes: newMemVolumes()}
+	r.images.push(rigImage, rigBytes)
+	return r
+}
+
+// setup gives a daemon that has just started what the rig has.
+func (r *rig) setup(c *Config) {
+	c.Parts = Parts{Container: r.containers.Driver(), Images: r.images, Network: r.network, Volumes: r.volumes}
+	c.Capacity.Disk = 1 << 20
+	c.Capacity.Devices = map[string][]string{"a10": {rigDevice + "0", rigDevice + "1"}}
+	c.NetworkMode = r.mode
+}
+
+// newRigged makes a host that is down, with a rig if one is wanted.
+func newRigged(t testing.TB, with func() *rig) *host {
+	t.Helper()
+	if with == nil {
+		return newHostDown(t, nil)
+	}
+	r := with()
+	h := newHostDown(t, r.setup)
+	h.rig = r
+	return h
+}
+
+// newImageHost makes a host that runs images, and starts a worker on it.
+func newImageHost(t testing.TB) *host {
+	t.Helper()
+	h := newRigged(t, newRig)
+	h.start(nil)
+	return h
+}
+
+// prepareRig makes the volume that the scenario's machines are about.
+func (h *host) prepareRig(ctx context.Context, d *diary) error {
+	if h.rig == nil {
+		return nil
+	}
+	order := newOrder(h.t, volumeOrder)
+	fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
+	switch {
+	case err != nil:
+		return err
+	case refusal != nil:
+		d.refused[order.ID] = true
+		return errCrash
+	}
+	h.rig.volume = fill.Volume.ID
+	return nil
+}
+
+func volumeOrder(o *bourse.Order) {
+	o.Volume = new(bourse.VolumeOrder{Name: "data", SizeGB: 1}.WithDefaults())
+}
+
+// dress makes an order of the scenario one for an image; the first one has all
+// that a machine can have.
+func (r *rig) dress(o *bourse.Order) {
+	if r == nil || o.Volume != nil {
+		return
+	}
+	o.Config.Image = rigImage
+	if r.volume == "" {
+		return
+	}
+	o.Config.Mounts = []bourse.Mount{{Volume: r.volume, Path: "/data"}}
+	o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1}
+	o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 1
+	r.volume = ""
+}
+
+// image makes an order one for an image.
+func image(name string) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Config.Image = name }
+}
+
+// tasks are what the host's process table shows, whoever runs it.
+func (h *host) tasks() []driver.TaskID {
+	out := h.mem.Running()
+	if h.rig != nil {
+		out = append(out, h.rig.containers.Running()...)
+	}
+	return out
+}
+
+// kept are the machines that a driver keeps anything of.
+func (h *host) kept() []bourse.MachineID {
+	out := h.mem.Machines()
+	if h.rig != nil {
+		out = append(out, h.rig.containers.Machines()...)
+	}
+	return out
+}
+
+// checkRig: beside what runs, the host has what the records of its settled
+// machines say, and nothing else.
+func (h *host) checkRig(all []bourse.Machine) {
+	h.t.Helper()
+	if h.rig == nil {
+		return
+	}
+	var attached, mounted, scratch []string
+	devices := map[string]bourse.MachineID{}
+	for _, m := range all {
+		if m.State == bourse.StateStarted {
+			attached = append(attached, string(m.ID))
+			for _, mount := range m.Config.Mounts {
+				mounted = append(mounted, string(mount.Volume))
+			}
+			if m.Image == nil || !m.PrivateIP.IsValid() {
+				h.t.Errorf("machine %s runs with image %v and address %s", m.ID, m.Image, m.PrivateIP)
+			}
+		}
+		if m.State != bourse.StateDestroyed && m.Config.Rootfs != nil && m.Boot.Number > 0 {
+			scratch = append(scratch, string(m.ID))
+		}
+		for _, name := range m.Devices {
+			if other := devices[name]; other != "" {
+				h.t.Errorf("device %s is %s's and %s's", name, other, m.ID)
+			}
+			devices[name] = m.ID
+		}
+		if len(m.Devices) > 0 && m.Takes.Of(bourse.GPUResource("a10")) == 0 {
+			h.t.Errorf("machine %s is %s and has devices %v", m.ID, m.State, m.Devices)
+		}
+	}
+	for what, c := range map[string][2][]string{
+		"networks":      {attached, texts(h.rig.network.attached())},
+		"mounts":        {mounted, texts(h.rig.volumes.mountedNow())},
+		"scratch space": {scratch, texts(h.rig.volumes.scratchNow())},
+	} {
+		slices.Sort(c[0])
+		if diff := cmp.Diff(c[0], c[1]); diff != "" {
+			h.t.Errorf("%s (-want +got):\n%s\n%s", what, diff, stories(all))
+		}
+	}
+	h.Worker.images.mu.Lock()
+	defer h.Worker.images.mu.Unlock()
+	if held := h.Worker.images.held; len(held) > 0 {
+		h.t.Errorf("images are held for %v", held)
+	}
+}
+
+func texts[T ~string](list []T) []string {
+	var out []string
+	for _, x := range list {
+		out = append(out, string(x))
+	}
+	return out
+}
+
+func stories(all []bourse.Machine) string {
+	var out strings.Builder
+	for _, m := range all {
+		out.WriteString(string(m.ID) + " is " + string(m.State) + ": " + strings.Join(story(m), " ") + "\n")
+	}
+	return out.String()
+}
+
+// onlyAfterStart are hooks by which every call fails as fault says, and a start
+// all the same takes effect.
+func onlyAfterStart(fault func() error) drivertest.Hooks {
+	return drivertest.Hooks{
+		Before: func(_ context.Context, c drivertest.Call) error {
+			if c.Op == "Start" || c.Op == "Wait" {
+				return nil
+			}
+			return fault()
+		},
+		After: func(_ context.Context, c drivertest.Call) error {
+			if c.Op == "Wait" {
+				return nil
+			}
+			return fault()
+		},
+	}
+}
