@@ -15,11 +15,11 @@ import (
 // by side.
 const destroyAtOnce = 16
 
-// deleteApp destroys an app's machines, then the app: when it breaks off in
-// between the app is still there and the call can be repeated. Without force,
-// nothing is done while a machine runs, or while a worker that might have one
-// does not answer. With it, machines of silent workers outlive their app; the
-// reply names those workers.
+// deleteApp destroys an app's machines, its volumes, then the app: when it
+// breaks off in between the app is still there and the call can be repeated.
+// Without force, nothing is done while a machine runs or there is a volume, or
+// while a worker that might have one does not answer. With it, what silent
+// workers have outlives its app; the reply names those workers.
 func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 	force, err := queryBool(r, "force")
 	if err != nil {
@@ -31,12 +31,16 @@ func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 	}
 	found, missing := b.findMachines(r.Context(), fabric.MachinesQuery{App: app.Name})
 	missing = append(missing, b.lostOwners(r.Context(), app.Name)...)
+	volumes := b.findVolumes(r.Context(), app.Name)
 	if !force {
-		if err := mayDelete(found, missing); err != nil {
+		if err := mayDelete(found, volumes, missing); err != nil {
 			return err
 		}
 	}
 	if err := b.destroyAll(r.Context(), found, force); err != nil {
+		return err
+	}
+	if err := b.destroyVolumes(r.Context(), volumes); err != nil {
 		return err
 	}
 	if err := b.apps.delete(r.Context(), app); err != nil {
@@ -64,9 +68,9 @@ func (b *Broker) lostOwners(ctx context.Context, app bourse.AppName) []bourse.Wo
 	return out
 }
 
-// mayDelete reports CodeFailedPrecondition when machines of the app run, and
-// CodeUnavailable when nobody knows whether some do.
-func mayDelete(found []bourse.Machine, missing []bourse.WorkerID) error {
+// mayDelete reports CodeFailedPrecondition when machines of the app run or it
+// has data, and CodeUnavailable when nobody knows whether that is so.
+func mayDelete(found []bourse.Machine, volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	running := 0
 	for i := range found {
 		switch found[i].State {
@@ -77,6 +81,9 @@ func mayDelete(found []bourse.Machine, missing []bourse.WorkerID) error {
 	}
 	if running > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d machines of the app run: stop them first, or use force=true", running)
+	}
+	if len(volumes) > 0 {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: the app has %d volumes: destroy them first, or use force=true", len(volumes))
 	}
 	if len(missing) > 0 {
 		return bourse.Errorf(bourse.CodeUnavailable, "%d workers do not answer (%s, …), so machines of the app may run there: use force=true", len(missing), missing[0])

@@ -38,13 +38,21 @@ type Directory interface {
 // Workers is what a broker asks of workers, each part beside its use. An error
 // with CodeUnavailable means that the worker has not seen the request.
 type Workers interface {
+	MachineKeeper
+	VolumeKeeper
+	ImageKeeper
+	AppKeeper
+	OrderReader
+	Operator
+}
+
+// MachineKeeper is what a broker asks of workers about machines.
+type MachineKeeper interface {
 	MachineReader
 	MachineActor
 	MachineHelper
 	MachineWaiter
-	AppKeeper
-	OrderReader
-	Operator
+	MachineStreamer
 }
 
 var _ Workers = (*fabric.Client)(nil)
@@ -69,8 +77,9 @@ type Broker struct {
 	Config
 
 	apps        *appStore
-	owners      *owners
-	fresh       *fresh
+	owners      *owners[bourse.MachineID]
+	fresh       *freshMachines
+	volumes     knownVolumes
 	crossOrigin *http.CrossOriginProtection
 	handler     http.Handler
 }
@@ -88,7 +97,8 @@ func New(config Config) *Broker {
 	if config.View == nil {
 		config.View = noView{config.Workers, config.Directory.Workers, config.Patience}
 	}
-	b := &Broker{Config: config, owners: newOwners(), fresh: newFresh(config.Now), crossOrigin: http.NewCrossOriginProtection()}
+	b := &Broker{Config: config, owners: newOwners[bourse.MachineID](), fresh: newFresh(config.Now), crossOrigin: http.NewCrossOriginProtection()}
+	b.volumes = knownVolumes{newOwners[bourse.VolumeID](), newFreshVolumes(config.Now)}
 	b.apps = newAppStore(&b.Config)
 	b.handler = b.routed()
 	return b

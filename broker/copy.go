@@ -45,9 +45,9 @@ func (b *Broker) copyOf(ctx context.Context, id bourse.MachineID) (Listed, bool)
 	case !remembered:
 		return l, ok
 	case !ok:
-		l = Listed{Machine: t.machine}
+		l = Listed{Machine: t.thing}
 	}
-	l = l.newer(&t.machine)
+	l = l.newer(&t.thing)
 	if l.HeardAt.Before(t.at) {
 		l.HeardAt = t.at
 	}

@@ -36,6 +36,9 @@ func (b *Broker) writeError(w http.ResponseWriter, r *request, err error) {
 	if code == bourse.CodeInsufficient {
 		body.Status = machinesapi.StatusInsufficientCapacity
 	}
+	if r.PathValue("volume") != "" && code != bourse.CodeInsufficient {
+		body.Error = machinesapi.WithPrefix(code, body.Error)
+	}
 	if r.PathValue("machine") != "" {
 		body.Error = machinesapi.WithPrefix(code, body.Error)
 		if code == bourse.CodeInsufficient {

@@ -205,6 +205,20 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 				})
 				continue
 			}
+			if order.Volume != nil {
+				made := w.addVolume(order)
+				d.Worker, d.Volume = m.ID, made.ID
+				return bourse.Fill{Volume: &made}, d, nil
+			}
+			if pin := order.Pinned(); pin != 0 {
+				if pin != m.Tag {
+					continue
+				}
+				if v := w.volumes[order.Config.Mounts[0].Volume]; v == nil || v.Machine != "" {
+					round.Refusals = append(round.Refusals, bourse.Refusal{Worker: m.ID, Reason: bourse.RefusedVolume, Detail: "volume already claimed by machine 1"})
+					continue
+				}
+			}
 			state := bourse.StateStarted
 			if order.SkipLaunch {
 				state = bourse.StateCreated

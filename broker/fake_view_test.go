@@ -23,6 +23,7 @@ type fakeView struct {
 	putErr   error  // of every write
 	onPut    func() // before it
 	rows     map[bourse.MachineID]broker.Listed
+	volumes  map[bourse.VolumeID]broker.ListedVolume
 	apps     map[bourse.AppName]bourse.App
 	status   map[bourse.WorkerID]machinesapi.HostStatus
 	heard    time.Time
@@ -31,7 +32,7 @@ type fakeView struct {
 
 func newFakeView(c *cluster) *fakeView {
 	return &fakeView{
-		c: c, rows: map[bourse.MachineID]broker.Listed{}, apps: map[bourse.AppName]bourse.App{},
+		c: c, rows: map[bourse.MachineID]broker.Listed{}, volumes: map[bourse.VolumeID]broker.ListedVolume{}, apps: map[bourse.AppName]bourse.App{},
 		status: map[bourse.WorkerID]machinesapi.HostStatus{}, heard: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -59,6 +60,7 @@ func (v *fakeView) wipe() {
 	defer v.mu.Unlock()
 	v.frozen = true
 	clear(v.rows)
+	clear(v.volumes)
 	clear(v.apps)
 }
 
@@ -79,6 +81,7 @@ func (s *setup) lose(id bourse.WorkerID) {
 // copy takes over what the workers have. The caller holds the lock.
 func (v *fakeView) copy() {
 	clear(v.rows)
+	clear(v.volumes)
 	for _, w := range v.c.workers {
 		w.mu.Lock()
 		for id, m := range w.machines {
@@ -91,6 +94,11 @@ func (v *fakeView) copy() {
 					row.Lease = &lease
 				}
 				v.rows[id] = row
+			}
+		}
+		for id, vol := range w.volumes {
+			if vol.State != bourse.VolumeDestroyed {
+				v.volumes[id] = broker.ListedVolume{Volume: *vol}
 			}
 		}
 		w.mu.Unlock()

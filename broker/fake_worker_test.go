@@ -25,6 +25,8 @@ type worker struct {
 	execs     []fabric.ExecRequest
 	logs      []fabric.LogLine
 	runs      []fabric.Run
+	volumes   map[bourse.VolumeID]*bourse.Volume
+	images    []bourse.Image
 	touched   time.Time // the latest version given
 
 	full bool
@@ -35,7 +37,7 @@ type worker struct {
 func newWorker(self bourse.Member) *worker {
 	return &worker{
 		self: self, machines: map[bourse.MachineID]*bourse.Machine{}, apps: map[bourse.AppName]bourse.App{},
-		decisions: map[bourse.OrderID]bourse.Decision{}, changed: make(chan struct{}), calls: map[string]int{},
+		volumes: map[bourse.VolumeID]*bourse.Volume{}, decisions: map[bourse.OrderID]bourse.Decision{}, changed: make(chan struct{}), calls: map[string]int{},
 	}
 }
 

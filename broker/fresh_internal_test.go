@@ -79,7 +79,7 @@ func TestAListIsNeverOlderThanWhatWasTold(t *testing.T) {
 	})
 }
 
-func begin(f *fresh, lives []*life) *listing {
+func begin(f *freshMachines, lives []*life) *listing {
 	r := &listing{known: f.of("shop")}
 	for _, l := range lives {
 		r.floor = append(r.floor, l.acked)
@@ -175,8 +175,8 @@ func TestEventsAreKept(t *testing.T) {
 	first.LastEvents = events
 	f.note(&first)
 	f.note(&second)
-	if got, _ := f.get(first.ID); len(got.machine.LastEvents) != 1 || got.machine.UpdatedAt != second.UpdatedAt {
-		t.Errorf("remembered: %+v", got.machine)
+	if got, _ := f.get(first.ID); len(got.thing.LastEvents) != 1 || got.thing.UpdatedAt != second.UpdatedAt {
+		t.Errorf("remembered: %+v", got.thing)
 	}
 	if got := (Listed{Machine: first}).newer(&second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
 		t.Errorf("listed: %+v", got.Machine)

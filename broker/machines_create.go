@@ -121,44 +121,6 @@ func (b *Broker) nameIsFree(ctx context.Context, order *bourse.Order) error {
 	return nil
 }
 
-// placeError gives an order's bad end to the caller. Whoever refused is named
-// with the reason (invariant 10).
-func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
-	out := &reply{err: err, order: order.ID}
-	if bourse.CodeOf(err) != bourse.CodeInsufficient {
-		return out
-	}
-	out.refusals = decision.Refusals()
-	text := bourse.MessageOf(err)
-	if !strings.HasPrefix(text, machinesapi.NoCapacityText) {
-		out.text = machinesapi.NoCapacityText + shortage(out.refusals) + text
-	}
-	return out
-}
-
-// shortage says in the Machines API's phrase what most workers lack, for
-// clients that look for it.
-func shortage(refusals []bourse.Refusal) string {
-	counts := map[string]int{}
-	most := ""
-	for _, r := range refusals {
-		if r.Reason != bourse.RefusedResource {
-			continue
-		}
-		counts[r.Resource]++
-		if n := counts[r.Resource]; most == "" || n > counts[most] {
-			most = r.Resource
-		}
-	}
-	switch most {
-	case "":
-		return ""
-	case string(bourse.ResourceCPU):
-		most = "CPUs"
-	}
-	return "insufficient " + most + " available to fulfill request; "
-}
-
 // serverTiming writes an order's times as a Server-Timing header, in
 // milliseconds.
 func serverTiming(t bourse.Times) string {

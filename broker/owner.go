@@ -88,23 +88,23 @@ func (b *Broker) targetOf(r *request) (target, error) {
 // maxOwners bounds what is remembered; past it the memory starts anew.
 const maxOwners = 1 << 16
 
-// owners remembers which app a machine is of. That never changes, so what is
-// remembered is never wrong, and forgetting costs one more question.
-type owners struct {
+// owners remembers which app a machine is of, or a volume. That never changes,
+// so what is remembered is never wrong, and forgetting costs one more question.
+type owners[K ~string] struct {
 	mu   sync.Mutex
-	apps map[bourse.MachineID]bourse.AppName
+	apps map[K]bourse.AppName
 }
 
-func newOwners() *owners { return &owners{apps: map[bourse.MachineID]bourse.AppName{}} }
+func newOwners[K ~string]() *owners[K] { return &owners[K]{apps: map[K]bourse.AppName{}} }
 
-func (o *owners) app(id bourse.MachineID) (bourse.AppName, bool) {
+func (o *owners[K]) app(id K) (bourse.AppName, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	app, ok := o.apps[id]
 	return app, ok
 }
 
-func (o *owners) remember(id bourse.MachineID, app bourse.AppName) {
+func (o *owners[K]) remember(id K, app bourse.AppName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.apps) >= maxOwners {

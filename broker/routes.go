@@ -18,11 +18,13 @@ const (
 	oneApp     = "/v1/apps/{app}"
 	machines   = oneApp + "/machines"
 	oneMachine = machines + "/{machine}"
+	volumes    = oneApp + "/volumes"
+	oneVolume  = volumes + "/{volume}"
 	oneWorker  = "/v1/workers/{worker}"
 )
 
-// routes is the whole API. Updates, versions, volumes and secrets will be
-// further lines and files of their own.
+// routes is the whole API. Updates, versions and secrets will be further lines
+// and files of their own.
 func routes() []route {
 	return []route{
 		{"GET /v1/health", scopeNone, (*Broker).health},
@@ -48,6 +50,9 @@ func routes() []route {
 		{"GET " + oneMachine + "/wait", scopeApp, (*Broker).waitMachine},
 		{"GET " + oneMachine + "/events", scopeApp, (*Broker).machineEvents},
 		{"GET " + oneMachine + "/logs", scopeApp, (*Broker).machineLogs},
+		{"GET " + oneMachine + "/usage", scopeApp, (*Broker).machineUsage},
+		{"POST " + oneMachine + "/exec/stream", scopeApp, (*Broker).execStream},
+		{"POST " + oneMachine + "/tunnel", scopeApp, (*Broker).tunnel},
 
 		{"GET " + oneMachine + "/lease", scopeApp, (*Broker).getLease},
 		{"POST " + oneMachine + "/lease", scopeApp, (*Broker).acquireLease},
@@ -59,6 +64,20 @@ func routes() []route {
 		{"GET " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).getMetadataKey},
 		{"POST " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).setMetadataKey},
 		{"DELETE " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).deleteMetadataKey},
+
+		{"GET " + volumes, scopeApp, (*Broker).listVolumes},
+		{"POST " + volumes, scopeApp, (*Broker).createVolume},
+		{"GET " + oneVolume, scopeApp, (*Broker).getVolume},
+		{"PUT " + oneVolume, scopeApp, (*Broker).updateVolume},
+		{"DELETE " + oneVolume, scopeApp, (*Broker).destroyVolume},
+		{"PUT " + oneVolume + "/extend", scopeApp, (*Broker).extendVolume},
+		{"GET " + oneVolume + "/snapshots", scopeApp, (*Broker).listSnapshots},
+		{"POST " + oneVolume + "/snapshots", scopeApp, (*Broker).createSnapshot},
+		{"GET /v1/orgs/{org}/volumes", scopeToken, (*Broker).orgVolumes},
+
+		{"GET /v1/images", scopeCluster, (*Broker).listImages},
+		{"POST /v1/images/pull", scopeCluster, (*Broker).pullImage},
+		{"POST /v1/images/prune", scopeCluster, (*Broker).pruneImages},
 
 		{"GET /v1/orders/{order}", scopeToken, (*Broker).getOrder},
 

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -31,6 +32,7 @@ func (b *Broker) endpoint(rt route) http.Handler {
 		req := &request{Request: r, id: ulid.Make().String() + "-" + string(b.Region)}
 		rec := &recorder{ResponseWriter: w}
 		w.Header().Set(machinesapi.HeaderRequestID, req.id)
+		fabric.Unbounded(w, r)
 		err := b.guarded(rt, rec, req)
 		if err != nil && rec.status == 0 {
 			b.writeError(rec, req, err)
@@ -76,7 +78,7 @@ func (b *Broker) logRequest(rt route, r *request, status int, took time.Duration
 	attrs := []slog.Attr{
 		slog.String("request", r.id), slog.String("endpoint", rt.pattern), slog.Int("status", status), slog.Duration("took", took),
 	}
-	for _, name := range []string{"app", "machine", "worker", "order", "run"} {
+	for _, name := range []string{"app", "machine", "volume", "worker", "order", "run"} {
 		if v := r.PathValue(name); v != "" {
 			attrs = append(attrs, slog.String(name, v))
 		}

@@ -13,6 +13,7 @@ import (
 // not there, and what it has of a machine is no more than news of its owner.
 type View interface {
 	MachineView
+	VolumeView
 	AppView
 	// Synced tells whether the view has been compared with another member's
 	// since this server started, and since it last lost its file. Until then
@@ -31,6 +32,13 @@ type MachineView interface {
 	CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error)
 }
 
+// VolumeView lists what workers have told of their volumes. Destroyed ones are
+// not there.
+type VolumeView interface {
+	// Volumes lists the volumes of an app, of all when app is empty.
+	Volumes(ctx context.Context, app bourse.AppName) ([]ListedVolume, error)
+}
+
 // AppView keeps apps, which belong to no worker.
 type AppView interface {
 	// Apps gives every record, tombstones included.
@@ -46,6 +54,14 @@ type AppView interface {
 // Listed is a machine as the view has it. Its lease has no nonce.
 type Listed struct {
 	bourse.Machine
+	HostStatus machinesapi.HostStatus // of its worker
+	HeardAt    time.Time              // when that was last known to be alive; zero: never
+}
+
+// ListedVolume is a volume as the view has it. Its usage is not known, and of
+// its snapshots the newest are.
+type ListedVolume struct {
+	bourse.Volume
 	HostStatus machinesapi.HostStatus // of its worker
 	HeardAt    time.Time              // when that was last known to be alive; zero: never
 }
@@ -75,6 +91,9 @@ func (noView) Machine(context.Context, bourse.MachineID) (Listed, bool, error) {
 func (noView) CountMachines(context.Context, bourse.AppName) (map[bourse.AppName]int, error) {
 	return nil, nil
 }
+
+// Volumes lists nothing.
+func (noView) Volumes(context.Context, bourse.AppName) ([]ListedVolume, error) { return nil, nil }
 
 // Apps gives nothing.
 func (noView) Apps(context.Context) ([]bourse.App, error) { return nil, nil }

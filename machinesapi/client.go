@@ -60,6 +60,8 @@ type call struct {
 	in     any  // JSON body; nil for none
 	out    any  // JSON reply; nil to drop it
 	reads  bool // it changes nothing, though it is no GET
+
+	body io.Reader // instead of in: bytes that are sent while the reply comes
 }
 
 // do sends a request and decodes its reply. The reply's header is returned
@@ -84,7 +86,7 @@ func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
 }
 
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
-	var body io.Reader
+	body := k.body
 	if k.in != nil {
 		b, err := json.Marshal(k.in)
 		if err != nil {

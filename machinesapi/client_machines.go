@@ -91,13 +91,7 @@ func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMach
 	if err != nil {
 		return nil, nil, err
 	}
-	var silent []bourse.WorkerID
-	for id := range strings.SplitSeq(reply.Get(HeaderUnreachable), ",") {
-		if id != "" {
-			silent = append(silent, bourse.WorkerID(strings.TrimSpace(id)))
-		}
-	}
-	return out, silent, nil
+	return out, silentOf(reply), nil
 }
 
 // Machine finds a machine, with its latest events; destroyed ones too while

@@ -92,3 +92,11 @@ func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.Mach
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query, header: nonceHeader(nonce)})
 	return err
 }
+
+// Usage tells what a machine uses now. Codes: not_found, failed_precondition
+// (it does not run).
+func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Usage, error) {
+	var out Usage
+	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "usage"), out: &out})
+	return out, err
+}

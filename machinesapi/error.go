@@ -29,9 +29,10 @@ var statuses = map[bourse.Code]int{
 	bourse.CodeInternal:           http.StatusInternalServerError,
 }
 
-// StatusOf gives the HTTP status of a code; 500 for an unknown one. Two places
-// of the API take another status: a name that is taken is 422, and a machine
-// that no longer fits on its own worker is 409.
+// StatusOf gives the HTTP status of a code; 500 for an unknown one. Three places
+// of the API take another status: a name that is taken is 422, a machine that
+// no longer fits on its own worker is 409, and a lack of room for a volume, or
+// for a machine that one pins, is 412.
 func StatusOf(code bourse.Code) int {
 	if s, ok := statuses[code]; ok {
 		return s
@@ -67,6 +68,7 @@ const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
+	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // of a volume, or of the machine on one
 )
 
 // ErrorBody is the body of every reply past 299.
@@ -85,6 +87,8 @@ type ErrorBody struct {
 const (
 	NoCapacityText = "insufficient resources available to fulfill request: could not reserve resource for machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
+	NoVolumeText   = "no capacity: "
+	PinnedText     = "insufficient resources to create new machine with existing volume '%s': "
 )
 
 // prefixes begin the texts of errors about machines, where clients of the
@@ -109,5 +113,6 @@ func WithPrefix(code bourse.Code, text string) string {
 
 // withoutPrefix undoes WithPrefix: people see the code elsewhere.
 func withoutPrefix(code bourse.Code, text string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(text, prefixes[code]), NoCapacityText)
+	text = strings.TrimPrefix(strings.TrimPrefix(text, prefixes[code]), NoCapacityText)
+	return strings.TrimPrefix(text, NoVolumeText)
 }

@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// findVolumes asks all workers for an app's volumes. Who does not answer is
+// known from the search for its machines.
+func (b *Broker) findVolumes(ctx context.Context, app bourse.AppName) []bourse.Volume {
+	var out []bourse.Volume
+	for _, a := range b.askVolumes(ctx, b.Directory.Workers(), fabric.VolumesQuery{App: app}) {
+		for _, v := range a.got {
+			if v.App == app && v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// destroyVolumes removes volumes that no machine has any more.
+func (b *Broker) destroyVolumes(ctx context.Context, found []bourse.Volume) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(destroyAtOnce)
+	for i := range found {
+		id := found[i].ID
+		worker, ok := b.Directory.ByTag(id.Tag())
+		if !ok {
+			continue // it has left since it answered
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, verbPatience)
+			defer cancel()
+			v, err := b.Workers.VolumeDestroy(ctx, worker, id)
+			if bourse.CodeOf(err) == bourse.CodeNotFound {
+				return nil // gone by itself
+			}
+			if err == nil {
+				b.volumes.note(&v)
+			}
+			return volumeError(ctx, worker.ID, changing, err)
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,108 @@
+package broker_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// wired is a cluster whose streams go over the network to w1.
+type wired struct {
+	*cluster
+	wire *fabric.Client
+	w1   bourse.Member
+}
+
+func (w *wired) PassExec(ctx context.Context, _ bourse.Member, id bourse.MachineID, frames io.ReadCloser) (io.ReadCloser, error) {
+	return w.wire.PassExec(ctx, w.w1, id, frames)
+}
+
+func (w *wired) PassTunnel(ctx context.Context, _ bourse.Member, id bourse.MachineID, port uint16, sent io.ReadCloser) (io.ReadCloser, error) {
+	return w.wire.PassTunnel(ctx, w.w1, id, port, sent)
+}
+
+// streaming is a whole way: client, broker, worker.
+type streaming struct {
+	*setup
+	client *machinesapi.Client
+	m      bourse.Machine
+	run    func(context.Context, fabric.ExecIO) (bourse.Exit, error)
+	dial   func() (net.Conn, error)
+}
+
+// startStreaming makes one; with h2 the client speaks HTTP/2 to the broker.
+func startStreaming(t *testing.T, h2 bool) *streaming {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { // runs last
+		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	})
+	s := &streaming{}
+	var mux http.ServeMux
+	mux.HandleFunc(fabric.PathExecStream, func(w http.ResponseWriter, r *http.Request) { fabric.ServeExec(w, r, s.run) })
+	mux.HandleFunc(fabric.PathTunnel, func(w http.ResponseWriter, r *http.Request) {
+		conn, err := s.dial()
+		if err != nil {
+			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "nothing listens there: %w", err))
+			return
+		}
+		fabric.ServeTunnel(w, r, conn)
+	})
+	wire := direct.New(nil)
+	t.Cleanup(wire.Close)
+	c := three()
+	c.members[0].Address = serveWorker(t, &mux)
+	s.setup = startOn(t, c, func(config *broker.Config) {
+		config.View = newFakeView(c)
+		config.Workers = &wired{c, fabric.NewClient(wire), c.members[0]}
+	})
+	s.m = s.machine(t, "w1", "web", bourse.StateStarted)
+	server := httptest.NewUnstartedServer(s.handler)
+	server.EnableHTTP2 = h2
+	if h2 {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	s.client = &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
+	t.Cleanup(server.Client().CloseIdleConnections)
+	return s
+}
+
+// serveWorker serves h as w1 and gives its address.
+func serveWorker(t *testing.T, h http.Handler) string {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler)) })
+	t.Cleanup(func() {
+		ln.Close() // ends it at once
+		wg.Wait()
+		stop()
+	})
+	return ln.Addr().String()
+}
+
+func bothProtocols(t *testing.T, test func(*testing.T, *streaming)) {
+	t.Run("HTTP/1.1", func(t *testing.T) { test(t, startStreaming(t, false)) })
+	t.Run("HTTP/2", func(t *testing.T) { test(t, startStreaming(t, true)) })
+}

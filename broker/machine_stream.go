@@ -1,0 +1,146 @@
+package broker
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// MachineStreamer is what passes through a broker as it comes, and the
+// machine's use of its host.
+type MachineStreamer interface {
+	// PassExec sends the frames of a command's streams as they are, and gives
+	// those of the reply. It owns frames.
+	PassExec(ctx context.Context, to bourse.Member, id bourse.MachineID, frames io.ReadCloser) (io.ReadCloser, error)
+	// PassTunnel sends bytes to a port of the machine, and gives what comes
+	// back. It owns sent.
+	PassTunnel(ctx context.Context, to bourse.Member, id bourse.MachineID, port uint16, sent io.ReadCloser) (io.ReadCloser, error)
+	// Usage tells what the machine uses now.
+	Usage(ctx context.Context, to bourse.Member, id bourse.MachineID) (fabric.Usage, error)
+}
+
+// machineUsage tells what a machine uses, beside what it may.
+func (b *Broker) machineUsage(w http.ResponseWriter, r *request) error {
+	to, err := b.targetOf(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	defer cancel()
+	u, err := b.Workers.Usage(ctx, to.worker, to.id)
+	if err != nil {
+		return workerError(r.Context(), to.worker.ID, reading, err)
+	}
+	return writeJSON(w, http.StatusOK, machinesapi.Usage{
+		At: u.At.UTC(), CPUMS: milliseconds(u.CPU), Throttled: milliseconds(u.Throttled), CPUs: u.CPUs, CPULimit: u.MayCPUs,
+		Memory: u.Memory, MemLimit: u.MayMemory, PIDs: u.PIDs, Read: u.ReadByte, Written: u.WriteByte,
+	})
+}
+
+// milliseconds keeps -1, which says that nobody knows.
+func milliseconds(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
+// execStream runs a command whose input and output stream: the frames that the
+// request's body and the reply are made of pass unread.
+func (b *Broker) execStream(w http.ResponseWriter, r *request) error {
+	to, err := b.targetOf(r)
+	if err != nil {
+		return err
+	}
+	return b.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
+		return b.Workers.PassExec(r.Context(), to.worker, to.id, body)
+	})
+}
+
+// tunnel passes bytes to a TCP port of a machine, and back.
+func (b *Broker) tunnel(w http.ResponseWriter, r *request) error {
+	text := r.URL.Query().Get("port")
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid port %s: use 1 to 65535", bourse.Quoted(text))
+	}
+	to, err := b.targetOf(r)
+	if err != nil {
+		return err
+	}
+	return b.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
+		return b.Workers.PassTunnel(r.Context(), to.worker, to.id, uint16(port), body)
+	})
+}
+
+// pass lets a request's body through to a worker while its reply comes back.
+// When either side breaks off, so does the other.
+func (b *Broker) pass(w http.ResponseWriter, r *request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // HTTP/2 always has it
+	body := &lent{from: r.Body}
+	defer body.takeBack()
+	// Whoever reads the body now must not keep us.
+	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
+	reply, err := open(body)
+	if err != nil {
+		return workerError(r.Context(), to.worker.ID, changing, err)
+	}
+	defer func() { _ = reply.Close() }()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.WriteHeader(http.StatusOK)
+	_ = control.Flush() // a writer that cannot flush sends later
+	_, err = io.Copy(flushed{w, control}, reply)
+	if r.Context().Err() != nil {
+		return nil //nolint:nilerr // the caller has left
+	}
+	return err
+}
+
+// flushed sends what is written at once.
+type flushed struct {
+	w       io.Writer
+	control *http.ResponseController
+}
+
+func (f flushed) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	if err == nil {
+		err = f.control.Flush()
+	}
+	return n, err
+}
+
+// lent is a request's body in the hands of a transport, which may read it later
+// than the request lives.
+type lent struct {
+	from io.Reader
+	mu   sync.Mutex // held while it is read
+	over bool
+}
+
+func (l *lent) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return l.from.Read(p)
+}
+
+// Close does nothing: the server closes the body itself.
+func (l *lent) Close() error { return nil }
+
+// takeBack waits until nobody reads, and lets nobody read any more.
+func (l *lent) takeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
