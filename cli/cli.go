@@ -105,7 +105,7 @@ Begin with:
 		&cobra.Group{ID: "serve", Title: "Servers:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		"use":   {s.machine(), s.app()},
+		"use":   {s.machine(), s.app(), s.volume(), s.image()},
 		"look":  {s.order(), s.quote(), s.worker(), s.sql(), s.view()},
 		"serve": {s.dev(), s.serve()},
 	} {
@@ -148,6 +148,13 @@ func (s *shell) printJSON(v any) error {
 	e := json.NewEncoder(s.Out)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// printLine prints one of several values, each on a line of its own.
+func (s *shell) printLine(v any) error {
+	e := json.NewEncoder(s.Out)
+	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 

@@ -38,18 +38,18 @@ func (s *shell) bindApp(c *cobra.Command, app *string) {
 // listMachines gives an app's machines.
 func (s *shell) listMachines(ctx context.Context, app string) ([]machinesapi.Machine, error) {
 	list, silent, err := s.client().Machines(ctx, bourse.AppName(app), machinesapi.ListMachines{})
-	s.warnSilent(silent)
+	s.warnAbout(silent, "machines")
 	return list, err
 }
 
-// warnSilent says which workers' machines a list lacks.
-func (s *shell) warnSilent(silent []bourse.WorkerID) {
+// warnAbout says which workers' machines, or what else, a list lacks.
+func (s *shell) warnAbout(silent []bourse.WorkerID, what string) {
 	if len(silent) > 0 {
 		names := make([]string, len(silent))
 		for i, w := range silent {
 			names[i] = clean(string(w))
 		}
-		s.say("warning: no answer from " + strings.Join(names, ", ") + ": their machines are missing here")
+		s.say("warning: no answer from " + strings.Join(names, ", ") + ": their " + what + " are missing here")
 	}
 }
 

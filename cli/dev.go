@@ -13,16 +13,17 @@ import (
 
 // devConfig is the whole configuration of "bourse dev".
 type devConfig struct {
-	regions   []string
-	workers   int // of each region
-	data      string
-	api       string
-	cpus      string // of each worker, as the worker's flag has it
-	memory    string
-	readyFile string
-	logLevel  string
-	inner     bool // this is the process that runs the cluster; see dev_keeper.go
-	temporary bool // data is to be removed at the end
+	regions    []string
+	workers    int // of each region
+	data       string
+	api        string
+	cpus       string // of each worker, as the worker's flag has it
+	memory     string
+	containerd string // as the worker's flag has it
+	readyFile  string
+	logLevel   string
+	inner      bool // this is the process that runs the cluster; see dev_keeper.go
+	temporary  bool // data is to be removed at the end
 }
 
 // maxDevWorkers is what one host's processes and ports bear.
@@ -53,6 +54,7 @@ servers and files. With --data the servers' files stay; machines end all the sam
 	flags := c.Flags()
 	flags.StringSliceVar(&d.regions, "regions", []string{"gru", "mad", "ord"}, "`regions`, comma separated")
 	flags.IntVar(&d.workers, "workers", 2, "`number` of workers in each region")
+	flags.StringVar(&d.containerd, "containerd", ContainerdAuto, "`address` of containerd's socket, for machines of images; auto: the usual one if it is there; none: no such machines")
 	flags.StringVar(&d.data, "data", "", "`directory` for the servers' files, kept at the end (default: a temporary one)")
 	flags.StringVar(&d.api, "api", DefaultAPI, "`IP:PORT` of the broker's API; port 0 means any free one")
 	flags.StringVar(&d.cpus, "cpus", "4", "`cores` that each worker sells; what the host really has is not asked")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 type orderFlags struct {
 	app, region, name         string
 	size                      sizeFlags
+	image                     imageFlags
 	env, metadata, require    []string
 	entrypoint, workdir, user string
 	restart                   string
@@ -41,19 +43,20 @@ func (f *orderFlags) bind(s *shell, c *cobra.Command) {
 	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default any)")
 	flags.StringVarP(&f.name, "name", "n", "", "`name` of the machine, unique in its app (default: made up)")
 	f.size.bind(flags)
+	f.image.bind(flags)
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`: slots=2 takes from a countable, zone=b must equal a label; may be repeated")
 	flags.StringVar(&f.entrypoint, "entrypoint", "", "`program` put in front of the command")
-	flags.StringVar(&f.workdir, "workdir", "", "working `directory`, absolute (default: the machine's own)")
-	flags.StringVar(&f.user, "user", "", "`user[:group]` that the command runs as (default: the worker's own)")
+	flags.StringVar(&f.workdir, "workdir", "", "working `directory`, absolute (default: the machine's or the image's own)")
+	flags.StringVar(&f.user, "user", "", "`user[:group]` that the command runs as (default: the worker's own, or the image's)")
 	flags.StringVar(&f.restart, "restart", "", "`policy` when the command ends by itself: no, on-failure or always (default on-failure)")
 	flags.StringVar(&f.stopSignal, "kill-signal", "", "`signal` that asks it to stop (default SIGINT)")
 	flags.StringVar(&f.stopTimeout, "kill-timeout", "", "`time` between that and SIGKILL (default 5s)")
 	flags.BoolVar(&f.rm, "rm", false, "destroy the machine when its command has ended for good")
 	flags.BoolVar(&f.skipLaunch, "skip-launch", false, "prepare the machine, do not start it")
 	flags.IntVar(&f.race, "race", 0, "start on so `many` workers at once, keep the first")
-	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s)")
+	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s, of an image 1m)")
 	s.completeRegions(c, "region")
 	fixed(c, "restart", "no", "on-failure", "always")
 	fixed(c, "vm-cpu-kind", string(bourse.CPUShared), string(bourse.CPUPerformance))
@@ -133,7 +136,7 @@ func (f *orderFlags) request(args []string) (machinesapi.CreateMachine, error) {
 	if c.Requirements, err = parseRequirements(f.require); err != nil {
 		return req, named("--require", err)
 	}
-	if err := f.policies(c); err != nil {
+	if err := errors.Join(f.policies(c), f.image.apply(c)); err != nil {
 		return req, err
 	}
 	if f.name != "" {

@@ -41,7 +41,7 @@ func (s *shell) machineList() *cobra.Command {
 				}
 				return err
 			}
-			s.warnSilent(silent)
+			s.warnAbout(silent, "machines")
 			return s.printMachines(list, app, quiet)
 		},
 	}

@@ -29,9 +29,11 @@ func (s *shell) machineRun() *cobra.Command {
 best one is claimed, and the machine has started when this returns; or you are
 told who said no and why.
 
-Image "host" runs a command of the worker's own host. A program named relative
-to here, such as ./server, is looked up here.`,
-		Example: `  bourse machine run host --region gru -- ./server
+An image is a name such as nginx or registry.example.com/app:v2; workers that
+have it already are preferred. Image "host" runs a command of the worker's own
+host: a program named relative to here, such as ./server, is looked up here.`,
+		Example: `  bourse machine run nginx --region gru --port 80
+  bourse machine run host --region gru -- ./server
   bourse machine run host -r gru,eu --vm-memory 1GiB -e MODE=fast -- sleep 600
   bourse machine run host --rm --require slots=2 --require zone=b -- ./job`,
 		Args: atLeast(1),
@@ -48,6 +50,9 @@ to here, such as ./server, is looked up here.`,
 func (s *shell) runMachine(ctx context.Context, f *runFlags, args []string) error {
 	req, err := f.request(args)
 	if err != nil {
+		return err
+	}
+	if err := s.mountVolume(ctx, f, &req); err != nil {
 		return err
 	}
 	order := bourse.OrderID(f.order)
@@ -71,6 +76,28 @@ func (s *shell) runMachine(ctx context.Context, f *runFlags, args []string) erro
 		return s.printJSON(m.Machine)
 	}
 	return s.printCreated(&m)
+}
+
+// mountVolume puts the volume of --volume into the request, by its id: the API
+// knows no other name for it.
+func (s *shell) mountVolume(ctx context.Context, f *runFlags, req *machinesapi.CreateMachine) error {
+	if f.image.volume == "" {
+		return nil
+	}
+	word, path, err := parseVolume(f.image.volume)
+	if err != nil {
+		return named("--volume", err)
+	}
+	region := bourse.Region("")
+	if bourse.Region(f.region).Validate() == nil {
+		region = bourse.Region(f.region)
+	}
+	id, err := s.freeVolume(ctx, f.app, word, region)
+	if err != nil {
+		return err
+	}
+	req.Config.Mounts = []bourse.Mount{{Volume: id, Path: path}}
+	return nil
 }
 
 // create places the order. The app "default" needs no making: brokers know it.

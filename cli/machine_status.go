@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -51,7 +52,11 @@ func (s *shell) printMachine(m *machinesapi.Machine) error {
 	f.add("region", string(m.Region))
 	f.add("worker", string(m.Worker))
 	f.add("host", s.hostDoubt(m))
+	f.add("address", m.PrivateIP)
 	addConfig(&f, m.Config)
+	if d := m.ImageRef.Digest; d != "" {
+		f.add("digest", d)
+	}
 	if m.Port > 0 {
 		f.add("port", fmt.Sprint(m.Port))
 	}
@@ -81,6 +86,10 @@ func addConfig(f *facts, c *bourse.Config) {
 	f.add("command", commandLine(c.Init.Command()))
 	f.add("user", c.Init.User)
 	f.add("workdir", c.Init.WorkingDir)
+	for _, v := range c.Mounts {
+		f.add("volume", fmt.Sprintf("%s at %s", orElse(v.Name, "?")+" "+string(v.Volume), v.Path))
+	}
+	f.add("serves", services(c.Services))
 	r := c.RestartPolicy()
 	restart := string(r.Policy)
 	if r.Policy != bourse.RestartNo {
@@ -93,6 +102,21 @@ func addConfig(f *facts, c *bourse.Config) {
 	for _, name := range sortedKeys(c.Metadata) {
 		f.add("metadata", name+"="+c.Metadata[name])
 	}
+}
+
+// services shows which ports a config serves, of what it can be read.
+func services(raw json.RawMessage) string {
+	var list []service
+	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
+		return ""
+	}
+	var parts []string
+	for _, s := range list {
+		for _, p := range s.Ports {
+			parts = append(parts, fmt.Sprintf("%d/%s at its %d", p.Port, s.Protocol, s.InternalPort))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // when shows an RFC 3339 time as it is here, and how long ago it was.

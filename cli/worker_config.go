@@ -13,6 +13,7 @@ type WorkerConfig struct {
 	Data      string          // directory; required
 	Name      bourse.WorkerID // required; fixed at the first start
 	Capacity  Capacity
+	Host      HostConfig
 	FirstPort uint16 // of the range for $PORT; 0: the worker's default
 	LastPort  uint16
 	AllowHost bool // take orders for image "host"
@@ -34,6 +35,7 @@ type Capacity struct {
 // workerFlags are the flags of a WorkerConfig as they are typed.
 type workerFlags struct {
 	server             serverFlags
+	host               hostFlags
 	data, name, ports  string
 	cpus, memory, disk string
 	gpus, resources    []string
@@ -44,6 +46,7 @@ type workerFlags struct {
 
 func (f *workerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags, "127.0.0.1:0")
+	f.host.bind(flags)
 	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this worker stands in, such as gru (required)")
 	flags.StringVarP(&f.name, "name", "n", "", "the worker's `id`, unique in the cluster and fixed at its first start (required)")
 	flags.StringVar(&f.data, "data", "", "data `directory` (required)")
@@ -76,6 +79,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 			c.rejections = append(c.rejections, named(flag, err))
 		}
 	}
+	c.Host = f.host.read(keep)
 	var err error
 	if f.cpus != "" {
 		c.Capacity.CPUs, err = parseCPUs(f.cpus)
