@@ -52,6 +52,16 @@ func listed(m *view.Listed) broker.Listed {
 	return broker.Listed{Machine: m.Machine, HostStatus: machinesapi.HostStatus(m.HostStatus), HeardAt: m.HeardAt}
 }
 
+// Volumes implements broker.View.
+func (v brokerView) Volumes(ctx context.Context, app bourse.AppName) ([]broker.ListedVolume, error) {
+	list, err := v.View.Volumes(ctx, view.VolumeFilter{App: app})
+	out := make([]broker.ListedVolume, len(list))
+	for i, x := range list {
+		out[i] = broker.ListedVolume{Volume: x.Volume, HostStatus: machinesapi.HostStatus(x.HostStatus), HeardAt: x.HeardAt}
+	}
+	return out, err
+}
+
 // CountMachines implements broker.View.
 func (v brokerView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error) {
 	counts, err := v.View.CountMachines(ctx)
@@ -121,7 +131,7 @@ func (q queries) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 }
 
 func healthOf(m *gossip.MemberHealth) machinesapi.MemberHealth {
-	out := machinesapi.MemberHealth{ID: m.Member.ID, Role: m.Member.Role, Region: m.Member.Region, Error: m.Error}
+	out := machinesapi.MemberHealth{ID: m.Member.ID, Role: m.Member.Role, Region: m.Member.Region, Version: m.Release, Error: m.Error}
 	h := m.View
 	if m.Error != "" || h == nil {
 		return out

@@ -8,14 +8,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 
 	"github.com/bourse-dev/bourse/cli"
-	"github.com/bourse-dev/bourse/driver/process"
 )
 
 // release is set by the linker: make build.
@@ -24,8 +22,8 @@ var release string
 func main() { os.Exit(run()) }
 
 func run() int {
-	if isSupervisor(os.Args) {
-		return supervise(os.Args[2])
+	if outlive := survivor(os.Args); outlive != nil {
+		return outlive(os.Args[2])
 	}
 	// The first signal ends ctx and with it, in good order, what runs; from
 	// then on signals have their default effect, so a second one ends at once.
@@ -34,23 +32,6 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	env := cli.Process(version(), cli.Roles{Worker: serveWorker, Broker: serveBroker})
 	return cli.Main(ctx, env, os.Args[1:])
-}
-
-// supervisorCommand is how a worker starts the process that its machines run
-// under; the driver adds the directory. It is this program, also when its file
-// has been replaced since.
-func supervisorCommand() []string { return []string{selfPath(), "supervisor"} }
-
-// isSupervisor tells whether this process was started by supervisorCommand.
-// It is looked at before anything else: a supervisor must stay small.
-func isSupervisor(args []string) bool { return len(args) == 3 && args[1] == "supervisor" }
-
-func supervise(dir string) int {
-	if err := process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}); err != nil {
-		fmt.Fprintln(os.Stderr, "bourse supervisor:", err)
-		return cli.ExitCode(err)
-	}
-	return 0
 }
 
 // version tells the release that the linker was given, or else the module's

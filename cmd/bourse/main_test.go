@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden parts of the scripts a
 // TestMain lets the test binary be the program itself: under its name in
 // scripts, and as the supervisor that a worker starts.
 func TestMain(m *testing.M) {
-	if isSupervisor(os.Args) {
+	if survivor(os.Args) != nil {
 		os.Exit(run())
 	}
 	// The race detector lets every process that ends sleep for a second.

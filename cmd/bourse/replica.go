@@ -44,7 +44,7 @@ func (s *server) openReplica() error {
 		return errors.Join(err, r.removeDir())
 	}
 	r.replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
-		View: r.View, Cluster: s.config.Cluster, Self: s.self, Caller: s.wire, Log: s.log,
+		View: r.View, Cluster: s.config.Cluster, Self: s.self, Release: version().Release, Caller: s.wire, Log: s.log,
 		Members: func() []bourse.Member { return s.members.Members() },
 		Changed: func() <-chan struct{} { return s.members.Changed() },
 	})

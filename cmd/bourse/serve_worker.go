@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/process"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view/gossip"
@@ -30,10 +32,12 @@ const (
 // host is a worker with what it stands on.
 type host struct {
 	*server
-	config *cli.WorkerConfig
-	driver *process.Driver
-	worker *worker.Worker // set once opened is closed
-	opened chan struct{}
+	config   *cli.WorkerConfig
+	capacity worker.Capacity
+	driver   *process.Driver
+	parts    parts
+	worker   *worker.Worker // set once opened is closed
+	opened   chan struct{}
 }
 
 // serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
@@ -56,6 +60,12 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	h := &host{server: s, config: &c, opened: make(chan struct{})}
+	h.capacity = capacity(&c)
+	h.capacity.Devices = gpus(ctx, &c.Host, s.log)
+	defer func() { err = errors.Join(err, h.parts.close()) }()
+	if err := h.openParts(names{s.replica.View}); err != nil {
+		return err
+	}
 	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
@@ -65,7 +75,9 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		s.membership(),
 		s.replication(),
 		atEnd("driver", h.endDriver),
+		atEnd("output", h.endOutput),
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
+		stage{name: "parts", run: h.parts.run},
 		// Until the worker has recovered it answers that it is unavailable.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
@@ -78,11 +90,13 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 // runWorker opens the worker, recovers what an earlier daemon left, and works.
 func (h *host) runWorker(ctx context.Context) (err error) {
 	w, err := worker.Open(worker.Config{
-		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: capacity(h.config), NoHost: !h.config.AllowHost,
+		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
 		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
-		Tag:  func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
-		View: newWorkerView(h.replica.View, h.self.ID),
+		Tag:    func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
+		View:   newWorkerView(h.replica.View, h.self.ID),
+		Parts:  h.parts.offered(peers{fabric.NewClient(h.wire), h.replica.directory}),
+		Policy: h.policy(),
 	})
 	if err != nil {
 		return err
@@ -95,7 +109,10 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 }
 
 func (h *host) serveAPI(ctx context.Context) error {
-	api := admission.Require(h.worker.Handler(), bourse.RoleBroker)
+	api := http.NewServeMux()
+	api.Handle("/", admission.Require(h.worker.Handler(), bourse.RoleBroker))
+	// Volumes are copied from worker to worker.
+	api.Handle("/worker/exports/", admission.Require(h.worker.Handler(), bourse.RoleBroker, bourse.RoleWorker))
 	var secure *tls.Config
 	if h.creds != nil {
 		secure = h.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
@@ -132,7 +149,7 @@ func (h *host) destroyAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
 	defer cancel()
-	return h.worker.DestroyAll(ctx)
+	return errors.Join(h.worker.DestroyAll(ctx), h.parts.removeImages(ctx))
 }
 
 // endDriver leaves the machines to their supervisor, or ends that too.
@@ -143,6 +160,17 @@ func (h *host) endDriver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
 	defer cancel()
 	return h.driver.Shutdown(ctx)
+}
+
+// endOutput ends an ephemeral worker's log keeper, which has nothing to read
+// any more.
+func (h *host) endOutput(ctx context.Context) error {
+	if !h.config.Ephemeral || h.parts.keeper == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	defer cancel()
+	return h.parts.keeper.Shutdown(ctx)
 }
 
 // capacity is what the host has, and what the operator states instead.
@@ -160,7 +188,7 @@ func capacity(c *cli.WorkerConfig) worker.Capacity {
 	}
 	out.GPUs, out.Countables = counts(stated.GPUs), counts(stated.Resources)
 	maps.Copy(out.Labels, stated.Labels)
-	out.Overcommit = stated.Overcommit
+	out.Overcommit, out.Images = stated.Overcommit, c.Host.Images
 	return out
 }
 

@@ -35,6 +35,10 @@ type server struct {
 // do not answer are called on and on.
 const joinPatience = 2 * time.Second
 
+// settled is how long after its start a server uses nothing any more that only
+// the start needs.
+const settled = time.Second
+
 // collectAt is how far the heap grows, in percent of what lives, before it is
 // collected. A server's heap is a few MiB: collecting it more often costs
 // latency and saves nothing.
@@ -148,6 +152,11 @@ func (s *server) announce() stage {
 		}
 		defer withdraw()
 		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.members.Addr())
+		select {
+		case <-ctx.Done():
+		case <-time.After(settled):
+			giveBack()
+		}
 		<-ctx.Done()
 		return nil
 	}}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/driver/logs"
+	"github.com/bourse-dev/bourse/driver/process"
+)
+
+// The processes that outlive a worker's daemon are this program, too, also
+// when its file has been replaced since. Their drivers add the directory.
+func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
+func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
+
+const (
+	supervisorWord = "supervisor" // of host processes
+	keeperWord     = "keeper"     // of containers' output
+)
+
+// survivor gives what this process is to do if it was started by one of the
+// commands above. It is looked at before anything else: they must stay small.
+func survivor(args []string) func(dir string) int {
+	if len(args) != 3 {
+		return nil
+	}
+	switch args[1] {
+	case supervisorWord:
+		return func(dir string) int {
+			time.AfterFunc(settled, giveBack)
+			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
+		}
+	case keeperWord:
+		return func(dir string) int {
+			time.AfterFunc(settled, giveBack)
+			return outlived(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
+		}
+	}
+	return nil
+}
+
+func outlived(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "bourse:", err)
+	return cli.ExitCode(err)
+}

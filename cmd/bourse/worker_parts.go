@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/device"
+	"github.com/bourse-dev/bourse/driver/container"
+	"github.com/bourse-dev/bourse/driver/logs"
+	"github.com/bourse-dev/bourse/image"
+	"github.com/bourse-dev/bourse/network"
+	"github.com/bourse-dev/bourse/volume"
+	"github.com/bourse-dev/bourse/worker"
+)
+
+// usualContainerd is where containerd listens unless it was told otherwise.
+const usualContainerd = "/run/containerd/containerd.sock"
+
+// parts are what a worker has of its host beside processes. Fields are nil for
+// what the host, or its operator, does not let us use.
+type parts struct {
+	dialed    *dialed
+	namespace string // of containerd
+	keeper    *logs.Keeper
+	container *container.Driver
+	images    *image.Store
+	network   *network.Network
+	volumes   *volume.Store
+}
+
+// openParts finds out what there is. Nothing is started, and containerd is not
+// asked before somebody needs it.
+func (h *host) openParts(names network.Names) error {
+	c := &h.config.Host
+	if address := containerdAddress(c.Containerd); address != "" {
+		if err := h.openContainers(address); err != nil {
+			return err
+		}
+	}
+	if err := h.openNetwork(names); err != nil {
+		return err
+	}
+	if !c.Volumes {
+		return nil
+	}
+	return h.openVolumes()
+}
+
+func (h *host) openVolumes() error {
+	keys, err := volume.KeyFile(filepath.Join(h.config.Data, "volume.key"))
+	if err != nil {
+		return err
+	}
+	volumes, err := volume.Open(volume.Config{Dir: filepath.Join(h.config.Data, "volumes"), Log: h.log, Key: keys})
+	if bourse.CodeOf(err) == bourse.CodeUnavailable {
+		h.log.Info("this worker has no volumes", "why", err)
+		return nil
+	}
+	h.parts.volumes = volumes
+	return err
+}
+
+// containerdAddress gives the socket to use, "" for none.
+func containerdAddress(stated string) string {
+	switch stated {
+	case cli.ContainerdNone:
+		return ""
+	case cli.ContainerdAuto:
+		info, err := os.Stat(usualContainerd)
+		if err != nil || info.Mode()&os.ModeSocket == 0 || os.Geteuid() != 0 {
+			return ""
+		}
+		return usualContainerd
+	}
+	return stated
+}
+
+func (h *host) openContainers(address string) error {
+	c := &h.config.Host
+	p := &h.parts
+	p.dialed, p.namespace = &dialed{address: address}, c.Namespace
+	p.keeper = logs.NewKeeper(logs.KeeperConfig{
+		Dir: filepath.Join(h.config.Data, "container-logs"), Command: keeperCommand(), Log: h.log,
+	})
+	p.container = container.New(container.Config{
+		Client: p.dialed.client, Namespace: c.Namespace, Dir: filepath.Join(h.config.Data, "container"),
+		Runtime: c.Runtime, Keeper: p.keeper, Log: h.log,
+	})
+	registries := make(map[string]image.Registry, len(c.Registries))
+	for host, r := range c.Registries {
+		registries[host] = image.Registry{PlainHTTP: r.PlainHTTP, CA: r.CA}
+	}
+	var err error
+	p.images, err = image.Open(image.Config{
+		Client: p.dialed.client, Namespace: c.Namespace, Budget: int64(h.capacity.ImageBudget()) << 20,
+		Registries: registries, DockerConfig: c.DockerAuth, Log: h.log,
+	})
+	return err
+}
+
+func (h *host) openNetwork(names network.Names) error {
+	mode := h.config.Host.Network
+	if mode == cli.NetworkHost {
+		return nil
+	}
+	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Names: names, Log: h.log})
+	if mode == cli.NetworkAuto && bourse.CodeOf(err) == bourse.CodeUnavailable {
+		h.log.Info("machines of this worker use the host's network", "why", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.parts.network = n
+	return nil
+}
+
+// offered is what the worker is told of: an interface with nothing in it is
+// not nil, and would be taken for something.
+func (p *parts) offered(peers worker.Peers) worker.Parts {
+	var out worker.Parts
+	if p.container != nil {
+		out.Container, out.Images = p.container, p.images
+	}
+	if p.network != nil {
+		out.Network = p.network
+	}
+	if p.volumes != nil {
+		out.Volumes, out.Peers = p.volumes, peers
+	}
+	return out
+}
+
+// policy is how the operator wants machines to be run.
+func (h *host) policy() worker.Policy {
+	c := &h.config.Host
+	out := worker.Policy{SharedQuota: c.Shared}
+	switch c.Network {
+	case cli.NetworkAll:
+		out.NetworkMode = worker.NetworkAll
+	case cli.NetworkHost:
+		out.NetworkMode = worker.NetworkHost
+	case cli.NetworkAuto, cli.NetworkContainers:
+		out.NetworkMode = worker.NetworkContainers
+	}
+	return out
+}
+
+// run keeps the images and the names of the networks until ctx ends.
+func (p *parts) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	if p.images != nil {
+		wg.Go(func() { errs[0] = p.images.Run(ctx) })
+	}
+	if p.network != nil {
+		wg.Go(func() { errs[1] = p.network.Run(ctx) })
+	}
+	wg.Wait()
+	<-ctx.Done()
+	return errors.Join(errs...)
+}
+
+// removeImages leaves containerd as it was, when no machine is left.
+func (p *parts) removeImages(ctx context.Context) error {
+	if p.images == nil {
+		return nil
+	}
+	if list, err := p.images.List(ctx); err != nil || len(list) == 0 {
+		return nil // containerd is not there, or was never used
+	}
+	if _, err := p.images.Prune(ctx); err != nil {
+		return err
+	}
+	return p.dialed.removeNamespace(ctx, p.namespace)
+}
+
+// close leaves machines and their output to those who outlive the daemon.
+func (p *parts) close() error {
+	var errs []error
+	if p.container != nil {
+		errs = append(errs, p.container.Close(), p.images.Close(), p.keeper.Close(), p.dialed.close())
+	}
+	if p.network != nil {
+		errs = append(errs, p.network.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// dialed is the one connection to containerd, made when it is first needed.
+// What is called through it reconnects by itself.
+type dialed struct {
+	address string
+
+	mu   sync.Mutex
+	made *containerd.Client
+}
+
+func (d *dialed) client() (*containerd.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made != nil {
+		return d.made, nil
+	}
+	c, err := containerd.New(d.address)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "containerd at %s: %w", d.address, err)
+	}
+	d.made = c
+	return c, nil
+}
+
+func (d *dialed) removeNamespace(ctx context.Context, name string) error {
+	c, err := d.client()
+	if err != nil {
+		return err
+	}
+	return c.NamespaceService().Delete(ctx, name)
+}
+
+func (d *dialed) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made == nil {
+		return nil
+	}
+	return d.made.Close()
+}
+
+// gpus gives the CDI names of the host's GPUs by kind: what the operator
+// states, or what is found.
+func gpus(ctx context.Context, c *cli.HostConfig, log *slog.Logger) map[string][]string {
+	if len(c.Devices) > 0 {
+		return c.Devices
+	}
+	found := device.Detect(ctx, device.Config{})
+	for _, err := range found.Broken {
+		log.Warn("a CDI specification cannot be read", "err", err)
+	}
+	for _, g := range found.Unnamed {
+		log.Warn("a GPU is not offered: no CDI specification names it", "gpu", g.Model, "bus", g.Bus)
+	}
+	return found.Kinds
+}
