@@ -53,6 +53,7 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 	done
 
 bench: build ## measure, and write bench/out.json
+	@scripts/need-host
 	$(GO) run ./bench -out bench/out.json
 
 fmt: ## format the code

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+const volumeMiB = 512 // of data that is forked
+
+// benchVolume: a volume's fork to another worker, verified and synced, against
+// cp of the same data with a sync.
+func benchVolume(ctx context.Context, lab *Lab, out Figures) error {
+	return inHarness(ctx, lab, func(h *harness) error {
+		y, err := yardOf(h, lab, 2)
+		if err != nil {
+			return err
+		}
+		source, err := y.filled()
+		if err != nil {
+			return err
+		}
+		data := filepath.Join(lab.dir, "data")
+		if err := writeRandom(data, volumeMiB<<20); err != nil {
+			return err
+		}
+		var fork, copied samples
+		for i := range 3 {
+			if err := copied.measure(func() error { return copyFile(ctx, data, fmt.Sprintf("%s-%d", data, i)) }); err != nil {
+				return err
+			}
+			var id bourse.VolumeID
+			if err := fork.measure(func() (err error) { id, err = y.fork(source); return }); err != nil {
+				return err
+			}
+			if _, err := y.client.DestroyVolume(ctx, app, id); err != nil {
+				return err
+			}
+		}
+		out["volume_fork_mib_s"] = volumeMiB / fork.quantile(0.5).Seconds()
+		out["floor_cp_mib_s"] = volumeMiB / copied.quantile(0.5).Seconds()
+		out["volume_fork_ratio"] = out["volume_fork_mib_s"] / out["floor_cp_mib_s"]
+		return nil
+	})
+}
+
+// filled gives a volume with data that nothing makes smaller, written by a
+// machine that has gone.
+func (y *yard) filled() (bourse.VolumeID, error) {
+	size := int64(1)
+	v, err := y.client.CreateVolume(y.ctx, app, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	if err != nil {
+		return "", err
+	}
+	req := contained(y.small.Ref())
+	req.Config.Init = bourse.Init{Cmd: []string{"/bin/sh", "-c", fmt.Sprintf("dd if=/dev/urandom of=/data/x bs=1M count=%d && sync && exec sleep 1000", volumeMiB)}}
+	req.Config.Mounts = []bourse.Mount{{Volume: v.ID, Path: "/data"}}
+	m, err := y.client.Create(y.ctx, app, req, "")
+	if err != nil {
+		return "", err
+	}
+	err = until(y.ctx, time.Minute, "the data is written", func() bool {
+		r, err := y.client.Exec(y.ctx, app, m.ID, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", "pidof dd || echo done"}})
+		return err == nil && bytes.Contains([]byte(r.Stdout), []byte("done"))
+	})
+	if err != nil {
+		return "", err
+	}
+	return v.ID, y.destroy(m.ID)
+}
+
+// fork copies a volume to the other worker and returns when the copy is whole.
+func (y *yard) fork(source bourse.VolumeID) (bourse.VolumeID, error) {
+	v, err := y.client.CreateVolume(y.ctx, app, machinesapi.CreateVolume{Name: "data", Region: "gru", Source: source}, "")
+	if err != nil {
+		return "", err
+	}
+	return v.ID, until(y.ctx, time.Minute, "the copy is whole", func() bool {
+		now, err := y.client.Volume(y.ctx, app, v.ID)
+		return err == nil && now.State == bourse.VolumeCreated
+	})
+}
+
+func writeRandom(path string, size int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	source := rand.NewChaCha8([32]byte{})
+	block := make([]byte, 1<<20)
+	for range size / len(block) {
+		_, _ = source.Read(block) // never fails
+		if _, err := f.Write(block); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}

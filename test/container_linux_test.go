@@ -1,0 +1,172 @@
+package test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func page(text string) registrytest.Layer {
+	return registrytest.Layer{"/www/index.html": {Data: []byte(text)}}
+}
+
+func server80(cmd ...string) ocispec.ImageConfig { return ocispec.ImageConfig{Cmd: cmd} }
+
+var httpd = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/www"}
+
+// An image is built from files, pushed, pulled by its tag, run and used; a
+// newer one takes the tag; the old one is removed when nobody uses it.
+func TestAnImagesLife(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	one := y.push("web:1", server80(httpd...), page("the first"))
+	m := y.run(app, y.order(one.Name))
+	y.answers(app, m.ID, 8080, "/", "the first")
+	if r := m.ImageRef; r.Digest != one.Digest || r.Registry+"/"+r.Repository+":"+r.Tag != one.Name {
+		t.Errorf("image_ref is %+v, want %s", r, one.Ref())
+	}
+	if m.PrivateIP == "" {
+		t.Error("the machine has no private address")
+	}
+
+	two := y.push("web:1", server80(httpd...), page("the second"))
+	newer := y.run(app, y.order(one.Name))
+	y.answers(app, newer.ID, 8080, "/", "the second")
+	y.answers(app, m.ID, 8080, "/", "the first") // what runs is not touched
+	if newer.ImageRef.Digest != two.Digest {
+		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
+	}
+
+	if got := y.digests(); !slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
+		t.Errorf("the worker has %v, want both images", got)
+	}
+	y.destroy(app, m.ID)
+	if _, _, err := y.api.PruneImages(t.Context(), machinesapi.ImageTarget{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := y.digests(); slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
+		t.Errorf("after a prune the worker has %v, want only what is in use, %s", got, two.Digest)
+	}
+	y.answers(app, newer.ID, 8080, "/", "the second")
+}
+
+func (y *yard) digests() []string {
+	y.Helper()
+	list, silent, err := y.api.Images(y.Context(), machinesapi.ImageTarget{})
+	if err != nil || len(silent) > 0 {
+		y.Fatalf("images: %v, silent %v", err, silent)
+	}
+	var out []string
+	for _, i := range list {
+		out = append(out, i.Ref.Digest)
+	}
+	return out
+}
+
+// A worker's daemon is killed: its containers go on with the same processes,
+// what they write is kept, and how one ends is known.
+func TestContainersOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})
+	goes := y.run(app, y.order(image.Ref()))
+	ends := y.run(app, y.order(image.Ref(), "/bin/sh", "-c", "sleep 1; echo last words; exit 7"))
+	w := y.workers[0]
+	w.settle()
+	if err := w.kill(); err != nil {
+		t.Fatal(err)
+	}
+	pause(t.Context(), 1500*time.Millisecond) // one of them ends meanwhile
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })
+	now, err := y.api.Machine(t.Context(), app, goes.ID)
+	if err != nil || now.State != bourse.StateStarted || now.PID != goes.PID {
+		t.Errorf("%s with pid %d, %v: want it started with pid %d", now.State, now.PID, err, goes.PID)
+	}
+	lines := y.lines(goes.ID, 40)
+	for i, l := range lines {
+		if want := fmt.Sprintf("line %d", i+1); l != want {
+			t.Fatalf("line %d is %q, want %q", i+1, l, want)
+		}
+	}
+	if _, err := y.api.Wait(t.Context(), app, ends.ID, machinesapi.WaitMachine{States: []string{"stopped"}}); err != nil {
+		t.Fatal(err)
+	}
+	now, err = y.api.Machine(t.Context(), app, ends.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(now.Events, func(e machinesapi.Event) bool { return e.Type == "exit" })
+	if i < 0 || now.Events[i].Request == nil || now.Events[i].Request.ExitEvent.ExitCode != 7 {
+		t.Errorf("events %+v, want an exit with code 7", now.Events)
+	}
+	if got := y.lines(ends.ID, 1); got[0] != "last words" {
+		t.Errorf("it wrote %q", got)
+	}
+}
+
+// lines waits for the first so many lines of a machine's output.
+func (y *yard) lines(id bourse.MachineID, n int) []string {
+	y.Helper()
+	var out []string
+	eventually(y.T, 20*time.Second, "lines of "+string(id), func() error {
+		out = nil
+		err := y.api.Logs(y.Context(), app, id, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
+			out = append(out, l.Text)
+			return nil
+		})
+		if err == nil && len(out) < n {
+			err = bourse.Errorf(bourse.CodeUnavailable, "%d lines", len(out))
+		}
+		return err
+	})
+	return out[:n]
+}
+
+// Limits are those of the order: memory, processes, and what it may write.
+func TestContainersKeepTheirLimits(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}})
+	hungry := y.run(app, y.order(image.Ref(), "/bin/sh", "-c", "head -c 200000000 /dev/zero | tail"))
+	if _, err := y.api.Wait(t.Context(), app, hungry.ID, machinesapi.WaitMachine{States: []string{"stopped"}}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := y.api.Machine(t.Context(), app, hungry.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { return e.Type == "exit" })
+	if i < 0 || !m.Events[i].Request.ExitEvent.OOMKilled {
+		t.Errorf("events %+v, want an exit for lack of memory", m.Events)
+	}
+
+	order := y.order(image.Ref())
+	order.Config.Rootfs = &bourse.Rootfs{SizeGB: 1}
+	box := y.run(app, order)
+	if out, code := y.sh(app, box.ID, "dd if=/dev/zero of=/full bs=1M count=1500"); code == 0 || !strings.Contains(out, "No space left") {
+		t.Errorf("1.5 GB written to a root of 1 GB: %q, code %d", out, code)
+	}
+	if out, code := y.sh(app, box.ID, "rm /full && echo ok > /fine && cat /fine"); code != 0 || out != "ok" {
+		t.Errorf("afterwards: %q, code %d", out, code)
+	}
+	order.Config.Rootfs = &bourse.Rootfs{ReadOnly: true}
+	sealed := y.run(app, order)
+	if out, code := y.sh(app, sealed.ID, "echo x > /x"); code == 0 || !strings.Contains(out, "Read-only") {
+		t.Errorf("written to a root that cannot be: %q, code %d", out, code)
+	}
+	usage, err := y.api.Usage(t.Context(), app, box.ID)
+	if err != nil || usage.Memory <= 0 || usage.PIDs < 1 || usage.MemLimit != 64<<20 {
+		t.Errorf("usage %+v, %v", usage, err)
+	}
+}

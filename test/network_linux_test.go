@@ -1,0 +1,88 @@
+package test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Two apps on one worker serve the same port, each in its own network. A
+// machine reaches those of its network by name and address, and no others.
+func TestNetworksAreApart(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	for _, a := range []machinesapi.CreateApp{{Name: "red", Network: "red"}, {Name: "rose", Network: "red"}, {Name: "blue", Network: "blue"}} {
+		if _, err := y.api.CreateApp(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := y.push("web:1", server80(httpd...), program(t, "curl"))
+	serve := func(app bourse.AppName) machinesapi.Machine {
+		order := y.order(image.Ref())
+		order.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("served by " + string(app))}}
+		m := y.run(app, order)
+		y.answers(app, m.ID, 8080, "/", "served by "+string(app))
+		return m
+	}
+	red, other, blue := serve("red"), serve("red"), serve("blue")
+	rose := serve("rose")
+	ask := func(app bourse.AppName, from machinesapi.Machine, host string) (string, int) {
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		return y.sh(app, from.ID, "curl -gsS -m 3 http://"+host+":8080/ 2>&1")
+	}
+	for name, host := range map[string]string{
+		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's name": string(other.ID) + ".vm.red.internal",
+		"the app's name": "red.internal", "the app's name in the region": "gru.red.internal",
+	} {
+		eventually(t, 10*time.Second, name, func() error { // names come with the view
+			if out, code := ask("red", red, host); code != 0 || out != "served by red" {
+				return bourse.Errorf(bourse.CodeUnavailable, "%s: %q, code %d", host, out, code)
+			}
+			return nil
+		})
+	}
+	if out, code := ask("red", red, rose.PrivateIP); code != 0 || out != "served by rose" {
+		t.Errorf("another app of the same network: %q, code %d", out, code)
+	}
+	for name, host := range map[string]string{"address": blue.PrivateIP, "name": "blue.internal"} {
+		if out, code := ask("red", red, host); code == 0 || strings.Contains(out, "served") {
+			t.Errorf("a machine of another network is reached by its %s: %q", name, out)
+		}
+	}
+	if out, code := ask("blue", blue, red.PrivateIP); code == 0 {
+		t.Errorf("and the other way round: %q", out)
+	}
+	y.bounce(red, blue)
+	if out, code := ask("red", red, other.PrivateIP); code != 0 {
+		t.Errorf("after the daemon's death: %q, code %d", out, code)
+	}
+	if out, code := ask("red", red, blue.PrivateIP); code == 0 {
+		t.Errorf("after the daemon's death a machine of another network is reached: %q", out)
+	}
+}
+
+// bounce kills the daemon of the only worker and starts it again.
+func (y *yard) bounce(machines ...machinesapi.Machine) {
+	y.Helper()
+	w := y.workers[0]
+	w.settle()
+	if err := w.kill(); err != nil {
+		y.Fatal(err)
+	}
+	if err := w.start(); err != nil {
+		y.Fatal(err)
+	}
+	eventually(y.T, 10*time.Second, "the worker answers", func() error {
+		for _, m := range machines {
+			if _, err := y.api.Machine(y.Context(), m.App, m.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,76 @@
+package test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Of two workers one has the image and is a little fuller than it should be:
+// the order goes there, and its record shows the trade. One for an image that
+// neither has goes to the other.
+func TestTheImageDraws(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 2)
+	image := y.push("large:1", server80("/bin/sleep", "1000"), registrytest.Random(1, 48<<20))
+	strange := y.push("strange:1", server80("/bin/sleep", "1000"))
+	has, lacks := bourse.WorkerID("w1"), bourse.WorkerID("w2")
+	var lines []machinesapi.PullLine
+	if _, err := y.api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	err := y.api.PullImage(t.Context(), machinesapi.PullImage{Image: image.Name, ImageTarget: machinesapi.ImageTarget{Worker: has}},
+		func(l machinesapi.PullLine) error { lines = append(lines, l); return l.Err() })
+	if err != nil || len(lines) == 0 || !lines[len(lines)-1].Done {
+		t.Fatalf("pull: %v, %+v", err, lines)
+	}
+	for worker, gigabytes := range map[bourse.WorkerID]bourse.MiB{has: 950, lacks: 870} { // of 1024
+		order := on(string(worker), sleeper("gru", "fuller"))
+		order.Config.Guest = &bourse.Guest{MemoryMB: gigabytes << 10}
+		if _, err := y.api.Create(t.Context(), "other", order, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 10*time.Second, "the images are in the view", func() error {
+		rows, err := query(t.Context(), y.api, "SELECT worker FROM images WHERE digest = ?", image.Digest)
+		if err == nil && len(rows) != 1 {
+			err = bourse.Errorf(bourse.CodeUnavailable, "%v", rows)
+		}
+		return err
+	})
+	m := y.run(app, y.order(image.Ref()))
+	if m.Worker != has {
+		t.Errorf("the order was filled on %s, the image is on %s", m.Worker, has)
+	}
+	d, err := y.api.Order(t.Context(), m.OrderID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(worker bourse.WorkerID, name string) float64 {
+		for _, round := range d.Rounds {
+			for _, r := range round.Ranked {
+				i := slices.IndexFunc(r.Parts, func(p bourse.ScorePart) bool { return p.Name == name })
+				if r.Worker == worker && i >= 0 {
+					return r.Parts[i].Score
+				}
+			}
+		}
+		t.Fatalf("the record of order %s does not rank %s by %s: %+v", m.OrderID, worker, name, d)
+		return 0
+	}
+	if part(has, "image") <= part(lacks, "image") {
+		t.Errorf("by its image %s has %g, and %s, which lacks it, %g", has, part(has, "image"), lacks, part(lacks, "image"))
+	}
+	if part(has, "memory") >= part(lacks, "memory") {
+		t.Errorf("by memory %s, which is fuller, has %g, and %s %g", has, part(has, "memory"), lacks, part(lacks, "memory"))
+	}
+	other := y.order(strange.Ref())
+	other.Config.Guest = &bourse.Guest{MemoryMB: 32}
+	if m := y.run("other", other); m.Worker != lacks {
+		t.Errorf("an order for an image that neither has was filled on %s, which is fuller", m.Worker)
+	}
+}

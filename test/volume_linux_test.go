@@ -1,0 +1,175 @@
+package test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A real database writes to a volume. It is killed in the middle, a snapshot
+// is taken while it writes, the volume is restored from it and forked to
+// another worker: each copy is whole, and has all that was committed before.
+func TestADatabaseOnAVolume(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 2)
+	image := y.push("db:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}}, program(t, "sqlite3"))
+	size := int64(1)
+	data, err := y.api.CreateVolume(t.Context(), app, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	if err != nil || data.State != bourse.VolumeCreated {
+		t.Fatalf("%+v, %v", data, err)
+	}
+	db := y.mounting(image.Ref(), data.ID)
+	if db.Worker != data.Worker {
+		t.Errorf("the volume is on %s and its machine on %s", data.Worker, db.Worker)
+	}
+	if _, err := y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), ""); bourse.CodeOf(err) != bourse.CodeInsufficient && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("a second machine on the same volume: %v", err)
+	}
+	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // so that we can read while it writes
+	y.sh(app, db.ID, `(i=0; while true; do i=$((i+1)); echo "INSERT INTO t VALUES ($i, hex(randomblob(500)));"; done | sqlite3 /data/db) >/dev/null 2>&1 &`)
+	y.rowsReach(db.ID, 200)
+	before := y.rows(db.ID)
+	snap, err := y.api.CreateSnapshot(t.Context(), app, data.ID)
+	if err != nil || snap.Status != bourse.SnapshotCreated {
+		t.Fatalf("snapshot: %+v, %v", snap, err)
+	}
+	after := y.rows(db.ID)
+	y.destroy(app, db.ID) // killed while it writes
+
+	again := y.mounting(image.Ref(), data.ID)
+	y.whole(again.ID, after, -1)
+	last := y.rows(again.ID)
+	y.destroy(app, again.ID)
+
+	restored := y.filled(machinesapi.CreateVolume{Name: "restored", Region: "gru", Snapshot: snap.ID})
+	m := y.mounting(image.Ref(), restored.ID)
+	y.whole(m.ID, before, after)
+
+	fork := y.filled(machinesapi.CreateVolume{Name: "data", Region: "gru", Source: data.ID})
+	if fork.Worker == data.Worker {
+		t.Errorf("the fork is on %s, too: want another worker", fork.Worker)
+	}
+	far := y.mounting(image.Ref(), fork.ID)
+	y.whole(far.ID, last, last)
+
+	grown, err := y.api.ExtendVolume(t.Context(), app, fork.ID, 2)
+	if err != nil || grown.SizeGB != 2 {
+		t.Fatalf("extend: %+v, %v", grown, err)
+	}
+	if !grows() {
+		t.Log("without CAP_SYS_RESOURCE a volume grows when it is mounted again")
+		y.destroy(app, far.ID)
+		far = y.mounting(image.Ref(), fork.ID)
+	}
+	if out, code := y.sh(app, far.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
+		t.Errorf("after it grew to 2 GiB: %q", out)
+	}
+	if _, err := y.api.DestroyVolume(t.Context(), app, fork.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("destroy of a volume in use: %v", err)
+	}
+	y.destroy(app, far.ID)
+	if _, err := y.api.DestroyVolume(t.Context(), app, fork.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// grows tells whether this host lets a file system grow while it is used.
+func grows() bool {
+	text, err := os.ReadFile("/proc/self/status")
+	_, after, ok := strings.Cut(string(text), "CapEff:")
+	field, _, _ := strings.Cut(strings.TrimSpace(after), "\n")
+	caps, err2 := strconv.ParseUint(field, 16, 64)
+	const sysResource = 24
+	return ok && err == nil && err2 == nil && caps&(1<<sysResource) != 0
+}
+
+func blocks(df string) int {
+	fields := strings.Fields(df)
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[1])
+	return n
+}
+
+func (y *yard) withVolume(image string, id bourse.VolumeID) machinesapi.CreateMachine {
+	order := y.order(image)
+	order.Config.Mounts = []bourse.Mount{{Volume: id, Path: "/data"}}
+	return order
+}
+
+func (y *yard) mounting(image string, id bourse.VolumeID) machinesapi.Machine {
+	y.Helper()
+	m := y.run(app, y.withVolume(image, id))
+	if got := m.Config.Mounts; len(got) != 1 || got[0].Name == "" || got[0].SizeGB == 0 {
+		y.Errorf("mounts %+v, want the volume's name and size", got)
+	}
+	return m
+}
+
+// filled makes a volume from another or a snapshot, and waits for it.
+func (y *yard) filled(in machinesapi.CreateVolume) machinesapi.Volume {
+	y.Helper()
+	v, err := y.api.CreateVolume(y.Context(), app, in, "")
+	if err != nil {
+		y.Fatalf("volume %s: %v", in.Name, err)
+	}
+	eventually(y.T, 30*time.Second, "volume "+in.Name+" is filled", func() error {
+		if v, err = y.api.Volume(y.Context(), app, v.ID); err == nil && v.State != bourse.VolumeCreated {
+			err = bourse.Errorf(bourse.CodeUnavailable, "it is %s %s", v.State, v.Error)
+		}
+		return err
+	})
+	return v
+}
+
+func (y *yard) sql(id bourse.MachineID, statement string) string {
+	y.Helper()
+	out, code := y.sh(app, id, "sqlite3 -cmd '.timeout 5000' /data/db '"+statement+"' 2>&1")
+	if code != 0 {
+		y.Fatalf("%s: %q, code %d", statement, out, code)
+	}
+	return out
+}
+
+func (y *yard) rows(id bourse.MachineID) int {
+	y.Helper()
+	n, err := strconv.Atoi(y.sql(id, "SELECT count(*) FROM t"))
+	if err != nil {
+		y.Fatal(err)
+	}
+	return n
+}
+
+func (y *yard) rowsReach(id bourse.MachineID, n int) {
+	y.Helper()
+	eventually(y.T, 30*time.Second, "rows are written", func() error {
+		if have := y.rows(id); have < n {
+			return bourse.Errorf(bourse.CodeUnavailable, "%d rows", have)
+		}
+		return nil
+	})
+}
+
+// whole checks a copy of the database: sound, without gaps, and with least to
+// most rows (most -1: any number).
+func (y *yard) whole(id bourse.MachineID, least, most int) {
+	y.Helper()
+	if out := y.sql(id, "PRAGMA integrity_check"); out != "ok" {
+		y.Errorf("the database of %s: %s", id, out)
+	}
+	n := y.rows(id)
+	if gaps := y.sql(id, "SELECT coalesce(max(n), 0) - count(*) FROM t"); gaps != "0" {
+		y.Errorf("the database of %s lacks %s rows", id, gaps)
+	}
+	if n < least || most >= 0 && n > most {
+		y.Errorf("the database of %s has %d rows, want %d to %d", id, n, least, most)
+	}
+}

@@ -1,0 +1,176 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// yard is a cluster of a region whose workers run images, each worker with a
+// namespace of its own in one real containerd, and a real registry beside it.
+type yard struct {
+	*testing.T
+	api        *machinesapi.Client
+	broker     *server
+	workers    []*server
+	containerd *containerdtest.Server
+	registry   *registrytest.Registry
+}
+
+// newYard starts it. Without root, or without a containerd on the host, the
+// test is skipped with the reason.
+func newYard(t *testing.T, workers int, more ...string) *yard {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("containers, networks and volumes need root")
+	}
+	y := &yard{T: t, containerd: containerdtest.New(t), registry: registrytest.Start(t, registrytest.Options{})}
+	y.broker = startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	y.api = client(t, y.broker)
+	for i := range workers {
+		name := fmt.Sprintf("w%d", i+1)
+		w, _ := newWorker(t, name, "gru", append([]string{
+			"--disk", "40GiB", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t) + "-" + name, "--join", y.broker.Addr,
+		}, more...)...)
+		y.workers = append(y.workers, w)
+	}
+	startAll(t, y.workers...)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), workers+1, y.api) })
+	return y
+}
+
+// push stores an image of busybox and more files under a tag.
+func (y *yard) push(name string, config ocispec.ImageConfig, files ...registrytest.Layer) registrytest.Pushed {
+	y.Helper()
+	return y.registry.Push(y, name, registrytest.Image{
+		Layers: append([]registrytest.Layer{registrytest.Busybox(y)}, files...), Config: config,
+	})
+}
+
+// order is one for a machine of an image.
+func (y *yard) order(image string, command ...string) machinesapi.CreateMachine {
+	return machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Restart: &bourse.Restart{Policy: bourse.RestartNo}, Init: bourse.Init{Exec: command},
+	}}
+}
+
+// run places an order of an app that must be filled and started.
+func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machinesapi.Machine {
+	y.Helper()
+	m, err := y.api.Create(y.Context(), app, order, "")
+	if err != nil {
+		y.Fatalf("an order of %s for image %s: %v", app, order.Config.Image, err)
+	}
+	if m.State != bourse.StateStarted && !order.SkipLaunch {
+		y.Fatalf("machine %s is %s, want it started", m.ID, m.State)
+	}
+	return m.Machine
+}
+
+func (y *yard) destroy(app bourse.AppName, id bourse.MachineID) {
+	y.Helper()
+	if err := y.api.Destroy(y.Context(), app, id, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
+		y.Fatalf("destroy %s: %v", id, err)
+	}
+}
+
+// sh runs a line of shell in a machine and gives what it wrote and its code.
+func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string, int) {
+	y.Helper()
+	r, err := y.api.Exec(y.Context(), app, id, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", line}, Timeout: 30})
+	if err != nil {
+		y.Fatalf("in %s, %s: %v", id, line, err)
+	}
+	return strings.TrimSpace(r.Stdout + r.Stderr), r.ExitCode
+}
+
+// get asks a machine's port for a path, through the API's tunnel.
+func (y *yard) get(app bourse.AppName, id bourse.MachineID, port uint16, path string) (string, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			tunnel, err := y.api.Tunnel(ctx, app, id, port)
+			if err != nil {
+				return nil, err
+			}
+			return tunnelConn{Tunnel: tunnel}, nil
+		},
+	}
+	req, err := http.NewRequestWithContext(y.Context(), http.MethodGet, "http://machine"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var body bytes.Buffer
+	_, err = body.ReadFrom(resp.Body)
+	return strings.TrimSpace(body.String()), err
+}
+
+// answers waits until a machine serves a text at a path.
+func (y *yard) answers(app bourse.AppName, id bourse.MachineID, port uint16, path, want string) {
+	y.Helper()
+	eventually(y.T, 10*time.Second, fmt.Sprintf("%s serves %s", id, path), func() error {
+		got, err := y.get(app, id, port, path)
+		if err == nil && got != want {
+			err = fmt.Errorf("it says %q, want %q", got, want)
+		}
+		return err
+	})
+}
+
+// tunnelConn makes a connection of a tunnel, for those who take nothing else.
+type tunnelConn struct{ *machinesapi.Tunnel }
+
+func (tunnelConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (tunnelConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (tunnelConn) SetDeadline(time.Time) error      { return nil }
+func (tunnelConn) SetReadDeadline(time.Time) error  { return nil }
+func (tunnelConn) SetWriteDeadline(time.Time) error { return nil }
+
+// program gives a program of the host with the libraries that it is linked
+// with, as a layer. The test is skipped, with the reason, where it is missing.
+func program(t *testing.T, name string) registrytest.Layer {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not on this host: %v", name, err)
+	}
+	out, err := exec.Command("ldd", path).Output()
+	if err != nil {
+		t.Fatalf("the libraries of %s: %v", path, err)
+	}
+	files := []string{path}
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			files = append(files, word)
+		}
+	}
+	layer := registrytest.Layer{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layer[filepath.Clean(file)] = registrytest.File{Data: data, Mode: 0o755}
+	}
+	return layer
+}
