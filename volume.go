@@ -3,6 +3,7 @@ package bourse
 import (
 	"crypto/rand"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,12 +102,7 @@ var volumeTransitions = map[VolumeState][]VolumeState{
 
 // CanBecome tells whether next may follow s.
 func (s VolumeState) CanBecome(next VolumeState) bool {
-	for _, t := range volumeTransitions[s] {
-		if t == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(volumeTransitions[s], next)
 }
 
 // Usable tells whether a volume in this state can be attached and mounted.

@@ -52,7 +52,8 @@ func TestVolumeOrderIsChecked(t *testing.T) {
 func TestVolumeStates(t *testing.T) {
 	for _, path := range [][]bourse.VolumeState{
 		{"", "creating", "created", "extending", "created", "destroying", "destroyed"},
-		{"", "restoring", "created"}, {"", "hydrating", "failed", "destroying"},
+		{"", "restoring", "created"},
+		{"", "hydrating", "failed", "destroying"},
 	} {
 		for i := range path[1:] {
 			if !path[i].CanBecome(path[i+1]) {

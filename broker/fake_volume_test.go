@@ -135,10 +135,10 @@ func (s *setup) bind(id bourse.VolumeID, m bourse.MachineID) {
 }
 
 // volume makes a volume of app "shop" on worker w.
-func (s *setup) volume(w bourse.WorkerID, name string) bourse.Volume {
+func (s *setup) volume(w bourse.WorkerID) bourse.Volume {
 	return s.workers[w].addVolume(bourse.Order{
 		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"},
-		Volume: &bourse.VolumeOrder{Name: name, SizeGB: 3, FSType: "ext4", RetentionDays: 5},
+		Volume: &bourse.VolumeOrder{Name: "data", SizeGB: 3, FSType: "ext4", RetentionDays: 5},
 	})
 }
 

@@ -99,7 +99,7 @@ func (b *Broker) pass(w http.ResponseWriter, r *request, to target, open func(io
 	_ = control.Flush() // a writer that cannot flush sends later
 	_, err = io.Copy(flushed{w, control}, reply)
 	if r.Context().Err() != nil {
-		return nil //nolint:nilerr // the caller has left
+		return nil // the caller has left
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func sameWords(got []string, want string) bool {
 func TestDeleteAppWithVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
-	v := s.volume("w1", "data")
+	v := s.volume("w1")
 	if rec := s.call(t, http.MethodDelete, "/v1/apps/shop", ""); rec.Code != http.StatusPreconditionFailed || !strings.Contains(rec.Body.String(), "1 volumes") {
 		t.Errorf("without force: %d %s", rec.Code, rec.Body)
 	}

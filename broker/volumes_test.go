@@ -82,7 +82,7 @@ func TestVolumeRefusals(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	s.app(t, "blog", "personal")
-	mine := s.volume("w1", "data")
+	mine := s.volume("w1")
 	theirs := s.workers["w1"].addVolume(bourse.Order{App: bourse.App{Name: "blog"}, Volume: &bourse.VolumeOrder{Name: "data", SizeGB: 1}})
 	gone := bourse.NewVolumeID(0xdddddd)
 	tests := []struct {
@@ -144,7 +144,7 @@ func TestVolumeRefusals(t *testing.T) {
 func TestVolumeWithoutRoom(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
-	v := s.volume("w1", "data")
+	v := s.volume("w1")
 	for _, w := range s.workers {
 		w.full = true
 	}
@@ -152,6 +152,7 @@ func TestVolumeWithoutRoom(t *testing.T) {
 	check := func(what string, rec interface{ Result() *http.Response }, phrase string) {
 		t.Helper()
 		resp := rec.Result()
+		defer resp.Body.Close()
 		if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
 			t.Fatal(err)
 		}
@@ -223,8 +224,8 @@ func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 func TestVolumeOfALostWorker(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
-	v := s.volume("w1", "data")
-	other := s.volume("w3", "data")
+	v := s.volume("w1")
+	other := s.volume("w3")
 	s.workers["w3"].silence(errDown)
 	client := s.client(t)
 	got, err := client.Volume(t.Context(), "shop", other.ID)

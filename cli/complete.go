@@ -15,9 +15,9 @@ func fixed(c *cobra.Command, flag string, words ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
 
-// completeRegions completes a flag from the regions of the exchange.
-func (s *shell) completeRegions(c *cobra.Command, flag string) {
-	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeRegions completes --region from the regions of the exchange.
+func (s *shell) completeRegions(c *cobra.Command) {
+	_ = c.RegisterFlagCompletionFunc("region", func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := completing(c)
 		defer cancel()
 		list, err := s.client().Regions(ctx)

@@ -85,7 +85,8 @@ func reason(r bourse.Refusal) string {
 		return "no answer"
 	case bourse.RefusedLost:
 		return "answer lost"
-	case bourse.RefusedImage, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedDriver:
+	case bourse.RefusedImage, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedDriver,
+		bourse.RefusedVolume, bourse.RefusedZone:
 		return string(r.Reason)
 	}
 	return string(r.Reason)

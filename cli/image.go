@@ -24,7 +24,7 @@ type targetFlags struct{ region, worker string }
 func (f *targetFlags) bind(s *shell, c *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVarP(&f.region, "region", "r", "", "only the workers of this `region`")
 	flags.StringVarP(&f.worker, "worker", "w", "", "only this `worker`")
-	s.completeRegions(c, "region")
+	s.completeRegions(c)
 }
 
 func (f *targetFlags) target() machinesapi.ImageTarget {

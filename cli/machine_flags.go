@@ -57,7 +57,7 @@ func (f *orderFlags) bind(s *shell, c *cobra.Command) {
 	flags.BoolVar(&f.skipLaunch, "skip-launch", false, "prepare the machine, do not start it")
 	flags.IntVar(&f.race, "race", 0, "start on so `many` workers at once, keep the first")
 	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s, of an image 1m)")
-	s.completeRegions(c, "region")
+	s.completeRegions(c)
 	fixed(c, "restart", "no", "on-failure", "always")
 	fixed(c, "vm-cpu-kind", string(bourse.CPUShared), string(bourse.CPUPerformance))
 }

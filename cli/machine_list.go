@@ -52,7 +52,7 @@ func (s *shell) machineList() *cobra.Command {
 	flags.StringArrayVarP(&metadata, "metadata", "m", nil, "only with this metadata, `NAME=VALUE`; may be repeated")
 	flags.BoolVar(&all, "all", false, "destroyed ones, too, while they are remembered")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "only the ids")
-	s.completeRegions(c, "region")
+	s.completeRegions(c)
 	fixed(c, "state", stateNames()...)
 	return c
 }

@@ -26,7 +26,7 @@ func (f *volumeFlags) bind(s *shell, c *cobra.Command) {
 	flags.IntVar(&f.retention, "snapshot-retention", 0, "keep snapshots so many `days`, 1 to 60 (default 5)")
 	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`; may be repeated")
 	f.compute.bind(flags)
-	s.completeRegions(c, "region")
+	s.completeRegions(c)
 }
 
 // request makes the API's request of the flags.

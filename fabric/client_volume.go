@@ -80,7 +80,7 @@ func (e *Export) Manifest(ctx context.Context, v any) error {
 // that must be closed. What arrives is for the caller to verify.
 func (e *Export) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error) {
 	query := url.Values{"n": {strconv.Itoa(n)}, "digest": {digest}}
-	resp, err := e.client.open(ctx, e.to, ask{route: routeChunk, id: e.id, query: query})
+	resp, err := e.client.open(ctx, e.to, ask{route: routeChunk, id: e.id, query: query}) //nolint:bodyclose // the caller does
 	if err != nil {
 		return nil, err
 	}

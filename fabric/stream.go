@@ -71,7 +71,7 @@ func (c *Client) PassTunnel(ctx context.Context, to bourse.Member, id bourse.Mac
 // both opens a call whose body and reply go on side by side.
 func (c *Client) both(ctx context.Context, to bourse.Member, a ask, body io.ReadCloser) (io.ReadCloser, error) {
 	a.stream = body
-	resp, err := c.open(ctx, to, a)
+	resp, err := c.open(ctx, to, a) //nolint:bodyclose // the caller does
 	if err != nil {
 		_ = body.Close() // not every error is the fabric's, which closes it too
 		return nil, err

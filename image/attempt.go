@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // Labels by which containerd's garbage collection knows what a blob leads to.

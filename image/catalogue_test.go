@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
 )
 
 func digestOf(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
-// recordFor makes a record of registry.test/repository@digest with layers.
-func recordFor(repository string, n int, used time.Time, layers parts, tags ...string) *record {
-	ref := bourse.ImageRef{Registry: "registry.test", Repository: repository, Digest: digestOf(n)}
+// recordFor makes a record of registry.test/web@digest with layers.
+func recordFor(n int, used time.Time, layers parts, tags ...string) *record {
+	ref := bourse.ImageRef{Registry: "registry.test", Repository: "web", Digest: digestOf(n)}
 	r := &record{name: recordName(ref), ref: ref, tags: tags, bytes: layers.sum(), parts: layers, usedAt: used}
 	for d := range layers {
 		r.needs = append(r.needs, d)
@@ -30,7 +31,7 @@ func TestCatalogueMissing(t *testing.T) {
 		}
 	}
 	check("never heard of", "registry.test/web:v1", 0, false)
-	web := recordFor("web", 1, at(1), parts{"base": 50, "web": 5}, "v1")
+	web := recordFor(1, at(1), parts{"base": 50, "web": 5}, "v1")
 	c.add(web)
 	check("there", "registry.test/web:v1", 0, true)
 	check("there", "registry.test/web@"+digestOf(1), 0, true)
@@ -48,7 +49,7 @@ func TestCatalogueMissing(t *testing.T) {
 
 func TestCatalogueTags(t *testing.T) {
 	c := newCatalogue()
-	old, now := recordFor("web", 1, at(5), parts{"a": 1}, "v1", "latest"), recordFor("web", 2, at(1), parts{"b": 1})
+	old, now := recordFor(1, at(5), parts{"a": 1}, "v1", "latest"), recordFor(2, at(1), parts{"b": 1})
 	c.add(old)
 	c.add(now)
 	c.setTag(now, "latest")
@@ -60,7 +61,7 @@ func TestCatalogueTags(t *testing.T) {
 	}
 	// After a crash between two writes both have it: the one used last keeps it.
 	c = newCatalogue()
-	first, second := recordFor("web", 1, at(5), parts{}, "latest"), recordFor("web", 2, at(9), parts{}, "latest")
+	first, second := recordFor(1, at(5), parts{}, "latest"), recordFor(2, at(9), parts{}, "latest")
 	c.add(second)
 	c.add(first)
 	if len(first.tags) != 0 || c.find(bourse.ParseImageRef("registry.test/web:latest")) != second {
@@ -82,7 +83,7 @@ func TestCatalogueIsBounded(t *testing.T) {
 // TestRecordLabels writes a record's labels and reads them back.
 func TestRecordLabels(t *testing.T) {
 	now := at(100)
-	r := recordFor("web", 1, at(7), parts{}, "v2", "latest")
+	r := recordFor(1, at(7), parts{}, "v2", "latest")
 	got := &record{name: r.name, ref: r.ref}
 	got.read(r.labels(), now)
 	if diff := cmp.Diff([]string{"v2", "latest"}, got.tags); diff != "" || !got.usedAt.Equal(at(7)) {
@@ -105,7 +106,7 @@ func FuzzRecordLabels(f *testing.F) {
 	f.Add("v1 latest", "2026-01-02T03:04:05Z")
 	f.Add("../.. \x00 a:b @", "yesterday")
 	f.Fuzz(func(t *testing.T, tags, used string) {
-		r := recordFor("web", 1, time.Time{}, parts{})
+		r := recordFor(1, time.Time{}, parts{})
 		r.read(map[string]string{labelTags: tags, labelUsed: used}, at(1))
 		if len(r.tags) > maxTags || r.usedAt.After(at(1)) {
 			t.Errorf("%d tags, used %s", len(r.tags), r.usedAt)

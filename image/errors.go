@@ -9,10 +9,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // Reasons of our own.

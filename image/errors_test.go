@@ -9,10 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"github.com/bourse-dev/bourse"
 )
 
 func TestCoded(t *testing.T) {
@@ -39,10 +40,10 @@ func TestCoded(t *testing.T) {
 		"other digest":          {fmt.Errorf("commit: %w", errdefs.ErrFailedPrecondition), bourse.CodeInvalid},
 		"fewer bytes":           {&registryError{errShort}, bourse.CodeInvalid},
 		"broken layer":          {&layerError{errors.New("no archive")}, bourse.CodeInvalid},
-		"layer fills the disk":  {&layerError{fmt.Errorf("write: %s", syscall.ENOSPC)}, bourse.CodeInsufficient},
+		"layer fills the disk":  {&layerError{errors.New("write: " + syscall.ENOSPC.Error())}, bourse.CodeInsufficient},
 		"something else":        {errors.New("what"), bourse.CodeUnavailable},
 		"nothing":               {nil, ""},
-		"layer fills the quota": {&layerError{fmt.Errorf("write: %s", syscall.EDQUOT)}, bourse.CodeInsufficient},
+		"layer fills the quota": {&layerError{errors.New("write: " + syscall.EDQUOT.Error())}, bourse.CodeInsufficient},
 	} {
 		if got := bourse.CodeOf(coded(tc.err, "web")); got != tc.want {
 			t.Errorf("%s: code %q, want %q", name, got, tc.want)

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/image/registrytest"

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // labelPull of a lease is the name of the image whose pull it is, with its tag.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/bourse-dev/bourse"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // blobReader reads a small blob that containerd has; nil when it has not.

@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/image-spec/identity"
+
+	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/image/registrytest"

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // Bounds on what a registry may make us read into memory and work through.

@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
 )
 
 const (

@@ -1,8 +1,9 @@
 package image
 
 import (
-	"github.com/bourse-dev/bourse"
 	"github.com/distribution/reference"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // parseName takes an image's name apart and refuses what no registry could have.

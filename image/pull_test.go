@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/google/go-cmp/cmp"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/image/registrytest"

@@ -10,9 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // maxRegistries bounds the registries whose connections and tokens are kept:

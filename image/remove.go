@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // remove removes images' records, and with the last one all that no other image,

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/image/registrytest"

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // activePart is, of a pull's parts, the layer that is being unpacked.

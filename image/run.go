@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // How often Run does what no event makes it do.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -15,6 +14,8 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // atOnce bounds the pulls that run at the same time; others wait for their turn.

@@ -87,10 +87,10 @@ type layerFetch struct {
 // Handle leads from the manifest, which was read and stored before, to the
 // configuration and the layers, and fetches the latter.
 func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
-	switch {
-	case desc.Digest == f.manifest:
+	switch desc.Digest {
+	case f.manifest:
 		return append([]ocispec.Descriptor{*f.document.Config}, f.document.Layers...), nil
-	case desc.Digest == f.document.Config.Digest:
+	case f.document.Config.Digest:
 		return nil, nil
 	}
 	count := f.counts[desc.Digest]

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // worker is a Network under test, on a host that is looked at before and
@@ -193,18 +196,6 @@ func newOutside(t testing.TB) outside {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	plumb := func(name, address4, address6 string) func() (struct{}, error) {
-		return func() (struct{}, error) {
-			link, err := netlink.LinkByName(name)
-			if err != nil {
-				return struct{}{}, err
-			}
-			four, _ := netlink.ParseAddr(address4)
-			six, _ := netlink.ParseAddr(address6)
-			six.Flags = 2 // IFA_F_NODAD
-			return struct{}{}, errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, four), netlink.AddrAdd(link, six))
-		}
-	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "up0"
 	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
@@ -212,11 +203,30 @@ func newOutside(t testing.TB) outside {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netlink.LinkDel(pair) })
-	if _, err := plumb("up0", "203.0.113.1/24", "2001:db8::1/64")(); err != nil {
+	here, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := within(ns, plumb("eth0", "203.0.113.2/24", "2001:db8::2/64")); err != nil {
+	defer here.Close()
+	there, err := netlink.NewHandleAt(netns.NsHandle(ns.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
 		t.Fatal(err)
+	}
+	defer there.Close()
+	plumb(t, here, "up0", "203.0.113.1/24", "2001:db8::1/64")
+	plumb(t, there, "eth0", "203.0.113.2/24", "2001:db8::2/64")
+	for _, end := range []struct {
+		nl   *netlink.Handle
+		name string
+		own  string
+	}{{here, "up0", "2001:db8::1"}, {there, "eth0", "2001:db8::2"}} {
+		err := settled(func() (bool, error) {
+			link, err := end.nl.LinkByName(end.name)
+			return err == nil && link.Attrs().OperState == netlink.OperUp, err
+		})
+		if err := errors.Join(err, arrive(end.nl, netip.MustParseAddr(end.own))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, gw := range []string{"203.0.113.2", "2001:db8::2"} {
 		route := &netlink.Route{LinkIndex: pair.Attrs().Index, Gw: net.ParseIP(gw)}
@@ -225,6 +235,29 @@ func newOutside(t testing.TB) outside {
 		}
 	}
 	return outside{ns}
+}
+
+func plumb(t testing.TB, nl *netlink.Handle, name string, addresses ...string) {
+	t.Helper()
+	link, err := nl.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		addr, err := netlink.ParseAddr(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if addr.IP.To4() == nil {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		if err := nl.AddrAdd(link, addr); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // inventory is what there is on the host, apart from what is in a namespace.

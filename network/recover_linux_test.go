@@ -99,39 +99,49 @@ func TestRecoverKeepsConnections(t *testing.T) {
 
 func TestRulesComeBack(t *testing.T) {
 	w := newWorker(t, nil)
-	w.run(t)
 	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "evil", "org:two"))
 	a.listen(t, "[::]:8080")
 	open := func() bool {
 		_, err := b.greeting(at(a.Address, 8080))
 		return err == nil
 	}
-	for name, flush := range map[string]func(*nftables.Conn){
-		"all rules of the host": func(c *nftables.Conn) { c.FlushRuleset() },
-		"the table's":           func(c *nftables.Conn) { c.FlushTable(w.firewall.layout.table) },
-		"a set's":               func(c *nftables.Conn) { c.FlushSet(w.firewall.layout.links) },
-	} {
-		var c nftables.Conn
-		flush(&c)
+	var c nftables.Conn
+	flush := func() {
+		t.Helper()
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		if !open() {
-			t.Errorf("%s: flushed, and the other network is still kept out: this test shows nothing", name)
+			t.Error("flushed, and the other network is still kept out: this test shows nothing")
 		}
-		if !eventually(func() bool { return !open() }) {
+	}
+	for name, change := range map[string]func(){
+		"all rules of the host": c.FlushRuleset,
+		"the table's":           func() { c.FlushTable(w.firewall.layout.table) },
+		"a set's":               func() { c.FlushSet(w.firewall.layout.links) },
+	} {
+		change()
+		flush()
+		if mended, err := w.firewall.mend(); !mended || err != nil {
+			t.Errorf("%s: mended %t, %v", name, mended, err)
+		}
+		if open() {
 			t.Errorf("%s: not restored", name)
 		}
 	}
 	// Attach does not wait for that.
-	var c nftables.Conn
 	c.FlushRuleset()
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	flush()
 	w.attach(t, machine(3, "shop", "org:one"))
 	if open() {
 		t.Error("the other network is let in after Attach")
+	}
+	// Run does it in time.
+	c.FlushRuleset()
+	flush()
+	w.run(t)
+	if !eventually(func() bool { return !open() }) {
+		t.Error("not restored by Run")
 	}
 }
 

@@ -41,12 +41,12 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		t.Fatalf("snapshot: %+v, %v", snap, err)
 	}
 	after := y.rows(db.ID)
-	y.destroy(app, db.ID) // killed while it writes
+	y.destroy(db.ID) // killed while it writes
 
 	again := y.mounting(image.Ref(), data.ID)
 	y.whole(again.ID, after, -1)
 	last := y.rows(again.ID)
-	y.destroy(app, again.ID)
+	y.destroy(again.ID)
 
 	restored := y.filled(machinesapi.CreateVolume{Name: "restored", Region: "gru", Snapshot: snap.ID})
 	m := y.mounting(image.Ref(), restored.ID)
@@ -65,7 +65,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	}
 	if !grows() {
 		t.Log("without CAP_SYS_RESOURCE a volume grows when it is mounted again")
-		y.destroy(app, far.ID)
+		y.destroy(far.ID)
 		far = y.mounting(image.Ref(), fork.ID)
 	}
 	if out, code := y.sh(app, far.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
@@ -74,7 +74,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if _, err := y.api.DestroyVolume(t.Context(), app, fork.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("destroy of a volume in use: %v", err)
 	}
-	y.destroy(app, far.ID)
+	y.destroy(far.ID)
 	if _, err := y.api.DestroyVolume(t.Context(), app, fork.ID); err != nil {
 		t.Error(err)
 	}

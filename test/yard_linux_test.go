@@ -34,7 +34,7 @@ type yard struct {
 
 // newYard starts it. Without root, or without a containerd on the host, the
 // test is skipped with the reason.
-func newYard(t *testing.T, workers int, more ...string) *yard {
+func newYard(t *testing.T, workers int) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("containers, networks and volumes need root")
@@ -44,9 +44,8 @@ func newYard(t *testing.T, workers int, more ...string) *yard {
 	y.api = client(t, y.broker)
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i+1)
-		w, _ := newWorker(t, name, "gru", append([]string{
-			"--disk", "40GiB", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t) + "-" + name, "--join", y.broker.Addr,
-		}, more...)...)
+		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--join", y.broker.Addr,
+			"--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
@@ -82,7 +81,7 @@ func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machines
 	return m.Machine
 }
 
-func (y *yard) destroy(app bourse.AppName, id bourse.MachineID) {
+func (y *yard) destroy(id bourse.MachineID) {
 	y.Helper()
 	if err := y.api.Destroy(y.Context(), app, id, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
 		y.Fatalf("destroy %s: %v", id, err)
@@ -99,12 +98,15 @@ func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string,
 	return strings.TrimSpace(r.Stdout + r.Stderr), r.ExitCode
 }
 
+// httpPort is where the machines that serve pages do.
+const httpPort = 8080
+
 // get asks a machine's port for a path, through the API's tunnel.
-func (y *yard) get(app bourse.AppName, id bourse.MachineID, port uint16, path string) (string, error) {
+func (y *yard) get(app bourse.AppName, id bourse.MachineID, path string) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			tunnel, err := y.api.Tunnel(ctx, app, id, port)
+			tunnel, err := y.api.Tunnel(ctx, app, id, httpPort)
 			if err != nil {
 				return nil, err
 			}
@@ -126,10 +128,10 @@ func (y *yard) get(app bourse.AppName, id bourse.MachineID, port uint16, path st
 }
 
 // answers waits until a machine serves a text at a path.
-func (y *yard) answers(app bourse.AppName, id bourse.MachineID, port uint16, path, want string) {
+func (y *yard) answers(app bourse.AppName, id bourse.MachineID, path, want string) {
 	y.Helper()
 	eventually(y.T, 10*time.Second, fmt.Sprintf("%s serves %s", id, path), func() error {
-		got, err := y.get(app, id, port, path)
+		got, err := y.get(app, id, path)
 		if err == nil && got != want {
 			err = fmt.Errorf("it says %q, want %q", got, want)
 		}
@@ -159,7 +161,7 @@ func program(t *testing.T, name string) registrytest.Layer {
 		t.Fatalf("the libraries of %s: %v", path, err)
 	}
 	files := []string{path}
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(word, "/") {
 			files = append(files, word)
 		}

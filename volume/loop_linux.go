@@ -30,6 +30,9 @@ func attachLoop(image string) (*os.File, error) {
 	defer func() { _ = f.Close() }() // the device has it
 	for range loopTries {
 		dev, err := freeLoop()
+		if isCleared(err) {
+			continue // somebody else had it, and let it go
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -43,6 +46,12 @@ func attachLoop(image string) (*os.File, error) {
 		}
 	}
 	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
+}
+
+// isCleared tells whether a device that had an image a moment ago has none now,
+// or is about to lose it: then it cannot be opened.
+func isCleared(err error) bool {
+	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }
 
 // configure binds the device in one call, so that nobody meets it half bound.
@@ -108,6 +117,9 @@ func boundLoop(image string) (*os.File, error) {
 			continue
 		}
 		dev, err := openLoop(name)
+		if isCleared(err) {
+			continue // its last user has just gone
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -153,13 +165,15 @@ func clearLoops(stray func(file string) bool) error {
 			continue
 		}
 		dev, err := openLoop(name)
+		if isCleared(err) {
+			continue
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0)
-		if errors.Is(err, unix.ENXIO) {
-			err = nil // it was cleared meanwhile
+		if err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0); isCleared(err) {
+			err = nil
 		}
 		errs = append(errs, err, dev.Close())
 	}

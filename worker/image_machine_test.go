@@ -133,12 +133,18 @@ func TestRefusalsOfImages(t *testing.T) {
 	}{
 		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedImage, what: "example.com/nothing"},
 		"no driver":     {func(c *Config) { c.Parts = Parts{} }, image(rigImage), bourse.RefusedImage, rigImage},
-		"runtime": {change: func(o *bourse.Order) { o.Config.Runtime = "io.containerd.kata.v2" },
-			reason: bourse.RefusedUnknown, what: "runtime.io.containerd.kata.v2"},
-		"a limit of the disk": {func(c *Config) { c.Volumes = nil }, func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1} },
-			bourse.RefusedUnknown, labelDiskLimit},
-		"a root larger than the disk": {change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
-			reason: bourse.RefusedResource, what: "disk"},
+		"runtime": {
+			change: func(o *bourse.Order) { o.Config.Runtime = "io.containerd.kata.v2" },
+			reason: bourse.RefusedUnknown, what: "runtime.io.containerd.kata.v2",
+		},
+		"a limit of the disk": {
+			func(c *Config) { c.Volumes = nil }, func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1} },
+			bourse.RefusedUnknown, labelDiskLimit,
+		},
+		"a root larger than the disk": {
+			change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
+			reason: bourse.RefusedResource, what: "disk",
+		},
 		"names that are none":         {change: func(o *bourse.Order) { o.Config.DNS = []byte(`{"searches":["a b"]}`) }, reason: bourse.RefusedDriver},
 		"gpus":                        {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
 		"a program that is not there": {change: run("missing"), reason: bourse.RefusedDriver},

@@ -24,7 +24,7 @@ func (w *Worker) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
 // the reason. When the host does not let go of what the machine left there,
 // the machine is destroyed as any other, for as long as that takes, and keeps
 // its place in the ledger.
-func (w *Worker) unfilled(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+func (w *Worker) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	if plain(m) || w.leaveNothing(ctx, m) == nil {
 		return fsm.Abort(cause, inTx(func(tx *store.Tx) error { return w.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}

@@ -70,7 +70,7 @@ func (w *Worker) recoverLate(ctx context.Context) error {
 	for wait := lateFirst; ; wait = min(2*wait, lateMost) {
 		w.rest(ctx, wait)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end is no error
 		}
 		err := w.recoverContainers(ctx)
 		if err == nil {

@@ -79,6 +79,7 @@ func (noVolumes) Recover(context.Context, func(string) bool) error { return nil 
 func (noVolumes) Create(context.Context, bourse.VolumeID, bourse.VolumeOrder) error {
 	return errNoVolumes
 }
+
 func (noVolumes) Mount(context.Context, bourse.VolumeID) (string, error)  { return "", errNoVolumes }
 func (noVolumes) Unmount(context.Context, bourse.VolumeID) error          { return errNoVolumes }
 func (noVolumes) Extend(context.Context, bourse.VolumeID, int64) error    { return errNoVolumes }

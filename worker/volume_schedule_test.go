@@ -147,7 +147,7 @@ func TestSnapshotsSayNo(t *testing.T) {
 		}
 		used := h.usedDisk()
 
-		vols.setFault(func(call, id string) error {
+		vols.setFault(func(call, _ string) error {
 			if call == "Snapshot" {
 				return bourse.Errorf(bourse.CodeInsufficient, "the disk of the host is full")
 			}

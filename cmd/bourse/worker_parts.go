@@ -175,7 +175,7 @@ func (p *parts) removeImages(ctx context.Context) error {
 		return nil
 	}
 	if list, err := p.images.List(ctx); err != nil || len(list) == 0 {
-		return nil // containerd is not there, or was never used
+		return nil //nolint:nilerr // containerd is not there, or was never used
 	}
 	if _, err := p.images.Prune(ctx); err != nil {
 		return err

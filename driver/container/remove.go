@@ -183,26 +183,6 @@ func setLabel(ctx context.Context, c *containerd.Client, container, name, value 
 	return err
 }
 
-// withContainerd makes calls of containerd, again while it cannot be reached,
-// for at most a time.
-func (d *Driver) withContainerd(ctx context.Context, most time.Duration, call func(context.Context, *containerd.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
-		err := d.once(ctx, call)
-		if bourse.CodeOf(err) != bourse.CodeUnavailable {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-	}
-}
-
 // once makes calls of containerd with a client and its namespace.
 func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
 	ctx, c, release, err := d.connect(ctx)

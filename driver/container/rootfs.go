@@ -13,6 +13,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -23,6 +24,18 @@ import (
 // container that refers to it does not exist yet.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
+	mounts, err := d.snapshot(ctx, service, task, image)
+	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(coded(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
+		// A containerd that was killed while it made a snapshot finds the
+		// directory in its way for ever, unless it is told to look.
+		if cleaner.Cleanup(ctx) == nil {
+			return d.snapshot(ctx, service, task, image)
+		}
+	}
+	return mounts, err
+}
+
+func (d *Driver) snapshot(ctx context.Context, service snapshots.Snapshotter, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	labels := snapshots.WithLabels(map[string]string{
 		labelMark: d.layout.mark(), "containerd.io/gc.root": time.Now().UTC().Format(time.RFC3339),
 	})

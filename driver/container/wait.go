@@ -163,14 +163,16 @@ func (d *Driver) drain(t *task) {
 	}
 }
 
-// recordExit writes an exit into the container's record. It is not tried for
-// long: while there is a task, containerd knows the exit itself.
+// recordExit writes an exit into the container's record. It is tried once:
+// while there is a task, containerd knows the exit itself.
 func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	label, err := exitLabel(exit)
 	if err != nil {
 		return false
 	}
-	err = d.withContainerd(d.ctx, removeTimeout, func(ctx context.Context, c *containerd.Client) error {
+	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
+	defer cancel()
+	err = d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
 		return setLabel(ctx, c, t.container, labelExit, label)
 	})
 	if err != nil && d.ctx.Err() == nil {
@@ -180,9 +182,11 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 }
 
 // release deletes the task of an ended container, and with it its shim and
-// mounts.
+// mounts. If that fails, Forget does it.
 func (d *Driver) release(t *task) {
-	err := d.withContainerd(d.ctx, removeTimeout, func(ctx context.Context, c *containerd.Client) error {
+	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
+	defer cancel()
+	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
 		return deleteTask(ctx, c, t.container)
 	})
 	if err != nil && d.ctx.Err() == nil {

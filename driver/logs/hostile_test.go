@@ -21,7 +21,9 @@ func TestHostileFrames(t *testing.T) {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 	}
 	for _, bytes := range [][]byte{
-		{}, {0}, {0xff, 0xff, 0xff, 0xff},
+		{},
+		{0},
+		{0xff, 0xff, 0xff, 0xff},
 		framed(""), framed("null"), framed("{}"), framed("[1]"), framed(`{"op":"keep"}`), framed(`{"op":"done","source":{"machine":"../../etc","boot":1,"stdout":"x"}}`),
 		framed(`{"op":"destroy","machine":"../.."}`), framed(`{"op":"watch","machine":"/etc"}`), framed(`{"op":"hello","version":77}`),
 		framed(`{"op":"format the disk"}`), framed(strings.Repeat("[", 100_000)), []byte("GET / HTTP/1.1\r\n\r\n"),

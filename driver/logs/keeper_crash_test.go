@@ -117,7 +117,7 @@ func TestBothKilled(t *testing.T) {
 	s := newShim(t, someMachine, 1)
 	mustKeep(t, k, s.Source)
 	s.say(t, "before\nhal")
-	awaitLine(t, k, someMachine, "before")
+	awaitLine(t, k, "before")
 	pid := k.process()
 	if err := k.Close(); err != nil {
 		t.Fatal(err)

@@ -153,12 +153,12 @@ func lines(t *testing.T, k *Keeper, id bourse.MachineID) map[string][]string {
 }
 
 // awaitLine follows a machine's log until it has a line.
-func awaitLine(t *testing.T, k *Keeper, id bourse.MachineID, text string) {
+func awaitLine(t *testing.T, k *Keeper, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	found := false
-	err := k.Logs(ctx, id, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
+	err := k.Logs(ctx, someMachine, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 		if strings.Contains(l.Text, text) {
 			found = true
 			cancel()

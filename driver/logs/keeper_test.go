@@ -114,7 +114,7 @@ func TestBootsFollowOneAnother(t *testing.T) {
 	first, second := newShim(t, someMachine, 1), newShim(t, someMachine, 2)
 	mustKeep(t, k, first.Source)
 	first.say(t, "first\nhalf")
-	awaitLine(t, k, someMachine, "first")
+	awaitLine(t, k, "first")
 	k.forget(func(sourceID) bool { return true }) // the daemon does not know of it any more
 	kill(t, k)
 	mustKeep(t, k, second.Source)
@@ -133,7 +133,7 @@ func TestDaemonReplaced(t *testing.T) {
 	s := newShim(t, someMachine, 1)
 	mustKeep(t, k, s.Source)
 	s.say(t, "one\n")
-	awaitLine(t, k, someMachine, "one")
+	awaitLine(t, k, "one")
 	pid := k.process()
 	for _, text := range []string{"two", "three"} {
 		cut := make(chan error, 1)
@@ -153,7 +153,7 @@ func TestDaemonReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustKeep(t, k, s.Source)
-		awaitLine(t, k, someMachine, text)
+		awaitLine(t, k, text)
 	}
 	if k.process() != pid {
 		t.Errorf("keeper %d was replaced by %d without need", pid, k.process())
@@ -172,7 +172,7 @@ func TestDestroy(t *testing.T) {
 			if kept {
 				mustKeep(t, k, s.Source)
 				s.say(t, "one\n")
-				awaitLine(t, k, someMachine, "one")
+				awaitLine(t, k, "one")
 			}
 			done := make(chan error, 1)
 			follows := make(chan struct{})
@@ -266,7 +266,7 @@ func TestForeignKeeperIsReplaced(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	awaitLine(t, k, someMachine, "hello")
+	awaitLine(t, k, "hello")
 }
 
 // TestKeeperThatCannotStart shows what the operator is told.

@@ -44,9 +44,9 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.control.Flush())
 }
 
-// noise is as many bytes, the same for the same seed.
-func noise(seed byte, n int64) io.Reader {
-	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), n)
+// noise is large bytes, the same for the same seed.
+func noise(seed byte) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), large)
 }
 
 func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
@@ -58,8 +58,8 @@ func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
 const large = 16 << 20 // more than what stands in buffers and windows on the way
 
 func testBothWays(t *testing.T, n Network) {
-	there, _, _ := sumOf(noise(1, large))
-	back, _, _ := sumOf(noise(2, large))
+	there, _, _ := sumOf(noise(1))
+	back, _, _ := sumOf(noise(2))
 	w := n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -67,7 +67,7 @@ func testBothWays(t *testing.T, n Network) {
 				t.Errorf("the worker was sent other bytes: %d (%v)", n, err)
 			}
 		})
-		if _, err := io.Copy(w, noise(2, large)); err != nil {
+		if _, err := io.Copy(w, noise(2)); err != nil {
 			t.Errorf("reply: %v", err)
 		}
 		wg.Wait()
@@ -76,7 +76,7 @@ func testBothWays(t *testing.T, n Network) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		_, err := io.Copy(body, noise(1, large))
+		_, err := io.Copy(body, noise(1))
 		if err := errors.Join(err, body.Close()); err != nil {
 			t.Errorf("body: %v", err)
 		}

@@ -54,7 +54,8 @@ func TestCPU(t *testing.T) {
 		"most":      {driver.Limits{CPUQuota: 4_096_000, CPUWeight: 4_096_000}, CPU{Period: 100_000, Quota: 409_600_000}, 262_144, 10_000},
 		"5 ms of 80": {
 			driver.Limits{CPUQuota: 125, CPUPeriod: 80 * time.Millisecond, CPUBurst: 5 * time.Millisecond, CPUWeight: 2000},
-			CPU{Period: 80_000, Quota: 10_000, Burst: 5000}, 2048, 200,
+			CPU{Period: 80_000, Quota: 10_000, Burst: 5000},
+			2048, 200,
 		},
 		"a burst beyond the quota": {driver.Limits{CPUQuota: 100, CPUBurst: time.Hour}, CPU{Period: 100_000, Quota: 10_000, Burst: 10_000}, 2, 1},
 		"a long period":            {driver.Limits{CPUQuota: 100, CPUPeriod: time.Hour}, CPU{Period: 1_000_000, Quota: 100_000}, 2, 1},
