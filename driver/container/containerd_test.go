@@ -88,7 +88,7 @@ func TestContainerdKilledUnderLoad(t *testing.T) {
 	h := newHostOn(t, server, nil)
 	image := h.busybox(t)
 	d, _ := h.recovered(t)
-	for range 3 {
+	for range 2 {
 		killUnderLoad(t, server, d, image)
 	}
 	// What could not be undone without containerd is, once it is back.

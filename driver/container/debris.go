@@ -71,14 +71,14 @@ func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) err
 }
 
 // purge removes all that there is of a task that nobody knows of, also what
-// containerd does not know of.
+// containerd does not know of, and has the keeper forget it.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
 	}
 	d.endShims(id)
 	d.groups.remove(cgroupPath(d.layout.mark(), d.layout.container(id)))
-	return nil
+	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // which goes by the id
 }
 
 // removeLeftover removes what there is of a task, unless the table has it:

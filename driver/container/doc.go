@@ -51,7 +51,7 @@
 // # Order of a start, and what a death in it leaves
 //
 //	directory, FIFOs   removed by Recover: no container
-//	keeper reads       forgets when the machine is destroyed
+//	keeper reads       told to forget by Recover
 //	snapshot           has our mark: removed by Recover; a label keeps it from the garbage collector
 //	container record   no task and no mark of a start: removed by Recover
 //	task created       removed by Recover

@@ -95,30 +95,27 @@ func (l *launch) start() (driver.Status, error) {
 	return status, coded(ctx, err)
 }
 
-// undo removes what a failed start has left. False: it is debris now.
+// undo removes what a failed start has left. False: it is debris now, as
+// always when containerd cannot be reached.
 func (l *launch) undo(failure error) bool {
 	if !l.made {
 		return true
 	}
-	remove := l.remove
-	switch bourse.CodeOf(failure) {
-	case bourse.CodeUnavailable, bourse.CodeTimeout: // containerd may have lost sight of what it was doing
-		remove = l.purge
-	default:
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
-	defer cancel()
-	err := errors.Join(
-		l.once(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }),
-		clearScratch(l.order.Root.Scratch),
-	)
-	if l.kept { // nobody else writes to its FIFOs any more
-		err = errors.Join(err, l.cfg.Keeper.Done(ctx, l.layout.source(l.order.ID, l.order.TTY)))
+	err := clearScratch(l.order.Root.Scratch)
+	code := bourse.CodeOf(failure)
+	if code != bourse.CodeUnavailable {
+		remove := l.remove
+		if code == bourse.CodeTimeout || l.kept { // a shim may be there, and the keeper reads
+			remove = l.purge
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
+		defer cancel()
+		err = errors.Join(err, l.once(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }))
 	}
 	if err != nil {
 		l.cfg.Log.Warn("what a failed start has left is not removed yet", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
 	}
-	return err == nil
+	return err == nil && code != bourse.CodeUnavailable
 }
 
 // run makes a task in an order in which a death leaves nothing that Recover
