@@ -33,11 +33,6 @@ func NetworkPrefix(network string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 48)
 }
 
-// PrivateNetwork names the network that an app's machines are in: the app's
-// own when it names one, else that of its organisation.
-func (a *App) PrivateNetwork() string {
-	if a.Network != "" {
-		return a.Network
-	}
-	return "org:" + a.Org
-}
+// PrivateNetwork names the network that an app's machines are in: one of its
+// organisation's, so that nobody joins another's by its name.
+func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }

@@ -48,7 +48,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		h.start(nil)
 		defer h.crash()
 		m := h.place(image(rigImage), func(o *bourse.Order) {
-			o.App.Network = "ours"
+			o.App.Org, o.App.Network = "us", "ours"
 			o.Config.Env = map[string]string{"A": "b"}
 			o.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("hi")}}
 			o.Config.DNS = []byte(`{"nameservers":["9.9.9.9"],"searches":["ours.internal"],"options":[{"name":"ndots","value":"2"}],"hostname":"web1"}`)
@@ -57,8 +57,9 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		if m.State != bourse.StateStarted || m.Image == nil || m.Image.Digest != pushed.Digest || m.Boot.Port != 0 {
 			t.Errorf("the fill says %s, image %v, port %d", m.State, m.Image, m.Boot.Port)
 		}
-		if want := bourse.PrivateAddress("ours", m.ID); m.PrivateIP != want || m.Network != "ours" {
-			t.Errorf("address %s in network %q, want %s in ours", m.PrivateIP, m.Network, want)
+		app := bourse.App{Org: "us", Network: "ours"}
+		if want := bourse.PrivateAddress(app.PrivateNetwork(), m.ID); m.PrivateIP != want || m.Network != "us/ours" {
+			t.Errorf("address %s in network %q, want %s in us/ours", m.PrivateIP, m.Network, want)
 		}
 		want := []string{"launch/created", "pull/starting", "pull/starting", "start/started"}
 		if diff := cmp.Diff(want, story(h.get(m.ID))); diff != "" {

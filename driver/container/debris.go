@@ -14,13 +14,19 @@ import (
 // still finishes for a daemon that has died, is debris: nobody was told of it.
 // It is removed as soon as that is possible.
 
+// debris is what is known of it. Driver.mu guards it.
+type debris struct {
+	tasks    map[driver.TaskID]bool // of which something has to be removed yet
+	cleaning bool                   // a goroutine does it
+}
+
 // litter notes debris, and has it removed.
 func (d *Driver) litter(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.debris[id] = true
-	if !d.cleaning && !d.closed {
-		d.cleaning = true
+	d.debris.tasks[id] = true
+	if !d.debris.cleaning && !d.closed {
+		d.debris.cleaning = true
 		d.work.Go(d.clean)
 	}
 }
@@ -32,8 +38,8 @@ func (d *Driver) clean() {
 			_ = d.removeLeftover(d.ctx, id) // it is tried again
 		}
 		d.mu.Lock()
-		if len(d.debris) == 0 || d.closed {
-			d.cleaning = false
+		if len(d.debris.tasks) == 0 || d.closed {
+			d.debris.cleaning = false
 			d.mu.Unlock()
 			return
 		}
@@ -52,7 +58,7 @@ func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []driver.TaskID
-	for id := range d.debris {
+	for id := range d.debris.tasks {
 		if machine == "" || id.Machine == machine {
 			out = append(out, id)
 		}
@@ -89,7 +95,7 @@ func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	d.mu.Lock()
 	m := d.machineLocked(id.Machine)
 	if m.tasks[id.Boot] != nil {
-		delete(d.debris, id)
+		delete(d.debris.tasks, id)
 		d.mu.Unlock()
 		return nil
 	}
@@ -100,7 +106,7 @@ func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error { return d.purge(ctx, c, id) })
 	if err == nil {
 		d.mu.Lock()
-		delete(d.debris, id)
+		delete(d.debris.tasks, id)
 		d.mu.Unlock()
 	}
 	d.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "what is left of an earlier start of %s/%d was just being removed", id.Machine, id.Boot))

@@ -21,7 +21,7 @@ type Driver struct {
 	layout layout
 	images *images
 	groups cgroups
-	shims  func() map[string]string
+	shims  func() map[string]string // see hostShims
 	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // launches, watchers and what clears up after them
@@ -31,8 +31,7 @@ type Driver struct {
 	lock     *os.File // of the directory, between Recover and Close
 	client   *containerd.Client
 	machines map[bourse.MachineID]*machine
-	debris   map[driver.TaskID]bool // tasks of which something has to be removed yet
-	cleaning bool                   // a goroutine does it
+	debris   debris
 	labels   map[string]string
 }
 
@@ -44,7 +43,7 @@ func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
 		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, images: newImages(), shims: sync.OnceValue(hostShims),
-		machines: map[bourse.MachineID]*machine{}, debris: map[driver.TaskID]bool{},
+		machines: map[bourse.MachineID]*machine{}, debris: debris{tasks: map[driver.TaskID]bool{}},
 	}
 }
 
