@@ -25,7 +25,7 @@ func (d *Driver) litter(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.debris.tasks[id] = true
-	if !d.debris.cleaning && !d.closed {
+	if !d.debris.cleaning && d.ctx.Err() == nil {
 		d.debris.cleaning = true
 		d.work.Go(d.clean)
 	}
@@ -38,7 +38,7 @@ func (d *Driver) clean() {
 			_ = d.removeLeftover(d.ctx, id) // it is tried again
 		}
 		d.mu.Lock()
-		if len(d.debris.tasks) == 0 || d.closed {
+		if len(d.debris.tasks) == 0 || d.ctx.Err() != nil {
 			d.debris.cleaning = false
 			d.mu.Unlock()
 			return

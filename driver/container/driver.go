@@ -22,12 +22,11 @@ type Driver struct {
 	images *images
 	groups cgroups
 	shims  func() map[string]string // see hostShims
-	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
+	ctx    context.Context          //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // launches, watchers and what clears up after them
 
 	mu       sync.Mutex
-	closed   bool
 	lock     *os.File // of the directory, between Recover and Close
 	client   *containerd.Client
 	machines map[bourse.MachineID]*machine
@@ -51,11 +50,10 @@ func New(cfg Config) *Driver {
 // Calls under way give CodeUnavailable, and so does every later one.
 func (d *Driver) Close() error {
 	d.mu.Lock()
-	d.closed = true
+	d.cancel(errClosed) // under the lock: nothing is begun after it
 	c, held := d.client, d.lock
 	d.client, d.lock = nil, nil
 	d.mu.Unlock()
-	d.cancel(errClosed)
 	d.work.Wait()
 	var err error
 	if c != nil && d.cfg.Client == nil {
@@ -71,10 +69,10 @@ func (d *Driver) Close() error {
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
+	if d.ctx.Err() == nil {
 		d.work.Add(1)
 	}
-	return !d.closed
+	return d.ctx.Err() == nil
 }
 
 // connect gives a client, and a context that has the namespace and ends with
@@ -97,7 +95,7 @@ func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.
 func (d *Driver) dial() (*containerd.Client, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, errUnavailable(errClosed)
 	}
 	if d.client != nil {

@@ -65,7 +65,7 @@ func (d *Driver) possess(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return errors.Join(errUnavailable(errClosed), f.Close())
 	}
 	d.layout, d.lock = l, f

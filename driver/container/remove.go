@@ -79,7 +79,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 func (d *Driver) beginDestroy(id bourse.MachineID) ([]*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, errUnavailable(errClosed)
 	}
 	m := d.machineLocked(id)

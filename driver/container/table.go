@@ -64,7 +64,7 @@ func (d *Driver) dropLocked(id bourse.MachineID) {
 func (d *Driver) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, false, errUnavailable(errClosed)
 	}
 	m := d.machineLocked(id.Machine)
@@ -140,7 +140,7 @@ func (d *Driver) drop(t *task) {
 func (d *Driver) lookUp(id driver.TaskID) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, errUnavailable(errClosed)
 	}
 	if m := d.machines[id.Machine]; m != nil {
