@@ -124,8 +124,11 @@ type Volume struct {
 	Error     string       `json:"error,omitempty"`    // why it failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
 	Usage     *VolumeUsage `json:"usage,omitempty"` // filled in on reading, when it is known
-	CreatedAt time.Time    `json:"created_at"`
-	UpdatedAt time.Time    `json:"updated_at"`
+	// NeedsRestart is in the reply to an extension: the machine that uses the
+	// volume sees the new size when it is started again.
+	NeedsRestart bool      `json:"needs_restart,omitempty"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
 }
 
 // VolumeUsage is how full a volume's file system is.

@@ -80,7 +80,7 @@ func (b *Broker) extendVolume(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.Extended{Volume: machinesapi.FromVolume(&v)})
+	return writeJSON(w, http.StatusOK, machinesapi.Extended{Volume: machinesapi.FromVolume(&v), NeedsRestart: v.NeedsRestart})
 }
 
 func (b *Broker) destroyVolume(w http.ResponseWriter, r *request) error {

@@ -159,7 +159,7 @@ type ExtendVolume struct {
 // Extended is the answer to it.
 type Extended struct {
 	Volume       Volume `json:"volume"`
-	NeedsRestart bool   `json:"needs_restart"` // false: a volume grows while it is used, where its host lets it
+	NeedsRestart bool   `json:"needs_restart"` // its machine sees the new size when it is started again: the host cannot grow what is used
 }
 
 // Snapshot is a snapshot of a volume.

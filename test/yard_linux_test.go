@@ -88,6 +88,20 @@ func (y *yard) destroy(id bourse.MachineID) {
 	}
 }
 
+func (y *yard) restart(id bourse.MachineID) {
+	y.Helper()
+	if err := y.api.Restart(y.Context(), app, id, machinesapi.RestartMachine{}, ""); err != nil {
+		y.Fatalf("restart %s: %v", id, err)
+	}
+	eventually(y.T, 20*time.Second, "machine "+string(id)+" runs again", func() error {
+		m, err := y.api.Machine(y.Context(), app, id)
+		if err == nil && m.State != bourse.StateStarted {
+			err = fmt.Errorf("it is %s", m.State)
+		}
+		return err
+	})
+}
+
 // sh runs a line of shell in a machine and gives what it wrote and its code.
 func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string, int) {
 	y.Helper()

@@ -124,6 +124,8 @@ func (f *memVolumes) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	})
 }
 
+func (f *memVolumes) ExtendsLive() bool { return true }
+
 func (f *memVolumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
 	return f.call(ctx, "Extend", string(id), func() error {
 		v, err := f.get(id)

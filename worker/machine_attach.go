@@ -37,6 +37,9 @@ func (w *Worker) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 		return fsm.Abort(err)
 	}
 	err = w.ensureImage(ctx, &m)
+	if err == nil { // nothing runs yet: a volume that grew while it was used is mounted at its size
+		err = w.unmountVolumes(ctx, &m)
+	}
 	if err == nil {
 		_, err = w.fitOut(ctx, &m)
 	}

@@ -25,7 +25,9 @@ func (w *Worker) extendVolume(ctx context.Context, id bourse.VolumeID, sizeGB in
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Volume{}, err
 	}
-	return w.usedVolume(ctx, id)
+	v, err := w.usedVolume(ctx, id)
+	v.NeedsRestart = v.Machine != "" && !w.volumes.host.ExtendsLive()
+	return v, err
 }
 
 // mayExtend makes v one that grows.

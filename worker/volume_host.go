@@ -32,6 +32,9 @@ type VolumeFiles interface {
 	// Mount gives the directory at which the volume is.
 	Mount(ctx context.Context, id bourse.VolumeID) (path string, err error)
 	Unmount(ctx context.Context, id bourse.VolumeID) error
+	// ExtendsLive tells whether a file system grows while it is in use, or else
+	// when it is mounted next.
+	ExtendsLive() bool
 	// Extend makes a volume larger, also while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
 	// Destroy removes a volume, also a half made one. Its snapshots stay.
@@ -80,6 +83,7 @@ func (noVolumes) Create(context.Context, bourse.VolumeID, bourse.VolumeOrder) er
 	return errNoVolumes
 }
 
+func (noVolumes) ExtendsLive() bool                                       { return false }
 func (noVolumes) Mount(context.Context, bourse.VolumeID) (string, error)  { return "", errNoVolumes }
 func (noVolumes) Unmount(context.Context, bourse.VolumeID) error          { return errNoVolumes }
 func (noVolumes) Extend(context.Context, bourse.VolumeID, int64) error    { return errNoVolumes }

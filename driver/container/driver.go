@@ -55,6 +55,9 @@ func (d *Driver) Close() error {
 	d.client, d.lock = nil, nil
 	d.mu.Unlock()
 	d.work.Wait()
+	if held != nil { // what our cgroups stood in goes with the last; it fails while there are some
+		d.groups.remove(cgroupPath(d.layout.mark(), ""))
+	}
 	var err error
 	if c != nil && d.cfg.Client == nil {
 		err = c.Close()

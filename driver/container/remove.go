@@ -118,15 +118,12 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	return d.discard(ctx, t)
 }
 
-// Shutdown destroys every machine that the driver holds a task of, removes
-// what its cgroups stood in, and closes the driver.
+// Shutdown destroys every machine that the driver holds a task of, and closes
+// the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	var all error
 	for _, status := range d.list() {
 		all = errors.Join(all, d.Destroy(ctx, status.ID.Machine))
-	}
-	if all == nil && d.layout.dir != "" {
-		d.groups.remove(cgroupPath(d.layout.mark(), ""))
 	}
 	return errors.Join(all, d.Close())
 }
