@@ -21,7 +21,10 @@ func upstream(t *testing.T, handle dns.HandlerFunc) string {
 	case err := <-done:
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Shutdown(); <-done })
+	t.Cleanup(func() {
+		_ = s.Shutdown() // it may have ended
+		<-done
+	})
 	return s.PacketConn.LocalAddr().String()
 }
 

@@ -98,8 +98,8 @@ func (l *layout) add(c *nftables.Conn, chain *nftables.Chain, rules [][]expr.Any
 
 func (l *layout) antispoof() [][]expr.Any {
 	return [][]expr.Any{
-		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFNAME, reg1), field(ip6Source, reg2), lookup(l.source6, true), drop()),
-		all(family(unix.NFPROTO_IPV4), l.from(), load(expr.MetaKeyIIFNAME, reg1), field(ip4Source, reg2), lookup(l.source4, true), drop()),
+		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFNAME), field(ip6Source, reg2), lookup(l.source6, true), drop()),
+		all(family(unix.NFPROTO_IPV4), l.from(), load(expr.MetaKeyIIFNAME), field(ip4Source, reg2), lookup(l.source4, true), drop()),
 	}
 }
 
@@ -119,7 +119,7 @@ func (l *layout) dnat(resolver netip.AddrPort) [][]expr.Any {
 func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 	rules := [][]expr.Any{
 		all(replies(), accept()),
-		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP, reg1), field(ip6Target, after4), lookup(l.members, false), accept()),
+		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.members, false), accept()),
 		all(l.to(false), refuse()),
 	}
 	for _, p := range deny {
@@ -146,19 +146,20 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 
 // from matches what comes from a machine.
 func (l *layout) from() []expr.Any {
-	return all(load(expr.MetaKeyIIFNAME, reg1), lookup(l.links, false))
+	return all(load(expr.MetaKeyIIFNAME), lookup(l.links, false))
 }
 
 // to matches what goes to a machine, or to anybody else.
 func (l *layout) to(elsewhere bool) []expr.Any {
-	return all(load(expr.MetaKeyOIFNAME, reg1), lookup(l.links, elsewhere))
+	return all(load(expr.MetaKeyOIFNAME), lookup(l.links, elsewhere))
 }
 
 // all puts the parts of a rule together.
 func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
-func load(key expr.MetaKey, register uint32) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: register}}
+// load puts what a key says of a packet into register 1.
+func load(key expr.MetaKey) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
 
 // lookup matches when the set has what begins in register 1.
@@ -167,7 +168,7 @@ func lookup(s *nftables.Set, not bool) []expr.Any {
 }
 
 func family(f byte) []expr.Any {
-	return all(load(expr.MetaKeyNFPROTO, reg1), equal(f))
+	return all(load(expr.MetaKeyNFPROTO), equal(f))
 }
 
 func equal(data ...byte) []expr.Any {
@@ -209,14 +210,14 @@ func maskOf(p netip.Prefix) []byte {
 }
 
 func port(protocol byte, number uint16) []expr.Any {
-	return all(load(expr.MetaKeyL4PROTO, reg1), equal(protocol),
+	return all(load(expr.MetaKeyL4PROTO), equal(protocol),
 		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}},
 		equal(binaryutil.BigEndian.PutUint16(number)...))
 }
 
 // echo matches the requests of ping.
 func echo(protocol, kind byte) []expr.Any {
-	return all(load(expr.MetaKeyL4PROTO, reg1), equal(protocol),
+	return all(load(expr.MetaKeyL4PROTO), equal(protocol),
 		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}},
 		equal(kind))
 }
@@ -251,7 +252,7 @@ func refuse() []expr.Any {
 // sender learns of it a second later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
-		all(load(expr.MetaKeyL4PROTO, reg1), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
+		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
 		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}},
 	}
 }

@@ -29,7 +29,7 @@ func TestAnImagesLife(t *testing.T) {
 	y := newYard(t, 1)
 	one := y.push("web:1", server80(httpd...), page("the first"))
 	m := y.run(app, y.order(one.Name))
-	y.answers(app, m.ID, "/", "the first")
+	y.answers(app, m.ID, "the first")
 	if r := m.ImageRef; r.Digest != one.Digest || r.Registry+"/"+r.Repository+":"+r.Tag != one.Name {
 		t.Errorf("image_ref is %+v, want %s", r, one.Ref())
 	}
@@ -39,8 +39,8 @@ func TestAnImagesLife(t *testing.T) {
 
 	two := y.push("web:1", server80(httpd...), page("the second"))
 	newer := y.run(app, y.order(one.Name))
-	y.answers(app, newer.ID, "/", "the second")
-	y.answers(app, m.ID, "/", "the first") // what runs is not touched
+	y.answers(app, newer.ID, "the second")
+	y.answers(app, m.ID, "the first") // what runs is not touched
 	if newer.ImageRef.Digest != two.Digest {
 		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
 	}
@@ -55,7 +55,7 @@ func TestAnImagesLife(t *testing.T) {
 	if got := y.digests(); slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
 		t.Errorf("after a prune the worker has %v, want only what is in use, %s", got, two.Digest)
 	}
-	y.answers(app, newer.ID, "/", "the second")
+	y.answers(app, newer.ID, "the second")
 }
 
 func (y *yard) digests() []string {

@@ -24,7 +24,7 @@ func TestNetworksAreApart(t *testing.T) {
 		order := y.order(image.Ref())
 		order.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("served by " + string(app))}}
 		m := y.run(app, order)
-		y.answers(app, m.ID, "/", "served by "+string(app))
+		y.answers(app, m.ID, "served by "+string(app))
 		return m
 	}
 	red, other, blue := serve("red"), serve("red"), serve("blue")

@@ -115,8 +115,8 @@ func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string,
 // httpPort is where the machines that serve pages do.
 const httpPort = 8080
 
-// get asks a machine's port for a path, through the API's tunnel.
-func (y *yard) get(app bourse.AppName, id bourse.MachineID, path string) (string, error) {
+// get asks a machine for its page, through the API's tunnel.
+func (y *yard) get(app bourse.AppName, id bourse.MachineID) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -127,7 +127,7 @@ func (y *yard) get(app bourse.AppName, id bourse.MachineID, path string) (string
 			return tunnelConn{Tunnel: tunnel}, nil
 		},
 	}
-	req, err := http.NewRequestWithContext(y.Context(), http.MethodGet, "http://machine"+path, nil)
+	req, err := http.NewRequestWithContext(y.Context(), http.MethodGet, "http://machine/", nil)
 	if err != nil {
 		return "", err
 	}
@@ -141,11 +141,11 @@ func (y *yard) get(app bourse.AppName, id bourse.MachineID, path string) (string
 	return strings.TrimSpace(body.String()), err
 }
 
-// answers waits until a machine serves a text at a path.
-func (y *yard) answers(app bourse.AppName, id bourse.MachineID, path, want string) {
+// answers waits until a machine serves a text.
+func (y *yard) answers(app bourse.AppName, id bourse.MachineID, want string) {
 	y.Helper()
-	eventually(y.T, 10*time.Second, fmt.Sprintf("%s serves %s", id, path), func() error {
-		got, err := y.get(app, id, path)
+	eventually(y.T, 10*time.Second, fmt.Sprintf("%s serves a page", id), func() error {
+		got, err := y.get(app, id)
 		if err == nil && got != want {
 			err = fmt.Errorf("it says %q, want %q", got, want)
 		}

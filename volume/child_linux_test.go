@@ -104,7 +104,7 @@ func operations() []operation {
 		{"fill", unmounted, func(ctx context.Context, s *Store) error {
 			return s.Fill(ctx, vol2, order, remote{s.Local(string(vol1))})
 		}, filled},
-		{"destroy", func(t *testing.T, s *Store) { create(t, s, vol2, 1); mount(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
+		{"destroy", func(t *testing.T, s *Store) { create(t, s, vol2); mount(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
 			wantCode(t, s.need(string(vol2)), bourse.CodeNotFound)
 		}},
 		{"remove-snapshot", func(t *testing.T, s *Store) { mounted(t, s); must(t, snapshot(t.Context(), s)) }, func(ctx context.Context, s *Store) error { return s.RemoveSnapshot(ctx, snap1) }, func(t *testing.T, s *Store) {
@@ -161,7 +161,7 @@ func TestKill(t *testing.T) {
 // killed kills an operation at a step, and tells whether it has so many.
 func killed(t *testing.T, o operation, dir string, step int) bool {
 	s := open(t, dir)
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	o.prepare(t, s)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %s", envChild, o.name, step, s.dir))

@@ -17,9 +17,6 @@ import (
 
 const luksMagic = "LUKS\xba\xbe"
 
-// luksHeader is what the header takes of an image: cryptsetup's default.
-const luksHeader = 16 << 20
-
 var fastKey = []string{"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"}
 
 func luksFormatArgs(image, uuid string) []string {

@@ -75,7 +75,7 @@ var errBroken = errors.New("connection broken")
 // not there and the answer says why.
 func TestFaultySource(t *testing.T) {
 	from := open(t, inMemory(t))
-	create(t, from, vol1, 1)
+	create(t, from, vol1)
 	writeMarks(t, mount(t, from, vol1))
 	must(t, from.Unmount(t.Context(), vol1))
 	endless := func() io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, 64<<20)), neverEnding{}) }
@@ -139,7 +139,7 @@ func (neverEnding) Read(b []byte) (int, error) { return len(b), nil }
 // fetched is not fetched again.
 func TestFillResumes(t *testing.T) {
 	from, s := open(t, inMemory(t)), open(t, inMemory(t))
-	create(t, from, vol1, 1)
+	create(t, from, vol1)
 	write(t, filepath.Join(mount(t, from, vol1), "a"), noise(1, 60<<20))
 	must(t, from.Unmount(t.Context(), vol1))
 	order := bourse.VolumeOrder{SizeGB: 1}
@@ -163,7 +163,7 @@ func TestFillResumes(t *testing.T) {
 // copy is one moment of it all the same.
 func TestSourceChanges(t *testing.T) {
 	from, s := open(t, inMemory(t)), open(t, inMemory(t))
-	create(t, from, vol1, 1)
+	create(t, from, vol1)
 	dir := mount(t, from, vol1)
 	for n := range 8 {
 		write(t, filepath.Join(dir, name(n)), noise(n, 4<<20))
@@ -197,12 +197,12 @@ func TestSourceChanges(t *testing.T) {
 // left behind, and with room it succeeds.
 func TestFullDisk(t *testing.T) {
 	from := open(t, inMemory(t))
-	create(t, from, vol1, 1)
+	create(t, from, vol1)
 	write(t, filepath.Join(mount(t, from, vol1), "a"), noise(1, 40<<20))
 	must(t, from.Unmount(t.Context(), vol1))
 	dir := smallFS(t, 64)
 	s := open(t, dir)
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	write(t, filepath.Join(mount(t, s, vol1), "a"), noise(1, 20<<20))
 	before := strings.Join(onHost(t, s.dir), "\n")
 	ballast := filepath.Join(dir, "ballast")

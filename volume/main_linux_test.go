@@ -158,9 +158,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func create(t *testing.T, s *Store, id bourse.VolumeID, gb int64) {
+func create(t *testing.T, s *Store, id bourse.VolumeID) {
 	t.Helper()
-	must(t, s.Create(t.Context(), id, bourse.VolumeOrder{SizeGB: gb}))
+	must(t, s.Create(t.Context(), id, bourse.VolumeOrder{SizeGB: 1}))
 }
 
 func mount(t *testing.T, s *Store, id bourse.VolumeID) string {

@@ -34,7 +34,7 @@ func fileSystems(t *testing.T, test func(t *testing.T, s *Store)) {
 
 func TestSnapshot(t *testing.T) {
 	fileSystems(t, func(t *testing.T, s *Store) {
-		create(t, s, vol1, 1)
+		create(t, s, vol1)
 		dir := mount(t, s, vol1)
 		write(t, filepath.Join(dir, "a"), noise(1, 20<<20))
 		must(t, os.WriteFile(filepath.Join(dir, "unsynced"), noise(2, 1<<20), 0o600))
@@ -88,7 +88,7 @@ func superUUID(t *testing.T, path string) []byte {
 func TestSnapshotFollowsChanges(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.noClone.Store(true)
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	dir := mount(t, s, vol1)
 	for n := range 8 {
 		write(t, filepath.Join(dir, name(n)), noise(n, 6<<20))
@@ -170,7 +170,7 @@ func (d *database) stop(t *testing.T) {
 func TestDatabase(t *testing.T) {
 	fileSystems(t, func(t *testing.T, s *Store) {
 		other := open(t, t.TempDir())
-		create(t, s, vol1, 1)
+		create(t, s, vol1)
 		d := startDatabase(t, filepath.Join(mount(t, s, vol1), "db"))
 		for round := range 4 {
 			reached := d.committed.Load() + 20
@@ -211,7 +211,7 @@ func checkDatabase(t *testing.T, s *Store, src Source, before int64, now *atomic
 func TestThaw(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.noClone.Store(true)
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	dir := mount(t, s, vol1)
 	s.step = func(at string) {
 		if at == "frozen" {
@@ -233,7 +233,7 @@ func TestThaw(t *testing.T) {
 // TestExport reads the chunks of a snapshot and of volumes, mounted or not.
 func TestExport(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	dir := mount(t, s, vol1)
 	write(t, filepath.Join(dir, "a"), noise(1, 2<<20))
 	_, err := s.Snapshot(t.Context(), vol1, snap1)

@@ -15,7 +15,7 @@ import (
 func TestLife(t *testing.T) {
 	s := open(t, t.TempDir())
 	for range 2 {
-		create(t, s, vol1, 1)
+		create(t, s, vol1)
 	}
 	unused, err := s.Usage(t.Context(), vol1)
 	must(t, err)
@@ -83,7 +83,7 @@ func TestSizeIsLimited(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	dir := mount(t, s, vol1)
 	f, err := os.Create(filepath.Join(dir, "held open"))
 	must(t, err)
@@ -131,7 +131,7 @@ func TestExtend(t *testing.T) {
 // image had grown.
 func TestMountGrows(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	must(t, s.growImage(string(vol1), 2*gib))
 	mount(t, s, vol1)
 	u, err := s.Usage(t.Context(), vol1)
@@ -145,7 +145,7 @@ func TestMountGrows(t *testing.T) {
 // mounting it again leads to the same file system.
 func TestBusy(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	dir := mount(t, s, vol1)
 	f, err := os.Create(filepath.Join(dir, "a"))
 	must(t, err)
@@ -225,7 +225,7 @@ func TestDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, t.TempDir())
-			create(t, s, vol1, 1)
+			create(t, s, vol1)
 			must(t, harm(image(s, string(vol1))))
 			_, err := s.Mount(t.Context(), vol1)
 			wantCode(t, err, bourse.CodeFailedPrecondition)
@@ -252,8 +252,8 @@ func overwrite(path string, off int64, b []byte) error {
 // that stayed frozen.
 func TestRecover(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
-	create(t, s, vol2, 1)
+	create(t, s, vol1)
+	create(t, s, vol2)
 	dir1, dir2 := mount(t, s, vol1), mount(t, s, vol2)
 	held, err := os.Create(filepath.Join(dir2, "held open"))
 	must(t, err)
@@ -302,7 +302,7 @@ func TestDirtyScratch(t *testing.T) {
 // TestMountFlags checks that device nodes in a volume are without effect.
 func TestMountFlags(t *testing.T) {
 	s := open(t, t.TempDir())
-	create(t, s, vol1, 1)
+	create(t, s, vol1)
 	node := filepath.Join(mount(t, s, vol1), "null")
 	must(t, unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	if f, err := os.Open(node); err == nil {

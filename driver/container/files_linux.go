@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// inRoot opens a path of a root file system as a program in it would: links,
+// inRoot opens a directory of a root file system as a program in it would: links,
 // absolute ones too, lead to where they would lead there and never outside.
-func inRoot(root int, name string, flags uint64) (int, error) {
+func inRoot(root int, name string) (int, error) {
 	return unix.Openat2(root, name, &unix.OpenHow{
-		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }
 
@@ -50,7 +50,7 @@ func writeFile(dir string, f driver.File) error {
 // makeDirs opens a directory of a root file system, and makes what of it is
 // missing.
 func makeDirs(root int, dir string) (int, error) {
-	at, err := inRoot(root, "/", unix.O_PATH|unix.O_DIRECTORY)
+	at, err := inRoot(root, "/")
 	if err != nil {
 		return -1, err
 	}
@@ -60,11 +60,11 @@ func makeDirs(root int, dir string) (int, error) {
 			continue
 		}
 		done = path.Join(done, name)
-		next, err := inRoot(root, done, unix.O_PATH|unix.O_DIRECTORY)
+		next, err := inRoot(root, done)
 		if errors.Is(err, unix.ENOENT) {
 			// A link that leads nowhere is EEXIST here.
 			if err = unix.Mkdirat(at, name, 0o755); err == nil {
-				next, err = inRoot(root, done, unix.O_PATH|unix.O_DIRECTORY)
+				next, err = inRoot(root, done)
 			}
 		}
 		_ = unix.Close(at)
@@ -99,7 +99,7 @@ func isDir(dir, name string) bool {
 		return false
 	}
 	defer unix.Close(root)
-	fd, err := inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := inRoot(root, name)
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -79,13 +80,8 @@ func TestHostileImages(t *testing.T) {
 		},
 		"a command that is none": {nil, ocispec.ImageConfig{Entrypoint: []string{""}}, "no command"},
 	} {
-		with := map[string]containerdtest.File{}
-		for name, f := range files {
-			with[name] = f
-		}
-		for name, f := range c.files {
-			with[name] = f
-		}
+		with := maps.Clone(files)
+		maps.Copy(with, c.files)
 		if c.config.Entrypoint == nil {
 			c.config.Cmd = []string{"true"}
 		}

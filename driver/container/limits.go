@@ -5,17 +5,13 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 )
 
 // A runtime starts a container from within its limits, and is a Go program
 // itself: below these it could not always. The limit of processes is lowered
 // to what was ordered before the program runs; that of memory stays.
-const (
-	leastMemory bourse.MiB = 16
-	leastPIDs              = 32
-)
+const leastMemory, leastPIDs = 16, 32 // MiB, and threads
 
 // cpuTime is a ceiling of processor time, in µs as the kernel takes it.
 type cpuTime struct{ period, quota, burst int64 }

@@ -77,11 +77,12 @@ func networkFiles(n *driver.Network, hostname string) map[string]string {
 	if len(n.Options) > 0 {
 		resolv.WriteString("options " + oneLine(strings.Join(n.Options, " ")) + "\n")
 	}
-	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	var hosts strings.Builder
+	hosts.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	for _, line := range n.Hosts {
-		hosts += oneLine(line) + "\n"
+		hosts.WriteString(oneLine(line) + "\n")
 	}
-	return map[string]string{"resolv.conf": resolv.String(), "hosts": hosts, "hostname": hostname + "\n"}
+	return map[string]string{"resolv.conf": resolv.String(), "hosts": hosts.String(), "hostname": hostname + "\n"}
 }
 
 // oneLine keeps a value from becoming several lines of a file.

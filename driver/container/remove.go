@@ -108,7 +108,7 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 		return err
 	}
 	if t.err != nil {
-		return nil // it has been undone
+		return nil //nolint:nilerr // the start has been undone
 	}
 	if d.statusOf(t).Exit == nil {
 		if err := d.Stop(ctx, t.id, "SIGKILL", 0); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
