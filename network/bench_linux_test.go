@@ -20,14 +20,14 @@ func BenchmarkAttach(b *testing.B) {
 		for _, atOnce := range []int{1, machines} {
 			b.Run(fmt.Sprintf("spares=%d/at-once=%d", max(0, spares), atOnce), func(b *testing.B) {
 				w := newWorker(b, func(c *Config) { c.Spares = spares })
-				w.attach(b, machine(99, "shop", "org:one"))
+				w.attach(b, machine(99, "shop", "one/"))
 				w.run(b)
 				var took []time.Duration
 				for b.Loop() {
 					eventually(func() bool { return len(w.spares.ready) == cap(w.spares.ready) })
 					took = append(took, attachAll(b, w, machines, atOnce)...)
 					for i := range machines {
-						if err := w.Detach(b.Context(), machine(i, "shop", "org:one").Machine); err != nil {
+						if err := w.Detach(b.Context(), machine(i, "shop", "one/").Machine); err != nil {
 							b.Error(err)
 						}
 					}
@@ -50,7 +50,7 @@ func attachAll(b *testing.B, w *worker, machines, atOnce int) []time.Duration {
 		wg.Go(func() {
 			defer func() { <-gate }()
 			began := time.Now()
-			if _, err := w.Attach(b.Context(), machine(i, "shop", "org:one")); err != nil {
+			if _, err := w.Attach(b.Context(), machine(i, "shop", "one/")); err != nil {
 				b.Error(err)
 			}
 			took[i] = time.Since(began)

@@ -33,14 +33,14 @@ func crashDaemon(dir, point string) int {
 		return 1
 	}
 	go func() { _ = n.Run(ctx) }()
-	if err := n.Recover(ctx, []Spec{machine(1, "shop", "org:one")}); err != nil {
+	if err := n.Recover(ctx, []Spec{machine(1, "shop", "one/")}); err != nil {
 		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
 	fmt.Fprintln(os.Stdout, "ready")
 	armed = true
 	for i := 2; i == 2 || point == "churn"; i++ {
-		spec := machine(2+i%4, "shop", "org:one")
+		spec := machine(2+i%4, "shop", "one/")
 		if _, err := n.Attach(ctx, spec); err != nil {
 			fmt.Fprintln(os.Stdout, err)
 			return 1
@@ -84,7 +84,7 @@ func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 // whole, what is not leaves nothing.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorker(t, nil)
-	one, two := machine(1, "shop", "org:one"), machine(4, "shop", "org:one") // 2 + 2 % 4
+	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // 2 + 2 % 4
 	runCrashDaemon(t, w.cfg.Dir, "attached", time.Minute)
 	points := []string{"named", "bound", "ruled", "addressed", "finished", "attached", "unlinked", "unruled", "detached"}
 	for _, point := range points {
@@ -127,7 +127,7 @@ func TestKilledAnyTime(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	one := machine(1, "shop", "org:one")
+	one := machine(1, "shop", "one/")
 	if err := w.Recover(t.Context(), []Spec{one}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bourse-dev/bourse"
@@ -49,7 +50,8 @@ func (f *fakeNames) hold(specs ...Spec) {
 		f.apps, f.machines = map[bourse.AppName]bourse.App{}, map[bourse.AppName][]bourse.Machine{}
 	}
 	for _, s := range specs {
-		f.apps[s.App] = bourse.App{Name: s.App, Network: s.Network}
+		org, name, _ := strings.Cut(s.Network, "/")
+		f.apps[s.App] = bourse.App{Name: s.App, Org: org, Network: name}
 		f.machines[s.App] = append(f.machines[s.App], bourse.Machine{
 			ID: s.Machine, App: s.App, Region: s.Region, State: bourse.StateStarted, PrivateIP: s.address(),
 		})

@@ -21,9 +21,9 @@ func isRejection(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 func TestOtherNetworkIsRejected(t *testing.T) {
 	newOutside(t) // where a private address would go that is not on this host
 	w := newWorker(t, nil)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "evil", "org:two"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "evil", "two/"))
 	a.listen(t, "[::]:8080")
-	for _, address := range []netip.Addr{a.Address, a.IPv4, bourse.PrivateAddress("org:two", "00000900000009")} {
+	for _, address := range []netip.Addr{a.Address, a.IPv4, bourse.PrivateAddress("two/", "00000900000009")} {
 		began := time.Now()
 		got, err := b.greeting(at(address, 8080))
 		if !isRejection(err) {
@@ -38,7 +38,7 @@ func TestOtherNetworkIsRejected(t *testing.T) {
 func TestSpoofedSourceIsDropped(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
-	a, b, c := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one")), w.attach(t, machine(3, "evil", "org:two"))
+	a, b, c := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/")), w.attach(t, machine(3, "evil", "two/"))
 	for _, to := range []struct {
 		ns       *os.File
 		at, from string
@@ -106,7 +106,7 @@ func (i *inhabitant) add(t *testing.T, address string) {
 func TestOutbound(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
-	a := w.attach(t, machine(1, "shop", "org:one"))
+	a := w.attach(t, machine(1, "shop", "one/"))
 	listenIn(t, remote.ns, "[::]:80", "remote")
 	for to, seen := range map[string]string{"203.0.113.2:80": "203.0.113.1", "[2001:db8::2]:80": "2001:db8::1"} {
 		if got, err := a.greeting(to); err != nil || got != "remote sees "+seen {
@@ -122,7 +122,7 @@ func TestOutbound(t *testing.T) {
 func TestNothingComesIn(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
-	a := w.attach(t, machine(1, "shop", "org:one"))
+	a := w.attach(t, machine(1, "shop", "one/"))
 	a.listen(t, "[::]:8080")
 	_, err := within(remote.ns, func() (struct{}, error) {
 		link, err := netlink.LinkByName("eth0")
@@ -149,7 +149,7 @@ func TestNothingComesIn(t *testing.T) {
 func TestHostIsClosed(t *testing.T) {
 	newOutside(t)
 	w := newWorker(t, nil)
-	a := w.attach(t, machine(1, "shop", "org:one"))
+	a := w.attach(t, machine(1, "shop", "one/"))
 	home, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)

@@ -57,11 +57,11 @@ func TestAlias(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	g := group("org:one", nil)
-	if g == 0 || g != group("org:one", map[uint32]string{g: "org:one"}) {
+	g := group("one/", nil)
+	if g == 0 || g != group("one/", map[uint32]string{g: "one/"}) {
 		t.Errorf("group %d changes", g)
 	}
-	if other := group("org:one", map[uint32]string{g: "org:two", g + 1: "org:three"}); other != g+2 {
+	if other := group("one/", map[uint32]string{g: "two/", g + 1: "org:three"}); other != g+2 {
 		t.Errorf("group %d, want the next free one after %d", other, g+1)
 	}
 }

@@ -18,14 +18,14 @@ import (
 
 // machine is the nth of a worker with tag 1.
 func machine(n int, app bourse.AppName, network string) Spec {
-	return Spec{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: app, Network: network, Region: "mad"}
+	return Spec{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: app, Network: "org/" + network, Region: "mad"}
 }
 
 func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).String() }
 
 func TestTwoListenOnOnePort(t *testing.T) {
 	w := newWorker(t, nil)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	a.listen(t, "[::]:8080")
 	b.listen(t, "[::]:8080")
 	for _, other := range []*inhabitant{a, b} {
@@ -34,14 +34,14 @@ func TestTwoListenOnOnePort(t *testing.T) {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
-	if want := bourse.PrivateAddress("org:one", a.spec.Machine); a.Address != want {
+	if want := bourse.PrivateAddress(a.spec.Network, a.spec.Machine); a.Address != want {
 		t.Errorf("address %s, want %s", a.Address, want)
 	}
 }
 
 func TestDial(t *testing.T) {
 	w := newWorker(t, nil)
-	a := w.attach(t, machine(1, "shop", "org:one"))
+	a := w.attach(t, machine(1, "shop", "one/"))
 	worker := w.host.mark.resolver()
 	for i, c := range []struct{ listen, sees netip.Addr }{
 		{netip.IPv6Unspecified(), worker},
@@ -67,14 +67,14 @@ func TestDial(t *testing.T) {
 	if _, err := w.Dial(t.Context(), a.spec.Machine, 999); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("nothing listens: %v", err)
 	}
-	if _, err := w.Dial(t.Context(), machine(9, "shop", "org:one").Machine, 80); bourse.CodeOf(err) != bourse.CodeNotFound {
+	if _, err := w.Dial(t.Context(), machine(9, "shop", "one/").Machine, 80); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("no such machine: %v", err)
 	}
 }
 
 func TestAttachTwice(t *testing.T) {
 	w := newWorker(t, nil)
-	spec := machine(1, "shop", "org:one")
+	spec := machine(1, "shop", "one/")
 	got := make([]Attachment, 8)
 	var wg sync.WaitGroup
 	for i := range got {
@@ -93,7 +93,7 @@ func TestAttachTwice(t *testing.T) {
 		}
 	}
 	other := spec
-	other.Network = "org:two"
+	other.Network = "two/"
 	if _, err := w.Attach(t.Context(), other); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("in another network: %v", err)
 	}
@@ -137,11 +137,11 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestIPv4RangeIsUsedUp(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.IPv4 = netip.MustParsePrefix("198.18.7.0/30") })
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	if a.IPv4 == b.IPv4 {
 		t.Errorf("both have %s", a.IPv4)
 	}
-	third := machine(3, "shop", "org:one")
+	third := machine(3, "shop", "one/")
 	if _, err := w.Attach(t.Context(), third); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, errNoAddress) {
 		t.Errorf("a third machine: %v", err)
 	}
@@ -165,8 +165,8 @@ func TestTwoWorkersOnOneHost(t *testing.T) {
 	seen := map[netip.Addr]bool{}
 	var last [2]*inhabitant
 	for i := range 3 {
-		last[0] = one.attach(t, machine(i, "shop", "org:one"))
-		last[1] = two.attach(t, machine(10+i, "shop", "org:one"))
+		last[0] = one.attach(t, machine(i, "shop", "one/"))
+		last[1] = two.attach(t, machine(10+i, "shop", "one/"))
 		names.hold(last[0].spec, last[1].spec)
 		for _, m := range last {
 			if seen[m.IPv4] {
@@ -216,7 +216,7 @@ func TestMTUIsThatOfTheWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(t, nil)
-	a := w.attach(t, machine(1, "shop", "org:one"))
+	a := w.attach(t, machine(1, "shop", "one/"))
 	got, err := within(a.ns, func() (int, error) {
 		link, err := net.InterfaceByName(inner)
 		if err != nil {

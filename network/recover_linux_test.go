@@ -44,7 +44,7 @@ func TestRecoverKeepsConnections(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
 	stop := w.run(t)
-	a, b, c := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one")), w.attach(t, machine(3, "evil", "org:two"))
+	a, b, c := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/")), w.attach(t, machine(3, "evil", "two/"))
 	b.listen(t, "[::]:8080")
 	listenIn(t, remote.ns, "[::]:80", "remote")
 	var open []net.Conn
@@ -99,7 +99,7 @@ func TestRecoverKeepsConnections(t *testing.T) {
 
 func TestRulesComeBack(t *testing.T) {
 	w := newWorker(t, nil)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "evil", "org:two"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "evil", "two/"))
 	a.listen(t, "[::]:8080")
 	open := func() bool {
 		_, err := b.greeting(at(a.Address, 8080))
@@ -132,7 +132,7 @@ func TestRulesComeBack(t *testing.T) {
 	// Attach does not wait for that.
 	c.FlushRuleset()
 	flush()
-	w.attach(t, machine(3, "shop", "org:one"))
+	w.attach(t, machine(3, "shop", "one/"))
 	if open() {
 		t.Error("the other network is let in after Attach")
 	}
@@ -149,7 +149,7 @@ func TestRulesComeBack(t *testing.T) {
 // ours anew.
 func TestOthersRulesAreNoReason(t *testing.T) {
 	w := newWorker(t, nil)
-	w.attach(t, machine(1, "shop", "org:one"))
+	w.attach(t, machine(1, "shop", "one/"))
 	if mended, err := w.firewall.mend(); mended || err != nil {
 		t.Errorf("nothing has happened: mended %t, %v", mended, err)
 	}
@@ -167,7 +167,7 @@ func TestOthersRulesAreNoReason(t *testing.T) {
 	if mended, err := w.firewall.mend(); mended || err != nil {
 		t.Errorf("another table came: mended %t, %v", mended, err)
 	}
-	w.attach(t, machine(2, "shop", "org:one"))
+	w.attach(t, machine(2, "shop", "one/"))
 	if now, err := w.firewall.generation(); err != nil || now != w.firewall.seen {
 		t.Errorf("generation %d, %v after our own change; want it known, %d", now, err, w.firewall.seen)
 	}
@@ -177,7 +177,7 @@ func TestOthersRulesAreNoReason(t *testing.T) {
 // that its processes are in.
 func TestLinkIsMadeAnew(t *testing.T) {
 	w := newWorker(t, nil)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	a.listen(t, "[::]:8080")
 	was := inode(t, a.Namespace)
 	for name, damage := range map[string]func(netlink.Link) error{
@@ -208,7 +208,7 @@ func TestLinkIsMadeAnew(t *testing.T) {
 // After the host was started again files are there, and nothing else.
 func TestRecoverAfterReboot(t *testing.T) {
 	w := newWorker(t, nil)
-	kept, gone := machine(1, "shop", "org:one"), machine(2, "shop", "org:one")
+	kept, gone := machine(1, "shop", "one/"), machine(2, "shop", "one/")
 	for _, s := range []Spec{kept, gone} {
 		if err := os.WriteFile(w.host.files.path(s.Machine), nil, 0o444); err != nil {
 			t.Fatal(err)
@@ -235,7 +235,7 @@ func TestUnusedHostIsCleared(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.Spares = -1 })
 	w.run(t)
 	for range 2 {
-		a := w.attach(t, machine(1, "shop", "org:one"))
+		a := w.attach(t, machine(1, "shop", "one/"))
 		if err := w.Detach(t.Context(), a.spec.Machine); err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestUnusedHostIsCleared(t *testing.T) {
 // processes keep the namespace.
 func TestDetachCutsOff(t *testing.T) {
 	w := newWorker(t, nil)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	b.listen(t, "[::]:8080")
 	if err := w.Detach(t.Context(), a.spec.Machine); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ func TestByName(t *testing.T) {
 	names := &fakeNames{}
 	w := newWorker(t, func(c *Config) { c.Names = names })
 	w.run(t)
-	a, b := w.attach(t, machine(1, "front", "org:one")), w.attach(t, machine(2, "back", "org:one"))
-	c := w.attach(t, machine(3, "evil", "org:two"))
+	a, b := w.attach(t, machine(1, "front", "one/")), w.attach(t, machine(2, "back", "one/"))
+	c := w.attach(t, machine(3, "evil", "two/"))
 	names.hold(a.spec, b.spec, c.spec)
 	b.listen(t, "[::]:8080")
 
@@ -34,7 +34,7 @@ func TestByName(t *testing.T) {
 	// What UDP has no room for comes by TCP.
 	var many []Spec
 	for i := range 100 {
-		many = append(many, machine(100+i, "many", "org:one"))
+		many = append(many, machine(100+i, "many", "one/"))
 	}
 	names.hold(many...)
 	if got, err := a.resolver().LookupHost(t.Context(), "many.internal"); len(got) != 100 || err != nil {
@@ -63,7 +63,7 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 	names := &fakeNames{}
 	w := newWorker(t, func(c *Config) { c.Names = names })
 	w.run(t)
-	a, b := w.attach(t, machine(1, "shop", "org:one")), w.attach(t, machine(2, "shop", "org:one"))
+	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	names.hold(a.spec)
 	awaitHost(t, a, "shop.internal")
 	to := at(ResolverAddress, dnsPort)

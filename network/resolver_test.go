@@ -19,7 +19,7 @@ import (
 )
 
 // asking is the machine that asks in these tests.
-var asking = Spec{Machine: "00000100000001", App: "front", Network: "org:one", Region: "mad"}
+var asking = Spec{Machine: "00000100000001", App: "front", Network: "one/", Region: "mad"}
 
 func newTestResolver(names Names) *resolver {
 	cfg := Config{Names: names, Upstream: []string{"127.0.0.1:1"}, Log: slog.New(slog.DiscardHandler)}
@@ -70,7 +70,7 @@ func market() (*fakeNames, func(int) string) {
 		"buried": {Name: "buried", Org: "one", DeletedAt: new(time.Unix(1, 0))},
 	}, machines: map[bourse.AppName][]bourse.Machine{}}
 	address := func(n int) string {
-		return bourse.PrivateAddress("org:one", bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))).String()
+		return bourse.PrivateAddress("one/", bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))).String()
 	}
 	add := func(app bourse.AppName, n int, change func(*bourse.Machine)) {
 		id := bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))
@@ -89,7 +89,7 @@ func market() (*fakeNames, func(int) string) {
 	add("back", 5, func(m *bourse.Machine) { m.State, m.Region = bourse.StateStopped, "cdg" })
 	add("back", 6, func(m *bourse.Machine) { m.Config.DNS = json.RawMessage(`{"skip_registration":true}`) })
 	add("back", 7, func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
-	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("org:two", m.ID) })
+	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("two/", m.ID) })
 	add("back", 9, func(m *bourse.Machine) { m.State = bourse.StateDestroyed })
 	add("other", 3, nil)
 	add("own", 4, nil)
@@ -211,7 +211,7 @@ func TestLargeAnswers(t *testing.T) {
 	for i := range 900 {
 		id := bourse.MachineID(fmt.Sprintf("000009%08x", i))
 		names.machines["empty"] = append(names.machines["empty"], bourse.Machine{
-			ID: id, State: bourse.StateStarted, Region: "mad", PrivateIP: bourse.PrivateAddress("org:one", id),
+			ID: id, State: bourse.StateStarted, Region: "mad", PrivateIP: bourse.PrivateAddress("one/", id),
 		})
 	}
 	r := newTestResolver(names)

@@ -80,6 +80,8 @@ func (m *Members) put(peer *memberlist.Node) {
 		return // NotifyAlive has refused it
 	}
 	n.gossip = joinHostPort(peer)
+	copied := *peer // memberlist goes on writing to its own
+	n.peer = &copied
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes[n.name] = n

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/memberlist"
+
 	"github.com/bourse-dev/bourse"
 )
 
@@ -44,7 +46,8 @@ type node struct {
 	boot    string
 	member  bourse.Member
 	pending bool
-	gossip  string // its address in the group, host:port
+	gossip  string           // its address in the group, host:port
+	peer    *memberlist.Node // as memberlist told of it; never changed
 }
 
 func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }

@@ -44,7 +44,7 @@ func (m *Members) tellSome(limit int) {
 			return
 		}
 		if members == nil {
-			members = m.list.Members()
+			members = m.peers()
 		}
 		to := m.someone(members)
 		if to == nil {
@@ -56,8 +56,23 @@ func (m *Members) tellSome(limit int) {
 	}
 }
 
+// peers gives every member as it was when it was last heard of: what
+// memberlist itself gives it changes while others read it.
+func (m *Members) peers() []*memberlist.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*memberlist.Node, 0, len(m.nodes))
+	for _, n := range m.nodes {
+		out = append(out, n.peer)
+	}
+	return out
+}
+
 // someone gives a member of chance that is not ourselves.
 func (m *Members) someone(members []*memberlist.Node) *memberlist.Node {
+	if len(members) == 0 {
+		return nil
+	}
 	for range tellTries {
 		if n := members[rand.IntN(len(members))]; n.Name != m.name {
 			return n
