@@ -69,14 +69,14 @@ func (s *shell) showStats(ctx context.Context, app string, words []string) error
 		s.say("app " + app + " has no machine that runs")
 		return nil
 	}
-	t := newTable("MACHINE", "NAME", "CPU", "OF", "MEMORY", "OF", "PIDS", "READ", "WRITTEN", "THROTTLED").numbers(2, 3, 4, 5, 6, 7, 8, 9).narrow(1)
+	t := newTable("MACHINE", "NAME", "CPU", "OF", "MEMORY", "OF", "PIDS", "READ", "WRITTEN").numbers(2, 3, 4, 5, 6, 7, 8).narrow(1)
 	for _, m := range list {
 		if u := m.Usage; u != nil {
 			t.row(string(m.ID), m.Name, cores(u.CPUs), limitOf(u.CPULimit), bytesText(u.Memory), memoryLimit(u.MemLimit),
-				known(u.PIDs), bytesText(u.Read), bytesText(u.Written), took(time.Duration(u.Throttled)*time.Millisecond))
+				known(u.PIDs), bytesText(u.Read), bytesText(u.Written))
 			continue
 		}
-		t.row(string(m.ID), m.Name, m.Error, "", "", "", "", "", "", "")
+		t.row(string(m.ID), m.Name, m.Error, "", "", "", "", "", "")
 	}
 	return t.write(s.Out, s.Out.Width)
 }

@@ -149,9 +149,21 @@ func eventTable(events []machinesapi.Event) *table {
 		if by == machinesapi.SourceWorker {
 			by = "worker"
 		}
-		t.row(time.UnixMilli(e.Timestamp).Local().Format("2006-01-02 15:04:05.000"), string(e.Type), string(e.Status), by, exitDetail(&e))
+		t.row(time.UnixMilli(e.Timestamp).Local().Format("2006-01-02 15:04:05.000"), string(e.Type), string(e.Status), by, eventDetail(&e))
 	}
 	return t
+}
+
+// eventDetail says what there is to an event beside its type.
+func eventDetail(e *machinesapi.Event) string {
+	if e.Request != nil && e.Request.Pull != nil {
+		p := e.Request.Pull
+		if p.Done {
+			return fmt.Sprintf("%s in %s", bytesText(p.Bytes), took(time.Duration(p.TookMS)*time.Millisecond))
+		}
+		return bytesText(p.Bytes) + " to pull"
+	}
+	return exitDetail(e)
 }
 
 // exitDetail says how a program ended, for exit events.

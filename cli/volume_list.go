@@ -34,11 +34,14 @@ func (s *shell) volumeList() *cobra.Command {
 }
 
 func (s *shell) volumeTable(list []machinesapi.Volume) *table {
-	t := newTable("ID", "NAME", "STATE", "SIZE", "REGION", "WORKER", "MACHINE", "HOST", "AGE").numbers(3).narrow(5, 1)
+	t := newTable("ID", "NAME", "STATE", "SIZE", "REGION", "MACHINE", "AGE").numbers(3).narrow(1)
 	for i := range list {
 		v := &list[i]
-		t.row(string(v.ID), v.Name, string(v.State), mib(bourse.MiB(v.SizeGB)<<10), string(v.Region), dash(string(v.Worker)),
-			dash(attachedTo(v)), string(v.HostStatus), age(s.Now().Sub(v.CreatedAt)))
+		state := string(v.State)
+		if v.HostStatus != machinesapi.HostOK { // what it was when its worker was last heard
+			state = string(v.HostStatus)
+		}
+		t.row(string(v.ID), v.Name, state, mib(bourse.MiB(v.SizeGB)<<10), string(v.Region), dash(attachedTo(v)), age(s.Now().Sub(v.CreatedAt)))
 	}
 	return t
 }

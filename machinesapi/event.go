@@ -20,10 +20,11 @@ const (
 	SourceWorker = "flyd"
 )
 
-// EventRequest is what an exit event carries.
+// EventRequest is what an exit event carries, or a pull event.
 type EventRequest struct {
 	ExitEvent    *ExitEvent `json:"exit_event,omitempty"`
 	RestartCount int        `json:"restart_count"`
+	Pull         *PullEvent `json:"pull,omitempty"`
 }
 
 // ExitEvent says how a machine's program ended.
@@ -37,6 +38,15 @@ type ExitEvent struct {
 	Restarting    bool   `json:"restarting"`
 	ExitedAt      string `json:"exited_at"` // RFC 3339; a number would break fly-go
 	Error         string `json:"error,omitempty"`
+}
+
+// PullEvent is ours: what a pull event tells, one as the pull begins and one
+// after it.
+type PullEvent struct {
+	Image  string `json:"image"`
+	Bytes  int64  `json:"bytes"`             // to be pulled as it begins, the image's after it
+	TookMS int64  `json:"took_ms,omitempty"` // after it
+	Done   bool   `json:"done"`
 }
 
 // FromEvents shows events in the order in which they are given.
@@ -61,6 +71,9 @@ func FromEvent(e *bourse.Event) Event {
 	}
 	if exit != nil {
 		out.Request = &EventRequest{ExitEvent: fromExit(exit), RestartCount: exit.RestartCount}
+	}
+	if p := e.Pull; p != nil {
+		out.Request = &EventRequest{Pull: &PullEvent{Image: p.Image, Bytes: p.Bytes, TookMS: p.Took.Milliseconds(), Done: p.Done}}
 	}
 	return out
 }

@@ -33,6 +33,15 @@ func TestAnImagesLife(t *testing.T) {
 	if r := m.ImageRef; r.Digest != one.Digest || r.Registry+"/"+r.Repository+":"+r.Tag != one.Name {
 		t.Errorf("image_ref is %+v, want %s", r, one.Ref())
 	}
+	var pulls []machinesapi.PullEvent
+	for _, e := range m.Events {
+		if e.Type == bourse.EventPull && e.Request != nil && e.Request.Pull != nil {
+			pulls = append(pulls, *e.Request.Pull)
+		}
+	}
+	if len(pulls) != 2 || !pulls[0].Done || pulls[0].Bytes <= 0 || pulls[1].Bytes <= 0 || pulls[1].Done {
+		t.Errorf("pulls %+v, want the end and the beginning of one", pulls)
+	}
 	if m.PrivateIP == "" {
 		t.Error("the machine has no private address")
 	}
