@@ -190,6 +190,7 @@ func TestPanicAborts(t *testing.T) {
 		if bourse.MessageOf(err) != "internal error" || !strings.Contains(err.Error(), "oh no") {
 			t.Errorf("error %q, shown as %q", err, bourse.MessageOf(err))
 		}
+		synctest.Wait() // it is still writing its log
 		for _, want := range []string{"step panicked", "engine_test.go", "run=" + h.ID(), "definition=create", "step=go", "resource=machine/1"} {
 			if !strings.Contains(l.log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, l.log.String())
