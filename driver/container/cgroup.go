@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // cgroupParent is the cgroup under which every driver of a host has its own.
@@ -133,7 +135,7 @@ func (g *cgroups) oomKills(path string) int64 {
 	if g.find(); g.v2 != "" {
 		file = "memory.events"
 	}
-	return counter(read(g.dir("memory", path), file), "oom_kill")
+	return cgroup.Counter(read(g.dir("memory", path), file), "oom_kill")
 }
 
 // members gives the processes in a cgroup.
@@ -195,16 +197,4 @@ func read(dir, file string) string {
 	}
 	text, _ := os.ReadFile(filepath.Join(dir, file))
 	return string(text)
-}
-
-// counter reads one number of a file of "name number" lines, 0 when it is not
-// there.
-func counter(text, name string) int64 {
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-			return n
-		}
-	}
-	return 0
 }
