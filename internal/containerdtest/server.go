@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ type Server struct {
 	Address string // path of its socket
 	Dir     string // its root, state, configuration and log are below
 
-	cmd *exec.Cmd
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended
 }
 
 // config keeps out what tests do not use: it makes the start quick.
@@ -103,7 +105,8 @@ func (s *Server) start() error {
 	cmd := exec.CommandContext(context.Background(), "containerd", "--config", s.file("config.toml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
+	s.ended = make(chan struct{})
+	if err := startFromOwnThread(cmd, s.ended); err != nil {
 		return fmt.Errorf("start containerd: %w", err)
 	}
 	s.cmd = cmd
@@ -128,6 +131,23 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
 }
 
+// startFromOwnThread starts a process from a thread that lives until ended is
+// closed: what dies with its parent dies with the thread that started it, and
+// tests end threads that were in other namespaces.
+func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		result <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	return <-result
+}
+
 // Kill ends the containerd with SIGKILL; its containers go on. A second Kill
 // does nothing.
 func (s *Server) Kill(tb testing.TB) {
@@ -139,6 +159,7 @@ func (s *Server) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill() // it has ended by itself otherwise
 		_ = s.cmd.Wait()
+		close(s.ended)
 		s.cmd = nil
 		_ = os.Remove(s.Address) // so that nobody connects to a dead socket meanwhile
 	}
