@@ -56,6 +56,13 @@ func (s *Store) manifestInPlace(ctx context.Context, id string) (Manifest, bool,
 		return Manifest{}, false, err
 	}
 	defer func() { _ = c.src.Close() }() // only read
+	now, err := versionOf(c.src, before)
+	if err != nil {
+		return Manifest{}, false, failed(err, "read %s", id)
+	}
+	if m, ok := s.known.find(id, now); ok {
+		return m, true, nil
+	}
 	all, err := sumImage(ctx, c.src, nil, c.size)
 	if err != nil {
 		return Manifest{}, false, failed(err, "read %s", id)
@@ -63,7 +70,14 @@ func (s *Store) manifestInPlace(ctx context.Context, id string) (Manifest, bool,
 	m := all.manifest(c.size)
 	m.ID, m.Volume, m.Encrypted = id, bourse.VolumeID(id), c.crypted
 	m.Digest = m.sum()
-	return m, before == s.mountCount(id), nil
+	after, err := versionOf(c.src, s.mountCount(id))
+	if err != nil {
+		return Manifest{}, false, failed(err, "read %s", id)
+	}
+	if now == after {
+		s.known.keep(id, now, m)
+	}
+	return m, now == after, nil
 }
 
 // withKey adds the key that the receiver of an encrypted image needs.

@@ -168,3 +168,10 @@ func statUsage(target string) (bourse.VolumeUsage, error) {
 		BlockSize: int64(st.Bsize), Blocks: int64(st.Blocks), BlocksFree: int64(st.Bfree), BlocksAvail: int64(st.Bavail),
 	}, nil
 }
+
+func inodeOf(st os.FileInfo) uint64 {
+	if raw, ok := st.Sys().(*syscall.Stat_t); ok {
+		return raw.Ino
+	}
+	return 0
+}

@@ -22,6 +22,7 @@ func flush(string) error                   { return errOther }
 func growFS(string, string) error          { return errOther }
 func growLoop(string) error                { return errOther }
 func mountExt4(string, string, bool) error { return errOther }
+func inodeOf(os.FileInfo) uint64           { return 0 }
 func isDamage(error) bool                  { return false }
 func unmount(string) error                 { return errOther }
 func detach(string) error                  { return errOther }

@@ -34,6 +34,7 @@ type Store struct {
 	live  bool // mounted file systems may grow
 
 	locks   locks
+	known   known
 	noClone atomic.Bool     // the directory's file system has no reflinks
 	step    func(at string) // tests stop the process there
 	pause   time.Duration   // between tries of a broken source
