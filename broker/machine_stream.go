@@ -84,7 +84,7 @@ func (b *Broker) tunnel(w http.ResponseWriter, r *request) error {
 // When either side breaks off, so does the other.
 func (b *Broker) pass(w http.ResponseWriter, r *request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // HTTP/2 always has it
+	fabric.BothWays(w, r.Request)
 	body := &lent{from: r.Body}
 	defer body.takeBack()
 	// Whoever reads the body now must not keep us.

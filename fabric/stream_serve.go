@@ -36,7 +36,17 @@ type ExecIO struct {
 // connection of HTTP/1 is not used again, for nobody knows where on it the
 // next request would begin.
 func Unbounded(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength >= 0 || r.ProtoMajor != 1 {
+	if r.ContentLength < 0 {
+		BothWays(w, r)
+	}
+}
+
+// BothWays prepares an answer that goes on while the request's body does. Over
+// HTTP/2 every answer can. A connection of HTTP/1 is not used again, see
+// Unbounded; and giving up a body that is still read ends all that comes after
+// it there.
+func BothWays(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 {
 		return
 	}
 	w.Header().Set("Connection", "close")
@@ -50,7 +60,7 @@ func Unbounded(w http.ResponseWriter, r *http.Request) {
 // answer with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // HTTP/2 and others always have it
+	BothWays(w, r)
 	frames := duplex.NewReader(r.Body)
 	start, err := readStart(control, frames)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // there is no connection to be had.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // HTTP/2 and others always have it
+	BothWays(w, r)
 	accept(w, control)
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
 	defer stop()

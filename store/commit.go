@@ -111,7 +111,8 @@ func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit { return s.submit(fn, 
 // commit. It keeps the disk and the processor to those who are waited for.
 const linger = time.Millisecond
 
-// press has the queue committed. s.mu is held.
+// press has the queue committed, which must not be empty: who submits to a
+// pressed queue relies on the store's goroutine being awake. s.mu is held.
 func (s *Store) press() {
 	s.pressed = true
 	s.work.Signal()

@@ -164,6 +164,45 @@ func TestAppliedAndSync(t *testing.T) {
 
 // A relaxed transaction shares the commit of the next one, and is not kept for
 // ever when there is none; who reads after a Sync sees it at once.
+// A transaction that nobody waits for comes in while another one is being
+// committed that somebody has asked to be synced: it must not be forgotten.
+func TestRelaxedAfterASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		landing, land := make(chan struct{}), make(chan struct{})
+		s, err := Open(Config{Dir: t.TempDir(), Fault: func(at FaultStage, n uint64) error {
+			if at == FaultBefore && n == 1 {
+				close(landing)
+				<-land
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(n int) func(*Tx) error {
+			return func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) }
+		}
+		s.Submit(put(1))
+		<-landing
+		synced := make(chan error, 1)
+		go func() { synced <- s.Sync(t.Context()) }()
+		synctest.Wait()
+		close(land)
+		if err := <-synced; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.SubmitRelaxed(put(2)).Wait(ctx); err != nil {
+			t.Errorf("it waits for ever: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestRelaxed(t *testing.T) {
 	put := func(n int) func(*Tx) error {
 		return func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) }

@@ -186,7 +186,9 @@ func (s *Store) Sync(ctx context.Context) error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.press()
+	if len(s.queue) > 0 { // else it is being committed
+		s.press()
+	}
 	s.mu.Unlock()
 	select {
 	case <-c.done:
