@@ -20,6 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// TestMain has all tests show times as they are in UTC, before any of them has
+// started what may read the clock.
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
+
 // now is the present moment of every test that shows an age.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 

@@ -97,7 +97,6 @@ func machineFixture() machinesapi.Machine {
 
 func TestMachineStatus(t *testing.T) {
 	t.Setenv("TZ", "UTC")
-	time.Local = time.UTC
 	got := against(t, replies(http.StatusOK, machineFixture()), "machine", "status", "148e21ea1d5389", "-a", "shop")
 	if got.code != 0 || got.err != "" {
 		t.Fatalf("exit status %d, stderr %q", got.code, got.err)
@@ -125,7 +124,6 @@ func TestMachineList(t *testing.T) {
 // TestHostStatus: what is told of a machine whose host is not heard from says
 // so, and since when.
 func TestHostStatus(t *testing.T) {
-	time.Local = time.UTC
 	list := []machinesapi.Machine{machineFixture(), machineFixture(), machineFixture()}
 	list[1].HostStatus, list[1].HostHeard = machinesapi.HostUnreachable, now.Add(-12*time.Second).Format(time.RFC3339)
 	list[2].HostStatus = machinesapi.HostUnknown
