@@ -127,7 +127,9 @@ func (s *shell) pull(ctx context.Context, image string, target machinesapi.Image
 		switch err := l.Err(); {
 		case err != nil:
 			problems = append(problems, bourse.Errorf(bourse.CodeOf(err), "worker %s: %w", l.Worker, err))
-			bars.set(bar{name: name, status: bourse.MessageOf(err), over: true})
+			if s.Err.TTY { // a bar that ends; elsewhere the error is told once, at the end
+				bars.set(bar{name: name, status: "failed", over: true})
+			}
 			asked++
 		case l.Done && l.Image != nil:
 			bars.set(pullBar(name, &bourse.Image{Bytes: l.Image.Bytes}))

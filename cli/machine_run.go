@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,11 @@ func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error
 				return err
 			}
 		}
+		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && onlyImage(reply.Refusals) {
+			return hint(err,
+				"is the image's name right? Machines of images need workers with containerd, run as root: bourse serve worker --help",
+				"or a command of the host itself: bourse machine run host -- COMMAND")
+		}
 		return hint(err,
 			"another --region (or any), a smaller --vm-memory or --vm-cpus, or later",
 			"the whole decision: bourse order show "+string(order))
@@ -133,6 +139,11 @@ func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error
 	default:
 		return err
 	}
+}
+
+// onlyImage tells whether the image alone was what all workers said no to.
+func onlyImage(refusals []bourse.Refusal) bool {
+	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r bourse.Refusal) bool { return r.Reason != bourse.RefusedImage })
 }
 
 func (s *shell) printCreated(m *machinesapi.Created) error {

@@ -116,3 +116,18 @@ func TestMachineStats(t *testing.T) {
 	}
 	golden(t, "machine_stats", got.out)
 }
+
+// Where no worker runs the image, a smaller machine would not help.
+func TestImageRefusedByAll(t *testing.T) {
+	no := bourse.Refusal{Worker: "gru-1", Region: "gru", Reason: bourse.RefusedImage, Resource: "nginx", Detail: `no driver here runs image "nginx"`}
+	refused := func(list ...bourse.Refusal) result {
+		body := machinesapi.ErrorBody{Error: "no worker can fulfill the request", Code: bourse.CodeInsufficient, Refusals: list}
+		return against(t, replies(http.StatusUnprocessableEntity, body), "machine", "run", "nginx")
+	}
+	if got := refused(no, no); got.code == 0 || !strings.Contains(got.err, "containerd") || strings.Contains(got.err, "--vm-memory") {
+		t.Errorf("refused for the image by all: %s", got.err)
+	}
+	if got := refused(no, bourse.Refusal{Worker: "gru-2", Reason: bourse.RefusedResource, Resource: "memory"}); !strings.Contains(got.err, "--vm-memory") {
+		t.Errorf("refused for memory by one: %s", got.err)
+	}
+}

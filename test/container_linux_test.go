@@ -1,7 +1,10 @@
 package test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +96,12 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	if err := w.kill(); err != nil {
 		t.Fatal(err)
 	}
-	pause(t.Context(), 1500*time.Millisecond) // one of them ends meanwhile
+	if !within(10*time.Second, func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", ends.PID))
+		return errors.Is(err, fs.ErrNotExist)
+	}) {
+		t.Fatalf("process %d has not ended while nobody looked", ends.PID)
+	}
 	if err := w.start(); err != nil {
 		t.Fatal(err)
 	}
