@@ -12,11 +12,23 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // cgroupParent is the cgroup under which every driver of a host has its own.
 const cgroupParent = "bourse"
+
+// forkMemory is the least memory, in MiB, that a group has while a child is
+// forked into it and its program executed. A limit below it is set when the
+// program runs.
+const forkMemory = 16
+
+// boundOf gives the memory in bytes that a group has when its first process is
+// born.
+func boundOf(l driver.Limits) string {
+	return strconv.FormatInt(int64(max(forkMemory, l.Memory))<<20, 10)
+}
 
 // openGrouping finds out what the host lets us use. It never fails: what does
 // not work is not used.

@@ -72,15 +72,20 @@ func (g *v1Group) join() error {
 	return all
 }
 
-// bound bounds the number of processes before there is one: a program that
-// forks at once is held, too. The forking thread counts while it is here.
+// bound bounds the number of processes and the memory before there is a
+// process: a program that forks or fills the memory at once is held, too. The
+// forking thread counts while it is here, and what it takes.
 func (g *v1Group) bound(l driver.Limits) error {
+	var all error
 	for _, h := range g.trees {
 		if l.PIDs > 0 && h.has("pids") {
-			return writeCgroup(g.dir(h), "pids.max", strconv.Itoa(max(2, l.PIDs)))
+			all = errors.Join(all, writeCgroup(g.dir(h), "pids.max", strconv.Itoa(max(2, l.PIDs))))
+		}
+		if l.Memory > 0 && h.has("memory") {
+			all = errors.Join(all, writeCgroup(g.dir(h), "memory.limit_in_bytes", boundOf(l)))
 		}
 	}
-	return nil
+	return all
 }
 
 func (g *v1Group) limit(l driver.Limits) error {

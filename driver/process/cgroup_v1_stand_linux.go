@@ -96,7 +96,7 @@ func (g *v1Groups) lend(work func(here group)) bool {
 func (g *v1Groups) forkLent(own *v1Group, l driver.Limits, forkExec forkFunc) (int, group, error) {
 	own.trees = g.needed(l)
 	extra := &v1Group{all: g, name: own.name, trees: own.trees[1:]}
-	pid, err := 0, errors.Join(extra.bound(l), extra.enter())
+	pid, err := 0, errors.Join(own.bound(l), extra.enter())
 	if err == nil {
 		pid, err = forkExec(&syscall.SysProcAttr{})
 	} else {

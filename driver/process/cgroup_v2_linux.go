@@ -132,13 +132,17 @@ func (g *v2Group) fork(forkExec forkFunc) (int, error) {
 	return forkExec(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
 }
 
-// bound bounds the number of processes before there is one: a program that
-// forks at once is held, too.
+// bound bounds the number of processes and the memory before there is a
+// process: a program that forks or fills the memory at once is held, too.
 func (g *v2Group) bound(l driver.Limits) error {
-	if l.PIDs == 0 || !g.all.has("pids") {
-		return nil
+	var all error
+	if l.PIDs > 0 && g.all.has("pids") {
+		all = writeCgroup(g.dir, "pids.max", strconv.Itoa(l.PIDs))
 	}
-	return writeCgroup(g.dir, "pids.max", strconv.Itoa(l.PIDs))
+	if l.Memory > 0 && g.all.has("memory") {
+		all = errors.Join(all, writeCgroup(g.dir, "memory.max", boundOf(l)))
+	}
+	return all
 }
 
 func (g *v2Group) limit(l driver.Limits) error {
