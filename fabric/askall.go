@@ -14,14 +14,14 @@ type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.
 // AskAll is Ask for a Fabric whose only way to ask many is to call each. When
 // it returns, no call of it is under way any more.
 func AskAll(ctx context.Context, call Call, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
-	asking, err := newAsking(order)
+	body, err := EncodeOrder(order)
 	if err != nil {
 		return // an order that cannot be written down has no answers
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // around answer
 	one := func(m bourse.Member) {
-		q, err := asking.put(ctx, call, m)
+		q, err := askOne(ctx, call, m, body)
 		if err != nil || ctx.Err() != nil {
 			return // missing, whatever the reason
 		}

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -12,26 +13,50 @@ var routeQuote = routeOf(PathQuote)
 // maxQuote bounds a quote: it may hold a machine that filled the order before.
 const maxQuote = MaxBody
 
-// asking is an order, written down once, that is put to many workers.
-type asking struct{ body []byte }
-
-func newAsking(order *bourse.Order) (*asking, error) {
+// EncodeOrder writes an order down for many workers.
+func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	body, err := json.Marshal(order)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the order cannot be written as JSON: %w", err)
 	}
-	return &asking{body: body}, nil
+	return body, nil
 }
 
-// put asks one worker. An answer that is no quote of the worker that was
-// asked is an error.
-func (a *asking) put(ctx context.Context, call Call, to bourse.Member) (bourse.Quote, error) {
-	var q bourse.Quote
+// QuoteRequest makes the request that puts an order, as EncodeOrder wrote it,
+// to a worker.
+func QuoteRequest(ctx context.Context, order []byte) (*http.Request, error) {
 	req, err := routeQuote.request("", nil)
+	if err != nil {
+		return nil, err
+	}
+	setBytes(req, order)
+	return req.WithContext(ctx), nil
+}
+
+// DecodeQuote reads the answer of a worker. One that is no quote of the worker
+// that was asked is an error.
+func DecodeQuote(from bourse.Member, body []byte) (bourse.Quote, error) {
+	var q bourse.Quote
+	if err := json.Unmarshal(body, &q); err != nil {
+		return q, bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
+	}
+	return q, checkQuote(from, &q)
+}
+
+func checkQuote(from bourse.Member, q *bourse.Quote) error {
+	if q.Worker != from.ID {
+		return bourse.Errorf(bourse.CodeInternal, "worker %s gave a quote of %s", from.ID, bourse.Quoted(string(q.Worker)))
+	}
+	return q.Takes.Validate()
+}
+
+// askOne asks one worker.
+func askOne(ctx context.Context, call Call, to bourse.Member, order []byte) (bourse.Quote, error) {
+	var q bourse.Quote
+	req, err := QuoteRequest(ctx, order)
 	if err != nil {
 		return q, err
 	}
-	setBytes(req, a.body)
 	resp, err := call(ctx, to, req)
 	if err != nil {
 		return q, err
@@ -43,8 +68,5 @@ func (a *asking) put(ctx context.Context, call Call, to bourse.Member) (bourse.Q
 	if err := readReply(ctx, to, resp, &q, maxQuote); err != nil {
 		return q, err
 	}
-	if q.Worker != to.ID {
-		return q, bourse.Errorf(bourse.CodeInternal, "worker %s gave a quote of %s", to.ID, bourse.Quoted(string(q.Worker)))
-	}
-	return q, q.Takes.Validate()
+	return q, checkQuote(to, &q)
 }

@@ -61,10 +61,17 @@ type Fabric struct {
 
 var _ fabric.Fabric = (*Fabric)(nil)
 
+// Dialer connects to a worker's address, host:port.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
 // New makes a fabric that speaks in the clear when config is nil, and HTTP/2
 // with TLS otherwise: config has the CA of the cluster's workers and our own
 // certificate, as admission.Credentials.Client gives it.
-func New(config *tls.Config) *Fabric {
+func New(config *tls.Config) *Fabric { return NewOver(TCP, config) }
+
+// NewOver is New for addresses that are reached by another dialer than [TCP].
+func NewOver(dialer Dialer, config *tls.Config) *Fabric {
+	dial := marked(dialer)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: idlePerWorker,
 		IdleConnTimeout:     clientIdle,
@@ -75,12 +82,12 @@ func New(config *tls.Config) *Fabric {
 	}
 	if config == nil {
 		t.Protocols.SetHTTP1(true)
-		return &Fabric{transport: t, streams: newStreams(nil)}
+		return &Fabric{transport: t, streams: newStreams(dial, nil)}
 	}
 	t.Protocols.SetHTTP2(true)
 	t.MaxConnsPerHost = connsPerWorker
-	t.DialTLSContext = secureDialer(config, "h2")
-	return &Fabric{transport: t, streams: newStreams(config), secure: true}
+	t.DialTLSContext = secureDialer(dial, config, "h2")
+	return &Fabric{transport: t, streams: newStreams(dial, config), secure: true}
 }
 
 // newStreams makes the transport of requests whose bodies have no known length.
@@ -88,11 +95,11 @@ func New(config *tls.Config) *Fabric {
 // that a server does not read would hold up the bodies of all other requests;
 // and a kept one may be closed by its server at that very moment, when such a
 // request cannot be sent again.
-func newStreams(config *tls.Config) *http.Transport {
+func newStreams(dial Dialer, config *tls.Config) *http.Transport {
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols), DialContext: dial}
 	t.Protocols.SetHTTP1(true)
 	if config != nil {
-		t.DialTLSContext = secureDialer(config, "http/1.1")
+		t.DialTLSContext = secureDialer(dial, config, "http/1.1")
 	}
 	return t
 }
@@ -168,12 +175,20 @@ func (e *dialError) Unwrap() error { return e.error }
 
 var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, &dialError{err}
+// TCP dials addresses of IP.
+func TCP(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialer.DialContext(ctx, network, address)
+}
+
+// marked is a dialer whose errors are dialErrors.
+func marked(dialer Dialer) Dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer(ctx, network, address)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return c, nil
 	}
-	return c, nil
 }
 
 // route is how the transport names a worker behind TLS: connections are kept
@@ -188,7 +203,7 @@ func serverName(m bourse.Member) string {
 
 // secureDialer dials a route, to speak protocol there: the server at its
 // address must prove to be its worker.
-func secureDialer(config *tls.Config, protocol string) func(ctx context.Context, network, route string) (net.Conn, error) {
+func secureDialer(dial Dialer, config *tls.Config, protocol string) Dialer {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()

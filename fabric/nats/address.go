@@ -1,0 +1,55 @@
+package nats
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// Address is a server's place on NATS: one of fd6e:6174:7300::/40 (a private
+// range of IPv6 that spells "nats"), the rest of it by chance. Nothing is ever
+// sent to it as IP.
+type Address = netip.Addr
+
+// The ports of an address.
+const (
+	PortAPI    = 1 // the server's API
+	PortGossip = 2 // its membership
+)
+
+var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
+
+// IsAddress tells whether host:port is a place on NATS.
+func IsAddress(hostport string) bool {
+	a, err := netip.ParseAddrPort(hostport)
+	return err == nil && network.Contains(a.Addr())
+}
+
+func newAddress() Address {
+	b := network.Addr().As16()
+	_, _ = rand.Read(b[network.Bits()/8:]) // never fails
+	return netip.AddrFrom16(b)
+}
+
+// token writes an address as a token of a subject.
+func token(a Address) string {
+	b := a.As16()
+	return hex.EncodeToString(b[:])
+}
+
+// parsePlace reads host:port of this network.
+func parsePlace(hostport string) (a Address, port uint16, ok bool) {
+	p, err := netip.ParseAddrPort(hostport)
+	return p.Addr(), p.Port(), err == nil && network.Contains(p.Addr())
+}
+
+func place(a Address, port uint16) string {
+	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
+}
+
+// tcpAddr is how net.Conn and memberlist are told of a place.
+func tcpAddr(a Address, port uint16) *net.TCPAddr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, port))
+}

@@ -1,0 +1,156 @@
+package nats
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// allOf begins the end of the subject of answers to an order that was put to a
+// whole region; its name follows.
+const allOf = "all."
+
+// askNumber tells questions apart.
+var askNumber atomic.Uint64
+
+// asked is an order that is being asked about, by one goroutine.
+type asked struct {
+	members []bourse.Member
+	answers chan answer // has room for all; what is more is of strangers
+	open    map[int]bool
+}
+
+// answer is a message, and the end of the subject that it came to.
+type answer struct {
+	of string
+	*client.Msg
+}
+
+// ask puts an order to workers of this network, by a message to each or, where
+// everybody of a region is asked, to all of it at once. It returns when all
+// have answered or ctx ends. What is too large for a message is not sent:
+// false.
+func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
+	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
+		l.Oversized.Add(1)
+		return false
+	}
+	a := &asked{members: to, answers: make(chan answer, 2*len(to)), open: make(map[int]bool, len(to))}
+	for i := range to {
+		a.open[i] = true
+	}
+	number := strconv.FormatUint(askNumber.Add(1), 36)
+	l.mu.Lock()
+	l.asks[number] = a
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.asks, number)
+		l.mu.Unlock()
+	}()
+	l.put(a, whole, l.home+"quote."+number+".", order)
+	for len(a.open) > 0 {
+		select {
+		case m := <-a.answers:
+			a.hear(m, quoted)
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return true
+}
+
+// put sends the order. Who cannot be reached now will not answer.
+func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
+	told := map[bourse.Region]bool{}
+	for i := range a.members {
+		m := &a.members[i]
+		subject, of := "", strconv.Itoa(i)
+		if whole[m.Region] {
+			subject, of = l.orders(m.Region), allOf+string(m.Region)
+			if told[m.Region] {
+				continue
+			}
+			told[m.Region] = true
+		} else if address, _, ok := parsePlace(m.Address); ok {
+			subject = l.at(address) + "ask"
+		}
+		if subject == "" || l.send(subject, inbox+of, order) != nil {
+			a.missing(of)
+		}
+	}
+}
+
+// orders is the subject of the orders for a region.
+func (l *Link) orders(region bourse.Region) string {
+	return l.base + "region." + string(region) + ".orders"
+}
+
+// takeQuote passes an answer on to who asked. rest is the question's number
+// and whom it is of.
+func (l *Link) takeQuote(rest string, m *client.Msg) {
+	number, of, _ := strings.Cut(rest, ".")
+	l.mu.Lock()
+	a := l.asks[number]
+	l.mu.Unlock()
+	if a == nil {
+		return // too late
+	}
+	select {
+	case a.answers <- answer{of, m}:
+	default:
+		l.Strange.Add(1)
+	}
+}
+
+// hear takes an answer, which may be that there is none.
+func (a *asked) hear(m answer, quoted func(bourse.Quote)) {
+	if nobody(m.Msg) {
+		a.missing(m.of)
+		return
+	}
+	i, ok := a.sender(m)
+	if !ok || !a.open[i] {
+		return
+	}
+	delete(a.open, i)
+	if m.Header.Get(headerFailure) != "" {
+		return
+	}
+	if q, err := fabric.DecodeQuote(a.members[i], m.Data); err == nil {
+		quoted(q)
+	}
+}
+
+// sender gives whose answer it is: of a region's, what it says itself.
+func (a *asked) sender(m answer) (int, bool) {
+	if !strings.HasPrefix(m.of, allOf) {
+		i, err := strconv.Atoi(m.of)
+		return i, err == nil
+	}
+	from := bourse.WorkerID(m.Header.Get(headerFrom))
+	i := slices.IndexFunc(a.members, func(m bourse.Member) bool { return m.ID == from })
+	return i, i >= 0
+}
+
+// missing waits no longer for those that an answer would have been of.
+func (a *asked) missing(of string) {
+	region, all := strings.CutPrefix(of, allOf)
+	if !all {
+		i, _ := strconv.Atoi(of)
+		delete(a.open, i)
+		return
+	}
+	for i := range a.members {
+		if a.members[i].Region == bourse.Region(region) {
+			delete(a.open, i)
+		}
+	}
+}

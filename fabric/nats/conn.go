@@ -1,0 +1,271 @@
+package nats
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// chunk is the most that one frame carries.
+const chunk = 64 << 10
+
+// Conn is a connection over NATS, a net.Conn that can also close its sending
+// side alone. Of Read, Write and Close each may be called beside the others.
+type Conn struct {
+	link          *Link
+	name          string // the last token of our subject
+	to            string // the other end's subject
+	peer          Address
+	local, remote *net.TCPAddr
+
+	writing sync.Mutex // one Write at a time
+	sending sync.Mutex // guards number and out: frames leave in the order of their numbers
+	number  uint32
+	out     []byte
+
+	mu       sync.Mutex
+	changed  *sync.Cond // of mu: anything below
+	opened   bool       // the other end has said yes
+	in       [][]byte   // not yet read
+	waiting  int        // bytes of in
+	owed     int        // bytes read since the last credit
+	window   int        // what we take unread
+	room     int        // bytes that may be sent
+	expected uint32     // number of the next frame
+	ended    bool       // nothing more will come
+	err      error      // why the connection is over
+	readBy   deadline
+	writeBy  deadline
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// newConn enters a connection into the link's table.
+func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*Conn, error) {
+	c := &Conn{link: l, name: name, to: to, peer: peer, window: l.config.Window, local: tcpAddr(l.own, port), remote: tcpAddr(peer, peerPort)}
+	c.changed = sync.NewCond(&c.mu)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, net.ErrClosed
+	}
+	if l.conns[name] != nil {
+		return nil, errors.New("the connection exists")
+	}
+	l.conns[name] = c
+	l.peers[peer] = time.Now()
+	return c, nil
+}
+
+func (c *Conn) subject() string { return c.link.home + "c." + c.name }
+
+// send sends a frame with the next number.
+func (c *Conn) send(f frame, to string) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	f.number = c.number
+	c.number++
+	c.out = f.append(c.out[:0])
+	return c.link.send(to, c.subject(), c.out)
+}
+
+// receive takes the next frame. It is called by one goroutine and does not
+// block.
+func (c *Conn) receive(f frame) {
+	c.mu.Lock()
+	if f.kind == kindReset {
+		c.mu.Unlock()
+		c.lose(errors.New(string(f.data)))
+		return
+	}
+	err := c.apply(f)
+	c.mu.Unlock()
+	c.changed.Broadcast()
+	if err != nil {
+		c.breakOff(err)
+	}
+}
+
+var errProtocol = errors.New("the other end does not keep to the protocol")
+
+// apply applies a frame. c.mu is held.
+func (c *Conn) apply(f frame) error {
+	switch {
+	case c.err != nil:
+		return nil //nolint:nilerr // it is over: what still comes is nobody's
+	case f.number != c.expected:
+		return errLost
+	}
+	c.expected++
+	switch f.kind {
+	case kindAccept:
+		if c.opened {
+			return errProtocol
+		}
+		c.opened, c.room = true, int(f.window)
+	case kindData:
+		if c.waiting += len(f.data); c.waiting > c.window || c.ended || !c.opened {
+			return errProtocol
+		}
+		if len(f.data) > 0 {
+			c.in = append(c.in, f.data)
+		}
+	case kindCredit:
+		if c.room += int(f.window); c.room > 1<<30 {
+			return errProtocol
+		}
+	case kindEnd:
+		c.ended = true
+	default:
+		return errProtocol
+	}
+	return nil
+}
+
+// Read reads what has come. At the other end's end it gives io.EOF.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	for len(c.in) == 0 && !c.ended && c.err == nil && !c.readBy.passed() && len(p) > 0 {
+		c.changed.Wait()
+	}
+	switch {
+	case c.readBy.passed():
+		c.mu.Unlock()
+		return 0, c.failed("read", os.ErrDeadlineExceeded)
+	case len(p) == 0:
+		c.mu.Unlock()
+		return 0, nil
+	case len(c.in) == 0 && c.ended && !errors.Is(c.err, net.ErrClosed):
+		c.mu.Unlock()
+		return 0, io.EOF
+	case len(c.in) == 0 || errors.Is(c.err, net.ErrClosed) || c.err != nil && !c.ended:
+		err := c.err
+		c.mu.Unlock()
+		return 0, c.failed("read", err)
+	}
+	n := copy(p, c.in[0])
+	if c.in[0] = c.in[0][n:]; len(c.in[0]) == 0 {
+		c.in[0] = nil
+		c.in = c.in[1:]
+	}
+	c.waiting -= n
+	c.owed += n
+	credit := 0
+	if c.owed >= c.window/2 && !c.ended && c.err == nil {
+		credit, c.owed = c.owed, 0
+	}
+	c.mu.Unlock()
+	if credit > 0 {
+		if err := c.send(frame{kind: kindCredit, window: uint32(credit)}, c.to); err != nil {
+			c.breakOff(errors.Join(errDown, err))
+		}
+	}
+	return n, nil
+}
+
+// Write sends p. It blocks while the other end does not read.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	done := 0
+	for {
+		n, err := c.take(len(p) - done)
+		if err != nil {
+			return done, c.failed("write", err)
+		}
+		if n > 0 {
+			if err := c.send(frame{kind: kindData, data: p[done : done+n]}, c.to); err != nil {
+				c.lose(errors.Join(errDown, err))
+				return done, c.failed("write", err)
+			}
+		}
+		if done += n; done == len(p) {
+			return done, nil
+		}
+	}
+}
+
+// take waits until some of n bytes may be sent.
+func (c *Conn) take(n int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.room == 0 && c.err == nil && !c.writeBy.passed() && n > 0 {
+		c.changed.Wait()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.writeBy.passed() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n = min(n, c.room, chunk)
+	c.room -= n
+	return n, nil
+}
+
+// CloseWrite ends what is sent; what the other end sends can still be read.
+func (c *Conn) CloseWrite() error {
+	c.mu.Lock()
+	err := c.err
+	c.mu.Unlock()
+	if err == nil {
+		err = c.send(frame{kind: kindEnd}, c.to)
+	}
+	if err != nil {
+		return c.failed("close", err)
+	}
+	return nil
+}
+
+// Close ends the connection. What was written is still delivered.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	live := c.err == nil && c.opened
+	c.mu.Unlock()
+	if live {
+		_ = c.send(frame{kind: kindEnd}, c.to) // it cannot be told otherwise either
+	}
+	c.lose(net.ErrClosed)
+	return nil
+}
+
+// breakOff ends the connection at once and tells the other end.
+func (c *Conn) breakOff(why error) {
+	if !c.lose(why) {
+		return
+	}
+	c.link.Resets.Add(1)
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // when it cannot be told it will be noticed
+}
+
+// lose ends the connection without a word. It tells whether it was alive.
+func (c *Conn) lose(why error) bool {
+	c.link.mu.Lock()
+	if c.link.conns[c.name] == c {
+		delete(c.link.conns, c.name)
+	}
+	c.link.mu.Unlock()
+	c.mu.Lock()
+	alive := c.err == nil
+	if alive {
+		c.err = why
+	} else if errors.Is(why, net.ErrClosed) {
+		c.in, c.waiting = nil, 0
+	}
+	c.mu.Unlock()
+	c.changed.Broadcast()
+	return alive
+}
+
+// LocalAddr gives our own place.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr gives the other end's place.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *Conn) failed(op string, err error) error {
+	return &net.OpError{Op: op, Net: "nats", Source: c.local, Addr: c.remote, Err: err}
+}

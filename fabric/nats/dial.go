@@ -1,0 +1,167 @@
+package nats
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+)
+
+// dialPatience is how long the other end may take to say yes.
+const dialPatience = 3 * time.Second
+
+// Dial connects to a port of an address of this network. That nobody is there
+// is known after one round trip to NATS.
+func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
+	to, port, ok := parsePlace(hostport)
+	if !ok {
+		return nil, fmt.Errorf("dial %s: %w", hostport, errNoAddress)
+	}
+	id := rand.Text()
+	c, err := l.newConn("d"+id, l.at(to)+"c.a"+id, to, 0, port)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	defer context.AfterFunc(ctx, c.wake)()
+	err = c.send(frame{kind: kindOpen, from: l.own, window: uint32(c.window)}, l.at(to)+"dial."+strconv.Itoa(int(port)))
+	if err != nil {
+		c.lose(errDown)
+		return nil, fmt.Errorf("dial %s: %w", hostport, errors.Join(errDown, err))
+	}
+	if err := c.opening(ctx); err != nil {
+		c.breakOff(net.ErrClosed)
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+	}
+	return c, nil
+}
+
+// opening waits for the other end's yes or no.
+func (c *Conn) opening(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.opened && c.err == nil && ctx.Err() == nil {
+		c.changed.Wait()
+	}
+	if c.err != nil {
+		return c.err
+	}
+	if !c.opened {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// backlog is how many connections wait to be accepted at one port.
+const backlog = 1024
+
+// listener is one port of a link.
+type listener struct {
+	link  *Link
+	port  uint16
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+// Listen gives the connections that are made to a port. CodeAlreadyExists is
+// no matter here: a port has one listener in a process, the caller's.
+func (l *Link) Listen(port uint16) net.Listener {
+	n := &listener{link: l, port: port, conns: make(chan net.Conn, backlog), ended: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listeners[port] = n
+	return n
+}
+
+// Accept gives the next connection.
+func (n *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close takes no more connections.
+func (n *listener) Close() error {
+	n.link.mu.Lock()
+	open := !closed(n.ended)
+	if n.link.listeners[n.port] == n {
+		delete(n.link.listeners, n.port)
+	}
+	if open {
+		close(n.ended)
+	}
+	n.link.mu.Unlock()
+	if !open {
+		return net.ErrClosed
+	}
+	for {
+		select {
+		case c := <-n.conns:
+			_ = c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Addr gives the place of the port.
+func (n *listener) Addr() net.Addr { return tcpAddr(n.link.own, n.port) }
+
+// takeDial answers who wants a connection.
+func (l *Link) takeDial(text string, m *client.Msg) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	f, bad := parseFrame(m.Data)
+	id, mine := strings.CutPrefix(m.Reply, l.at(f.from)+"c.d")
+	if err != nil || bad != nil || f.kind != kindOpen || !mine || id == "" || strings.ContainsAny(id, ".*> ") || f.window == 0 {
+		l.Strange.Add(1)
+		return
+	}
+	l.mu.Lock()
+	n := l.listeners[uint16(port)]
+	l.mu.Unlock()
+	if n == nil {
+		l.refuse(m.Reply, "nobody listens there")
+		return
+	}
+	c, err := l.newConn("a"+id, m.Reply, f.from, uint16(port), 0)
+	if err != nil {
+		l.refuse(m.Reply, err.Error())
+		return
+	}
+	c.mu.Lock() // nobody else has it yet; frames for it come after this one
+	c.opened, c.room, c.expected = true, int(min(f.window, 1<<30)), 1
+	c.mu.Unlock()
+	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
+		c.lose(errDown)
+		return
+	}
+	select {
+	case n.conns <- c:
+	default:
+		c.breakOff(errors.New("too many connections wait there"))
+	}
+}
+
+// refuse says no to a connection.
+func (l *Link) refuse(to, reason string) {
+	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // else the dialer's patience ends
+}

@@ -1,0 +1,153 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/fabric/nats"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// TestSuite is the suite of all fabrics, over one embedded NATS server: orders
+// to each worker's own subject, to the region's, and over TLS.
+func TestSuite(t *testing.T) {
+	t.Run("each", func(t *testing.T) {
+		fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, embedded(t), false, nil) })
+	})
+	t.Run("region", func(t *testing.T) {
+		fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, embedded(t), true, nil) })
+	})
+	t.Run("TLS", func(t *testing.T) {
+		ca, err := admission.NewCA("test", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, embedded(t), false, ca) })
+	})
+}
+
+// embedded runs a NATS server in this process until the test ends.
+func embedded(t testing.TB) string { return serverWith(t, &server.Options{}).ClientURL() }
+
+func serverWith(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	if o.Port == 0 {
+		o.Port = server.RANDOM_PORT
+	}
+	o.Host, o.NoSigs, o.NoLog = "127.0.0.1", true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatalf("NATS server: %v", err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the NATS server does not start")
+	}
+	return s
+}
+
+const patience = 20 * time.Second
+
+func open(t testing.TB, url string) *nats.Link {
+	t.Helper()
+	l, err := nats.Open(t.Context(), nats.Config{URLs: []string{url}, Cluster: "test", Patience: 3 * time.Second})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+// network is a broker and workers, each with a link of its own.
+type network struct {
+	t      testing.TB
+	url    string
+	ca     *admission.CA
+	fabric *nats.Fabric
+
+	mu      sync.Mutex
+	workers int // in gru
+}
+
+func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *network {
+	n := &network{t: t, url: url, ca: ca}
+	link := open(t, url)
+	var config *tls.Config
+	if ca != nil {
+		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client()
+	}
+	caller := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }, config)
+	t.Cleanup(caller.Close)
+	n.fabric = &nats.Fabric{Caller: caller, Link: link, Private: ca != nil}
+	if region {
+		n.fabric.Population = func(bourse.Region) int {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.workers
+		}
+	}
+	return n
+}
+
+func (n *network) Fabric() fabric.Fabric { return n.fabric }
+
+func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
+	link := open(n.t, n.url)
+	var config *tls.Config
+	if n.ca != nil {
+		config = credentials(n.t, n.ca, id, bourse.RoleWorker).Server(bourse.RoleBroker)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(n.t.Context()))
+	var wg sync.WaitGroup
+	ln := link.Listen(nats.PortAPI)
+	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler(id, h), config, slog.New(slog.DiscardHandler)) })
+	if err := link.Offer(id, "gru", h); err != nil {
+		n.t.Fatalf("offer: %v", err)
+	}
+	n.mu.Lock()
+	n.workers++
+	n.mu.Unlock()
+	kill := sync.OnceFunc(func() {
+		link.Cut()
+		wg.Wait()
+	})
+	n.t.Cleanup(func() {
+		stop()
+		kill()
+	})
+	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
+}
+
+func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse.Role) *admission.Credentials {
+	t.Helper()
+	pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := admission.NewCredentials(ca.Pair().Cert, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

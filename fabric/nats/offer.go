@@ -1,0 +1,119 @@
+package nats
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Headers of answers to orders.
+const (
+	headerFrom    = "Bourse-From"    // the worker
+	headerFailure = "Bourse-Failure" // there is no quote: a code; the body is a fabric.Failure
+)
+
+const (
+	quoteWithin = 5 * time.Second // asker and market have given up long before
+	quotesOnce  = 256             // orders that are looked at at a time; more are dropped
+)
+
+// offer is a worker's part in the market.
+type offer struct {
+	id      bourse.WorkerID
+	handler http.Handler
+	slots   chan struct{}
+}
+
+// Offer has a worker answer orders: those for its region and those put to it
+// alone, as its handler answers them. It is called once.
+func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) error {
+	l.mu.Lock()
+	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce)}
+	l.mu.Unlock()
+	if err := l.subscribe(l.orders(region), l.takeAsk); err != nil {
+		return err
+	}
+	if l.nats.IsConnected() {
+		_ = l.nats.FlushTimeout(lastWords) // from now on orders come; a little later if NATS is slow
+	}
+	return nil
+}
+
+// takeAsk has an order answered.
+func (l *Link) takeAsk(m *client.Msg) {
+	if m.Reply == "" {
+		l.Strange.Add(1) // nobody to answer
+		return
+	}
+	if len(m.Data) > fabric.MaxBody {
+		l.Oversized.Add(1)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.serves == nil {
+		return
+	}
+	o := l.serves
+	select {
+	case o.slots <- struct{}{}:
+	default:
+		l.Dropped.Add(1)
+		return
+	}
+	l.work.Go(func() {
+		defer func() { <-o.slots }()
+		answer := o.answer(m.Data)
+		answer.Subject = m.Reply
+		if l.nats.PublishMsg(answer) != nil {
+			l.Dropped.Add(1)
+		}
+	})
+}
+
+// answer has the worker's handler answer an order.
+func (o *offer) answer(order []byte) *client.Msg {
+	ctx, cancel := context.WithTimeout(context.Background(), quoteWithin)
+	defer cancel()
+	reply := client.NewMsg("")
+	reply.Header.Set(headerFrom, string(o.id))
+	req, err := fabric.QuoteRequest(ctx, order)
+	if err != nil {
+		reply.Header.Set(headerFailure, string(bourse.CodeOf(err)))
+		return reply
+	}
+	var w held
+	o.handler.ServeHTTP(&w, req)
+	reply.Data = w.body.Bytes()
+	if w.status > 299 {
+		reply.Header.Set(headerFailure, http.StatusText(w.status))
+	}
+	return reply
+}
+
+// held is a reply that is kept until it is complete.
+type held struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (h *held) Header() http.Header {
+	if h.header == nil {
+		h.header = http.Header{}
+	}
+	return h.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *held) WriteHeader(status int) { h.status = status }
+
+// Write implements http.ResponseWriter.
+func (h *held) Write(p []byte) (int, error) { return h.body.Write(p) }

@@ -1,0 +1,45 @@
+package nats
+
+import (
+	"net/netip"
+
+	client "github.com/nats-io/nats.go"
+)
+
+// maxPacket is far more than memberlist puts into one.
+const maxPacket = 64 << 10
+
+func addressIn(b []byte) (Address, error) {
+	if len(b) < 16 {
+		return Address{}, errNoAddress
+	}
+	a := netip.AddrFrom16([16]byte(b[:16]))
+	if !network.Contains(a) {
+		return a, errNoAddress
+	}
+	return a, nil
+}
+
+// sendPacket sends a packet to an address. It may get lost.
+func (l *Link) sendPacket(to Address, data []byte) error {
+	own := l.own.As16()
+	return l.nats.Publish(l.at(to)+"packet", append(own[:], data...))
+}
+
+func (l *Link) takePacket(m *client.Msg) {
+	from, err := addressIn(m.Data)
+	if err != nil {
+		l.Strange.Add(1)
+		return
+	}
+	if len(m.Data) > maxPacket {
+		l.Oversized.Add(1)
+		return
+	}
+	l.mu.Lock()
+	packets := l.packets
+	l.mu.Unlock()
+	if packets != nil {
+		packets(from, m.Data[16:])
+	}
+}

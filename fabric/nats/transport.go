@@ -1,0 +1,126 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	client "github.com/nats-io/nats.go"
+)
+
+// packetQueue is how many packets wait for the membership; more are dropped,
+// as UDP would.
+const packetQueue = 4096
+
+// Transport carries the gossip of a membership over a link.
+type Transport struct {
+	link    *Link
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	port    net.Listener
+}
+
+var _ memberlist.Transport = (*Transport)(nil)
+
+// Transport makes the transport of the one membership that goes over l. It
+// ends with Shutdown.
+func (l *Link) Transport() *Transport {
+	t := &Transport{
+		link: l, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn), port: l.Listen(PortGossip),
+	}
+	l.mu.Lock()
+	l.packets = t.take
+	l.mu.Unlock()
+	l.work.Go(t.accept)
+	return t
+}
+
+func (t *Transport) take(from Address, data []byte) {
+	select {
+	case t.packets <- &memberlist.Packet{Buf: data, From: tcpAddr(from, PortGossip), Timestamp: time.Now()}:
+	default:
+	}
+}
+
+// accept passes connections on until the port is closed.
+func (t *Transport) accept() {
+	for {
+		c, err := t.port.Accept()
+		if err != nil {
+			return
+		}
+		select {
+		case t.streams <- c:
+		case <-t.link.ended:
+			_ = c.Close()
+			return
+		case <-time.After(dialPatience): // the membership has ended
+			_ = c.Close()
+		}
+	}
+}
+
+// FinalAdvertiseAddr implements memberlist.Transport.
+func (t *Transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return t.link.own.AsSlice(), PortGossip, nil
+}
+
+// WriteTo implements memberlist.Transport.
+func (t *Transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	to, _, ok := parsePlace(addr)
+	if !ok {
+		return time.Time{}, fmt.Errorf("packet to %s: %w", addr, errNoAddress)
+	}
+	return time.Now(), t.link.sendPacket(to, b)
+}
+
+// PacketCh implements memberlist.Transport.
+func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+// DialTimeout implements memberlist.Transport.
+func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return t.link.Dial(ctx, addr)
+}
+
+// StreamCh implements memberlist.Transport.
+func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
+
+// Shutdown implements memberlist.Transport.
+func (t *Transport) Shutdown() error { return t.port.Close() }
+
+// findWithin is how long some member may take to say where it is.
+const findWithin = time.Second
+
+// Find gives the gossip address of some member of the cluster, which NATS
+// chooses: none where nobody has been met yet. From then on this server
+// answers others.
+func (l *Link) Find(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, findWithin)
+	defer cancel()
+	m, err := l.nats.RequestWithContext(ctx, l.base+"join", nil)
+	l.findable.Do(func() {
+		if _, err := l.nats.QueueSubscribe(l.base+"join", "members", l.takeJoin); err != nil {
+			l.config.Log.Warn("others cannot find this server", "err", err)
+		}
+	})
+	if err != nil {
+		return nil
+	}
+	a, err := addressIn(m.Data)
+	if err != nil || a == l.own {
+		return nil
+	}
+	return []string{place(a, PortGossip)}
+}
+
+// takeJoin tells a server that looks for the cluster where we are.
+func (l *Link) takeJoin(m *client.Msg) {
+	if m.Reply != "" {
+		_ = l.nats.Publish(m.Reply, l.pong()) // it asks again
+	}
+}

@@ -1,0 +1,112 @@
+package nats
+
+import (
+	"errors"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+)
+
+// watch looks after those at the other ends of connections until the link is
+// closed: who has said nothing for a while is asked for a sign of life.
+func (l *Link) watch() {
+	every := l.config.Patience / 3
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.ended:
+			return
+		case now := <-tick.C:
+			ask, quiet := l.silent(now, every)
+			for _, a := range ask {
+				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // down: then all is reset anyway
+			}
+			for _, a := range quiet {
+				l.lost(a, errQuiet)
+			}
+		}
+	}
+}
+
+// silent gives those with connections that have not been heard for a while,
+// and those that have been silent for too long.
+func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	used := make(map[Address]bool, len(l.peers))
+	for _, c := range l.conns {
+		used[c.peer] = true
+	}
+	for a, heard := range l.peers {
+		switch silence := now.Sub(heard); {
+		case !used[a]:
+			delete(l.peers, a)
+		case silence >= l.config.Patience:
+			gone = append(gone, a)
+		case silence >= every:
+			ask = append(ask, a)
+		}
+	}
+	return ask, gone
+}
+
+// lost breaks off all connections with an address.
+func (l *Link) lost(a Address, why error) {
+	l.mu.Lock()
+	var all []*Conn
+	for _, c := range l.conns {
+		if c.peer == a {
+			all = append(all, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range all {
+		c.breakOff(why)
+	}
+}
+
+// pong says who we are.
+func (l *Link) pong() []byte {
+	a := l.own.As16()
+	return a[:]
+}
+
+// takePing answers who asks whether we live, and hears the answer of whom we
+// asked, or that nobody is there.
+func (l *Link) takePing(of string, m *client.Msg) {
+	if nobody(m) {
+		for _, a := range l.known(of) {
+			l.lost(a, errGone)
+		}
+		return
+	}
+	from, err := addressIn(m.Data)
+	if err != nil {
+		l.Strange.Add(1)
+		return
+	}
+	l.mu.Lock()
+	if _, known := l.peers[from]; known {
+		l.peers[from] = time.Now()
+	}
+	l.mu.Unlock()
+	if m.Reply != "" {
+		_ = l.nats.Publish(m.Reply, l.pong()) // who asks asks again
+	}
+}
+
+// known gives those with connections whose address is written so.
+func (l *Link) known(of string) []Address {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Address
+	for a := range l.peers {
+		if token(a) == of {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+var errNoAddress = errors.New("not an address of this network")
