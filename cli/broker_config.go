@@ -32,9 +32,12 @@ func (f *brokerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organisation and perhaps an app on each line, or token and * for everything")
 }
 
-func (f *brokerFlags) read() BrokerConfig {
+// read turns the flags into a config. gossips tells whether --gossip was given:
+// then a broker on NATS is also in the membership of those that are not.
+func (f *brokerFlags) read(gossips bool) BrokerConfig {
 	c := BrokerConfig{ServerConfig: f.server.read(), Data: f.data, Name: bourse.WorkerID(f.name), TokenFile: f.tokenFile}
 	c.viewIn(c.Data)
+	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
 	return c
 }
 

@@ -28,6 +28,7 @@ type Env struct {
 type Roles struct {
 	Worker func(ctx context.Context, c WorkerConfig) error
 	Broker func(ctx context.Context, c BrokerConfig) error
+	NATS   func(ctx context.Context, c NATSServerConfig) error
 }
 
 // Process is the Env of this very process.

@@ -69,7 +69,7 @@ func TestViewHasAPlace(t *testing.T) {
 		if err := flags.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		c := f.read()
+		c := f.read(false)
 		if err := c.Validate(); err != nil || c.View != want || c.Cluster != DefaultCluster {
 			t.Errorf("broker %v: %v, view %q of cluster %q, want %q of %s", args, err, c.View, c.Cluster, want, DefaultCluster)
 		}

@@ -20,11 +20,18 @@ type devConfig struct {
 	cpus       string // of each worker, as the worker's flag has it
 	memory     string
 	containerd string // as the worker's flag has it
+	fabric     string // direct or nats
 	readyFile  string
 	logLevel   string
 	inner      bool // this is the process that runs the cluster; see dev_keeper.go
 	temporary  bool // data is to be removed at the end
 }
+
+// The fabrics of a dev cluster.
+const (
+	fabricDirect = "direct"
+	fabricNATS   = "nats"
+)
 
 // maxDevWorkers is what one host's processes and ports bear.
 const maxDevWorkers = 64
@@ -39,7 +46,8 @@ process of its own, so that killing one is a real failure; it is started again.
 Nothing needs to be installed, and nothing is left behind: Ctrl-C ends machines,
 servers and files. With --data the servers' files stay; machines end all the same.`,
 		Example: `  bourse dev
-  bourse dev --regions gru,mad --workers 3 --api 127.0.0.1:0`,
+  bourse dev --regions gru,mad --workers 3 --api 127.0.0.1:0
+  bourse dev --fabric nats   # over a NATS server: no worker listens anywhere`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := d.validate(); err != nil {
@@ -54,6 +62,7 @@ servers and files. With --data the servers' files stay; machines end all the sam
 	flags := c.Flags()
 	flags.StringSliceVar(&d.regions, "regions", []string{"gru", "mad", "ord"}, "`regions`, comma separated")
 	flags.IntVar(&d.workers, "workers", 2, "`number` of workers in each region")
+	flags.StringVar(&d.fabric, "fabric", fabricDirect, "how servers reach one another: direct, or `nats`, over a NATS server that is part of the cluster")
 	flags.StringVar(&d.containerd, "containerd", ContainerdAuto, "`address` of containerd's socket, for machines of images; auto: the usual one if it is there; none: no such machines")
 	flags.StringVar(&d.data, "data", "", "`directory` for the servers' files, kept at the end (default: a temporary one)")
 	flags.StringVar(&d.api, "api", DefaultAPI, "`IP:PORT` of the broker's API; port 0 means any free one")
@@ -89,6 +98,9 @@ func (d *devConfig) validate() error {
 		problems = append(problems, named("--api", err))
 	} else if !a.Addr().IsLoopback() {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--api %s: a dev cluster asks nobody for credentials, so it listens on loopback only", a))
+	}
+	if d.fabric != fabricDirect && d.fabric != fabricNATS {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--fabric %s: use direct or nats", bourse.Quoted(d.fabric)))
 	}
 	_, err := parseCPUs(d.cpus)
 	problems = append(problems, named("--cpus", err))

@@ -30,6 +30,7 @@ type devCluster struct {
 	shell   *shell
 	config  devConfig
 	servers []*devServer // the broker first
+	nats    *devServer   // what they reach one another by; nil: nothing
 	name    string       // of the cluster
 	running sync.WaitGroup
 	failed  chan error // of a server that could not be started at all
@@ -76,6 +77,9 @@ func (c *devCluster) start(ctx context.Context) error {
 		return err
 	}
 	c.name = devName(c.config.data)
+	if err := c.addNATS(ctx); err != nil {
+		return err
+	}
 	c.add(&devServer{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
 		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"),
 	}})
@@ -100,6 +104,18 @@ func devName(data string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(data)) // a hash takes all writes
 	return fmt.Sprintf("dev-%016x", h.Sum64())
+}
+
+// addNATS starts the NATS server of a cluster that has one. It is the first to
+// be there and the last to go.
+func (c *devCluster) addNATS(ctx context.Context) error {
+	if c.config.fabric != fabricNATS {
+		return nil
+	}
+	c.nats = &devServer{name: fabricNATS, role: RoleNATS, listen: "127.0.0.1:0", args: []string{"serve", "nats"}}
+	c.nats.init(c)
+	c.running.Go(c.nats.run)
+	return c.await(ctx, c.nats)
 }
 
 func (c *devCluster) addWorkers() {
@@ -234,6 +250,12 @@ func (c *devCluster) stop() error {
 	c.shell.say("stopping " + count(len(c.servers), "server") + " and their machines")
 	for _, d := range c.servers {
 		close(d.quit)
+	}
+	for _, d := range c.servers {
+		<-d.ended
+	}
+	if c.nats != nil {
+		close(c.nats.quit)
 	}
 	c.running.Wait()
 	if left := killDescendants(devGrace, devPatience); left > 0 {

@@ -37,15 +37,17 @@ type devServer struct {
 
 	isReady chan struct{} // closed at the first readiness
 	quit    chan struct{} // closed by the cluster: end
+	ended   chan struct{} // closed when it has
 }
 
 func (d *devServer) init(c *devCluster) {
 	d.cluster, d.gossip = c, "127.0.0.1:0"
-	d.isReady, d.quit = make(chan struct{}), make(chan struct{})
+	d.isReady, d.quit, d.ended = make(chan struct{}), make(chan struct{}), make(chan struct{})
 }
 
 // run keeps the server running until quit.
 func (d *devServer) run() {
+	defer close(d.ended)
 	backoff := devBackoffFirst
 	for first := true; ; first = false {
 		began := time.Now()
@@ -125,8 +127,15 @@ func (d *devServer) once(first bool) error {
 
 // commandLine gives the arguments for the next start.
 func (d *devServer) commandLine() []string {
-	out := append(slices.Clip(d.args),
-		"--name", d.name, "--cluster", d.cluster.name, "--listen", d.listen, "--gossip", d.gossip, "--life-line", "--log-level", d.cluster.config.logLevel)
+	out := append(slices.Clip(d.args), "--listen", d.listen, "--life-line")
+	if d.role == RoleNATS {
+		return out
+	}
+	out = append(out, "--name", d.name, "--cluster", d.cluster.name, "--log-level", d.cluster.config.logLevel)
+	if d.cluster.nats != nil {
+		return append(out, "--nats", "nats://"+d.cluster.nats.listen)
+	}
+	out = append(out, "--gossip", d.gossip)
 	if others := d.cluster.others(d.name); len(others) > 0 {
 		out = append(out, "--join", strings.Join(others, ","))
 	}
@@ -140,7 +149,9 @@ func (d *devServer) listenTo(stdout io.Reader, first bool) {
 	line, err := lines.ReadBytes('\n')
 	var r Ready
 	if err == nil && json.Unmarshal(line, &r) == nil {
-		d.listen, d.gossip = r.API, r.Gossip
+		if d.cluster.nats == nil || d.role != bourse.RoleWorker { // a worker on NATS listens nowhere
+			d.listen, d.gossip = r.API, r.Gossip
+		}
 		r.ID = d.name
 		d.cluster.said(r, first)
 		if first {

@@ -12,7 +12,7 @@ the best and answers. Run as many as you like; they keep nothing.`,
 		Example: `  bourse serve broker --listen 127.0.0.1:4280 --join 10.0.0.1:7946`,
 		Args:    none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config := f.read()
+			config := f.read(c.Flags().Changed("gossip"))
 			if err := config.Validate(); err != nil {
 				return err
 			}

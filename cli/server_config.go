@@ -23,6 +23,7 @@ type ServerConfig struct {
 	Join       []string       // gossip addresses of others, host:port
 	Region     bourse.Region  // where it stands; a broker's may be empty
 	TLS        TLSFiles       // all three, or none
+	NATS       NATSConfig     //
 	Cluster    string         // the cluster's name: servers of another one are not heard
 	View       string         // file of the view; "" means a temporary one, removed at the end
 	GossipKey  string         // file with the group's key, base64 or hex; "" means none
@@ -85,6 +86,7 @@ func (f *serverFlags) bind(flags *pflag.FlagSet, listen string) {
 	flags.StringVar(&f.config.Cluster, "cluster", DefaultCluster, "`name` of the cluster: servers of another one are not heard")
 	flags.StringVar(&f.config.View, "view", "", "`file` of the view, this server's copy of the whole cluster; it may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&f.join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, comma separated")
+	f.config.NATS.bind(flags)
 	flags.StringVar(&f.config.TLS.CA, "tls-ca", "", "PEM `file` of the cluster's CA")
 	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "", "PEM `file` of this server's certificate")
 	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "PEM `file` of its key")
@@ -93,8 +95,7 @@ func (f *serverFlags) bind(flags *pflag.FlagSet, listen string) {
 	flags.StringVar(&f.config.ReadyFile, "ready-file", "", "write {id, role, region, api, gossip, pid} as JSON to this `file` once ready")
 	flags.StringVar(&f.logLevel, "log-level", "info", "`level`: debug, info, warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "text", "`format`: text or json")
-	flags.BoolVar(&f.config.LifeLine, "life-line", false, "end when standard input ends")
-	_ = flags.MarkHidden("life-line") // fails for an unknown flag only
+	bindLifeLine(flags, &f.config.LifeLine)
 }
 
 // read turns the flags into a config; what cannot be read is kept for
@@ -148,6 +149,7 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 	if c.GossipKey != "" {
 		has = append(has, admission.GossipKey)
 	}
+	problems = append(problems, c.NATS.problems(c.Insecure, t.Set())...)
 	for _, l := range []admission.Listen{
 		{What: "the API", Addr: c.Listen, Needs: api, Has: has},
 		{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has},

@@ -72,7 +72,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 	}
 	c.viewIn(c.Data)
 	if !hostSaid {
-		c.AllowHost = c.Listen.Addr().IsLoopback()
+		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.local()
 	}
 	keep := func(flag string, err error) {
 		if err != nil {

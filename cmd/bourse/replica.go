@@ -45,8 +45,8 @@ func (s *server) openReplica() error {
 	}
 	r.replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
 		View: r.View, Cluster: s.config.Cluster, Self: s.self, Release: version().Release, Caller: s.wire, Log: s.log,
-		Members: func() []bourse.Member { return s.members.Members() },
-		Changed: func() <-chan struct{} { return s.members.Changed() },
+		Members: s.everybody,
+		Changed: s.changed,
 	})
 	s.replica = r
 	return nil
@@ -72,7 +72,7 @@ func (s *server) viewing() stage { return stage{name: "view", run: s.replica.Run
 func (s *server) replication() stage {
 	return stage{name: "replication", run: func(ctx context.Context) error {
 		select {
-		case <-s.members.Ready():
+		case <-s.met():
 		case <-time.After(joinPatience):
 		case <-ctx.Done():
 			return nil

@@ -33,7 +33,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	if err := query.BoundMemory(); err != nil { // before anybody opens a view
 		return err
 	}
-	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleBroker, 0)
+	s, err := openServer(ctx, &c.ServerConfig, c.Name, bourse.RoleBroker, 0)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	workers, known := fabric.NewClient(s.wire), brokerView{s.replica}
+	workers, known := fabric.NewClient(s.fabric()), brokerView{s.replica}
 	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: workers, Voids: known, Log: s.log})
 	api := broker.New(broker.Config{
 		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: tokens,
@@ -62,6 +62,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		stage{name: "api", run: func(ctx context.Context) error {
 			return direct.Serve(ctx, s.listener, s.withReplication(api.Handler()), toClients, s.log)
 		}},
+		stage{name: "nats", run: s.serveLink},
 		stage{name: "queries", run: engine.Run}, // ends before the API: who follows the view lets go
 		s.announce(),
 	)

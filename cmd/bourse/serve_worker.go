@@ -54,7 +54,7 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		return err
 	}
 	c.Name, c.Region = cmp.Or(c.Name, known.Worker), cmp.Or(c.Region, known.Region)
-	s, err := openServer(&c.ServerConfig, c.Name, bourse.RoleWorker, known.Tag)
+	s, err := openServer(ctx, &c.ServerConfig, c.Name, bourse.RoleWorker, known.Tag)
 	if err != nil {
 		return err
 	}
@@ -93,9 +93,9 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
 		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
-		Tag:    func() bourse.WorkerTag { return unusedTag(ctx, h.members) },
+		Tag:    func() bourse.WorkerTag { return unusedTag(ctx, h.groups[0]) },
 		View:   newWorkerView(h.replica.View, h.self.ID),
-		Parts:  h.parts.offered(peers{fabric.NewClient(h.wire), h.replica.directory}),
+		Parts:  h.parts.offered(peers{fabric.NewClient(h.fabric()), h.replica.directory}),
 		Policy: h.policy(),
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	h.worker = w
-	h.members.SetTag(w.Identity().Tag)
+	h.groups[0].SetTag(w.Identity().Tag)
 	close(h.opened)
 	return w.Run(ctx)
 }
@@ -116,6 +116,13 @@ func (h *host) serveAPI(ctx context.Context) error {
 	var secure *tls.Config
 	if h.creds != nil {
 		secure = h.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
+	}
+	if h.link != nil {
+		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, h.worker.Handler())
+		if err != nil {
+			return err
+		}
+		defer withdraw()
 	}
 	return direct.Serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure, h.log)
 }
@@ -133,7 +140,7 @@ func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) err
 
 // leave tells brokers to ask others from now on.
 func (h *host) leave(ctx context.Context) error {
-	h.members.SetLeaving(true)
+	h.groups[0].SetLeaving(true)
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
 	if err := h.worker.Leave(ctx); err != nil {

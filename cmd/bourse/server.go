@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
@@ -24,10 +24,12 @@ type server struct {
 	config   *cli.ServerConfig
 	log      *slog.Logger
 	creds    *admission.Credentials // nil: in the clear
+	link     *nats.Link             // nil: not on NATS
 	listener net.Listener           // of the API
 	wire     *direct.Fabric         // to other servers
 	replica  *replica
-	members  *gossip.Members
+	groups   []*gossip.Members // one; or two, of which the first is that on NATS
+	either   either            // of the two
 	self     bourse.Member
 }
 
@@ -47,11 +49,11 @@ const collectAt = 400
 // openServer binds what the server listens on and opens its view; tag is a
 // worker's that has been here before, or 0. It starts nothing. What it opened
 // the caller closes; the membership ends with its stage.
-func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
+func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
-	s := &server{config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
+	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
 	if config.TLS.Set() {
 		s.creds, err = admission.Load(admission.Files{CA: config.TLS.CA, Cert: config.TLS.Cert, Key: config.TLS.Key})
@@ -62,43 +64,22 @@ func openServer(config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, 
 			return nil, bourse.Errorf(bourse.CodeInvalid, "--tls-cert is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
 	}
-	var key []byte
-	if config.GossipKey != "" {
-		if key, err = admission.LoadGossipKey(config.GossipKey); err != nil {
-			return nil, err
-		}
+	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
+	if err := s.openNetworks(ctx); err != nil {
+		return nil, errors.Join(err, s.closeNetworks())
 	}
-	if s.listener, err = listen(config.Listen); err != nil {
-		return nil, err
-	}
-	s.self = bourse.Member{
-		ID: id, Role: role, Region: config.Region, Tag: tag,
-		Address: reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String(),
-	}
-	var toServers *tls.Config
-	if s.creds != nil {
-		toServers = s.creds.Client()
-	}
-	s.wire = direct.New(toServers)
 	if err := s.openReplica(); err != nil {
-		return nil, errors.Join(err, s.listener.Close())
+		return nil, errors.Join(err, s.closeNetworks())
 	}
-	s.members, err = gossip.Open(gossip.Config{
-		Self: s.self, Bind: config.Gossip, Join: config.Join, Key: key, ClusterID: config.Cluster, Rumours: s.replica.replicator, Log: s.log,
-	})
-	if err != nil {
+	if err := s.openGroups(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.replica.directory = gossip.NewDirectory(s.members, s.replica.View)
+	s.replica.directory = gossip.NewDirectory(s.replica.View, s.groups[0], s.groups[1:]...)
 	return s, nil
 }
 
 // close lets go of what openServer opened.
-func (s *server) close() error {
-	_ = s.listener.Close() // the API's stage has, if it ran
-	s.wire.Close()
-	return s.replica.close()
-}
+func (s *server) close() error { return errors.Join(s.closeNetworks(), s.replica.close()) }
 
 func listen(a netip.AddrPort) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", a.String())
@@ -129,15 +110,12 @@ func reachable(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
 }
 
-// membership is the stage in which the others know of this server.
-func (s *server) membership() stage { return stage{name: "membership", run: s.members.Run} }
-
 // announce is the last stage: everything serves, and those who asked are
 // told.
 func (s *server) announce() stage {
 	return stage{name: "announce", run: func(ctx context.Context) error {
 		select {
-		case <-s.members.Ready():
+		case <-s.met():
 		case <-time.After(joinPatience):
 			s.log.Warn("no member to join has answered yet")
 		case <-ctx.Done():
@@ -145,13 +123,13 @@ func (s *server) announce() stage {
 		}
 		withdraw, err := s.config.Announce(os.Stdout, cli.Ready{
 			ID: string(s.self.ID), Role: s.self.Role, Region: s.self.Region,
-			API: s.listener.Addr().String(), Gossip: s.members.Addr(), PID: os.Getpid(),
+			API: s.listener.Addr().String(), Gossip: s.groups[0].Addr(), PID: os.Getpid(),
 		})
 		if err != nil {
 			return err
 		}
 		defer withdraw()
-		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.members.Addr())
+		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.groups[0].Addr())
 		select {
 		case <-ctx.Done():
 		case <-time.After(settled):

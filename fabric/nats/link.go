@@ -79,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	if l.nats, err = client.Connect(c.servers(), options...); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "NATS at %s: %w", c.safeServers(), err)
 	}
-	if err := l.subscribe(l.home+">", l.take); err != nil {
+	if _, err := l.subscribe(l.home+">", l.take); err != nil {
 		l.nats.Close()
 		return nil, err
 	}
@@ -145,15 +145,15 @@ func (l *Link) Close() {
 	l.nats.Close()
 }
 
-func (l *Link) subscribe(subject string, take func(*client.Msg)) error {
+func (l *Link) subscribe(subject string, take func(*client.Msg)) (*client.Subscription, error) {
 	sub, err := l.nats.Subscribe(subject, take)
 	if err == nil {
 		err = sub.SetPendingLimits(-1, pendingBytes)
 	}
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "subscribe to %s: %w", subject, err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "subscribe to %s: %w", subject, err)
 	}
-	return nil
+	return sub, nil
 }
 
 // take gives a message to whom it is for.

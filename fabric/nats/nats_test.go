@@ -122,7 +122,7 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	var wg sync.WaitGroup
 	ln := link.Listen(nats.PortAPI)
 	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler(id, h), config, slog.New(slog.DiscardHandler)) })
-	if err := link.Offer(id, "gru", h); err != nil {
+	if _, err := link.Offer(id, "gru", h); err != nil {
 		n.t.Fatalf("offer: %v", err)
 	}
 	n.mu.Lock()

@@ -31,18 +31,24 @@ type offer struct {
 }
 
 // Offer has a worker answer orders: those for its region and those put to it
-// alone, as its handler answers them. It is called once.
-func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) error {
+// alone, as its handler answers them, until it withdraws. It is called once.
+func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
 	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce)}
 	l.mu.Unlock()
-	if err := l.subscribe(l.orders(region), l.takeAsk); err != nil {
-		return err
+	sub, err := l.subscribe(l.orders(region), l.takeAsk)
+	if err != nil {
+		return nil, err
 	}
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // from now on orders come; a little later if NATS is slow
 	}
-	return nil
+	return func() {
+		_ = sub.Unsubscribe() // without NATS nothing comes anyway
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.serves = nil
+	}, nil
 }
 
 // takeAsk has an order answered.

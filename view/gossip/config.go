@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -18,6 +19,10 @@ type Config struct {
 	Bind      netip.AddrPort // required without Transport: where it gossips, TCP and UDP; port 0 means any
 	Advertise netip.AddrPort // where others reach it, when that is not Bind
 	Join      []string       // members to call, host:port; none means: wait to be called
+	// Find gives members to call, host:port, where they are not known before;
+	// none when there is nobody. It is called again and again, and bounds its
+	// own time.
+	Find      func(ctx context.Context) []string
 	ClusterID string         // alphabet of an app name; default "bourse". Others' gossip is not heard
 	Key       []byte         // encrypts the gossip: 16, 24 or 32 bytes; nil means none
 	Timing    Timing         //
@@ -27,7 +32,9 @@ type Config struct {
 	// may take its time.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumours   Rumours              // default: none
-	Transport memberlist.Transport // default: sockets. For tests and simulations
+	Transport memberlist.Transport // default: sockets
+
+	finds bool // Find was given
 }
 
 // Rumours is what travels with the gossip of the membership, in packets to
@@ -53,6 +60,10 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.finds = c.Find != nil
+	if !c.finds {
+		c.Find = func(context.Context) []string { return nil }
 	}
 	if c.OnLost == nil {
 		c.OnLost = func(bourse.Member, time.Time) {}

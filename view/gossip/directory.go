@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,9 +16,13 @@ import (
 // there, from the membership, and what is free there, from the view. With an
 // empty view nothing is known to be free, and all else works. Its methods are
 // safe for concurrent use; readers share what was put together once.
+//
+// A server that is in several groups, one for each network that its cluster is
+// on, has one directory of all; who is in several is known by the first.
 type Directory struct {
-	members *Members
+	groups  []*Members
 	view    *view.View
+	log     func(text string, err error)
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 }
@@ -30,16 +35,22 @@ type hints struct {
 // directory is a snapshot of the members with the view's hints in it. It is
 // never changed.
 type directory struct {
-	snapshot *snapshot
-	hints    *hints
-	workers  []bourse.Member // by id
-	regions  []bourse.Region // sorted
-	byRegion map[bourse.Region][]bourse.Member
+	snapshots []*snapshot
+	hints     *hints
+	workers   []bourse.Member // by id
+	regions   []bourse.Region // sorted
+	byRegion  map[bourse.Region][]bourse.Member
 }
 
-// NewDirectory makes one. It knows what is free once Run runs.
-func NewDirectory(members *Members, v *view.View) *Directory {
-	d := &Directory{members: members, view: v}
+// NewDirectory makes one of a group, and of more if there are. It knows what
+// is free once Run runs.
+func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
+	d := &Directory{groups: append([]*Members{group}, more...), view: v}
+	d.log = func(text string, err error) {
+		if group.quiet.due(text, time.Now()) {
+			group.config.Log.Warn(text, slog.Any("err", err))
+		}
+	}
 	d.hints.Store(&hints{})
 	return d
 }
@@ -78,8 +89,8 @@ func (d *Directory) refresh(ctx context.Context) {
 	defer cancel()
 	list, err := d.view.Workers(ctx)
 	if err != nil {
-		if d.members.quiet.due("hints", time.Now()) && ctx.Err() == nil {
-			d.members.config.Log.Warn("what is free cannot be read from the view", slog.Any("err", err))
+		if ctx.Err() == nil {
+			d.log("what is free cannot be read from the view", err)
 		}
 		return
 	}
@@ -111,53 +122,74 @@ func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().work
 
 // Worker gives the worker with this id.
 func (d *Directory) Worker(id bourse.WorkerID) (bourse.Member, bool) {
-	m, ok := d.members.Worker(id)
-	if !ok {
-		return m, false
-	}
-	return d.hints.Load().added(m), true
+	return d.find(func(group *Members) (bourse.Member, bool) { return group.Worker(id) })
 }
 
 // ByTag gives the worker whose machines' ids begin with this tag.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
-	m, ok := d.members.ByTag(tag)
-	if !ok {
-		return m, false
+	return d.find(func(group *Members) (bourse.Member, bool) { return group.ByTag(tag) })
+}
+
+// find asks one group after the other.
+func (d *Directory) find(in func(*Members) (bourse.Member, bool)) (bourse.Member, bool) {
+	for _, group := range d.groups {
+		if m, ok := in(group); ok {
+			return d.hints.Load().added(m), true
+		}
 	}
-	return d.hints.Load().added(m), true
+	return bourse.Member{}, false
 }
 
 // get puts the present members and hints together, unless that was done.
 func (d *Directory) get() *directory {
-	s, h := d.members.snapshot(), d.hints.Load()
-	if c := d.current.Load(); c != nil && c.snapshot == s && c.hints == h {
+	h, c := d.hints.Load(), d.current.Load()
+	if c != nil && c.hints == h && d.unchanged(c.snapshots) {
 		return c
 	}
-	c := join(s, h)
+	snapshots := make([]*snapshot, len(d.groups))
+	for i, group := range d.groups {
+		snapshots[i] = group.snapshot()
+	}
+	c = join(snapshots, h)
 	d.current.Store(c) // of two at a time either will do
 	return c
 }
 
-// join makes a directory of the membership and the view's hints.
-func join(s *snapshot, h *hints) *directory {
-	d := &directory{snapshot: s, hints: h, byRegion: make(map[bourse.Region][]bourse.Member, len(s.regions))}
-	for _, m := range s.members {
-		if m.Role != bourse.RoleWorker {
-			continue
+func (d *Directory) unchanged(snapshots []*snapshot) bool {
+	for i, group := range d.groups {
+		if group.snapshot() != snapshots[i] {
+			return false
 		}
-		m = h.added(m)
-		d.workers = append(d.workers, m)
+	}
+	return true
+}
+
+// join makes a directory of the membership and the view's hints.
+func join(groups []*snapshot, h *hints) *directory {
+	d := &directory{snapshots: groups, hints: h, byRegion: map[bourse.Region][]bourse.Member{}}
+	for i, s := range groups {
+		d.regions = append(d.regions, s.regions...)
+		for _, m := range s.members {
+			if m.Role == bourse.RoleWorker && !slices.ContainsFunc(groups[:i], func(before *snapshot) bool { _, ok := before.byID[m.ID]; return ok }) {
+				d.workers = append(d.workers, h.added(m))
+			}
+		}
+	}
+	if len(groups) > 1 {
+		slices.SortFunc(d.workers, func(a, b bourse.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	}
+	for _, m := range d.workers {
 		if !m.Leaving {
 			d.byRegion[m.Region] = append(d.byRegion[m.Region], m)
 		}
 	}
-	d.regions = slices.Clone(s.regions)
 	for _, hint := range h.byID {
-		if hint.Region.Validate() == nil && !slices.Contains(d.regions, hint.Region) {
+		if hint.Region.Validate() == nil {
 			d.regions = append(d.regions, hint.Region)
 		}
 	}
 	slices.Sort(d.regions)
+	d.regions = slices.Compact(d.regions)
 	return d
 }
 

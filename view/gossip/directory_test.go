@@ -25,7 +25,7 @@ func facts(n *gossiptest.Node, free int64, leaving bool) view.Row {
 func TestDirectory(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 3, gossiptest.NodeConfig{})
-		d := gossip.NewDirectory(group[0].Members, group[0].View)
+		d := gossip.NewDirectory(group[0].View, group[0].Members)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
@@ -87,7 +87,7 @@ func BenchmarkDirectory(b *testing.B) {
 			network := gossiptest.NewLoopback()
 			b.Cleanup(network.Close)
 			group := startGroup(b, network, n, gossiptest.NodeConfig{})
-			d := gossip.NewDirectory(group[0].Members, group[0].View)
+			d := gossip.NewDirectory(group[0].View, group[0].Members)
 			b.ReportAllocs()
 			for b.Loop() {
 				if len(d.Candidates("gru")) != n {

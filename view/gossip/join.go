@@ -26,9 +26,9 @@ const (
 // from then on those that are missing. It closes joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
-	met := len(m.toJoin()) == 0 // nobody to wait for
+	met := len(m.toJoin(m.config.Join)) == 0 && !m.config.finds // nobody to wait for
 	for first := true; ctx.Err() == nil; first = false {
-		for _, address := range m.toCall(time.Now()) {
+		for _, address := range m.toCall(time.Now(), m.config.Find(ctx)) {
 			met = m.call(ctx, address) || met
 		}
 		if first {
@@ -46,20 +46,21 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// toJoin gives the configured members that are not in the list.
-func (m *Members) toJoin() []string {
+// toJoin gives those addresses that are of nobody in the list.
+func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	here := map[string]bool{m.gossip: true}
 	for _, n := range m.nodes {
 		here[n.gossip] = true
 	}
-	return slices.DeleteFunc(slices.Clone(m.config.Join), func(a string) bool { return here[a] })
+	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return here[a] })
 }
 
-// toCall adds some members that went to those that are to be joined.
-func (m *Members) toCall(now time.Time) []string {
-	calls := m.toJoin()
+// toCall adds some members that went to those that are to be joined: the
+// configured ones and those that were found.
+func (m *Members) toCall(now time.Time, found []string) []string {
+	calls := m.toJoin(slices.Concat(m.config.Join, found))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	some := goneCalls

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"net/netip"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// RoleNATS is what "bourse serve nats" is in a ready file.
+const RoleNATS bourse.Role = "nats"
+
+// NATSServerConfig is the whole configuration of "bourse serve nats".
+type NATSServerConfig struct {
+	Listen   netip.AddrPort // on loopback; port 0 means any
+	LifeLine bool
+}
+
+// serveNATS is for "bourse dev --fabric nats": clusters have NATS servers of
+// their own, with all that those can be configured for.
+func (s *shell) serveNATS() *cobra.Command {
+	var listen string
+	var config NATSServerConfig
+	c := &cobra.Command{
+		Use:    "nats",
+		Short:  "Run a NATS server on loopback, for trying things out",
+		Long:   "Run a NATS server on loopback, for trying things out. It stores nothing, and asks nobody who they are.",
+		Args:   none,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if config.Listen, err = parseListen(listen); err != nil {
+				return named("--listen", err)
+			}
+			if !config.Listen.Addr().IsLoopback() {
+				return bourse.Errorf(bourse.CodeInvalid, "--listen %s: it asks nobody for credentials, so it listens on loopback only", listen)
+			}
+			ctx, stop := s.lifetime(c.Context(), config.LifeLine)
+			defer stop()
+			return s.Roles.NATS(ctx, config)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "`IP:PORT` for clients; port 0 means any free one")
+	bindLifeLine(flags, &config.LifeLine)
+	return c
+}
+
+func bindLifeLine(flags *pflag.FlagSet, on *bool) {
+	flags.BoolVar(on, "life-line", false, "end when standard input ends")
+	_ = flags.MarkHidden("life-line") // fails for an unknown flag only
+}

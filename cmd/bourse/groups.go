@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+// openGroups joins the membership of each network that the server is on.
+func (s *server) openGroups() error {
+	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumours: s.replica.replicator, Log: s.log}
+	if s.config.GossipKey != "" {
+		var err error
+		if c.Key, err = admission.LoadGossipKey(s.config.GossipKey); err != nil {
+			return err
+		}
+	}
+	if s.link != nil {
+		there := c
+		there.Transport, there.Find = s.link.Transport(), s.link.Find
+		if err := s.openGroup(there); err != nil {
+			return err
+		}
+	}
+	if s.link == nil || s.config.NATS.Both {
+		c.Bind, c.Join = s.config.Gossip, s.config.Join
+		c.Self.Address = s.directAddress()
+		return s.openGroup(c)
+	}
+	return nil
+}
+
+func (s *server) openGroup(c gossip.Config) error {
+	group, err := gossip.Open(c)
+	if err == nil {
+		s.groups = append(s.groups, group)
+	}
+	return err
+}
+
+// everybody gives the members of all groups, each once.
+func (s *server) everybody() []bourse.Member {
+	if len(s.groups) == 1 {
+		return s.groups[0].Members()
+	}
+	seen := map[bourse.WorkerID]bool{}
+	var out []bourse.Member
+	for _, group := range s.groups {
+		for _, m := range group.Members() {
+			if !seen[m.ID] {
+				seen[m.ID] = true
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// changed gives a channel that is closed when everybody may have changed.
+func (s *server) changed() <-chan struct{} {
+	if len(s.groups) == 1 {
+		return s.groups[0].Changed()
+	}
+	s.either.mu.Lock()
+	defer s.either.mu.Unlock()
+	return s.either.changed
+}
+
+// either is the changes of two groups as one.
+type either struct {
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func (e *either) run(ctx context.Context, one, other *gossip.Members) {
+	for ctx.Err() == nil {
+		a, b := one.Changed(), other.Changed()
+		e.mu.Lock()
+		before := e.changed
+		e.changed = make(chan struct{})
+		e.mu.Unlock()
+		close(before) // after a and b were taken, so that nothing is missed
+		select {
+		case <-a:
+		case <-b:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// membership is the stage in which the others know of this server.
+func (s *server) membership() stage {
+	return stage{name: "membership", run: func(ctx context.Context) error {
+		running, ctx := errgroup.WithContext(ctx)
+		for _, group := range s.groups {
+			running.Go(func() error { return group.Run(ctx) })
+		}
+		if len(s.groups) > 1 {
+			running.Go(func() error {
+				s.either.run(ctx, s.groups[0], s.groups[1])
+				return nil
+			})
+		}
+		return running.Wait()
+	}}
+}
+
+// met is closed once the others have been met, or nobody was there.
+func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }

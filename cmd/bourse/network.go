@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/nats"
+)
+
+// openNetworks makes the server reachable, and its way to the others. A worker
+// on NATS listens there and nowhere else; a broker listens for its clients in
+// any case.
+func (s *server) openNetworks(ctx context.Context) error {
+	var err error
+	if s.config.NATS.Set() {
+		if s.link, err = s.openLink(ctx); err != nil {
+			return err
+		}
+		s.self.Address = s.link.Place(nats.PortAPI)
+	}
+	if s.link != nil && s.self.Role == bourse.RoleWorker {
+		s.listener = s.link.Listen(nats.PortAPI)
+	} else if s.listener, err = listen(s.config.Listen); err != nil {
+		return err
+	}
+	if s.link == nil {
+		s.self.Address = s.directAddress()
+	}
+	var toServers *tls.Config
+	if s.creds != nil {
+		toServers = s.creds.Client()
+	}
+	s.wire = direct.NewOver(s.dial, toServers)
+	return nil
+}
+
+func (s *server) directAddress() string {
+	return reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String()
+}
+
+// closeNetworks undoes openNetworks, as far as it came.
+func (s *server) closeNetworks() error {
+	if s.wire != nil {
+		s.wire.Close()
+	}
+	if s.listener != nil {
+		_ = s.listener.Close() // the API's stage has, if it ran
+	}
+	if s.link != nil {
+		s.link.Close()
+	}
+	return nil
+}
+
+func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
+	c := &s.config.NATS
+	secure, err := natsTLS(c)
+	if err != nil {
+		return nil, err
+	}
+	return nats.Open(ctx, nats.Config{
+		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
+		TLS: secure, Creds: c.Creds, NKey: c.NKey, Log: s.log,
+	})
+}
+
+// natsTLS is how the NATS servers prove who they are, and we to them: nil for
+// what is usual.
+func natsTLS(c *cli.NATSConfig) (*tls.Config, error) {
+	if !c.TLS.Set() {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLS.CA != "" {
+		text, err := os.ReadFile(c.TLS.CA)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %w", err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(text) {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s has no certificate in PEM", c.TLS.CA)
+		}
+	}
+	if c.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-cert: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
+// dial reaches a server the way that its address says.
+func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	switch {
+	case !nats.IsAddress(address):
+		return direct.TCP(ctx, network, address)
+	case s.link == nil:
+		return nil, errors.New("it is on NATS, and this server is not")
+	}
+	return s.link.Dial(ctx, address)
+}
+
+// fabric is how workers are asked and called.
+func (s *server) fabric() fabric.Fabric {
+	if s.link == nil {
+		return s.wire
+	}
+	return &nats.Fabric{Caller: s.wire, Link: s.link, Private: s.creds != nil, Population: func(region bourse.Region) int {
+		n := 0
+		for _, m := range s.replica.directory.Candidates(region) {
+			if nats.IsAddress(m.Address) {
+				n++
+			}
+		}
+		return n
+	}}
+}
+
+// serveLink is a broker's side of NATS: other servers' replicators. Clients
+// come to the listener.
+func (s *server) serveLink(ctx context.Context) error {
+	if s.link == nil {
+		<-ctx.Done()
+		return nil
+	}
+	var secure *tls.Config
+	if s.creds != nil {
+		secure = s.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
+	}
+	return direct.Serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure, s.log)
+}

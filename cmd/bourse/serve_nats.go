@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+const natsPatience = 10 * time.Second // that the server may take to start
+
+// serveNATS runs a NATS server until ctx ends.
+func serveNATS(ctx context.Context, c cli.NATSServerConfig) error {
+	port := int(c.Listen.Port())
+	if port == 0 {
+		port = natsserver.RANDOM_PORT
+	}
+	s, err := natsserver.NewServer(&natsserver.Options{Host: c.Listen.Addr().String(), Port: port, NoSigs: true, NoLog: true})
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "NATS: %w", err)
+	}
+	go s.Start() // Shutdown ends it
+	defer func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}()
+	if !s.ReadyForConnections(natsPatience) {
+		return bourse.Errorf(bourse.CodeConflict, "NATS cannot listen on %s", c.Listen)
+	}
+	ready := cli.ServerConfig{}
+	if _, err := ready.Announce(os.Stdout, cli.Ready{ID: "nats", Role: cli.RoleNATS, API: s.Addr().String(), PID: os.Getpid()}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
