@@ -107,7 +107,7 @@ func TestOpenAddressesNeedCredentials(t *testing.T) {
 
 func TestDevConfig(t *testing.T) {
 	good := func() devConfig {
-		return devConfig{regions: []string{"gru", "mad"}, workers: 2, api: "127.0.0.1:0", cpus: "4", memory: "4GiB"}
+		return devConfig{regions: []string{"gru", "mad"}, workers: 2, fabric: fabricDirect, api: "127.0.0.1:0", cpus: "4", memory: "4GiB"}
 	}
 	d := good()
 	if err := d.validate(); err != nil {
@@ -118,7 +118,7 @@ func TestDevConfig(t *testing.T) {
 		"overflow": func(d *devConfig) { d.regions, d.workers = []string{"gru", "mad", "ord"}, 6148914691236517207 }, "no region": func(d *devConfig) { d.regions = nil },
 		"region twice": func(d *devConfig) { d.regions = []string{"gru", "gru"} }, "alias": func(d *devConfig) { d.regions = []string{"eu"} },
 		"open": func(d *devConfig) { d.api = "0.0.0.0:4280" }, "no address": func(d *devConfig) { d.api = "x" },
-		"cpus": func(d *devConfig) { d.cpus = "-1" }, "memory": func(d *devConfig) { d.memory = "lots" },
+		"cpus": func(d *devConfig) { d.cpus = "-1" }, "fabric": func(d *devConfig) { d.fabric = "tcp" }, "memory": func(d *devConfig) { d.memory = "lots" },
 	} {
 		d := good()
 		spoil(&d)

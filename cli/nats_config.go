@@ -63,7 +63,7 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 		}
 		known := u.User != nil || n.Creds != "" || n.NKey != "" || n.TLS.Cert != ""
 		encrypted := u.Scheme == "tls" || u.Scheme == "wss"
-		if !insecure && !guarded && !loopback(u.Hostname()) && !(known && encrypted) {
+		if !insecure && !guarded && !loopback(u.Hostname()) && (!known || !encrypted) {
 			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host: "+
 				"use tls:// and a NATS user (--nats-creds, --nats-nkey or --nats-cert), or certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a test network", u.Redacted()))
 		}

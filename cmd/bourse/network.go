@@ -48,7 +48,7 @@ func (s *server) directAddress() string {
 }
 
 // closeNetworks undoes openNetworks, as far as it came.
-func (s *server) closeNetworks() error {
+func (s *server) closeNetworks() {
 	if s.wire != nil {
 		s.wire.Close()
 	}
@@ -58,7 +58,6 @@ func (s *server) closeNetworks() error {
 	if s.link != nil {
 		s.link.Close()
 	}
-	return nil
 }
 
 func (s *server) openLink(ctx context.Context) (*nats.Link, error) {

@@ -65,11 +65,13 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 		}
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
-	if err := s.openNetworks(ctx); err != nil {
-		return nil, errors.Join(err, s.closeNetworks())
+	err = s.openNetworks(ctx)
+	if err == nil {
+		err = s.openReplica()
 	}
-	if err := s.openReplica(); err != nil {
-		return nil, errors.Join(err, s.closeNetworks())
+	if err != nil {
+		s.closeNetworks()
+		return nil, err
 	}
 	if err := s.openGroups(); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -79,7 +81,10 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 }
 
 // close lets go of what openServer opened.
-func (s *server) close() error { return errors.Join(s.closeNetworks(), s.replica.close()) }
+func (s *server) close() error {
+	s.closeNetworks()
+	return s.replica.close()
+}
 
 func listen(a netip.AddrPort) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", a.String())

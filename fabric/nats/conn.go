@@ -9,8 +9,15 @@ import (
 	"time"
 )
 
-// chunk is the most that one frame carries.
-const chunk = 64 << 10
+// maxChunk is the most that one frame carries: less where NATS takes less.
+const maxChunk = 64 << 10
+
+func (l *Link) chunk() int {
+	if most := int(l.nats.MaxPayload()) - frameHeader; most > 0 {
+		return min(most, maxChunk)
+	}
+	return maxChunk // there is no NATS now
+}
 
 // Conn is a connection over NATS, a net.Conn that can also close its sending
 // side alone. Of Read, Write and Close each may be called beside the others.
@@ -201,7 +208,7 @@ func (c *Conn) take(n int) (int, error) {
 	if c.writeBy.passed() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	n = min(n, c.room, chunk)
+	n = min(n, c.room, c.link.chunk())
 	c.room -= n
 	return n, nil
 }

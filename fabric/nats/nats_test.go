@@ -82,7 +82,8 @@ func open(t testing.TB, url string) *nats.Link {
 // network is a broker and workers, each with a link of its own.
 type network struct {
 	t      testing.TB
-	url    string
+	url    string        // of the broker's NATS server
+	place  func() string // of the next worker's; nil: the same
 	ca     *admission.CA
 	fabric *nats.Fabric
 
@@ -113,7 +114,11 @@ func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *networ
 func (n *network) Fabric() fabric.Fabric { return n.fabric }
 
 func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
-	link := open(n.t, n.url)
+	url := n.url
+	if n.place != nil {
+		url = n.place()
+	}
+	link := open(n.t, url)
 	var config *tls.Config
 	if n.ca != nil {
 		config = credentials(n.t, n.ca, id, bourse.RoleWorker).Server(bourse.RoleBroker)

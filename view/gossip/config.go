@@ -23,10 +23,10 @@ type Config struct {
 	// none when there is nobody. It is called again and again, and bounds its
 	// own time.
 	Find      func(ctx context.Context) []string
-	ClusterID string         // alphabet of an app name; default "bourse". Others' gossip is not heard
-	Key       []byte         // encrypts the gossip: 16, 24 or 32 bytes; nil means none
-	Timing    Timing         //
-	Log       *slog.Logger   // default: none
+	ClusterID string       // alphabet of an app name; default "bourse". Others' gossip is not heard
+	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil means none
+	Timing    Timing       //
+	Log       *slog.Logger // default: none
 	// OnLost is called, from one goroutine at a time, for each member that has
 	// left or was lost, with the time at which this member learned of it. It
 	// may take its time.

@@ -22,7 +22,7 @@ import (
 type Directory struct {
 	groups  []*Members
 	view    *view.View
-	log     func(text string, err error)
+	unread  func(err error) // says that the view cannot be read, not too often
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 }
@@ -46,9 +46,9 @@ type directory struct {
 // is free once Run runs.
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
-	d.log = func(text string, err error) {
-		if group.quiet.due(text, time.Now()) {
-			group.config.Log.Warn(text, slog.Any("err", err))
+	d.unread = func(err error) {
+		if group.quiet.due("hints", time.Now()) {
+			group.config.Log.Warn("what is free cannot be read from the view", slog.Any("err", err))
 		}
 	}
 	d.hints.Store(&hints{})
@@ -90,7 +90,7 @@ func (d *Directory) refresh(ctx context.Context) {
 	list, err := d.view.Workers(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.log("what is free cannot be read from the view", err)
+			d.unread(err)
 		}
 		return
 	}

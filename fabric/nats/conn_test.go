@@ -1,0 +1,178 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+	"golang.org/x/net/nettest"
+
+	"github.com/bourse-dev/bourse/fabric/nats"
+)
+
+// pair makes the two ends of a connection.
+func pair(t testing.TB, from, to *nats.Link) (dialed, accepted net.Conn) {
+	t.Helper()
+	ln := to.Listen(7)
+	dialed, err := from.Dial(t.Context(), to.Place(7))
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	if accepted, err = ln.Accept(); err != nil {
+		t.Fatalf("accept: %v", err)
+	}
+	return dialed, accepted
+}
+
+// TestConn is the standard suite of a net.Conn, from either end.
+func TestConn(t *testing.T) {
+	url := embedded(t)
+	for name, swap := range map[string]bool{"dialed": false, "accepted": true} {
+		t.Run(name, func(t *testing.T) {
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+				a, b := open(t, url), open(t, url)
+				one, other := pair(t, a, b)
+				if swap {
+					one, other = other, one
+				}
+				return one, other, func() {
+					one.Close()
+					other.Close()
+					a.Close()
+					b.Close()
+				}, nil
+			})
+		})
+	}
+}
+
+func TestHalfClosed(t *testing.T) {
+	url := embedded(t)
+	a, b := pair(t, open(t, url), open(t, url))
+	if _, err := io.WriteString(a, "question"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.(*nats.Conn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); err != nil || string(got) != "question" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if _, err := io.WriteString(b, "answer"); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if got, err := io.ReadAll(a); err != nil || string(got) != "answer" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestDial(t *testing.T) {
+	url := embedded(t)
+	a, b := open(t, url), open(t, url)
+	began := time.Now()
+	for what, to := range map[string]string{"a port that nobody listens at": b.Place(9), "an address of nobody": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
+		if c, err := a.Dial(t.Context(), to); err == nil {
+			c.Close()
+			t.Errorf("%s: connected", what)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("that nobody is there was known after %s", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Listen(7)
+	if _, err := a.Dial(ctx, b.Place(7)); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// TestStrangers shows that no message of others ends the process, or a
+// connection that it does not forge.
+func TestStrangers(t *testing.T) {
+	s := serverWith(t, maxPayload(16<<20))
+	link := open(t, s.ClientURL())
+	if _, err := link.Offer("w1", "gru", quoting()); err != nil {
+		t.Fatal(err)
+	}
+	link.Transport()
+	one, other := pair(t, open(t, s.ClientURL()), link)
+	stranger, err := client.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	home := "bourse.test.at." + link.Token() + "."
+	inbox := stranger.NewInbox()
+	large := make([]byte, 9<<20)
+	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "nothing", "…"} {
+		for _, data := range [][]byte{nil, {}, {0}, []byte("not JSON"), []byte(`{"id":`), {2, 0, 0, 0, 0, 0, 0, 0, 1}, large} {
+			for _, reply := range []string{"", inbox, home + "c.x"} {
+				if len(data) == len(large) && reply != inbox {
+					continue // once is enough
+				}
+				if err := stranger.PublishMsg(&client.Msg{Subject: home + what, Reply: reply, Data: data}); err != nil {
+					t.Fatalf("publish to %s: %v", what, err)
+				}
+			}
+		}
+	}
+	for _, data := range [][]byte{nil, []byte("not JSON"), large} {
+		if err := stranger.Publish("bourse.test.region.gru.orders", data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reply, err := stranger.Request("bourse.test.region.gru.orders", []byte("not JSON"), patience); err != nil || reply.Header.Get("Bourse-Failure") == "" {
+		t.Errorf("an order that is not JSON was answered with %+v, %v", reply, err)
+	}
+	if _, err := io.WriteString(one, "still here"); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 10)
+	if _, err := io.ReadFull(other, got); err != nil || string(got) != "still here" {
+		t.Errorf("a connection beside it all: %q, %v", got, err)
+	}
+	if link.Strange.Load() == 0 || link.Oversized.Load() == 0 {
+		t.Errorf("counted %d strange messages and %d oversized ones", link.Strange.Load(), link.Oversized.Load())
+	}
+}
+
+// TestForged shows that a connection ends when its frames are not those of its
+// other end: one missing, one twice, more than the window.
+func TestForged(t *testing.T) {
+	url := embedded(t)
+	stranger, err := client.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	for name, frames := range map[string][][]byte{
+		"a number is missing":  {{3, 0, 0, 0, 9, 'x'}},
+		"a number comes twice": {{3, 0, 0, 0, 0, 'x'}},
+		"no frame":             {[]byte("hello")},
+		"accepted twice":       {{2, 0, 0, 0, 1, 0, 0, 0, 1}},
+		"credit without end":   {{4, 0, 0, 0, 1, 255, 255, 255, 255}},
+		"more than the window": {append([]byte{3, 0, 0, 0, 1}, make([]byte, 1<<19)...), append([]byte{3, 0, 0, 0, 2}, make([]byte, 1<<19)...), {3, 0, 0, 0, 3, 'x'}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, other := pair(t, open(t, url), open(t, url))
+			subject := nats.SubjectOf(other)
+			for _, f := range frames {
+				if err := stranger.Publish(subject, f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []net.Conn{other, one} {
+				_ = c.SetReadDeadline(time.Now().Add(patience))
+				if n, err := io.Copy(io.Discard, c); err == nil || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("read %d bytes and %v, want a break", n, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+func maxPayload(n int32) *server.Options { return &server.Options{MaxPayload: n} }
+
+// quoting answers every order.
+func quoting() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var o bourse.Order
+		if err := fabric.ReadJSON(w, r, &o); err != nil {
+			fabric.WriteFailure(w, err)
+			return
+		}
+		fabric.WriteJSON(w, bourse.Quote{Worker: "w1", Region: "gru"})
+	})
+}
+
+// TestRestart ends and starts the NATS server under load: every call ends
+// within its deadline, and soon all succeed again.
+func TestRestart(t *testing.T) {
+	s := serverWith(t, &server.Options{})
+	port := s.Addr().String()[len("127.0.0.1:"):]
+	n := newNetwork(t, s.ClientURL(), false, nil)
+	w := n.Serve("w1", quoting())
+	var late atomic.Int64
+	quotes, stop := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				const within = time.Second
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				began, got := time.Now(), 0
+				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
+				_, _, _ = fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{}) // whatever it gives, in time
+				cancel()
+				if time.Since(began) > within+time.Second {
+					late.Add(1)
+				}
+				select {
+				case <-stop:
+					return
+				case sent(quotes, got) <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range 3 {
+		hear(t, quotes, 100)
+		s.Shutdown()
+		s.WaitForShutdown()
+		s = serverWith(t, &server.Options{Port: number(port)})
+	}
+	hear(t, quotes, 100)
+	close(stop)
+	wg.Wait()
+	if late.Load() > 0 {
+		t.Errorf("%d calls took longer than their deadline", late.Load())
+	}
+	if n.fabric.Link.Reconnects.Load() == 0 {
+		t.Error("no reconnect was counted")
+	}
+}
+
+// sent is where a quote is told of, nil when there was none.
+func sent(quotes chan struct{}, got int) chan struct{} {
+	if got == 0 {
+		return nil
+	}
+	return quotes
+}
+
+// hear waits for n quotes.
+func hear(t *testing.T, quotes <-chan struct{}, n int) {
+	t.Helper()
+	end := time.After(patience)
+	for i := range n {
+		select {
+		case <-quotes:
+		case <-end:
+			t.Fatalf("%d quotes, want %d", i, n)
+		}
+	}
+}
+
+func number(s string) (n int) {
+	for _, c := range s {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// TestSlowConsumer shows that lost messages break connections and are counted.
+func TestSlowConsumer(t *testing.T) {
+	url := embedded(t)
+	slow := open(t, url)
+	one, other := pair(t, open(t, url), slow)
+	slow.Complain(client.ErrSlowConsumer)
+	for _, c := range []io.Reader{one, other} {
+		if _, err := io.Copy(io.Discard, c); err == nil {
+			t.Error("a connection that missed messages ends as if nothing had been")
+		}
+	}
+	if slow.SlowConsumers.Load() != 1 || slow.Resets.Load() != 1 {
+		t.Errorf("counted %d, and %d resets", slow.SlowConsumers.Load(), slow.Resets.Load())
+	}
+}
+
+// TestSmallPayload shows that what is too large for a message goes in several.
+func TestSmallPayload(t *testing.T) {
+	s := serverWith(t, maxPayload(4<<10))
+	n := newNetwork(t, s.ClientURL(), true, nil)
+	w := n.Serve("w1", quoting())
+	v := n.Serve("w2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	large := &bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: []string{strings.Repeat("x", 64<<10)}}}}
+	quotes := 0
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	n.Fabric().Ask(ctx, []bourse.Member{w.Member, v.Member}, large, func(bourse.Quote) { quotes++ })
+	if quotes != 1 || n.fabric.Link.Oversized.Load() != 1 {
+		t.Errorf("%d quotes, %d orders counted as oversized; want 1 and 1", quotes, n.fabric.Link.Oversized.Load())
+	}
+}
+
+// TestGone shows that the death of the other end is noticed without a word
+// being sent to it.
+func TestGone(t *testing.T) {
+	url := embedded(t)
+	mortal := open(t, url)
+	one, _ := pair(t, open(t, url), mortal)
+	go mortal.Cut()
+	_ = one.SetReadDeadline(time.Now().Add(patience))
+	if _, err := one.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the end of its process reads as %v", err)
+	}
+}
+
+// TestNoServer shows that a link without NATS answers at once, and works when
+// NATS comes.
+func TestNoServer(t *testing.T) {
+	s := serverWith(t, &server.Options{})
+	port := number(s.Addr().String()[len("127.0.0.1:"):])
+	url := s.ClientURL()
+	s.Shutdown()
+	s.WaitForShutdown()
+	n := newNetwork(t, url, false, nil)
+	began := time.Now()
+	other := bourse.Member{ID: "w1", Region: "gru", Address: "[fd6e:6174:7300::1]:1"}
+	n.Fabric().Ask(t.Context(), []bourse.Member{other}, &bourse.Order{}, func(bourse.Quote) { t.Error("a quote of nobody") })
+	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), other, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("a claim: %v", err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("that there is no NATS was known after %s", took)
+	}
+	serverWith(t, &server.Options{Port: port})
+	var quotes atomic.Int64
+	w := n.Serve("w2", quoting())
+	w.Member.ID = "w1" // as its handler says
+	for end := time.Now().Add(patience); quotes.Load() == 0 && time.Now().Before(end); {
+		n.Fabric().Ask(t.Context(), []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { quotes.Add(1) })
+	}
+	if quotes.Load() == 0 {
+		t.Error("no quote though NATS is back")
+	}
+}

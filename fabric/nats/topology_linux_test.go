@@ -1,0 +1,189 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+)
+
+// TestDebian is the suite over the NATS server that Debian has.
+func TestDebian(t *testing.T) {
+	fabrictest.Run(t, func(t *testing.T) fabrictest.Network {
+		s := &natsHost{addr: "127.0.0.1", port: freePort(t)}
+		s.start(t, "")
+		return newNetwork(t, s.url(), false, nil)
+	})
+}
+
+// TestCluster is the suite over a cluster of three: the broker and each worker
+// are at different servers, in turn.
+func TestCluster(t *testing.T) {
+	servers := make([]*natsHost, 3)
+	var routes []string
+	for i := range servers {
+		servers[i] = &natsHost{addr: "127.0.0.1", port: freePort(t), name: fmt.Sprintf("n%d", i+1), cluster: "c", routing: freePort(t)}
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", servers[i].routing))
+	}
+	for _, s := range servers {
+		s.start(t, fmt.Sprintf("routes: [%s]", strings.Join(routes, ", ")))
+	}
+	connected(t, servers...)
+	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, servers) })
+}
+
+// TestSupercluster is the suite over two clusters, each in a network namespace
+// of its own, that a gateway joins: the broker is in one of them, the workers
+// in the other.
+func TestSupercluster(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	here, there := newNamespace(t, 1), newNamespace(t, 2)
+	run(t, "ip", "link", "add", "bg0", "netns", here.name, "type", "veth", "peer", "name", "bg1", "netns", there.name)
+	for i, s := range []*natsHost{here, there} {
+		run(t, "ip", "-n", s.name, "addr", "add", fmt.Sprintf("10.78.9.%d/24", i+1), "dev", fmt.Sprintf("bg%d", i))
+		run(t, "ip", "-n", s.name, "link", "set", fmt.Sprintf("bg%d", i), "up")
+	}
+	const gateways = `{name: "c1", url: "nats://10.78.9.1:7222"}, {name: "c2", url: "nats://10.78.9.2:7222"}`
+	for i, s := range []*natsHost{here, there} {
+		s.cluster, s.routing = fmt.Sprintf("c%d", i+1), 6222
+		s.gateway = fmt.Sprintf(`gateway: {name: %q, listen: "10.78.9.%d:7222", gateways: [%s]}`, s.cluster, i+1, gateways)
+		s.start(t, "")
+	}
+	connected(t, here, there)
+	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, []*natsHost{here, there}) })
+}
+
+// natsHost is a NATS server of Debian's.
+type natsHost struct {
+	name    string // of the server; of its namespace, if it has one
+	addr    string
+	port    int
+	cluster string // "": none
+	routing int
+	gateway string
+	inside  bool // in the namespace name
+}
+
+func (s *natsHost) url() string { return fmt.Sprintf("nats://%s:%d", s.addr, s.port) }
+
+// start runs the server until the test ends.
+func (s *natsHost) start(t *testing.T, routes string) {
+	t.Helper()
+	program, err := exec.LookPath("nats-server")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/nats-server"); err != nil {
+			t.Skip("there is no nats-server on this host")
+		}
+	}
+	config := fmt.Sprintf("listen: \"%s:%d\"\nserver_name: \"s-%s\"\n", s.addr, s.port, s.name)
+	if s.cluster != "" {
+		config += fmt.Sprintf("cluster: {name: %q, listen: \"%s:%d\", %s}\n%s\n", s.cluster, s.addr, s.routing, routes, s.gateway)
+	}
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{program, "-c", file}
+	if s.inside {
+		command = append([]string{"ip", "netns", "exec", s.name}, command...)
+	}
+	c := exec.Command(command[0], command[1:]...)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatalf("nats-server: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	for end := time.Now().Add(patience); ; {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", net.JoinHostPort(s.addr, fmt.Sprint(s.port)))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nats-server does not listen: %v", err)
+		}
+	}
+}
+
+var namespaces atomic.Int32
+
+// newNamespace makes a network namespace that this one reaches.
+func newNamespace(t *testing.T, n int) *natsHost {
+	t.Helper()
+	name := fmt.Sprintf("bn%d-%d-%d", n, os.Getpid()%10000, namespaces.Add(1))
+	ours, theirs := name[:min(len(name), 13)]+"a", "up0"
+	run(t, "ip", "netns", "add", name)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	run(t, "ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", name)
+	run(t, "ip", "addr", "add", fmt.Sprintf("10.78.%d.1/24", n), "dev", ours)
+	run(t, "ip", "link", "set", ours, "up")
+	run(t, "ip", "-n", name, "addr", "add", fmt.Sprintf("10.78.%d.2/24", n), "dev", theirs)
+	run(t, "ip", "-n", name, "link", "set", theirs, "up")
+	run(t, "ip", "-n", name, "link", "set", "lo", "up")
+	return &natsHost{name: name, addr: fmt.Sprintf("10.78.%d.2", n), port: 4222, inside: true}
+}
+
+func run(t *testing.T, command ...string) {
+	t.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		t.Skipf("%s: %v: %s", strings.Join(command, " "), err, out)
+	}
+}
+
+// connected waits until what is said at one server is heard at all others.
+func connected(t *testing.T, servers ...*natsHost) {
+	t.Helper()
+	from := open(t, servers[0].url())
+	for _, s := range servers[1:] {
+		to := open(t, s.url())
+		to.Listen(7)
+		for end := time.Now().Add(patience); ; {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			c, err := from.Dial(ctx, to.Place(7))
+			cancel()
+			if err == nil {
+				c.Close()
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s does not hear of %s: %v", s.url(), servers[0].url(), err)
+			}
+		}
+	}
+}
+
+// spread is a network whose broker is at the first server, and whose workers
+// are at the others.
+func spread(t *testing.T, servers []*natsHost) fabrictest.Network {
+	n := newNetwork(t, servers[0].url(), true, nil)
+	next := 0
+	n.place = func() string {
+		next++
+		return servers[1+next%(len(servers)-1)].url()
+	}
+	return n
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
