@@ -3,8 +3,11 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,5 +185,78 @@ func TestNoServer(t *testing.T) {
 	}
 	if quotes.Load() == 0 {
 		t.Error("no quote though NATS is back")
+	}
+}
+
+// TestLeaf cuts a leaf node with a worker off and joins it again: meanwhile
+// callers hear that nobody is there, in time; calls under way are lost.
+func TestLeaf(t *testing.T) {
+	port := freePort(t)
+	hub := serverWith(t, &server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
+	at, err := url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := func() *server.Options {
+		return &server.Options{LeafNode: server.LeafNodeOpts{ReconnectInterval: 100 * time.Millisecond, Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{at}}}}}
+	}
+	leaf := serverWith(t, remote())
+	leafPort := leaf.Addr().(*net.TCPAddr).Port
+	n := newNetwork(t, hub.ClientURL(), true, nil)
+	n.place = leaf.ClientURL
+	arrived, left := make(chan struct{}, 1), make(chan struct{})
+	ask := quoting()
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/worker/quote" {
+			ask.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // else nobody looks whether the caller is there
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		close(left)
+	}))
+	quotes := func(within time.Duration) (count int) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { count++ })
+		return count
+	}
+	for end := time.Now().Add(patience); quotes(time.Second) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("the leaf's worker does not answer")
+		}
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+		claimed <- err
+	}()
+	<-arrived
+	leaf.Shutdown()
+	leaf.WaitForShutdown()
+	if err := <-claimed; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the claim under way: %v, want its answer lost", err)
+	}
+	<-left // the worker has noticed, too
+	began := time.Now()
+	if quotes(patience) != 0 {
+		t.Error("a quote from beyond the cut")
+	}
+	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("a claim beyond the cut: %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("that nobody is there was known after %s", took)
+	}
+	back := remote()
+	back.Port = leafPort
+	serverWith(t, back)
+	for end := time.Now().Add(patience); quotes(time.Second) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("the leaf is back, and its worker does not answer")
+		}
 	}
 }

@@ -156,3 +156,13 @@ func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse
 	}
 	return c
 }
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

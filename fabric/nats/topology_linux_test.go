@@ -177,13 +177,3 @@ func spread(t *testing.T, servers []*natsHost) fabrictest.Network {
 	}
 	return n
 }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}

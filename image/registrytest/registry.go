@@ -1,6 +1,7 @@
 package registrytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -29,6 +30,7 @@ type Options struct {
 	TLS                bool   // with a certificate of its own authority, see Registry.CA
 	Username, Password string // asked for when they are not empty
 	Dir                string // stores its content there rather than in memory
+	Address            string // host:port where it listens; default a port of loopback
 }
 
 // Registry is a registry of a test. It ends with the test.
@@ -57,7 +59,7 @@ func Start(tb testing.TB, o Options) *Registry {
 	ctx, cancel := context.WithCancel(context.Background())
 	app := handlers.NewApp(ctx, configure(tb, o))
 	r := &Registry{options: o, app: app}
-	if err := r.listen("127.0.0.1:0"); err != nil {
+	if err := r.listen(cmp.Or(o.Address, "127.0.0.1:0")); err != nil {
 		cancel()
 		tb.Fatal(err)
 	}

@@ -1,0 +1,100 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// factory is a host behind a wall: it can call others, and nobody can call it.
+type factory struct {
+	*enclave
+	outside string // the address of this namespace that it reaches
+}
+
+// newFactory makes one, on a network of its own with this namespace.
+func newFactory(t *testing.T) *factory {
+	t.Helper()
+	f := &factory{enclave: newEnclave(t, unix.CLONE_NEWNET)}
+	name, inside := fmt.Sprintf("bf%d", os.Getpid()%1e6), "10.79.7.2"
+	f.outside = "10.79.7.1"
+	thread := 0
+	if err := f.do(func() error { thread = unix.Gettid(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	// What the namespace's end of the cable goes with, this end goes with.
+	command(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "out0", "netns", fmt.Sprint(thread))
+	command(t, "ip", "addr", "add", f.outside+"/24", "dev", name)
+	command(t, "ip", "link", "set", name, "up")
+	err := f.do(func() error {
+		var all error
+		for _, words := range []string{"link set lo up", "addr add " + inside + "/24 dev out0", "link set out0 up", "route add default via " + f.outside} {
+			if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+				all = errors.Join(all, fmt.Errorf("ip %s: %w: %s", words, err, out))
+			}
+		}
+		return errors.Join(all, wallUp("out0"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.unreachable(t, inside)
+	return f
+}
+
+func command(t *testing.T, words ...string) {
+	t.Helper()
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(words, " "), err, out)
+	}
+}
+
+// wallUp drops what begins outside and comes in by a card.
+func wallUp(card string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "wall"})
+	chain := c.AddChain(&nftables.Chain{
+		Name: "in", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+	})
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, card)
+	fresh := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW)
+	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: name},
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: fresh, Xor: binaryutil.NativeEndian.PutUint32(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0, 0, 0, 0}},
+		&expr.Verdict{Kind: expr.VerdictDrop},
+	}})
+	return c.Flush()
+}
+
+// unreachable shows that the wall stands: who listens inside is not reached
+// from outside.
+func (f *factory) unreachable(t *testing.T, inside string) {
+	t.Helper()
+	var ln net.Listener
+	if err := f.do(func() (err error) { ln, err = net.Listen("tcp", inside+":0"); return err }); err != nil { //nolint:noctx // ends at once
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := net.Dialer{Timeout: 300 * time.Millisecond}
+	if c, err := d.DialContext(t.Context(), "tcp", ln.Addr().String()); err == nil {
+		c.Close()
+		t.Fatal("the factory is reached from outside")
+	}
+}

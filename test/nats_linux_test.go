@@ -1,0 +1,223 @@
+package test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// startNATS runs Debian's NATS server at an address until the test ends.
+func startNATS(t *testing.T, host string) (url string) {
+	t.Helper()
+	program, err := exec.LookPath("nats-server")
+	if err != nil {
+		t.Skipf("there is no nats-server on this host: %v", err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	c := exec.Command(program, "-a", host, "-p", port)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // may be over
+		_ = c.Wait()
+	})
+	eventually(t, 10*time.Second, "NATS listens", func() error {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	return "nats://" + address
+}
+
+// Two workers that can only dial out, each behind a wall, run containers for a
+// broker that they share nothing with but a NATS server: output is followed,
+// commands run, files go in and out, and a volume goes from one to the other.
+func TestDialOutOnly(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("containers and networks need root")
+	}
+	f := newFactory(t)
+	url := startNATS(t, f.outside)
+	y := &yard{T: t, containerd: containerdtest.New(t), registry: registrytest.Start(t, registrytest.Options{Address: f.outside + ":0"})}
+	y.broker = startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url, "--insecure")
+	y.api = client(t, y.broker)
+	for _, name := range []string{"w1", "w2"} {
+		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--nats", url, "--insecure", "--registry-http", y.registry.Host,
+			"--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
+		w.launch = f.launch
+		y.workers = append(y.workers, w)
+	}
+	startAll(t, y.workers...)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, y.api) })
+	y.listensNowhere()
+
+	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})
+	m := y.run(app, y.order(image.Ref()))
+	for i, l := range y.lines(m.ID, 40) {
+		if want := fmt.Sprintf("line %d", i+1); l != want {
+			t.Fatalf("line %d is %q, want %q", i+1, l, want)
+		}
+	}
+	if got, code := y.sh(app, m.ID, "echo hello; exit 3"); got != "hello" || code != 3 {
+		t.Errorf("exec gave %q and %d", got, code)
+	}
+	y.copies(m.ID)
+	y.page()
+	y.movesAVolume()
+}
+
+// listensNowhere shows that no worker has a port open.
+func (y *yard) listensNowhere() {
+	y.Helper()
+	for _, w := range y.workers {
+		for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", w.cmd.Process.Pid, file))
+			if err != nil {
+				y.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
+					y.Errorf("in the namespace of %s somebody listens: %s", w.name, line)
+				}
+			}
+		}
+	}
+}
+
+// copies sends a file of 16 MiB into a machine and gets it back.
+func (y *yard) copies(id bourse.MachineID) {
+	y.Helper()
+	file := make([]byte, 16<<20)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(file)
+	back, exit := y.pipe(id, "cat > /tmp/file && cat /tmp/file", file)
+	if exit.Code != 0 || sha256.Sum256(back) != sha256.Sum256(file) {
+		y.Errorf("%d bytes came back of %d, exit %+v", len(back), len(file), exit)
+	}
+}
+
+func (y *yard) pipe(id bourse.MachineID, line string, in []byte) (out []byte, exit bourse.Exit) {
+	y.Helper()
+	s, err := y.api.ExecStream(y.Context(), app, id, machinesapi.ExecStart{Command: []string{"/bin/sh", "-c", line}, Stdin: true})
+	if err != nil {
+		y.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = s.Write(in) // what came of it is seen in what comes back
+		_ = s.CloseWrite()
+	})
+	var got bytes.Buffer
+	exit, err = s.Copy(&got, io.Discard)
+	wg.Wait()
+	if err != nil {
+		y.Errorf("%s: %v", line, err)
+	}
+	return got.Bytes(), exit
+}
+
+// page asks a server in a machine through the API's tunnel.
+func (y *yard) page() {
+	y.Helper()
+	web := y.push("web:1", server80(httpd...), page("from the factory"))
+	m := y.run(app, y.order(web.Ref()))
+	y.answers(app, m.ID, "from the factory")
+}
+
+// movesAVolume forks a volume of one worker to the other.
+func (y *yard) movesAVolume() {
+	y.Helper()
+	size := int64(1)
+	v, err := y.api.CreateVolume(y.Context(), app, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	if err != nil {
+		y.Fatal(err)
+	}
+	image := y.push("idle:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}})
+	m := y.run(app, y.withVolume(image.Ref(), v.ID))
+	if out, code := y.sh(app, m.ID, "head -c 20000000 /dev/urandom > /data/file; sync; sha256sum /data/file"); code != 0 {
+		y.Fatalf("write to the volume: %s", out)
+	}
+	want, _ := y.sh(app, m.ID, "sha256sum < /data/file")
+	fork := y.filled(machinesapi.CreateVolume{Name: "data", Region: "gru", Source: v.ID})
+	there := y.run(app, y.withVolume(image.Ref(), fork.ID))
+	if got, _ := y.sh(app, there.ID, "sha256sum < /data/file"); got != want {
+		y.Errorf("the copy has %s, want %s", got, want)
+	}
+	if fork.ID.Tag() == v.ID.Tag() {
+		y.Error("the copy is on the same worker")
+	}
+}
+
+// A cluster of which one worker is on NATS and another is not: a broker on
+// both fills orders on either, lists them together, and sees each go.
+func TestTwoNetworks(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t, "127.0.0.1")
+	direct := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
+	there, _ := newWorker(t, "w-there", "gru", "--nats", url)
+	here, _ := newWorker(t, "w-here", "gru", "--join", direct.Addr)
+	both := newServer(t, "both", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url, "--join", direct.Addr)
+	startAll(t, there, here, both)
+	api := client(t, both)
+	eventually(t, 20*time.Second, "both workers are known", func() error {
+		list, err := api.Workers(t.Context())
+		if err == nil && len(list) != 2 {
+			err = fmt.Errorf("it knows %d workers", len(list))
+		}
+		return err
+	})
+	mark := "bourse-two-networks-" + fmt.Sprint(time.Now().UnixNano())
+	for _, name := range []string{"w-there", "w-here"} {
+		m := create(t, api, on(name, sleeper("gru", mark)))
+		if got, err := api.Machine(t.Context(), app, m.ID); err != nil || got.State != bourse.StateStarted {
+			t.Errorf("machine of %s: %s, %v", name, got.State, err)
+		}
+	}
+	eventually(t, 10*time.Second, "both machines are listed", func() error {
+		list, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
+		if err == nil && len(list) != 2 {
+			err = fmt.Errorf("it lists %d", len(list))
+		}
+		return err
+	})
+	if err := there.kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, deathSeen, "the worker on NATS is lost", func() error {
+		list, err := api.Workers(t.Context())
+		if err == nil && (len(list) != 1 && list[0].Status == machinesapi.WorkerOK && list[1].Status == machinesapi.WorkerOK) {
+			err = fmt.Errorf("it knows %+v", list)
+		}
+		return err
+	})
+	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
+		t.Errorf("an order while the other is lost: %v", err)
+	}
+}
