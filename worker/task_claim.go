@@ -54,10 +54,14 @@ func (w *Worker) joinTask(ctx context.Context, call *taskCall) (*bourse.Fill, *b
 func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := w.placeFor(ctx, order)
-	if err != nil || v.refusal != nil {
-		return nil, v.refusal, err
-	}
-	if v.result != nil {
+	switch {
+	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
+		return nil, w.refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	case err != nil:
+		return nil, nil, err
+	case v.refusal != nil:
+		return nil, v.refusal, nil
+	case v.result != nil:
 		return w.taskAgain(v.result)
 	}
 	defer w.warm.release(m)
