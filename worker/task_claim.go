@@ -68,7 +68,8 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 	result := bourse.TaskResult{
 		Order: order.ID, Name: order.Task.Name, Worker: w.self.Worker, Region: w.self.Region, Machine: m.id, StartedAt: began.UTC(),
 	}
-	err = w.store.Update(ctx, func(tx *store.Tx) error { return w.recordTask(tx, order, result) })
+	begun := result // of its own: when ctx ends first the transaction is still at work
+	err = w.store.Update(ctx, func(tx *store.Tx) error { return w.recordTask(tx, order, begun) })
 	if r, ok := errors.AsType[refused](err); ok {
 		return nil, w.vouched(taskView{refusal: &r.Refusal}).refusal, nil
 	}
