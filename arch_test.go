@@ -52,6 +52,7 @@ var floors = map[string]int{
 	"bench":                     5,
 	"scripts/demo":              5,
 	"examples/hello":            5,
+	"examples/increment":        5,
 	"test":                      5,
 }
 

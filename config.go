@@ -32,6 +32,7 @@ type Config struct {
 	Files        []File            `json:"files,omitempty"`
 	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
 	Runtime      string            `json:"runtime,omitempty"` // ours: containerd's name of the runtime; default the worker's
+	Task         *TaskConfig       `json:"task,omitempty"`    // ours: the task that the machine stays warm for
 	Kept
 }
 
@@ -194,6 +195,11 @@ func (c *Config) validate() error {
 	}
 	if c.Runtime != "" && (c.Image == ImageHost || !runtimePattern.MatchString(c.Runtime)) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
+	}
+	if c.Task != nil {
+		if err := c.Task.Validate(); err != nil {
+			return err
+		}
 	}
 	return c.Requirements.Validate()
 }

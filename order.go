@@ -2,7 +2,7 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine, or for one volume.
+// Order is a request for one machine, for one volume, or for work to be done.
 type Order struct {
 	ID      OrderID      `json:"id"`
 	App     App          `json:"app"`              // the worker that fills it keeps the app's record too
@@ -10,6 +10,7 @@ type Order struct {
 	Regions []Choice     `json:"regions"`          // in order of preference
 	Config  Config       `json:"config"`           // normalized; of a machine
 	Volume  *VolumeOrder `json:"volume,omitempty"` // set: the order is for a volume, and Config is empty
+	Task    *TaskOrder   `json:"task,omitempty"`   // set: the order is for work; of Config a warm task has requirements only
 	Options
 }
 
@@ -31,6 +32,8 @@ const (
 	MaxWithin         = 5 * time.Minute
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
+
+	taskSlack = 2 * time.Second // so that a worker that ends a task in time can say so
 )
 
 // Validate reports CodeInvalid for an order that no worker could fill. The
@@ -56,7 +59,9 @@ func (o *Order) Validate() error {
 		return Errorf(CodeInvalid, "invalid deadline %s: use up to %s", time.Duration(o.Within), MaxWithin)
 	case o.LeaseTTL < 0 || o.LeaseTTL > MaxLeaseTTL:
 		return Errorf(CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", o.LeaseTTL, MaxLeaseTTL)
-	case o.Volume == nil && o.Config.Guest == nil:
+	case o.Volume != nil && o.Task != nil:
+		return Errorf(CodeInvalid, "the order is for a volume and for a task")
+	case o.Volume == nil && !o.Warm() && o.Config.Guest == nil:
 		return Errorf(CodeInvalid, "the order's config has no guest")
 	}
 	for _, choice := range o.Regions {
@@ -66,10 +71,46 @@ func (o *Order) Validate() error {
 			}
 		}
 	}
-	if o.Volume != nil {
+	switch {
+	case o.Volume != nil:
 		return o.Volume.Validate()
+	case o.Task != nil:
+		return o.validateTask()
 	}
 	return o.Config.validate()
+}
+
+func (o *Order) validateTask() error {
+	if err := o.Task.Validate(); err != nil {
+		return err
+	}
+	c := &o.Config
+	switch {
+	case o.SkipLaunch || o.LeaseTTL != 0 || o.Race > 1:
+		return Errorf(CodeInvalid, "a task is neither prepared, nor leased, nor raced")
+	case o.Task.Warm() && (c.Image != "" || o.Name != ""):
+		return Errorf(CodeInvalid, "a task has either a name or an image")
+	case o.Task.Warm():
+		return c.Requirements.Validate()
+	case c.RestartPolicy().Policy != RestartNo || !c.AutoDestroy || c.Init.TTY || c.Task != nil:
+		return Errorf(CodeInvalid, "a task's machine is destroyed when it ends, has no terminal and is warm for no other")
+	}
+	return c.validate()
+}
+
+// Warm tells whether the order is for a place on a machine that is warm.
+func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
+
+// Asked gives the order as workers are asked for quotes: the payload of a task
+// is not their business yet.
+func (o *Order) Asked() *Order {
+	if o.Task == nil {
+		return o
+	}
+	asked, task := *o, *o.Task
+	task.Payload, task.Output = nil, nil
+	asked.Task = &task
+	return &asked
 }
 
 // Deadline gives how long the order may take, default included.
@@ -77,6 +118,12 @@ func (o *Order) Deadline() time.Duration {
 	switch {
 	case o.Within > 0:
 		return time.Duration(o.Within)
+	case o.Task != nil && o.Task.Warm():
+		return time.Duration(o.Task.Timeout) + taskSlack
+	case o.Task != nil && o.Config.Image == ImageHost:
+		return time.Duration(o.Task.Timeout) + DefaultWithin
+	case o.Task != nil:
+		return time.Duration(o.Task.Timeout) + DefaultPullWithin
 	case o.Volume == nil && o.Config.Image != ImageHost:
 		return DefaultPullWithin
 	}
@@ -105,6 +152,9 @@ type Quote struct {
 	Load         float64   `json:"load,omitempty"`          // runnable tasks per core, 1 minute average
 	Filled       *Machine  `json:"filled,omitempty"`        // the order is filled there already
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same, of an order for a volume
+	// FilledTask is the same of a task, without its answer: another claim there
+	// waits for its end and gives it.
+	FilledTask *TaskResult `json:"filled_task,omitempty"`
 }
 
 // RefusalReason says in one word why a worker cannot fill an order.
@@ -147,8 +197,9 @@ type Claim struct {
 
 // Fill is a worker's yes to a claim.
 type Fill struct {
-	Machine Machine       `json:"machine"`          // zero when the order is for a volume
+	Machine Machine       `json:"machine,omitzero"` // zero when the order is for a volume or a task
 	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
+	Task    *TaskResult   `json:"task,omitempty"`   // of an order for one, once it has ended
 	Claimed time.Duration `json:"claimed"`          // until the machine was durably recorded
 	Started time.Duration `json:"started"`          // from then until it had started
 	Again   bool          `json:"again,omitempty"`  // the order had been filled before
@@ -167,6 +218,9 @@ func (f *Fill) Sale() Sale {
 	if v := f.Volume; v != nil {
 		return Sale{v.Order, v.Worker, v.Region, v.CreatedAt}
 	}
+	if t := f.Task; t != nil {
+		return Sale{t.Order, t.Worker, t.Region, t.StartedAt}
+	}
 	m := &f.Machine
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
@@ -179,6 +233,8 @@ func (q *Quote) Fill() *Fill {
 		return &Fill{Machine: *q.Filled, Again: true}
 	case q.FilledVolume != nil:
 		return &Fill{Volume: q.FilledVolume, Again: true}
+	case q.FilledTask != nil:
+		return &Fill{Task: q.FilledTask, Again: true}
 	}
 	return nil
 }

@@ -205,6 +205,9 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 				})
 				continue
 			}
+			if order.Task != nil {
+				return bourse.Fill{Task: c.work(order, m)}, d, nil
+			}
 			if order.Volume != nil {
 				made := w.addVolume(order)
 				d.Worker, d.Volume = m.ID, made.ID

@@ -24,6 +24,8 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 		out.text = machinesapi.NoVolumeText + text
 	case order.Pinned() != 0:
 		out = pinnedError(order, refusals, err, text)
+	case order.Task != nil:
+		out.text = text
 	case !strings.HasPrefix(bourse.MessageOf(err), machinesapi.NoCapacityText):
 		out.text = machinesapi.NoCapacityText + text
 	}

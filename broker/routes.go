@@ -65,6 +65,9 @@ func routes() []route {
 		{"POST " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).setMetadataKey},
 		{"DELETE " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).deleteMetadataKey},
 
+		{"POST " + oneApp + "/tasks", scopeApp, (*Broker).runTask},
+		{"POST /schedule", scopeToken, (*Broker).schedule},
+
 		{"GET " + volumes, scopeApp, (*Broker).listVolumes},
 		{"POST " + volumes, scopeApp, (*Broker).createVolume},
 		{"GET " + oneVolume, scopeApp, (*Broker).getVolume},

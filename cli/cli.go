@@ -106,7 +106,7 @@ Begin with:
 		&cobra.Group{ID: "serve", Title: "Servers:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		"use":   {s.machine(), s.app(), s.volume(), s.image()},
+		"use":   {s.machine(), s.task(), s.app(), s.volume(), s.image()},
 		"look":  {s.order(), s.quote(), s.worker(), s.sql(), s.view()},
 		"serve": {s.dev(), s.serve()},
 	} {

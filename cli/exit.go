@@ -31,7 +31,8 @@ const exitHelp = `Exit status:
   2  wrong usage or request          7  unavailable: nothing happened, retry
   3  not found                       8  timeout: outcome unknown, ask
   4  not allowed                   130  interrupted
-  "machine exec" ends with the exit status of its command.
+  "machine exec" ends with the exit status of its command, "task run" with that
+  of its task.
 `
 
 // ExitCode gives the exit status of the command that returned err.

@@ -21,6 +21,7 @@ type orderFlags struct {
 	app, region, name         string
 	size                      sizeFlags
 	image                     imageFlags
+	warm                      warmFlags
 	env, metadata, require    []string
 	entrypoint, workdir, user string
 	restart                   string
@@ -44,6 +45,7 @@ func (f *orderFlags) bind(s *shell, c *cobra.Command) {
 	flags.StringVarP(&f.name, "name", "n", "", "`name` of the machine, unique in its app (default: made up)")
 	f.size.bind(flags)
 	f.image.bind(flags)
+	f.warm.bind(flags)
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`: slots=2 takes from a countable, zone=b must equal a label; may be repeated")
@@ -136,7 +138,7 @@ func (f *orderFlags) request(args []string) (machinesapi.CreateMachine, error) {
 	if c.Requirements, err = parseRequirements(f.require); err != nil {
 		return req, named("--require", err)
 	}
-	if err := errors.Join(f.policies(c), f.image.apply(c)); err != nil {
+	if err := errors.Join(f.policies(c), f.image.apply(c), f.warm.apply(c)); err != nil {
 		return req, err
 	}
 	if f.name != "" {

@@ -39,7 +39,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 // of the time that is left, not all of it.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more {
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Task == nil { // no other takes over a task that hangs
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -70,7 +70,7 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	desk := t.x.standing.claiming(m.ID, &t.shape, began)
 	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
 	a := judge(fill, refusal, err, m, t.order.ID, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
-	t.x.standing.answered(m.ID, desk, a.fill != nil)
+	t.x.standing.answered(m.ID, desk, &t.shape, a.fill != nil)
 	a.took = time.Since(began)
 	a.won = a.fill != nil
 	return a
@@ -118,6 +118,9 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	}
 	t.void(ctx, undo)
 	for i := range tries {
+		if tries[i].unknown && t.order.Task != nil {
+			t.unsure = unsure(t.order, batch[i])
+		}
 		t.claimed(bourse.ClaimTry{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
 	}
 	return kept

@@ -53,7 +53,13 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
 			Regions: slices.Concat(t.order.Regions...), Candidates: len(members), Asked: len(members),
 		})
+		if fill.Task != nil && !t.quoteOnly {
+			return t.rejoin(ctx, members, fill)
+		}
 		return fill, nil
+	}
+	if err := t.mayBeBegun(quotes); err != nil {
+		return nil, err
 	}
 	lo = 0
 	for k, hi := range ends {
@@ -65,8 +71,11 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fill != nil {
+		if fill != nil && t.order.Task == nil {
 			return t.confirm(ctx, fill, members)
+		}
+		if fill != nil {
+			return fill, nil
 		}
 		lo = hi
 	}

@@ -41,7 +41,7 @@ func hear(ctx context.Context, trader Trader, within time.Duration, order *bours
 	}
 	var mu sync.Mutex // a fabric that answers late or from several goroutines must do no harm
 	over := false
-	trader.Ask(ctx, members, order, func(q bourse.Quote) {
+	trader.Ask(ctx, members, order.Asked(), func(q bourse.Quote) {
 		mu.Lock()
 		defer mu.Unlock()
 		if i, ok := index[q.Worker]; ok && !over {
@@ -68,14 +68,14 @@ func silent(q *bourse.Quote) bool {
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = tidy(q.Refusal, m)
-		q.Filled, q.FilledVolume = nil, nil
+		q.Filled, q.FilledVolume, q.FilledTask = nil, nil, nil
 		return
 	}
 	if f := q.Fill(); f != nil {
 		// The order's other choices are as good: it is there already.
 		if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || !names(order.Regions, s.Region) {
 			q.Refusal = nonsense(m, "what fills another order, or on another worker or region")
-			q.Filled, q.FilledVolume = nil, nil
+			q.Filled, q.FilledVolume, q.FilledTask = nil, nil, nil
 		}
 		return
 	}

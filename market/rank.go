@@ -114,7 +114,11 @@ const (
 func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range wanted(order) {
-		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: set.of(r)})
+		curve := set.of(r)
+		if order.Warm() { // it packs nothing: the emptier its worker, the sooner it is done
+			curve.Points = emptier
+		}
+		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: curve})
 	}
 	terms = append(terms,
 		term{kind: image, name: "image", curve: set.Image, scale: set.PullRate},
@@ -132,12 +136,18 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	return scorer{terms}
 }
 
+// emptier is the curve of what a call on a warm machine takes.
+var emptier = []Point{{0, 1}, {1, 0}}
+
 // wanted names the resources that an order takes, sorted.
 func wanted(order *bourse.Order) []bourse.Resource {
 	if order.Volume != nil {
 		return []bourse.Resource{bourse.ResourceDisk}
 	}
 	out := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory}
+	if order.Warm() {
+		out = []bourse.Resource{bourse.TaskResource(order.Task.Name)}
+	}
 	if g := order.Config.Guest; g != nil && g.GPUs > 0 {
 		out = append(out, bourse.GPUResource(g.GPUKind))
 	}

@@ -33,6 +33,10 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 func (t *trade) sofar() *bourse.Claim {
 	t.claim.Order = *t.order
 	t.claim.Decision = t.decision
+	if t.order.Task != nil { // its worker keeps the end of it, and we the decision
+		t.claim.Decision.Rounds = nil
+		return &t.claim
+	}
 	t.claim.Decision.Rounds = slices.Clone(t.decision.Rounds)
 	return &t.claim
 }
@@ -49,6 +53,9 @@ func (t *trade) finish(fill *bourse.Fill, err error) {
 		d.Worker, d.Machine = fill.Sale().Worker, fill.Machine.ID
 		if fill.Volume != nil {
 			d.Volume = fill.Volume.ID
+		}
+		if fill.Task != nil {
+			d.Machine = fill.Task.Machine
 		}
 		d.Outcome = bourse.OutcomeFilled
 		if t.quoteOnly {

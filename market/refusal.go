@@ -84,6 +84,9 @@ func what(order *bourse.Order) string {
 	if order.Volume != nil {
 		return "volume"
 	}
+	if order.Task != nil {
+		return "task"
+	}
 	return "machine"
 }
 

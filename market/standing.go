@@ -30,7 +30,7 @@ type standing struct {
 type desk struct {
 	member   bourse.Member          // as it was asked
 	facts    bourse.Quote           // of any order: region, load, accounts; the accounts are replaced, never changed
-	machines map[bourse.AppName]int // living ones of an app
+	machines map[bourse.AppName]int // living ones of an app; nothing of tasks
 	words    map[shape]said
 	claims   int       // not answered yet
 	heard    time.Time // last; or when the first of claims was made, if that is later
@@ -51,6 +51,7 @@ type shape struct {
 	image string
 	guest bourse.Guest
 	needs string // the requirements, written out
+	task  string // that a machine is warm for
 }
 
 // Bounds of what is remembered, whatever orders and workers say.
@@ -63,10 +64,15 @@ const (
 func shapeOf(o *bourse.Order) shape {
 	// What is only prepared takes less than its quote says, and what uses a
 	// volume or a runtime of its own is like no other.
-	if o.SkipLaunch || o.Config.Guest == nil || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
+	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
-	s := shape{app: o.App.Name, image: o.Config.Image, guest: *o.Config.Guest}
+	s := shape{app: o.App.Name, image: o.Config.Image}
+	if o.Warm() {
+		s.task = o.Task.Name
+	} else {
+		s.guest = *o.Config.Guest
+	}
 	if len(o.Config.Requirements) == 0 {
 		return s
 	}
@@ -180,6 +186,8 @@ func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quo
 		case q.Fill() != nil: // it says nothing of a machine more
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
+		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // few workers serve a task
+			s.put(&members[i], of, q, asked, now)
 		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // who knows for how long, and in which regions
 			s.drop(members[i].ID)
 		default:
@@ -213,7 +221,7 @@ func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now 
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
-	d.facts = bourse.Quote{Worker: m.ID, Region: q.Region, Accounts: q.Accounts, Load: q.Load}
+	d.facts = bourse.Quote{Worker: m.ID, Region: q.Region, Accounts: d.heardOf(q.Accounts), Load: q.Load}
 	d.machines[of.app] = q.AppMachines
 }
 
@@ -240,12 +248,10 @@ func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk 
 		s.drop(id)
 		return nil
 	}
-	d.facts.Accounts = slices.Clone(d.facts.Accounts)
-	for i := range d.facts.Accounts {
-		a := &d.facts.Accounts[i]
-		a.Used = min(a.Used+w.takes.Of(a.Resource), bourse.MaxAmount)
+	d.change(w.takes, 1)
+	if of.task == "" {
+		d.machines[of.app]++
 	}
-	d.machines[of.app]++
 	if d.claims == 0 && d.heard.Before(now) {
 		d.heard = now
 	}
@@ -254,15 +260,41 @@ func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk 
 }
 
 // answered ends a claim. A worker that did not fill it is not what it was
-// taken for.
-func (s *standing) answered(id bourse.WorkerID, d *desk, filled bool) {
+// taken for; one that has answered a task has back what the task took.
+func (s *standing) answered(id bourse.WorkerID, d *desk, of *shape, filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d != nil {
 		d.claims--
 		d.heard = time.Now()
+		if w, ok := d.words[*of]; ok && filled && of.task != "" {
+			d.change(w.takes, -1)
+		}
 	}
 	if !filled {
 		s.drop(id)
 	}
+}
+
+// change takes amounts from what the worker has, or with -1 gives them back.
+func (d *desk) change(takes bourse.Amounts, sign int64) {
+	d.facts.Accounts = slices.Clone(d.facts.Accounts)
+	for i := range d.facts.Accounts {
+		a := &d.facts.Accounts[i]
+		a.Used = min(max(0, a.Used+sign*takes.Of(a.Resource)), bourse.MaxAmount)
+	}
+}
+
+// heardOf gives the accounts of a new quote with those lines of the last one
+// that it says nothing of: a quote for one task does not tell of another's
+// places. Whose time is over is told by the words.
+func (d *desk) heardOf(accounts []bourse.Account) []bourse.Account {
+	out := accounts
+	for _, old := range d.facts.Accounts {
+		known := slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == old.Resource })
+		if !known && len(out) < maxLines {
+			out = append(out[:len(out):len(out)], old)
+		}
+	}
+	return out
 }

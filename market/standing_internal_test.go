@@ -30,7 +30,7 @@ func TestStandingIsBounded(t *testing.T) {
 			}
 		}
 		s.hear(&of, time.Now(), all, quotes)
-		s.answered(all[i%7].ID, s.claiming(all[i%7].ID, &of, time.Now()), i%11 != 0)
+		s.answered(all[i%7].ID, s.claiming(all[i%7].ID, &of, time.Now()), &of, i%11 != 0)
 		words, apps := 0, 0
 		for _, d := range s.desks {
 			words += len(d.words)

@@ -23,6 +23,7 @@ type trade struct {
 	decision bourse.Decision
 	noes     tally
 	voided   []bourse.WorkerID // where it was canceled, or will be
+	unsure   error             // of a task that a worker may have begun: no other is to begin it
 	claim    bourse.Claim      // what workers are told; made at the first claim
 }
 
@@ -146,6 +147,9 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
 	ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
+	if t.order.Named && t.order.Task != nil {
+		byOrder(t.order.ID, quotes, ranked)
+	}
 	round := t.present()
 	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))
 	for i := range round.Ranked {
@@ -161,6 +165,8 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 // over gives the error of an order whose caller has left or whose time is up.
 func (t *trade) over(ctx context.Context) error {
 	switch err := ctx.Err(); {
+	case t.unsure != nil && !errors.Is(err, context.Canceled):
+		return t.unsure
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):

@@ -70,8 +70,8 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 	var undo []*bourse.Member
 	for i := range quotes {
 		q := &quotes[i]
-		if q.Refusal != nil || !slices.Contains(ids, members[i].ID) {
-			continue
+		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
+			continue // a task that was begun there keeps its end, and is not begun elsewhere
 		}
 		q.Filled, q.FilledVolume, q.Refusal = nil, nil, no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
 		undo = append(undo, &members[i])

@@ -1,11 +1,12 @@
 // Package store is the durable memory of a worker: one bbolt file.
 //
-// # Schema, version 2
+// # Schema, version 3
 //
 //	worker.db
 //	├── meta
 //	│   ├── "version"                        uint32, big endian: the version of this schema
-//	│   └── "identity"                       Identity
+//	│   ├── "identity"                       Identity
+//	│   └── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
@@ -19,10 +20,10 @@
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed
-//	│   └── resource                         int64, big endian: the sum of all machines' and volumes' Takes; absent for 0
+//	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes; absent for 0
 //	├── orders
 //	│   └── OrderID                          OrderRecord
-//	├── order_time                           the same, oldest first
+//	├── order_time                           the same, but for tasks, oldest first
 //	│   └── int64 time 00 OrderID            MachineID or VolumeID, or empty for a tombstone
 //	├── apps
 //	│   └── AppName                          bourse.App
@@ -42,8 +43,14 @@
 //	│   └── app 00 VolumeID                  (empty)
 //	├── volume_gone                          destroyed volumes without a snapshot, oldest first
 //	│   └── int64 time 00 VolumeID           (empty)
-//	└── snapshots                            every snapshot
-//	    └── SnapshotID                       VolumeID
+//	├── snapshots                            every snapshot
+//	│   └── SnapshotID                       VolumeID
+//	├── task_open                            orders for work that is under way; since version 3, like all below
+//	│   └── OrderID                          (empty)
+//	├── task_time                            the same of ended ones, the first to end first
+//	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes of the file
+//	└── machine_task                         living machines that are warm for a task
+//	    └── app 00 task 00 MachineID         (empty)
 //
 // Records are one version byte (1) and JSON. A time is nanoseconds since 1970.
 // Parts of keys are joined by a zero byte, which none of them may hold.

@@ -58,6 +58,9 @@ func validMachine(m *bourse.Machine) error {
 			return bourse.Errorf(bourse.CodeInternal, "record of machine %s: %w", bourse.Quoted(string(m.ID)), err)
 		}
 	}
+	if c := m.Config.Task; c != nil && bourse.ValidateTaskName(c.Name) != nil {
+		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: task %s", m.ID, bourse.Quoted(c.Name))
+	}
 	if m.Boot.Port < 0 || m.Boot.Port > 65535 {
 		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: port %d", m.ID, m.Boot.Port)
 	}
@@ -126,7 +129,8 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	return bourse.MachineID(id), id != nil
 }
 
-// Committed gives what all machines and volumes together take, by resource.
+// Committed gives what all machines, volumes and tasks together take, by
+// resource.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	c := t.bucket(bucketCommitted).Cursor()

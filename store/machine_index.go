@@ -19,11 +19,14 @@ type facts struct {
 	Boot      struct {
 		Port int `json:"port"`
 	} `json:"boot"`
+	Config struct {
+		Task *bourse.TaskConfig `json:"task"`
+	} `json:"config"`
 }
 
 func factsOf(m *bourse.Machine) *facts {
 	f := &facts{ID: m.ID, Name: m.Name, App: m.App, State: m.State, Takes: m.Takes, UpdatedAt: m.UpdatedAt}
-	f.Boot.Port = m.Boot.Port
+	f.Boot.Port, f.Config.Task = m.Boot.Port, m.Config.Task
 	return f
 }
 
@@ -60,6 +63,9 @@ func (f *facts) index() []indexEntry {
 	}
 	if f.Name != "" {
 		out = append(out, indexEntry{bucketMachineName, append(append([]byte(f.App), 0), f.Name...), id, "machine has this name"})
+	}
+	if c := f.Config.Task; c != nil {
+		out = append(out, indexEntry{bucketMachineTask, []byte(string(f.App) + "\x00" + c.Name + "\x00" + string(f.ID)), []byte{}, ""})
 	}
 	if f.Boot.Port != 0 {
 		out = append(out, indexEntry{bucketMachinePort, portKey(f.Boot.Port), id, "machine has this port"})

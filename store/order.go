@@ -8,14 +8,16 @@ import (
 )
 
 // OrderRecord is what a worker knows of an order: which machine or volume
-// filled it, or that none ever will.
+// filled it, or that none ever will, or how its
+// task stands.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty like Machine: only a tombstone
 	Canceled bool             `json:"canceled,omitempty"`
-	Decision bourse.Decision  `json:"decision"`
+	Decision bourse.Decision  `json:"decision,omitzero"` // but of a task, whose broker has it
 	At       time.Time        `json:"at"`
+	Task     *TaskRecord      `json:"task,omitempty"` // of an order for work; changed by the methods in task.go only
 }
 
 // filler gives the id of what fills the order, "" for nothing.

@@ -12,11 +12,11 @@ import (
 const pruneBatch = 128
 
 // Pruned counts what Prune has forgotten.
-type Pruned struct{ Machines, Volumes, Orders, Runs int }
+type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
 // machines and volumes with their log, orders that nothing recorded fills, ended
-// runs. What belongs to a living machine or volume, or to a volume that still
+// tasks and runs. What belongs to a living machine or volume, or to a volume that still
 // has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
@@ -28,6 +28,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		{&total.Machines, func(t *Tx) (int, error) { return t.pruneMachines(before, pruneBatch) }},
 		{&total.Volumes, func(t *Tx) (int, error) { return t.pruneVolumes(before, pruneBatch) }},
 		{&total.Orders, func(t *Tx) (int, error) { return t.PruneOrders(before, pruneBatch) }},
+		{&total.Tasks, func(t *Tx) (int, error) { return t.pruneTasks(before, pruneBatch) }},
 		{&total.Runs, func(t *Tx) (int, error) { return t.PruneRuns(before, pruneBatch) }},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {

@@ -44,6 +44,9 @@ const (
 	bucketVolumeApp     = "volume_app"
 	bucketVolumeGone    = "volume_gone"
 	bucketSnapshots     = "snapshots"
+	bucketTaskOpen      = "task_open"
+	bucketTaskTime      = "task_time"
+	bucketMachineTask   = "machine_task"
 )
 
 func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }

@@ -30,13 +30,14 @@ func (t *Tx) Verify() error {
 	if err := t.expectVolumes(set, add); err != nil {
 		return err
 	}
-	if err := t.expectRest(set); err != nil {
+	if err := t.expectRest(set, add); err != nil {
 		return err
 	}
 	var errs []error
 	for _, bucket := range []string{
 		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
 		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
+		bucketTaskOpen, bucketTaskTime, bucketMachineTask,
 	} {
 		errs = append(errs, t.compare(bucket, want[bucket])...)
 	}
@@ -80,12 +81,20 @@ func addTakes(add func(string, string, int64), takes bourse.Amounts) {
 	}
 }
 
-func (t *Tx) expectRest(set func(string, []byte, []byte)) error {
+func (t *Tx) expectRest(set func(string, []byte, []byte), add func(string, string, int64)) error {
+	var taskBytes int64
 	for o, err := range all[OrderRecord](t, bucketOrders) {
 		if err != nil {
 			return err
 		}
+		if o.Task != nil {
+			taskBytes += t.expectTask(&o, set, add)
+			continue
+		}
 		set(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler()))
+	}
+	if have := t.taskBytes(); have != taskBytes {
+		return bourse.Errorf(bourse.CodeInternal, "%d bytes of tasks are accounted for, want %d", have, taskBytes)
 	}
 	for e, err := range all[Entry](t, bucketLog) {
 		if err != nil {

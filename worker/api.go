@@ -89,6 +89,10 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	var d bourse.Decision
 	err := w.store.View(func(tx *store.Tx) error {
 		rec, ok, err := tx.Order(id)
+		if err == nil && rec.Task != nil {
+			d = taskDecision(&rec)
+			return nil
+		}
 		if err == nil && (!ok || rec.Machine == "" && rec.Volume == "") {
 			err = bourse.Errorf(bourse.CodeNotFound, "order not found")
 		}

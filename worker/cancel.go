@@ -27,7 +27,7 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 			rec = store.OrderRecord{ID: id, At: time.Now().UTC()}
 		}
 		filled = bourse.Cancellation{Machine: rec.Machine, Volume: rec.Volume}
-		if rec.Canceled {
+		if rec.Canceled || rec.Task != nil { // its call records its end; one that has ended stays as it was told
 			return nil
 		}
 		if err := mayCancelVolume(tx, rec.Volume); err != nil {
@@ -37,6 +37,7 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 		rec.Decision.Outcome = bourse.OutcomeCanceled
 		return tx.PutOrder(rec)
 	})
+	w.calls.withdraw(id) // what begins after the transaction is refused
 	// A crash before the next step leaves a canceled order with a living
 	// machine or volume: recovery looks for those.
 	switch {

@@ -27,6 +27,9 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	if c.Order.Volume != nil {
 		return w.claimVolume(ctx, c)
 	}
+	if c.Order.Warm() {
+		return w.claimTask(ctx, c)
+	}
 	begin := time.Now()
 	order := &c.Order
 	refusal, err := w.precheck(order)

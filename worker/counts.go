@@ -3,6 +3,8 @@ package worker
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // startBounds are the upper bounds of the start latency's histogram.
@@ -18,7 +20,21 @@ type counts struct {
 	startTime atomic.Int64                        // nanoseconds of all starts together
 	pulls     atomic.Uint64
 	pullBytes atomic.Int64
-	pullTime  atomic.Int64 // nanoseconds
+	pullTime  atomic.Int64     // nanoseconds
+	tasks     [6]atomic.Uint64 // by their end, as in taskEnds
+}
+
+// taskEnds are the ends that are counted.
+var taskEnds = [...]bourse.TaskEnd{
+	bourse.TaskAnswered, bourse.TaskFailed, bourse.TaskBroken, bourse.TaskTimeout, bourse.TaskCanceled, bourse.TaskLost,
+}
+
+func (c *counts) task(end bourse.TaskEnd) {
+	for i, e := range taskEnds {
+		if e == end {
+			c.tasks[i].Add(1)
+		}
+	}
 }
 
 func (c *counts) started(took time.Duration) {

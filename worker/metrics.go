@@ -28,6 +28,7 @@ const (
 type metrics struct {
 	machines, ledgerTotal, ledgerUsed, load *prometheus.Desc
 	starts, pulls, pullBytes, pullSeconds   *prometheus.Desc
+	tasks                                   *prometheus.Desc
 	cpu, throttled, memory, pids            *prometheus.Desc
 }
 
@@ -44,6 +45,7 @@ func newMetrics() metrics {
 		pulls:       desc("pulls_total", "Images pulled for machines."),
 		pullBytes:   desc("pull_bytes_total", "Compressed bytes of the images pulled for machines."),
 		pullSeconds: desc("pull_seconds_total", "Time that machines have waited for their images."),
+		tasks:       desc("tasks_total", "Tasks by how they ended.", "end"),
 		cpu:         desc("machine_cpu_seconds_total", "Processor time used since the machine's start.", "app", "machine"),
 		throttled:   desc("machine_throttled_seconds_total", "Time that its quota kept the machine waiting.", "app", "machine"),
 		memory:      desc("machine_memory_bytes", "Memory in use, without droppable page cache.", "app", "machine"),
@@ -91,6 +93,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	counter(c.pulls, float64(n.pulls.Load()))
 	counter(c.pullBytes, float64(n.pullBytes.Load()))
 	counter(c.pullSeconds, time.Duration(n.pullTime.Load()).Seconds())
+	for i, end := range taskEnds {
+		counter(c.tasks, float64(n.tasks[i].Load()), string(end))
+	}
 	for _, u := range c.w.usageOfAll() {
 		app, id := string(u.machine.App), string(u.machine.ID)
 		for d, v := range map[*prometheus.Desc]time.Duration{c.cpu: u.CPU, c.throttled: u.Throttled} {

@@ -15,6 +15,9 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	if order.Volume != nil {
 		return w.quoteVolume(ctx, order)
 	}
+	if order.Warm() {
+		return w.quoteTask(ctx, order)
+	}
 	q := bourse.Quote{Worker: w.self.Worker, Region: w.self.Region, Load: w.load.read()}
 	if order.Named { // only then can it be filled already, perhaps a moment ago
 		if err := w.store.Sync(ctx); err != nil {
@@ -66,6 +69,8 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 		}
 		if ok && rec.Canceled {
 			r = &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}
+		} else if ok && rec.Task != nil {
+			r = &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of a task"}
 		}
 	}
 	if r == nil && order.Name != "" {

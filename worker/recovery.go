@@ -28,6 +28,9 @@ func (w *Worker) recover(ctx context.Context) error {
 	if err := w.recoverContainers(ctx); err != nil {
 		w.log.Error("machines with an image wait for their driver", "err", err)
 	}
+	if err := w.recoverTasks(ctx); err != nil {
+		return fmt.Errorf("recover tasks: %w", err)
+	}
 	if err := w.recoverVolumes(ctx); err != nil {
 		return fmt.Errorf("recover volumes: %w", err)
 	}

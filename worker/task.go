@@ -102,6 +102,8 @@ func environment(m *bourse.Machine) []string {
 	}
 	if m.Boot.Port != 0 {
 		env[envPort] = strconv.Itoa(m.Boot.Port)
+	} else if m.Config.Task != nil {
+		env[envPort] = strconv.Itoa(warmPort(m))
 	}
 	maps.Copy(env, m.Config.Env)
 	out := make([]string, 0, len(env))

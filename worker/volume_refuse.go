@@ -56,7 +56,7 @@ func (w *Worker) refuseVolumeEver(order *bourse.Order, spec *bourse.VolumeOrder)
 
 func refuseCanceled(tx *store.Tx, id bourse.OrderID) (*bourse.Refusal, error) {
 	rec, ok, err := tx.Order(id)
-	if err != nil || !ok || !rec.Canceled {
+	if err != nil || !ok || !rec.Canceled && rec.Task == nil {
 		return nil, err
 	}
 	return &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil

@@ -34,6 +34,8 @@ type Worker struct {
 	images  imageUse
 	volumes volumes
 	counts  counts
+	warm    warmMachines
+	calls   taskCalls
 	usages  usages
 
 	labels    atomic.Pointer[labels] // never changed once stored
@@ -71,6 +73,8 @@ func Open(cfg Config) (*Worker, error) {
 		life:   context.Background(),
 
 		contained: make(chan struct{}),
+		warm:      warmMachines{patience: warmUp},
+		calls:     taskCalls{wake: make(chan struct{}, 1)},
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -150,7 +154,10 @@ func (w *Worker) Identity() store.Identity { return w.self }
 func (w *Worker) Recovered() <-chan struct{} { return w.up }
 
 // Close closes the store. Call it after Run has returned.
-func (w *Worker) Close() error { return w.store.Close() }
+func (w *Worker) Close() error {
+	w.warm.close()
+	return w.store.Close()
+}
 
 // Run recovers what an earlier daemon left, then works until ctx ends.
 // Machines go on after it. It is called once.
@@ -164,6 +171,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.keepHouse(ctx) })
 	group.Go(func() error { return w.recoverLate(ctx) })
 	group.Go(func() error { return w.keepVolumes(ctx) })
+	group.Go(func() error { return w.settleTasks(ctx) })
 	if w.publisher != nil {
 		group.Go(func() error { return w.publisher.run(ctx) })
 		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })
@@ -206,6 +214,7 @@ func (w *Worker) machineChanged(id bourse.MachineID) {
 	if w.cfg.Images != nil {
 		w.images.changed()
 	}
+	w.warm.changed(id)
 	w.news.tell(id)
 	w.note(id, false)
 }

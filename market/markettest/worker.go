@@ -27,6 +27,8 @@ type entry struct {
 	decision bourse.Decision
 	refusal  *bourse.Refusal
 	canceled bool
+	task     *bourse.TaskResult
+	runs     int // of the task
 }
 
 func newWorker(s Spec, tag bourse.WorkerTag) *worker {
@@ -58,6 +60,10 @@ func (w *worker) quote(order *bourse.Order) bourse.Quote {
 	if e := w.orders[order.ID]; e != nil && e.machine != nil && !e.canceled {
 		m := *e.machine
 		q.Filled = &m
+	} else if e != nil && e.task != nil {
+		task := *e.task
+		task.Answer = nil
+		q.FilledTask = &task
 	} else {
 		q.Refusal = w.refuse(order, q.Takes)
 	}
@@ -79,6 +85,9 @@ func (w *worker) claim(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 
 func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) {
 	order := &c.Order
+	if order.Task != nil {
+		return w.run(order)
+	}
 	e := w.orders[order.ID]
 	if e != nil && e.machine != nil && !e.canceled {
 		return &bourse.Fill{Machine: *e.machine, Again: true}, nil
@@ -144,6 +153,7 @@ func (w *worker) refuse(order *bourse.Order, takes bourse.Amounts) *bourse.Refus
 	}
 	for _, t := range takes {
 		if !w.spec.Total.Has(t.Resource) {
+			r.Wanted = t.Amount
 			r.Reason, r.Resource, r.Detail = bourse.RefusedUnknown, string(t.Resource), "the worker has no "+string(t.Resource)
 			return &r
 		}
@@ -165,6 +175,9 @@ func takes(order *bourse.Order) bourse.Amounts {
 		if r.Count > 0 {
 			a = append(a, bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
 		}
+	}
+	if order.Warm() {
+		a = append(a, bourse.Amount{Resource: bourse.TaskResource(order.Task.Name), Amount: 1})
 	}
 	return a.Sorted()
 }

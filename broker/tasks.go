@@ -1,0 +1,109 @@
+package broker
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// runTask has work done and answers with its end, whatever the program said;
+// or with everybody's refusal.
+func (b *Broker) runTask(w http.ResponseWriter, r *request) error {
+	var in machinesapi.RunTask
+	if err := decode(w, r, false, &in); err != nil {
+		return err
+	}
+	fill, err := b.placeTask(w, r, r.app(), &in)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
+}
+
+// schedule is runTask in short: the reply's body is what the program answered.
+// When it did not, the status is 502, or 504 when its time was over, and the
+// body is that of runTask.
+func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
+	var short machinesapi.Schedule
+	if err := decode(w, r, false, &short); err != nil {
+		return err
+	}
+	if err := b.mayUse(r, DefaultApp); err != nil {
+		return err
+	}
+	in := machinesapi.RunTask{Task: short.Task, Payload: short.Payload, Region: short.Requirements.Region}
+	if slots := short.Requirements.Slots; slots != nil {
+		if slots.Count == 0 {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.Slots %s: use a whole number of at least 1", bourse.Quoted(slots.Label))
+		}
+		in.Requirements = bourse.Requirements{"slots": *slots}
+	}
+	fill, err := b.placeTask(w, r, DefaultApp, &in)
+	if err != nil {
+		return err
+	}
+	result := fill.Task
+	switch {
+	case result.OK():
+		w.Header().Set("Content-Type", cmp.Or(result.Type, "application/octet-stream"))
+		w.Header().Set("Content-Length", strconv.Itoa(len(result.Answer)))
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(result.Answer)
+		return nil
+	case result.End == bourse.TaskTimeout:
+		return writeJSON(w, http.StatusGatewayTimeout, machinesapi.FromTask(result, fill.Again))
+	}
+	return writeJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
+}
+
+// placeTask places an order for work.
+func (b *Broker) placeTask(w http.ResponseWriter, r *request, name bourse.AppName, in *machinesapi.RunTask) (*bourse.Fill, error) {
+	order, err := b.taskOrder(r, name, in)
+	if err != nil {
+		return nil, err
+	}
+	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
+	fill, decision, err := b.Exchange.Place(r.Context(), order)
+	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
+	switch {
+	case err != nil:
+		return nil, placeError(&order, &decision, err)
+	case fill.Task == nil:
+		return nil, &reply{order: order.ID, err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a result", order.ID)}
+	}
+	return &fill, nil
+}
+
+// taskOrder makes an order of a request. Codes: invalid, not_found (the app),
+// unavailable (nobody is there to take it).
+func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
+	id, named, err := orderID(r.Header.Get(machinesapi.HeaderOrderID))
+	if err != nil {
+		return bourse.Order{}, err
+	}
+	task, err := in.Order()
+	if err != nil {
+		return bourse.Order{}, err
+	}
+	if task.Name == "" {
+		return bourse.Order{}, bourse.Errorf(bourse.CodeInvalid, "invalid task: it is required")
+	}
+	known := b.Directory.Regions()
+	if len(known) == 0 {
+		return bourse.Order{}, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	}
+	regions, err := bourse.ParseRegions(in.Region, known)
+	if err != nil {
+		return bourse.Order{}, err
+	}
+	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Task: task, Options: bourse.Options{Named: named}}
+	order.Config.Requirements = in.Requirements
+	if err := order.Validate(); err != nil {
+		return bourse.Order{}, err
+	}
+	order.App, err = b.apps.recall(r.Context(), name)
+	return order, err
+}

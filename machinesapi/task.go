@@ -1,0 +1,113 @@
+package machinesapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// RunTask is the body of a request for work: the name of a task that machines
+// of the app are warm for.
+type RunTask struct {
+	Task          string              `json:"task,omitempty"`
+	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as its text, any other value as JSON
+	PayloadBase64 []byte              `json:"payload_base64,omitempty"` // bytes instead
+	Region        string              `json:"region,omitempty"`         // an expression; default "any"
+	Requirements  bourse.Requirements `json:"requirements,omitempty"`
+	Timeout       bourse.Duration     `json:"timeout,omitempty"` // of the work; default 30s, at most 5m
+}
+
+// Schedule is the short form of RunTask: app "default", and the answer alone
+// is the reply's body.
+type Schedule struct {
+	Task         string
+	Payload      json.RawMessage
+	Requirements struct {
+		Region string
+		Slots  *bourse.Requirement // taken of the worker's countable "slots"
+	}
+}
+
+// Order gives what workers are told of the work. Codes: invalid.
+func (t *RunTask) Order() (*bourse.TaskOrder, error) {
+	out := &bourse.TaskOrder{Name: t.Task, Timeout: t.Timeout}
+	if out.Timeout == 0 {
+		out.Timeout = bourse.Duration(bourse.DefaultTaskTimeout)
+	}
+	raw := bytes.TrimSpace(t.Payload)
+	switch {
+	case len(t.PayloadBase64) > 0 && len(raw) > 0 && !bytes.Equal(raw, jsonNull):
+		return nil, bourse.Errorf(bourse.CodeInvalid, "payload and payload_base64 exclude each other")
+	case len(t.PayloadBase64) > 0:
+		out.Payload, out.Type = t.PayloadBase64, "application/octet-stream"
+	case len(raw) == 0 || bytes.Equal(raw, jsonNull):
+	case raw[0] == '"':
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid payload: %w", err)
+		}
+		out.Payload, out.Type = []byte(text), "text/plain; charset=utf-8"
+	default:
+		out.Payload, out.Type = raw, typeJSON
+	}
+	return out, nil
+}
+
+var jsonNull = []byte("null")
+
+const typeJSON = "application/json"
+
+// TaskReply is how a task ended. One that its program did not answer is a
+// reply too: OK is false, and End and Error say why.
+type TaskReply struct {
+	ID           bourse.OrderID   `json:"id"`
+	OK           bool             `json:"ok"`
+	End          bourse.TaskEnd   `json:"end"`
+	ExitCode     int              `json:"exit_code"`
+	Status       int              `json:"status,omitempty"` // of a warm program's reply
+	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON of a program that says so, else a string
+	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
+	Error        string           `json:"error,omitempty"`
+	Worker       bourse.WorkerID  `json:"worker"`
+	Region       bourse.Region    `json:"region"`
+	Machine      bourse.MachineID `json:"machine"`
+	StartedAt    time.Time        `json:"started_at"`
+	TookMS       float64          `json:"took_ms"` // on the worker, from its record to its end
+	Again        bool             `json:"again,omitempty"`
+}
+
+// FromTask makes the reply of a result; again says that an earlier request
+// with the same id was the one that ran.
+func FromTask(r *bourse.TaskResult, again bool) TaskReply {
+	out := TaskReply{
+		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
+		Machine: r.Machine, StartedAt: r.StartedAt, TookMS: float64(r.Took) / float64(time.Millisecond), Again: again,
+	}
+	mediaType, _, _ := bytes.Cut([]byte(r.Type), []byte(";"))
+	switch {
+	case len(r.Answer) == 0:
+	case string(mediaType) == typeJSON && json.Valid(r.Answer):
+		out.Answer = r.Answer
+	case utf8.Valid(r.Answer):
+		out.Answer, _ = json.Marshal(string(r.Answer)) // text always encodes
+	default:
+		out.AnswerBase64 = r.Answer
+	}
+	return out
+}
+
+// Bytes gives the answer as the program wrote it; JSON may be spaced
+// differently.
+func (t *TaskReply) Bytes() []byte {
+	if len(t.AnswerBase64) > 0 {
+		return t.AnswerBase64
+	}
+	var text string
+	if len(t.Answer) > 0 && t.Answer[0] == '"' && json.Unmarshal(t.Answer, &text) == nil {
+		return []byte(text)
+	}
+	return t.Answer
+}

@@ -1,0 +1,63 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A task differs from a machine in what cannot be undone: a machine that was
+// started twice is destroyed, work that was done twice is done. So a claim of
+// a task whose outcome is unknown ends the order: its worker is told to cancel,
+// no other is claimed, and a repetition with the same id is told how it ended.
+
+// unsure is the error of a task that a worker may have begun.
+func unsure(order *bourse.Order, at *bourse.Member) error {
+	return bourse.Errorf(bourse.CodeTimeout,
+		"the answer of worker %s was lost, and it may have begun the task: repeat with order id %s to be told how it ended", at.ID, order.ID)
+}
+
+// mayBeBegun reports CodeUnavailable when a task of the caller's own id cannot
+// be begun, because a worker that does not answer may have done so before. Of
+// those that have left the cluster nobody knows.
+func (t *trade) mayBeBegun(quotes []bourse.Quote) error {
+	if t.order.Task == nil {
+		return nil
+	}
+	for i := range quotes {
+		if silent(&quotes[i]) {
+			return bourse.Errorf(bourse.CodeUnavailable, "worker %s does not answer, and may have begun order %s before: repeat it", quotes[i].Worker, t.order.ID)
+		}
+	}
+	return nil
+}
+
+// rejoin claims a task once more at the worker that has it, which answers with
+// the end of it.
+func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {
+	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == has.Sale().Worker })
+	if fill := t.claimBatch(ctx, []*bourse.Member{&members[i]}, false); fill != nil {
+		fill.Again = true
+		return fill, nil
+	}
+	if err := t.over(ctx); err != nil {
+		return nil, err
+	}
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has order %s and does not tell its end: repeat it", members[i].ID, t.order.ID)
+}
+
+// byOrder puts ranked quotes into an order that follows from the order's id
+// and the workers' alone (rendezvous hashing): brokers that are brought a task
+// at the same moment claim it at one worker, which makes it one.
+func byOrder(order bourse.OrderID, quotes []bourse.Quote, ranked []Ranked) {
+	weight := func(r Ranked) uint64 {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(order))
+		_, _ = h.Write([]byte(quotes[r.Quote].Worker))
+		return h.Sum64()
+	}
+	slices.SortFunc(ranked, func(a, b Ranked) int { return cmp.Compare(weight(a), weight(b)) })
+}

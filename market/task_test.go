@@ -1,0 +1,170 @@
+package market_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// task makes an order for work in gru.
+func task(name string) bourse.Order {
+	return bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Regions: []bourse.Choice{{"gru"}},
+		Task:   &bourse.TaskOrder{Name: name, Payload: []byte("payload"), Timeout: bourse.Duration(5 * time.Second)},
+		Config: bourse.Config{Requirements: bourse.Requirements{"slots": {Count: 1}}},
+	}
+}
+
+// shops are n workers in gru, of which the first two have places for a task.
+func shops(n int, places int64) *markettest.Cluster {
+	c := make([]markettest.Spec, n)
+	for i := range c {
+		c[i] = markettest.Spec{ID: bourse.WorkerID("w" + string(rune('0'+i))), Region: "gru", Total: bourse.Amounts{{Resource: "slots", Amount: 100}}}
+		if i < 2 {
+			c[i].Total = append(c[i].Total, bourse.Amount{Resource: bourse.TaskResource("inc"), Amount: places})
+		}
+	}
+	return markettest.New(c...)
+}
+
+// A task like the last is claimed at once, however many came before: what it
+// takes is back when it is answered. Workers that do not serve it are left out.
+func TestATaskIsNotAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shops(4, 2)
+		x := broker(c, nil)
+		for i := range 50 {
+			a := place(t.Context(), x, task("inc"))
+			if a.err != nil || string(a.fill.Task.Answer) != "payload" || a.decision.Machine != a.fill.Task.Machine || c.Ran(a.order.ID) != 1 {
+				t.Fatalf("task %d: %+v, %v", i, a.fill, a.err)
+			}
+		}
+		if asks, claims := c.Calls(markettest.Ask), c.Calls(markettest.Claim); asks != 4 || claims != 50 {
+			t.Errorf("%d asks and %d claims, want 4 and 50", asks, claims)
+		}
+	})
+}
+
+// The payload is for the worker that is claimed, and the decision for nobody.
+func TestThePayloadTravelsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shops(2, 2)
+		link := &watched{Link: c.Link()}
+		x := broker(c, func(cfg *market.Config) { cfg.Trader = link })
+		a := place(t.Context(), x, task("inc"))
+		if a.err != nil || link.asked == nil || len(link.asked.Task.Payload) != 0 || string(link.claimed.Order.Task.Payload) != "payload" || len(link.claimed.Decision.Rounds) != 0 {
+			t.Errorf("asked %+v, claimed %+v, %v", link.asked, link.claimed, a.err)
+		}
+	})
+}
+
+// Invariant 7 of tasks: a claim without an answer ends the order, wherever else
+// there is room, and a repetition is told what came of it.
+func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
+	for name, fault := range map[string]markettest.Fault{
+		"the answer is lost":  {LoseReply: true, Reset: true},
+		"the request is lost": {LoseRequest: true, Reset: true},
+		"it hangs":            {LoseReply: true},
+	} {
+		for _, named := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := shops(3, 2)
+					x := broker(c, nil)
+					defer running(t.Context(), x)()
+					c.Break(func(call markettest.Call) markettest.Fault {
+						if call.Verb == markettest.Claim {
+							return fault
+						}
+						return markettest.Fault{}
+					})
+					o := task("inc")
+					o.Named = named
+					a := place(t.Context(), x, o)
+					fails(t, a.err, bourse.CodeTimeout)
+					if claims := c.Calls(markettest.Claim); claims != 1 || a.took > o.Deadline() {
+						t.Errorf("%d claims in %s", claims, a.took)
+					}
+					c.Break(nil)
+					o.Named = true
+					before := c.Ran(o.ID)
+					again := place(t.Context(), x, o)
+					if before == 1 && (again.err != nil || !again.fill.Again || string(again.fill.Task.Answer) != "payload") {
+						t.Errorf("again: %+v, %v", again.fill, again.err)
+					}
+					if n := c.Ran(o.ID); n > 1 {
+						t.Errorf("it ran %d times", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A worker that does not answer may have begun an order of the caller's own id.
+func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shops(3, 2)
+		x := broker(c, nil)
+		c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: call.Worker == "w1"} })
+		o := task("inc")
+		o.Named = true
+		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
+		c.Break(nil)
+		if a := place(t.Context(), x, o); a.err != nil || c.Ran(o.ID) != 1 {
+			t.Errorf("later: %v, %d runs", a.err, c.Ran(o.ID))
+		}
+	})
+}
+
+// Two brokers are brought one order at once: they claim it at one worker.
+func TestTwoBrokersRunATaskOnce(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			c := shops(2, 5)
+			o := task("inc")
+			o.Named = true
+			c.Break(func(markettest.Call) markettest.Fault {
+				return markettest.Fault{Delay: time.Duration(rand.IntN(5)) * time.Millisecond}
+			})
+			var group sync.WaitGroup
+			for range 2 {
+				x := broker(c, nil)
+				group.Go(func() {
+					if a := place(t.Context(), x, o); a.err != nil {
+						t.Error(a.err)
+					}
+				})
+			}
+			group.Wait()
+			if n := c.Ran(o.ID); n != 1 {
+				t.Errorf("it ran %d times", n)
+			}
+		})
+	}
+}
+
+// Nobody serves it, or nobody has a place: everybody's no, named.
+func TestNobodyTakesATask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shops(3, 0)
+		x := broker(c, nil)
+		for range 2 {
+			a := place(t.Context(), x, task("inc"))
+			fails(t, a.err, bourse.CodeInsufficient)
+			if r := a.decision.Refusals(); len(r) != 3 || !slices.ContainsFunc(r, func(r bourse.Refusal) bool { return r.Resource == "task inc" && r.Wanted == 1 }) {
+				t.Errorf("refusals %+v", r)
+			}
+		}
+		if asks := c.Calls(markettest.Ask); asks != 6 {
+			t.Errorf("%d asks: nobody is refused from memory", asks)
+		}
+	})
+}

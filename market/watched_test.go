@@ -1,0 +1,25 @@
+package market_test
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// watched keeps what went over a link last.
+type watched struct {
+	*markettest.Link
+	asked   *bourse.Order
+	claimed bourse.Claim
+}
+
+func (w *watched) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	w.asked = order
+	w.Link.Ask(ctx, to, order, answer)
+}
+
+func (w *watched) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	w.claimed = *claim
+	return w.Link.Claim(ctx, to, claim)
+}

@@ -1,0 +1,193 @@
+package store
+
+import (
+	"bytes"
+	"iter"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TaskRecord is what a worker knows of an order for work. While the task is
+// under way what it takes is part of the committed sums; once it has ended the
+// result is kept for whoever asks again.
+type TaskRecord struct {
+	App    bourse.AppName    `json:"app"`
+	Takes  bourse.Amounts    `json:"takes,omitempty"` // beside what its machine takes; nothing once it has ended
+	Result bourse.TaskResult `json:"result"`          // without an end while it is under way
+	Cold   *ColdTask         `json:"cold,omitempty"`  // of a machine of its own, until it has ended
+}
+
+// ColdTask is what a task's own machine needs to be told, also by the next
+// daemon.
+type ColdTask struct {
+	Payload []byte    `json:"payload,omitempty"`
+	Until   time.Time `json:"until"` // its time is over then
+}
+
+// Open tells whether the task is under way.
+func (r *TaskRecord) Open() bool { return r.Result.End == "" }
+
+// TaskBytes bounds what is kept of ended tasks. Past it the oldest are
+// forgotten, and a repetition of them would be a new order.
+const TaskBytes = 128 << 20
+
+const (
+	// taskDrops bounds how many old tasks one new one displaces: a large answer
+	// after many small ones is paid for by those that follow.
+	taskDrops = 64
+	// taskOverhead is about what the indexes of an ended task take.
+	taskOverhead = 128
+)
+
+var keyTaskBytes = []byte("task_bytes")
+
+// TaskBegun inserts the record of a task that is under way, and adds what it
+// takes to the committed sums. CodeAlreadyExists: the order has a record.
+func (t *Tx) TaskBegun(o OrderRecord) error {
+	k, err := key(string(o.ID))
+	if err != nil {
+		return err
+	}
+	if o.Task == nil || !o.Task.Open() {
+		return bourse.Errorf(bourse.CodeInternal, "order %s is for no task that begins", o.ID)
+	}
+	if err := o.Task.Takes.Validate(); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "record of order %s: %w", o.ID, err)
+	}
+	if t.get(bucketOrders, k) != nil {
+		return bourse.Errorf(bourse.CodeAlreadyExists, "order %s has a record", o.ID)
+	}
+	if err := t.put(bucketTaskOpen, k, []byte{}); err != nil {
+		return err
+	}
+	if err := t.resum(nil, o.Task.Takes); err != nil {
+		return err
+	}
+	return t.putRecord(bucketOrders, k, o)
+}
+
+// TaskEnded records how a task has ended and takes what it took off the
+// committed sums. It tells whether the task was under way until now: the first
+// end is the one that counts.
+func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
+	o, ok, err := t.Order(id)
+	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
+		return false, err
+	}
+	if result.End == "" {
+		return false, bourse.Errorf(bourse.CodeInternal, "task %s has no end", id)
+	}
+	if err := t.resum(o.Task.Takes, nil); err != nil {
+		return false, err
+	}
+	o.At, o.Task.Takes, o.Task.Cold, o.Task.Result = at, nil, nil, result
+	b, err := encode(o)
+	if err != nil {
+		return false, err
+	}
+	if err := t.delete(bucketTaskOpen, []byte(id)); err != nil {
+		return false, err
+	}
+	size := int64(len(b)) + taskOverhead
+	if err := t.put(bucketTaskTime, timeKey(at, string(id)), uint64Bytes(uint64(size))); err != nil {
+		return false, err
+	}
+	if err := t.put(bucketOrders, []byte(id), b); err != nil {
+		return false, err
+	}
+	if err := t.addTaskBytes(size); err != nil {
+		return false, err
+	}
+	_, err = t.dropTasks(taskDrops, func(time.Time) bool { return t.taskBytes() > TaskBytes })
+	return true, err
+}
+
+// TaskUndone removes the record of a task of which nothing was begun: the
+// order may be filled elsewhere, or here again.
+func (t *Tx) TaskUndone(id bourse.OrderID) error {
+	o, ok, err := t.Order(id)
+	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
+		return err
+	}
+	if err := t.resum(o.Task.Takes, nil); err != nil {
+		return err
+	}
+	if err := t.delete(bucketTaskOpen, []byte(id)); err != nil {
+		return err
+	}
+	return t.delete(bucketOrders, []byte(id))
+}
+
+// OpenTasks gives the orders of all tasks that are under way.
+func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
+	return func(yield func(OrderRecord, error) bool) {
+		c := t.bucket(bucketTaskOpen).Cursor()
+		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+			o, ok, err := t.Order(bourse.OrderID(k))
+			if err == nil && (!ok || o.Task == nil) {
+				err = bourse.Errorf(bourse.CodeInternal, "task %s is under way without a record", k)
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// WarmFor gives the living machines of an app that are configured for a task.
+func (t *Tx) WarmFor(app bourse.AppName, task string) []bourse.MachineID {
+	var out []bourse.MachineID
+	prefix := append(append(append([]byte(app), 0), task...), 0)
+	c := t.bucket(bucketMachineTask).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		out = append(out, bourse.MachineID(k[len(prefix):]))
+	}
+	return out
+}
+
+// pruneTasks forgets at most most tasks that ended before a time, oldest first.
+func (t *Tx) pruneTasks(before time.Time, most int) (int, error) {
+	return t.dropTasks(most, func(at time.Time) bool { return at.Before(before) })
+}
+
+// dropTasks forgets ended tasks, oldest first, as long as the next one is due.
+func (t *Tx) dropTasks(most int, due func(ended time.Time) bool) (int, error) {
+	n := 0
+	for ; n < most; n++ {
+		k, size := t.bucket(bucketTaskTime).Cursor().First()
+		at, id := splitTimeKey(k)
+		if k == nil || !due(at) {
+			break
+		}
+		if err := t.addTaskBytes(-int64(uint64Of(size))); err != nil {
+			return n, err
+		}
+		if err := t.delete(bucketTaskTime, bytes.Clone(k)); err != nil {
+			return n, err
+		}
+		if err := t.delete(bucketOrders, []byte(id)); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (t *Tx) taskBytes() int64 { return int64(uint64Of(t.get(bucketMeta, keyTaskBytes))) }
+
+func (t *Tx) addTaskBytes(n int64) error {
+	return t.put(bucketMeta, keyTaskBytes, uint64Bytes(uint64(max(0, t.taskBytes()+n))))
+}
+
+// expectTask is the part of Verify about one task; it gives what the task is
+// accounted for.
+func (t *Tx) expectTask(o *OrderRecord, set func(string, []byte, []byte), add func(string, string, int64)) (size int64) {
+	if o.Task.Open() {
+		set(bucketTaskOpen, []byte(o.ID), []byte{})
+		addTakes(add, o.Task.Takes)
+		return 0
+	}
+	size = int64(len(t.get(bucketOrders, []byte(o.ID)))) + taskOverhead
+	set(bucketTaskTime, timeKey(o.At, string(o.ID)), uint64Bytes(uint64(size)))
+	return size
+}

@@ -1,0 +1,133 @@
+package bourse
+
+import (
+	"regexp"
+	"time"
+)
+
+// TaskConfig says that a machine stays warm for a task: its program answers
+// payloads over HTTP on a port of its own, and a call costs no start.
+type TaskConfig struct {
+	Name        string   `json:"name"`                  // required; what calls name, one in its app
+	Concurrency int      `json:"concurrency,omitempty"` // payloads at once; default 1, at most MaxTaskConcurrency
+	Port        int      `json:"port,omitempty"`        // where the program listens; 0: what its $PORT says
+	Timeout     Duration `json:"timeout,omitempty"`     // no call takes longer; default: what the call says
+}
+
+// Bounds and defaults of tasks.
+const (
+	MaxPayload         = 1 << 20 // bytes
+	MaxAnswer          = 1 << 20 // bytes
+	MaxTaskConcurrency = 10000
+	MaxTaskTimeout     = 5 * time.Minute
+	DefaultTaskTimeout = 30 * time.Second
+	DefaultTaskPort    = 8080 // of a machine with an address of its own
+)
+
+// Places gives how many payloads the machine takes at once.
+func (c *TaskConfig) Places() int { return max(1, c.Concurrency) }
+
+// Validate reports CodeInvalid when a field is out of its range.
+func (c *TaskConfig) Validate() error {
+	if err := ValidateTaskName(c.Name); err != nil {
+		return err
+	}
+	switch {
+	case c.Concurrency < 0 || c.Concurrency > MaxTaskConcurrency:
+		return Errorf(CodeInvalid, "invalid config.task.concurrency %d: use 1 to %d", c.Concurrency, MaxTaskConcurrency)
+	case c.Port < 0 || c.Port > 65535:
+		return Errorf(CodeInvalid, "invalid config.task.port %d: use 1 to 65535", c.Port)
+	case c.Timeout < 0 || time.Duration(c.Timeout) > MaxTaskTimeout:
+		return Errorf(CodeInvalid, "invalid config.task.timeout %s: use up to %s", time.Duration(c.Timeout), MaxTaskTimeout)
+	}
+	return nil
+}
+
+// ValidateTaskName reports CodeInvalid unless s can name a task: the alphabet
+// of an app name.
+func ValidateTaskName(s string) error { return validateLabel("task", s) }
+
+// TaskOrder says what work an order wants done: payload in, answer out. With a
+// Name the order is for a place on a machine that is warm for that task, and
+// takes the countables among its requirements. Without one it is for a machine
+// that lives for this payload: it reads it on stdin, and what it writes to
+// stdout is the answer.
+type TaskOrder struct {
+	Name    string   `json:"name,omitempty"`
+	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload; left out when quotes are asked for
+	Type    string   `json:"type,omitempty"`    // media type of the payload
+	Timeout Duration `json:"timeout"`           // of the work, counted by its worker; required
+	// Output, when set, is told of the answer's parts as they come. It is the
+	// caller's, and no part of the order.
+	Output func(part []byte) `json:"-"`
+}
+
+// Warm tells whether the order is for a place on a warm machine.
+func (t *TaskOrder) Warm() bool { return t.Name != "" }
+
+var mediaPattern = regexp.MustCompile(`^[a-zA-Z0-9!#$&^_.+-]{1,64}/[a-zA-Z0-9!#$&^_.+-]{1,64}(; ?charset=[a-zA-Z0-9-]{1,32})?$`)
+
+// Validate reports CodeInvalid when a field is out of its range.
+func (t *TaskOrder) Validate() error {
+	if t.Name != "" {
+		if err := ValidateTaskName(t.Name); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(t.Payload) > MaxPayload:
+		return Errorf(CodeInvalid, "the payload has %d bytes: at most %d", len(t.Payload), MaxPayload)
+	case t.Timeout <= 0 || time.Duration(t.Timeout) > MaxTaskTimeout:
+		return Errorf(CodeInvalid, "invalid timeout %s: use more than 0 and up to %s", time.Duration(t.Timeout), MaxTaskTimeout)
+	case t.Type != "" && !mediaPattern.MatchString(t.Type):
+		return Errorf(CodeInvalid, "invalid type %s: use a media type such as application/json", Quoted(t.Type))
+	}
+	return nil
+}
+
+// TaskResource names the places of machines that are warm for a task. It is a
+// line of quotes only: no countable has such a name.
+func TaskResource(name string) Resource { return Resource("task " + name) }
+
+// TaskEnd says in one word how a task ended.
+type TaskEnd string
+
+// The ends of tasks. The empty one is that of a task which is under way.
+const (
+	TaskAnswered TaskEnd = "answered"
+	TaskFailed   TaskEnd = "failed"   // its program said so, by status or exit code
+	TaskBroken   TaskEnd = "broken"   // its program did not answer properly: it died, or answered too much
+	TaskTimeout  TaskEnd = "timeout"  // its time was over
+	TaskCanceled TaskEnd = "canceled" // its caller left
+	TaskLost     TaskEnd = "lost"     // its worker was restarted in the middle of it
+)
+
+// TaskResult is how a task ended, as its worker keeps it with the order: a
+// repetition of the order gets it again.
+type TaskResult struct {
+	Order     OrderID       `json:"order"`
+	Name      string        `json:"name,omitempty"`
+	Worker    WorkerID      `json:"worker"`
+	Region    Region        `json:"region"`
+	Machine   MachineID     `json:"machine"`
+	End       TaskEnd       `json:"end,omitempty"`
+	ExitCode  int           `json:"exit_code,omitempty"` // of the program; of a warm one 0 or 1; -1 without one
+	Status    int           `json:"status,omitempty"`    // of a warm program's reply
+	Type      string        `json:"type,omitempty"`      // media type of the answer
+	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer
+	Error     string        `json:"error,omitempty"`     // a sentence for people, unless it was answered
+	StartedAt time.Time     `json:"started_at"`          // when it was recorded, by its worker's clock
+	Took      time.Duration `json:"took,omitempty"`      // from then until its end
+}
+
+// OK tells whether the task was answered.
+func (r *TaskResult) OK() bool { return r.End == TaskAnswered }
+
+// MediaType gives s when it reads as a media type of at most a type, a subtype
+// and a charset, and "" otherwise.
+func MediaType(s string) string {
+	if mediaPattern.MatchString(s) {
+		return s
+	}
+	return ""
+}

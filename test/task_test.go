@@ -1,0 +1,183 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// workshop is a broker, a worker in gru and one in mad, and the example
+// program increment kept warm in gru.
+type workshop struct {
+	t                *testing.T
+	broker, gru, mad *server
+	api              *machinesapi.Client
+}
+
+func newWorkshop(t *testing.T) *workshop {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "increment")
+	if out, err := exec.Command("go", "build", "-o", program, "../examples/increment").CombinedOutput(); err != nil {
+		t.Fatalf("build increment: %v\n%s", err, out)
+	}
+	w := &workshop{t: t, broker: startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")}
+	w.gru, _ = newWorker(t, "w-gru", "gru", "--resource", "slots=10", "--join", w.broker.Addr)
+	w.mad, _ = newWorker(t, "w-mad", "mad", "--resource", "slots=10", "--join", w.broker.Addr)
+	startAll(t, w.gru, w.mad)
+	w.gru.settle()
+	w.api = client(t, w.broker)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, w.api) })
+	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: "host", Init: bourse.Init{Cmd: []string{program}}, Task: &bourse.TaskConfig{Name: "increment", Concurrency: 10},
+	}})
+	return w
+}
+
+// slots gives how many of its slots the worker in gru says are taken.
+func (w *workshop) slots() int64 {
+	w.t.Helper()
+	var used int64
+	eventually(w.t, 10*time.Second, "the worker answers", func() error {
+		worker, err := w.api.Worker(w.t.Context(), "w-gru")
+		if err != nil || worker.Facts == nil {
+			return errors.Join(err, errors.New("no facts: "+worker.Error))
+		}
+		used = 0
+		for _, a := range worker.Facts.Accounts {
+			if a.Resource == "slots" {
+				used = a.Used
+			}
+		}
+		return nil
+	})
+	return used
+}
+
+// free waits until no slot is taken: an end is recorded a moment after it was
+// told.
+func (w *workshop) free() {
+	w.t.Helper()
+	eventually(w.t, 5*time.Second, "all slots are back", func() error {
+		if n := w.slots(); n != 0 {
+			return fmt.Errorf("%d slots are taken", n)
+		}
+		return nil
+	})
+}
+
+func (w *workshop) run(payload string, order bourse.OrderID) (machinesapi.TaskReply, error) {
+	return w.api.RunTask(w.t.Context(), app, machinesapi.RunTask{
+		Task: "increment", Payload: []byte(payload), Requirements: bourse.Requirements{"slots": {Count: 1}}, Timeout: bourse.Duration(20 * time.Second),
+	}, order)
+}
+
+// As a person does it: with the program, and with curl's request.
+func TestTasksOfRealPrograms(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	task := func(args ...string) (string, int) {
+		cmd := exec.Command(binary, append([]string{"--api", "http://" + w.broker.API, "task", "run"}, args...)...)
+		out, err := cmd.Output()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return string(out), exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return string(out), 0
+	}
+	id := string(bourse.NewOrderID())
+	for _, c := range []struct {
+		args []string
+		out  string
+		code int
+	}{
+		{[]string{"increment", `{"N":41}`, "--slots", "1", "-r", "gru"}, "42", 0},
+		{[]string{"increment", "7", "--order-id", id}, "8", 0},
+		{[]string{"increment", "100", "--order-id", id}, "8", 0}, // the first answer
+		{[]string{"increment", "7", "-r", "mad"}, "", 6},
+		{[]string{"increment", "7", "--slots", "11"}, "", 6},
+		{[]string{"other", "7"}, "", 6},
+		{[]string{"increment", `{"SleepSec":30}`, "--timeout", "100ms"}, "", 8},
+		{[]string{"increment", "hello"}, "send a number", 1},
+		{[]string{"in.crement", "7"}, "", 2},
+	} {
+		if out, code := task(c.args...); code != c.code || !strings.HasPrefix(out, c.out) {
+			t.Errorf("task run %q: exit status %d, output %q; want %d, %q", c.args, code, out, c.code, c.out)
+		}
+	}
+	resp, err := http.Post("http://"+w.broker.API+"/schedule", "", strings.NewReader(`{"Task":"increment","Payload":{"N":41},"Requirements":{"Region":"gru","Slots":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || strings.TrimSpace(string(body)) != "42" {
+		t.Errorf("schedule: %s, %s, %v", resp.Status, body, err)
+	}
+	w.free()
+}
+
+// The worker is killed in the middle of tasks: each caller has an answer long
+// before its task's time is over, the slots are back after the restart, the
+// machine has stayed warm, and who asks again is told that the task was lost.
+func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	const calls = 5
+	ids := make([]bourse.OrderID, calls)
+	errs := make([]error, calls)
+	var group sync.WaitGroup
+	began := time.Now()
+	for i := range calls {
+		if i%2 == 0 {
+			ids[i] = bourse.NewOrderID() // of the caller's own; else it is told with the error
+		}
+		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
+	}
+	eventually(t, 10*time.Second, "all are under way", func() error {
+		if n := w.slots(); n != calls {
+			return fmt.Errorf("%d slots are taken", n)
+		}
+		return nil
+	})
+	if err := w.gru.kill(); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	if took := time.Since(began); took > 12*time.Second {
+		t.Errorf("the callers waited %s", took)
+	}
+	for i, err := range errs {
+		reply, told := errors.AsType[*machinesapi.ReplyError](err)
+		if bourse.CodeOf(err) != bourse.CodeTimeout || !told || reply.OrderID == "" || ids[i] != "" && ids[i] != reply.OrderID {
+			t.Fatalf("call %d: %v, %+v", i, err, reply)
+		}
+		ids[i] = reply.OrderID
+	}
+	if err := w.gru.start(); err != nil {
+		t.Fatal(err)
+	}
+	w.free()
+	for i, id := range ids {
+		eventually(t, 10*time.Second, "order "+strconv.Itoa(i)+" is told again", func() error {
+			reply, err := w.run(`{"N":1}`, id)
+			if err == nil && (reply.End != bourse.TaskLost || !reply.Again || reply.OK) {
+				t.Errorf("order %d again: %+v", i, reply)
+			}
+			return err
+		})
+	}
+	if reply, err := w.run("41", ""); err != nil || string(reply.Bytes()) != "42" {
+		t.Errorf("the machine afterwards: %+v, %v", reply, err)
+	}
+}

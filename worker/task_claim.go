@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// claimTask fills an order for a place on a warm machine, or gives the refusal:
+// it takes what the order takes and records the task in one durable
+// transaction, sends the payload, and answers with what came of it. The answer
+// does not wait for the disk again: a daemon that dies in that moment leaves a
+// task that is told as lost, and never one that runs twice.
+//
+// When the last caller leaves, or the order is canceled, the call is cut.
+func (w *Worker) claimTask(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	call, work := w.calls.enter(ctx, c.Order.ID)
+	stay := context.AfterFunc(ctx, func() { w.calls.leave(call) })
+	defer stay()
+	if work == nil {
+		return w.joinTask(ctx, call)
+	}
+	defer call.cut(nil)
+	call.fill, call.refusal, call.err = w.runTask(work, call, &c.Order)
+	if call.saved == nil {
+		w.calls.forget(call)
+	} else {
+		w.calls.settle(call)
+	}
+	close(call.done)
+	return call.fill, call.refusal, call.err
+}
+
+// joinTask waits for the call of another claim of the same order.
+func (w *Worker) joinTask(ctx context.Context, call *taskCall) (*bourse.Fill, *bourse.Refusal, error) {
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	if call.fill == nil {
+		return nil, call.refusal, call.err
+	}
+	fill := *call.fill
+	fill.Again = true
+	return &fill, nil, nil
+}
+
+// runTask is the work of claimTask. When it leaves call.saved unset nothing is
+// to be recorded.
+func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
+	began := time.Now()
+	v, m, err := w.placeFor(ctx, order)
+	switch {
+	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
+		return nil, w.refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	case err != nil:
+		return nil, nil, err
+	case v.refusal != nil:
+		return nil, v.refusal, nil
+	case v.result != nil:
+		return w.taskAgain(v.result)
+	}
+	defer w.warm.release(m)
+	result := bourse.TaskResult{
+		Order: order.ID, Name: order.Task.Name, Worker: w.self.Worker, Region: w.self.Region, Machine: m.id, StartedAt: began.UTC(),
+	}
+	begun := result // of its own: when ctx ends first the transaction is still at work
+	err = w.store.Update(ctx, func(tx *store.Tx) error { return w.recordTask(tx, order, begun) })
+	if r, ok := errors.AsType[refused](err); ok {
+		return nil, w.vouched(taskView{refusal: &r.Refusal}).refusal, nil
+	}
+	switch {
+	case ctx.Err() != nil: // it may still be recorded
+		w.broken(ctx, m, 0, ctx.Err(), &result)
+		w.endTask(call, result)
+		return &bourse.Fill{Task: &result}, nil, nil
+	case bourse.CodeOf(err) == bourse.CodeUnavailable: // the disk is full, or worse: nothing was recorded
+		return nil, w.refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
+	case err != nil:
+		return nil, nil, err
+	}
+	claimed := time.Since(began)
+	if err := w.send(ctx, m, order.Task, &result); err != nil {
+		w.warm.changed(m.id)
+		w.saveTask(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
+		return nil, w.refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
+	}
+	result.Took = time.Since(began)
+	w.endTask(call, result)
+	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
+}
+
+// placeFor takes a place for the order, unless the view says otherwise.
+func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *warmMachine, error) {
+	for {
+		v, err := w.lookAtTask(ctx, order)
+		if err != nil || v.refusal != nil || v.result != nil {
+			return v, nil, err
+		}
+		m, moved := w.warm.take(v.warm)
+		switch {
+		case m != nil:
+			return v, m, nil
+		case !moved || ctx.Err() != nil: // other calls were faster
+			v.refusal = noPlace(v.places.Resource)
+			return w.vouched(v), nil, nil
+		}
+	}
+}
+
+// taskAgain answers a claim of an order that was filled here before this call.
+func (w *Worker) taskAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
+	if result.End == "" { // recovery has ended those that it found, and each later one has a call
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is under way without a call", result.Order)
+	}
+	return &bourse.Fill{Task: result, Again: true}, nil, nil
+}
+
+// recordTask is the intent of a call: what it takes, and that it begins.
+func (w *Worker) recordTask(tx *store.Tx, order *bourse.Order, result bourse.TaskResult) error {
+	before, refusal, err := taskBefore(tx, order.ID)
+	switch {
+	case err != nil:
+		return err
+	case before != nil:
+		return bourse.Errorf(bourse.CodeInternal, "task %s was begun without a call", order.ID)
+	}
+	takes := taskTakes(order)
+	if refusal == nil && len(takes) > 0 {
+		committed, err := tx.Committed()
+		if err != nil {
+			return err
+		}
+		refusal = w.ledger.fits(committed, takes)
+	}
+	if refusal != nil {
+		return refused{*refusal}
+	}
+	return tx.TaskBegun(store.OrderRecord{
+		ID: order.ID, At: result.StartedAt, Task: &store.TaskRecord{App: order.App.Name, Takes: takes, Result: result},
+	})
+}
+
+// endTask has a task's end recorded, without waiting for it.
+func (w *Worker) endTask(call *taskCall, result bourse.TaskResult) {
+	at := time.Now().UTC()
+	w.counts.task(result.End)
+	w.saveTask(call, func(tx *store.Tx) error {
+		_, err := tx.TaskEnded(call.order, result, at)
+		return err
+	})
+}
+
+func (w *Worker) saveTask(call *taskCall, write func(*store.Tx) error) {
+	call.write, call.saved = write, w.store.SubmitRelaxed(write)
+}

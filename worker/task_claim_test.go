@@ -1,0 +1,366 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+func TestAWarmTaskIsAnswered(t *testing.T) {
+	p := newProgram(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if _, err := time.Parse(time.RFC3339Nano, r.Header.Get("Bourse-Deadline")); err != nil || r.Method != http.MethodPost || r.URL.Path != "/" {
+			t.Errorf("%s %s, deadline %v", r.Method, r.URL, err)
+		}
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = w.Write([]byte("got " + string(body)))
+	})
+	h := newHost(t, nil)
+	m := h.place(p.warmed("echo", 1))
+	order := call(t, "echo", 3, func(o *bourse.Order) { o.Task.Type = "text/plain" })
+	q, err := h.quote(t.Context(), order.Asked())
+	if err != nil || q.Refusal != nil || q.Takes.Of("slots") != 3 || q.Takes.Of("task echo") != 1 {
+		t.Fatalf("quote %+v, refusal %+v, %v", q, q.Refusal, err)
+	}
+	got := h.result(t.Context(), order)
+	if ended(got) != "answered 0 got payload" || got.Type != "text/plain" || got.Machine != m.ID || got.Worker != "w1" || got.Took <= 0 || got.Status != 200 {
+		t.Errorf("got %+v", got)
+	}
+	if n := h.slots(); n != 0 {
+		t.Errorf("%d slots are taken after the end", n)
+	}
+	d, err := h.decision(t.Context(), order.ID)
+	if err != nil || d.Machine != m.ID || d.Outcome != bourse.OutcomeFilled {
+		t.Errorf("decision %+v, %v", d, err)
+	}
+	h.verify()
+}
+
+// Invariant 7 of tasks: a repetition gets the first answer, also from the next
+// daemon, and the payload arrives once.
+func TestInvariant7ATaskRunsOnce(t *testing.T) {
+	p := newProgram(t, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	order := call(t, "echo", 1)
+	first := h.result(t.Context(), order)
+	for range 2 {
+		fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || !fill.Again || ended(fill.Task) != ended(first) || !fill.Task.StartedAt.Equal(first.StartedAt) {
+			t.Errorf("again: %+v, %v; want %+v", fill, err, first)
+		}
+		order.Named = true
+		q, err := h.quote(t.Context(), order.Asked())
+		if err != nil || q.FilledTask == nil || q.FilledTask.End != bourse.TaskAnswered || len(q.FilledTask.Answer) > 0 {
+			t.Errorf("quote of a repetition: %+v, %v", q, err)
+		}
+		if _, err := h.cancel(t.Context(), order.ID); err != nil { // too late: it stays as it was told
+			t.Error(err)
+		}
+		if n := p.times(order.ID); n != 1 {
+			t.Errorf("the payload arrived %d times", n)
+		}
+		h.slots() // all that was told is durable
+		h.crash()
+		h.start(nil)
+	}
+	h.verify()
+}
+
+// Sixteen claims of one order at once are one call.
+func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
+	release := make(chan struct{})
+	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		_, _ = w.Write([]byte("late"))
+	})
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 16))
+	order := call(t, "echo", 1)
+	var group sync.WaitGroup
+	var again sync.Map
+	for i := range 16 {
+		group.Go(func() {
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil || refusal != nil || ended(fill.Task) != "answered 0 late" {
+				t.Errorf("claim: %+v, %+v, %v", fill, refusal, err)
+				return
+			}
+			again.Store(i, fill.Again)
+		})
+	}
+	for p.calls.Load() == 0 { // real time: until the one has arrived
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	group.Wait()
+	firsts := 0
+	again.Range(func(_, v any) bool {
+		if v == false {
+			firsts++
+		}
+		return true
+	})
+	if firsts != 1 || p.calls.Load() != 1 {
+		t.Errorf("%d claims were the first, %d calls", firsts, p.calls.Load())
+	}
+}
+
+// What a program may do instead of answering, and what its caller is told.
+func TestProgramsThatDoNotAnswer(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}
+	for name, c := range map[string]struct {
+		serve http.HandlerFunc
+		want  string
+		text  string
+	}{
+		"hangs":      {hang, "timeout -1 ", "ended after its timeout of 50ms"},
+		"says no":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such thing", 404) }, "failed 1 no such thing\n", "status 404"},
+		"breaks off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "broken -1 ", "EOF"},
+		"dies in the middle": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("half"))
+			panic(http.ErrAbortHandler)
+		}, "broken -1 ", "EOF"},
+		"answers 10 MB": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 10 {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		}, "broken -1 ", "more than 1048576 bytes"},
+		"talks nonsense": {func(w http.ResponseWriter, _ *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			_, _ = c.Write([]byte("\x00\x01\x02\r\n\r\n"))
+			_ = c.Close()
+		}, "broken -1 ", "malformed"},
+		"has an endless header": {func(w http.ResponseWriter, _ *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 1<<20)))
+			_ = c.Close()
+		}, "broken -1 ", "did not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(t, c.serve)
+			h := newHost(t, nil)
+			h.place(p.warmed("bad", 1))
+			got := h.result(t.Context(), call(t, "bad", 2, within(50*time.Millisecond)))
+			if ended(got) != c.want || !strings.Contains(got.Error, c.text) {
+				t.Errorf("got %s: %s, want %s: … %s", ended(got), got.Error, c.want, c.text)
+			}
+			if n := h.slots(); n != 0 {
+				t.Errorf("%d slots are lost", n)
+			}
+			for p.now.Load() > 0 { // real time: the program sees the end of its request
+				time.Sleep(time.Millisecond)
+			}
+			h.result(t.Context(), call(t, "bad", 10, within(50*time.Millisecond))) // the place is free again
+			h.verify()
+		})
+	}
+}
+
+// A machine's own limit counts where it is shorter.
+func TestAMachinesLimitOfItsTask(t *testing.T) {
+	p := newProgram(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	h := newHost(t, nil)
+	h.place(p.warmed("slow", 1), func(o *bourse.Order) { o.Config.Task.Timeout = bourse.Duration(30 * time.Millisecond) })
+	if got := h.result(t.Context(), call(t, "slow", 0, within(time.Minute))); got.End != bourse.TaskTimeout || got.Took > 20*time.Second {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A program that listens a moment after its start is waited for; one that
+// never does is a refusal, and nothing is left of the order.
+func TestAProgramThatIsLate(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	_ = ln.Close()
+	h := newHost(t, nil)
+	m := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "late", Port: port} })
+	order := call(t, "late", 1)
+	go func() {
+		for h.slots() == 0 { // until the call is under way
+			time.Sleep(time.Millisecond)
+		}
+		ln, err := net.Listen("tcp", ln.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) })}
+		t.Cleanup(func() { _ = server.Close() })
+		_ = server.Serve(ln)
+	}()
+	if got := h.result(t.Context(), order); ended(got) != "answered 0 here" {
+		t.Errorf("got %s: %s", ended(got), got.Error)
+	}
+
+	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })
+	h.warm.patience = 0 // it has had its time
+	order = call(t, "never", 4)
+	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, string(never.ID)) {
+		t.Errorf("refusal %+v, %v", refusal, err)
+	}
+	if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
+		t.Errorf("%d slots, tasks %v are left", n, open)
+	}
+	if _, err := h.decision(t.Context(), order.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("the order has a record: %v", err)
+	}
+	h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+	h.verify()
+}
+
+func TestRefusalsOfTasks(t *testing.T) {
+	release := make(chan struct{})
+	p := newProgram(t, func(http.ResponseWriter, *http.Request) { <-release })
+	h := newHost(t, nil)
+	m := h.place(p.warmed("one", 1))
+	h.place(p.warmed("many", 100))
+	var group sync.WaitGroup
+	for _, name := range []string{"one", "many"} {
+		order := call(t, name, 4)
+		group.Go(func() { _, _, _ = h.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order}) })
+	}
+	for p.now.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for name, c := range map[string]struct {
+		order *bourse.Order
+		want  bourse.Refusal
+	}{
+		"no place": {call(t, "one", 1), bourse.Refusal{Reason: bourse.RefusedResource, Resource: "task one", Wanted: 1}},
+		"no slots": {call(t, "many", 3), bourse.Refusal{Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}},
+		"nobody":   {call(t, "other", 1), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task other", Wanted: 1}},
+		"no resource": {call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["licenses"] = bourse.Requirement{Count: 1} }),
+			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "licenses", Wanted: 1}},
+		"no label": {call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["zone"] = bourse.Requirement{Label: "b"} }),
+			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "zone"}},
+		"another region": {call(t, "many", 1, func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }), bourse.Refusal{Reason: bourse.RefusedRegion}},
+		"another app":    {call(t, "many", 1, func(o *bourse.Order) { o.App.Name = "blog" }), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task many", Wanted: 1}},
+		"a machine's id": {call(t, "many", 1, func(o *bourse.Order) { o.ID = m.Order }), bourse.Refusal{Reason: bourse.RefusedCanceled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, err := h.quote(t.Context(), c.order.Asked())
+			_, claimed, err2 := h.claim(t.Context(), &bourse.Claim{Order: *c.order})
+			for _, got := range []*bourse.Refusal{q.Refusal, claimed} {
+				if err != nil || err2 != nil || got == nil {
+					t.Fatalf("refusal %+v, %v, %v", got, err, err2)
+				}
+				if got.Detail == "" || got.Worker != "w1" || got.Region != "gru" {
+					t.Errorf("who says what: %+v", got)
+				}
+				c.want.Worker, c.want.Region, c.want.Detail = "w1", "gru", got.Detail
+				if *got != c.want {
+					t.Errorf("got %+v, want %+v", got, c.want)
+				}
+			}
+		})
+	}
+	close(release)
+	group.Wait()
+	h.must(h.stop2(m.ID))
+	if q, err := h.quote(t.Context(), call(t, "one", 0).Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedUnknown {
+		t.Errorf("a stopped machine: %+v, %v", q.Refusal, err)
+	}
+	if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.ID = done(t, h, p).ID })}); err != nil || refusal == nil {
+		t.Errorf("a machine with a task's id: %+v, %v", refusal, err)
+	}
+}
+
+// stop2 stops a machine and waits until it has stopped.
+func (h *host) stop2(id bourse.MachineID) (fabric.ActReply, error) {
+	reply, err := h.Worker.stop(h.t.Context(), id, fabric.Act{})
+	if err == nil {
+		h.reaches(id, bourse.StateStopped)
+	}
+	return reply, err
+}
+
+// done gives an order of a task that has ended.
+func done(t *testing.T, h *host, _ *program) *bourse.Order {
+	t.Helper()
+	order := call(t, "many", 0)
+	h.result(t.Context(), order)
+	return order
+}
+
+// The caller leaves, or the order is canceled: the program sees the end of its
+// request, and a repetition gets that end.
+func TestATaskIsCutWithItsCaller(t *testing.T) {
+	for name, end := range map[string]func(*host, *bourse.Order, context.CancelFunc){
+		"left": func(_ *host, _ *bourse.Order, leave context.CancelFunc) { leave() },
+		"canceled": func(h *host, o *bourse.Order, _ context.CancelFunc) {
+			if _, err := h.cancel(h.t.Context(), o.ID); err != nil {
+				h.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived, cut := make(chan struct{}), make(chan struct{})
+			p := newProgram(t, func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				close(arrived)
+				<-r.Context().Done()
+				close(cut)
+			})
+			h := newHost(t, nil)
+			h.place(p.warmed("slow", 1))
+			order := call(t, "slow", 1)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			ended := make(chan *bourse.Fill, 1)
+			go func() {
+				fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
+				ended <- fill
+			}()
+			<-arrived
+			end(h, order, leave)
+			<-cut
+			if fill := <-ended; fill == nil || fill.Task.End != bourse.TaskCanceled {
+				t.Errorf("the claim ended with %+v", fill)
+			}
+			if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled || p.calls.Load() != 1 {
+				t.Errorf("a repetition: %+v, %d calls", got, p.calls.Load())
+			}
+			if n := h.slots(); n != 0 {
+				t.Errorf("%d slots are lost", n)
+			}
+			h.verify()
+		})
+	}
+}
+
+// A cancellation that comes first wins.
+func TestACanceledTaskDoesNotBegin(t *testing.T) {
+	p := newProgram(t, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	order := call(t, "echo", 1)
+	if _, err := h.cancel(t.Context(), order.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedCanceled || p.calls.Load() != 0 {
+		t.Errorf("refusal %+v, %v, %d calls", refusal, err, p.calls.Load())
+	}
+}

@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// scriptedProgram does what the payload says.
+func scriptedProgram(t testing.TB) *program {
+	return newProgram(t, func(w http.ResponseWriter, r *http.Request) {
+		switch body, _ := io.ReadAll(r.Body); string(body) {
+		case "fail":
+			http.Error(w, "failed", http.StatusTeapot)
+		case "hang":
+			<-r.Context().Done()
+		default:
+			_, _ = w.Write(body)
+		}
+	})
+}
+
+// tasksLife calls a warm machine in every way, until the daemon dies, and
+// writes down what callers were told.
+func (h *host) tasksLife(p *program, orders []*bourse.Order, told map[bourse.OrderID]string) error {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
+	defer cancel()
+	_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(h.t, p.warmed("script", 2))})
+	if err != nil || refusal != nil {
+		return errors.Join(err, errCrash)
+	}
+	for i, order := range orders {
+		if i == 3 {
+			if _, err := h.cancel(ctx, order.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
+		if err != nil || refusal != nil {
+			return errors.Join(err, errCrash)
+		}
+		told[order.ID] = ended(fill.Task)
+		if _, again, _ := h.claim(ctx, &bourse.Claim{Order: *order}); again != nil {
+			return errCrash
+		}
+	}
+	return h.store.Sync(ctx)
+}
+
+func scriptedOrders(t testing.TB) []*bourse.Order {
+	payload := func(s string) func(*bourse.Order) { return func(o *bourse.Order) { o.Task.Payload = []byte(s) } }
+	return []*bourse.Order{
+		call(t, "script", 3, payload("one")), call(t, "script", 10, payload("fail")), call(t, "script", 1, payload("hang"), within(5*time.Millisecond)),
+		call(t, "script", 1, payload("canceled")), call(t, "script", 10, payload("last")),
+	}
+}
+
+// Invariants 4, 5 and 7 of tasks: the daemon dies before and after every single
+// commit of a life with tasks in it. After each death and restart: no slot is
+// lost, nothing is under way, no payload has arrived twice, and who asks again
+// gets what was told first, or that the task was lost.
+func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
+	var commits uint64
+	h := newHostDown(t, nil)
+	h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+	told := map[bourse.OrderID]string{}
+	if err := h.tasksLife(scriptedProgram(t), scriptedOrders(t), told); err != nil || len(told) != 4 {
+		t.Fatalf("the scenario fails by itself: %v, %v", err, told)
+	}
+	h.crash()
+	t.Logf("%d commits", commits)
+	if commits < 8 {
+		t.Fatalf("the scenario makes %d commits only", commits)
+	}
+	for n := uint64(2); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { dieInTask(t, stage, n) })
+		}
+	}
+}
+
+func dieInTask(t *testing.T, stage store.FaultStage, n uint64) {
+	p := scriptedProgram(t)
+	h := newHostDown(t, nil)
+	orders, told := scriptedOrders(t), map[bourse.OrderID]string{}
+	if h.tryStart(crashAt(stage, n)) == nil {
+		_ = h.tasksLife(p, orders, told) // the crash ends it early
+		h.crash()
+	}
+	before := map[bourse.OrderID]int{}
+	for _, o := range orders {
+		before[o.ID] = p.times(o.ID)
+	}
+	h.start(nil)
+	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 {
+		t.Errorf("%d slots and the tasks %v are left", slots, open)
+	}
+	for i, o := range orders {
+		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *o})
+		now := p.times(o.ID)
+		switch {
+		case err != nil:
+			t.Errorf("order %d again: %v", i, err)
+		case now > 1 || before[o.ID] > 0 && now > before[o.ID]:
+			t.Errorf("order %d: its payload arrived %d times before, %d now", i, before[o.ID], now)
+		case refusal != nil && told[o.ID] != "":
+			t.Errorf("order %d was told %s and is refused: %+v", i, told[o.ID], refusal)
+		case fill != nil && told[o.ID] != "" && ended(fill.Task) != told[o.ID] && fill.Task.End != bourse.TaskLost:
+			t.Errorf("order %d was told %s, and now %s", i, told[o.ID], ended(fill.Task))
+		case fill != nil && before[o.ID] > 0 && !fill.Again:
+			t.Errorf("order %d was begun before, and is begun again: %+v", i, fill.Task)
+		}
+	}
+	if n := h.slots(); n != 0 {
+		t.Errorf("%d slots are lost", n)
+	}
+	h.verify()
+}
+
+// A disk that is full when a task ends: the caller has its answer, and the
+// slots come back when there is room.
+func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
+	p := newProgram(t, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	order := call(t, "echo", 4)
+	h.slots()
+	refusing := errors.New("no room")
+	full := make(chan struct{})
+	call, _ := h.calls.enter(t.Context(), order.ID)
+	result := bourse.TaskResult{Order: order.ID, Worker: "w1", Region: "gru", End: bourse.TaskAnswered, Answer: []byte("kept")}
+	if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
+		return h.recordTask(tx, order, bourse.TaskResult{Order: order.ID})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.saveTask(call, func(tx *store.Tx) error {
+		select {
+		case <-full:
+			_, err := tx.TaskEnded(order.ID, result, time.Now())
+			return err
+		default:
+			return refusing
+		}
+	})
+	call.fill = &bourse.Fill{Task: &result}
+	h.calls.settle(call)
+	close(call.done)
+	if got := h.result(t.Context(), order); string(got.Answer) != "kept" { // from memory, as long as the disk is full
+		t.Errorf("again: %+v", got)
+	}
+	if n := h.slots(); n != 4 {
+		t.Errorf("%d slots are taken, want 4: nothing says that they are back", n)
+	}
+	close(full)
+	deadline := time.Now().Add(10 * time.Second)
+	for h.slots() != 0 && time.Now().Before(deadline) { // real time: the retry has its pause
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := h.slots(); n != 0 {
+		t.Errorf("%d slots are lost", n)
+	}
+	if got := h.result(t.Context(), order); string(got.Answer) != "kept" || p.calls.Load() != 0 {
+		t.Errorf("again: %+v", got)
+	}
+	h.verify()
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// program is what answers the payloads of a warm machine, with what it has
+// seen.
+type program struct {
+	*httptest.Server
+	calls atomic.Int64 // payloads that arrived
+	now   atomic.Int64 // of them at this moment
+	most  atomic.Int64 // at once, ever
+
+	mu   sync.Mutex
+	seen map[bourse.OrderID]int // guarded by mu
+}
+
+// newProgram serves calls with h; nil: it answers "answer".
+func newProgram(t testing.TB, h http.HandlerFunc) *program {
+	t.Helper()
+	p := &program{seen: map[bourse.OrderID]int{}}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.calls.Add(1)
+		now := p.now.Add(1)
+		defer p.now.Add(-1)
+		for most := p.most.Load(); now > most && !p.most.CompareAndSwap(most, now); most = p.most.Load() {
+		}
+		p.mu.Lock()
+		p.seen[bourse.OrderID(r.Header.Get("Bourse-Order-Id"))]++
+		p.mu.Unlock()
+		if h == nil {
+			_, _ = w.Write([]byte("answer"))
+			return
+		}
+		h(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *program) port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
+
+// times tells how often an order's payload has arrived.
+func (p *program) times(id bourse.OrderID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[id]
+}
+
+// warmed makes an order's machine warm for a task that p answers.
+func (p *program) warmed(name string, places int) func(*bourse.Order) {
+	return func(o *bourse.Order) {
+		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.port()}
+	}
+}
+
+// call makes an order for a place on a warm machine, and its slots.
+func call(t testing.TB, name string, slots int64, change ...func(*bourse.Order)) *bourse.Order {
+	t.Helper()
+	o := &bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{Name: "web", ID: "01", Org: "personal", CreatedAt: time.Unix(1, 0).UTC()},
+		Regions: []bourse.Choice{{"gru"}},
+		Task:    &bourse.TaskOrder{Name: name, Payload: []byte("payload"), Timeout: bourse.Duration(10 * time.Second)},
+	}
+	if slots > 0 {
+		o.Config.Requirements = bourse.Requirements{"slots": {Count: slots}}
+	}
+	for _, f := range change {
+		f(o)
+	}
+	if err := o.Validate(); err != nil {
+		t.Fatalf("order: %v", err)
+	}
+	return o
+}
+
+func within(d time.Duration) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Task.Timeout = bourse.Duration(d) }
+}
+
+// result claims an order for work and fails the test unless it is filled.
+func (h *host) result(ctx context.Context, o *bourse.Order) *bourse.TaskResult {
+	h.t.Helper()
+	fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *o})
+	if err != nil || refusal != nil || fill.Task == nil {
+		h.t.Fatalf("claim: %+v, refusal %+v, error %v", fill, refusal, err)
+	}
+	return fill.Task
+}
+
+// slots gives how many are committed, after all that is on its way.
+func (h *host) slots() int64 {
+	h.t.Helper()
+	if err := h.store.Sync(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	var n int64
+	if err := h.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		n = committed.Of("slots")
+		return err
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// openTasks gives the orders whose tasks are recorded as under way.
+func (h *host) openTasks() []bourse.OrderID {
+	h.t.Helper()
+	var out []bourse.OrderID
+	if err := h.store.View(func(tx *store.Tx) error {
+		for o, err := range tx.OpenTasks() {
+			if err != nil {
+				return err
+			}
+			out = append(out, o.ID)
+		}
+		return nil
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+func ended(r *bourse.TaskResult) string {
+	return string(r.End) + " " + strconv.Itoa(r.ExitCode) + " " + string(r.Answer)
+}
