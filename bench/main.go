@@ -31,7 +31,15 @@ func main() {
 	out := flag.String("out", "", "write the figures to this file, as JSON")
 	binary := flag.String("binary", "bin/bourse", "the program to measure")
 	only := flag.String("only", "", "comma list of benchmarks to run; default all")
+	echoAt := flag.String("echo", "", "be the responder of a floor, at the NATS server with this `URL`, until standard input ends")
 	flag.Parse()
+	if *echoAt != "" {
+		if err := echo(*echoAt); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *binary, *only, *out); err != nil {
@@ -58,6 +66,7 @@ func run(ctx context.Context, binary, only, out string) error {
 		{"container", benchContainer},
 		{"image", benchImage},
 		{"volume", benchVolume},
+		{"match", benchMatch},
 		{"visible", benchVisible},
 		{"apply", benchApply},
 		{"query", benchQuery},

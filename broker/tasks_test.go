@@ -42,19 +42,23 @@ func TestTaskOnTheWire(t *testing.T) {
 	}{
 		"JSON": {
 			`{"task":"inc","payload": {"N": 41},"timeout":"2s"}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`{"N": 41}`), Type: "application/json", Timeout: bourse.Duration(2 * time.Second)}, `"answer":{"N":41}`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`{"N": 41}`), Type: "application/json", Timeout: bourse.Duration(2 * time.Second)},
+			`"answer":{"N":41}`,
 		},
 		"a number": {
 			`{"task":"inc","payload":41}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`41`), Type: "application/json", Timeout: bourse.Duration(30 * time.Second)}, `"answer":41`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`41`), Type: "application/json", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer":41`,
 		},
 		"text": {
 			`{"task":"inc","payload":"a \"b\" é"}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`a "b" é`), Type: "text/plain; charset=utf-8", Timeout: bourse.Duration(30 * time.Second)}, `"answer":"a \"b\" é"`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`a "b" é`), Type: "text/plain; charset=utf-8", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer":"a \"b\" é"`,
 		},
 		"bytes": {
 			`{"task":"inc","payload_base64":"AP8="}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte{0, 255}, Type: "application/octet-stream", Timeout: bourse.Duration(30 * time.Second)}, `"answer_base64":"AP8="`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte{0, 255}, Type: "application/octet-stream", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer_base64":"AP8="`,
 		},
 		"nothing": {`{"task":"inc","payload":null}`, bourse.TaskOrder{Name: "inc", Timeout: bourse.Duration(30 * time.Second)}, `"exit_code":0`},
 	} {

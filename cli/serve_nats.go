@@ -14,8 +14,9 @@ const RoleNATS bourse.Role = "nats"
 
 // NATSServerConfig is the whole configuration of "bourse serve nats".
 type NATSServerConfig struct {
-	Listen   netip.AddrPort // on loopback; port 0 means any
-	LifeLine bool
+	Listen    netip.AddrPort // on loopback; port 0 means any
+	ReadyFile string         // as ServerConfig has it
+	LifeLine  bool
 }
 
 // serveNATS is for "bourse dev --fabric nats": clusters have NATS servers of
@@ -44,6 +45,7 @@ func (s *shell) serveNATS() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "`IP:PORT` for clients; port 0 means any free one")
+	flags.StringVar(&config.ReadyFile, "ready-file", "", "write {id, role, api, pid} as JSON to this `file` once ready")
 	bindLifeLine(flags, &config.LifeLine)
 	return c
 }

@@ -31,10 +31,12 @@ func serveNATS(ctx context.Context, c cli.NATSServerConfig) error {
 	if !s.ReadyForConnections(natsPatience) {
 		return bourse.Errorf(bourse.CodeConflict, "NATS cannot listen on %s", c.Listen)
 	}
-	ready := cli.ServerConfig{}
-	if _, err := ready.Announce(os.Stdout, cli.Ready{ID: "nats", Role: cli.RoleNATS, API: s.Addr().String(), PID: os.Getpid()}); err != nil {
+	ready := cli.ServerConfig{ReadyFile: c.ReadyFile}
+	withdraw, err := ready.Announce(os.Stdout, cli.Ready{ID: "nats", Role: cli.RoleNATS, API: s.Addr().String(), PID: os.Getpid()})
+	if err != nil {
 		return err
 	}
+	defer withdraw()
 	<-ctx.Done()
 	return nil
 }
