@@ -2,7 +2,8 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine, or for one volume.
+// Order is a request for one machine, for one volume, or for capacity to be
+// held.
 type Order struct {
 	ID      OrderID      `json:"id"`
 	App     App          `json:"app"`              // the worker that fills it keeps the app's record too
@@ -10,6 +11,10 @@ type Order struct {
 	Regions []Choice     `json:"regions"`          // in order of preference
 	Config  Config       `json:"config"`           // normalized; of a machine
 	Volume  *VolumeOrder `json:"volume,omitempty"` // set: the order is for a volume, and Config is empty
+	Hold    *HoldOrder   `json:"hold,omitempty"`   // set: the order is for capacity to be held
+	// Reservation is what a machine's capacity comes from: only workers that
+	// hold for it fill the order.
+	Reservation ReservationID `json:"reservation,omitempty"`
 	Options
 }
 
@@ -66,8 +71,15 @@ func (o *Order) Validate() error {
 			}
 		}
 	}
-	if o.Volume != nil {
+	if err := o.validateReservation(); err != nil {
+		return err
+	}
+	switch {
+	case o.Volume != nil:
 		return o.Volume.Validate()
+	case o.Hold != nil:
+		held := o.Config.programmed()
+		return held.validate()
 	}
 	return o.Config.validate()
 }
@@ -77,7 +89,7 @@ func (o *Order) Deadline() time.Duration {
 	switch {
 	case o.Within > 0:
 		return time.Duration(o.Within)
-	case o.Volume == nil && o.Config.Image != ImageHost:
+	case o.Volume == nil && o.Hold == nil && o.Config.Image != ImageHost:
 		return DefaultPullWithin
 	}
 	return DefaultWithin
@@ -105,6 +117,8 @@ type Quote struct {
 	Load         float64   `json:"load,omitempty"`          // runnable tasks per core, 1 minute average
 	Filled       *Machine  `json:"filled,omitempty"`        // the order is filled there already
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same, of an order for a volume
+	FilledHold   *Hold     `json:"filled_hold,omitempty"`   // the same, of an order for capacity
+	Held         bool      `json:"held,omitempty"`          // all that it takes is held here for its reservation
 }
 
 // RefusalReason says in one word why a worker cannot fill an order.
@@ -122,6 +136,7 @@ const (
 	RefusedVolume      RefusalReason = "volume"      // the volume to mount is not there, in use, or not ready
 	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
+	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
 	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
@@ -147,8 +162,9 @@ type Claim struct {
 
 // Fill is a worker's yes to a claim.
 type Fill struct {
-	Machine Machine       `json:"machine"`          // zero when the order is for a volume
+	Machine Machine       `json:"machine"`          // zero when the order is for something else
 	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
+	Hold    *Hold         `json:"hold,omitempty"`   // of an order for capacity
 	Claimed time.Duration `json:"claimed"`          // until the machine was durably recorded
 	Started time.Duration `json:"started"`          // from then until it had started
 	Again   bool          `json:"again,omitempty"`  // the order had been filled before
@@ -167,6 +183,9 @@ func (f *Fill) Sale() Sale {
 	if v := f.Volume; v != nil {
 		return Sale{v.Order, v.Worker, v.Region, v.CreatedAt}
 	}
+	if h := f.Hold; h != nil {
+		return Sale{h.Order, h.Worker, h.Region, h.CreatedAt}
+	}
 	m := &f.Machine
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
@@ -179,6 +198,8 @@ func (q *Quote) Fill() *Fill {
 		return &Fill{Machine: *q.Filled, Again: true}
 	case q.FilledVolume != nil:
 		return &Fill{Volume: q.FilledVolume, Again: true}
+	case q.FilledHold != nil:
+		return &Fill{Hold: q.FilledHold, Again: true}
 	}
 	return nil
 }
