@@ -1,6 +1,6 @@
 // Package store is the durable memory of a worker: one bbolt file.
 //
-// # Schema, version 2
+// # Schema, version 3
 //
 //	worker.db
 //	├── meta
@@ -19,11 +19,11 @@
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed
-//	│   └── resource                         int64, big endian: the sum of all machines' and volumes' Takes; absent for 0
+//	│   └── resource                         int64, big endian: the sum of all machines' and volumes' Takes and all holds' Left; absent for 0
 //	├── orders
 //	│   └── OrderID                          OrderRecord
 //	├── order_time                           the same, oldest first
-//	│   └── int64 time 00 OrderID            MachineID or VolumeID, or empty for a tombstone
+//	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
 //	├── apps
 //	│   └── AppName                          bourse.App
 //	├── log                                  append-only
@@ -36,14 +36,20 @@
 //	│   └── run                              its key in runs
 //	├── run_open                             runs that have not ended, in the order of creation
 //	│   └── run                              its key in runs
-//	├── volumes                              since version 2, like all below
+//	├── volumes                              since version 2, like those below
 //	│   └── VolumeID                         bourse.Volume, without its usage
 //	├── volume_app                           every volume
 //	│   └── app 00 VolumeID                  (empty)
 //	├── volume_gone                          destroyed volumes without a snapshot, oldest first
 //	│   └── int64 time 00 VolumeID           (empty)
-//	└── snapshots                            every snapshot
-//	    └── SnapshotID                       VolumeID
+//	├── snapshots                            every snapshot
+//	│   └── SnapshotID                       VolumeID
+//	├── holds                                since version 3, like all below
+//	│   └── OrderID                          bourse.Hold
+//	├── hold_of                              every hold
+//	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
+//	└── hold_end                             every hold, in the order in which they end
+//	    └── int64 time 00 OrderID            (empty)
 //
 // Records are one version byte (1) and JSON. A time is nanoseconds since 1970.
 // Parts of keys are joined by a zero byte, which none of them may hold.

@@ -23,6 +23,7 @@ func migrations() []migration {
 			bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
 		),
 		createBuckets(bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots),
+		createBuckets(bucketHolds, bucketHoldOf, bucketHoldEnd),
 	}
 }
 

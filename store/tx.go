@@ -44,6 +44,9 @@ const (
 	bucketVolumeApp     = "volume_app"
 	bucketVolumeGone    = "volume_gone"
 	bucketSnapshots     = "snapshots"
+	bucketHolds         = "holds"
+	bucketHoldOf        = "hold_of"
+	bucketHoldEnd       = "hold_end"
 )
 
 func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }
