@@ -40,7 +40,7 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 
 // facts gives all of Facts that costs next to nothing: it counts nothing.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
-	committed, err := tx.Committed()
+	committed, err := tx.CommittedAt(time.Now())
 	return bourse.Facts{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
 		Labels: w.labels.Load().all, Drivers: w.drivers(), Load: w.load.read(), Accounts: w.ledger.accounts(committed),
@@ -51,7 +51,7 @@ func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 func (w *Worker) Free() (bourse.Amounts, error) {
 	var free bourse.Amounts
 	err := w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		for _, a := range w.ledger.accounts(committed) {
 			free = append(free, bourse.Amount{Resource: a.Resource, Amount: a.Free()})
 		}

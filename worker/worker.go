@@ -40,6 +40,7 @@ type Worker struct {
 	ready     atomic.Bool            // recovered: calls are answered
 	up        chan struct{}          // closed when first ready
 	contained chan struct{}          // closed when the driver of images has recovered
+	held      chan struct{}          // holds one: a hold may end earlier than keepHolds thinks
 	publisher *publisher             // nil without a view
 	watched   watching
 	applied   applied
@@ -71,6 +72,7 @@ func Open(cfg Config) (*Worker, error) {
 		life:   context.Background(),
 
 		contained: make(chan struct{}),
+		held:      make(chan struct{}, 1),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -164,6 +166,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.keepHouse(ctx) })
 	group.Go(func() error { return w.recoverLate(ctx) })
 	group.Go(func() error { return w.keepVolumes(ctx) })
+	group.Go(func() error { return w.keepHolds(ctx) })
 	if w.publisher != nil {
 		group.Go(func() error { return w.publisher.run(ctx) })
 		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })
