@@ -62,8 +62,8 @@ const (
 
 func shapeOf(o *bourse.Order) shape {
 	// What is only prepared takes less than its quote says, and what uses a
-	// volume or a runtime of its own is like no other.
-	if o.SkipLaunch || o.Config.Guest == nil || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
+	// volume, a reservation or a runtime of its own is like no other.
+	if o.SkipLaunch || o.Reservation != "" || o.Config.Guest == nil || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
 	s := shape{app: o.App.Name, image: o.Config.Image, guest: *o.Config.Guest}

@@ -73,7 +73,8 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 		if q.Refusal != nil || !slices.Contains(ids, members[i].ID) {
 			continue
 		}
-		q.Filled, q.FilledVolume, q.Refusal = nil, nil, no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
+		unfill(q)
+		q.Refusal = no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
 		undo = append(undo, &members[i])
 	}
 	if !t.quoteOnly {
