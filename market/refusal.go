@@ -88,11 +88,8 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 }
 
 func what(order *bourse.Order) string {
-	switch {
-	case order.Volume != nil:
+	if order.Volume != nil {
 		return "volume"
-	case order.Hold != nil:
-		return "reservation"
 	}
 	return "machine"
 }
