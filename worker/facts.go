@@ -33,9 +33,25 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 			}
 			facts.Machines[m.State]++
 		}
-		return nil
+		return addHeld(tx, facts.Accounts)
 	})
 	return facts, err
+}
+
+// addHeld says how much of what is used is held by reservations.
+func addHeld(tx *store.Tx, accounts []bourse.Account) error {
+	now := time.Now()
+	for h, err := range tx.Holds() {
+		if err != nil {
+			return err
+		}
+		for i := range accounts {
+			if h.ExpiresAt.After(now) {
+				accounts[i].Held += h.Left.Of(accounts[i].Resource)
+			}
+		}
+	}
+	return nil
 }
 
 // facts gives all of Facts that costs next to nothing: it counts nothing.
