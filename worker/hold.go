@@ -44,21 +44,21 @@ func (w *Worker) committedTo(tx *store.Tx, order *bourse.Order, takes bourse.Amo
 // draw takes as much of takes out of holds as is left in them, one after the
 // other, and gives what that was.
 func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
-	drawn := slices.Clone(takes)
-	for i := range drawn {
-		want := &drawn[i]
-		need := want.Amount
-		for h := range holds {
-			holds[h].Left = slices.Clone(holds[h].Left)
-			for j := range holds[h].Left {
-				if left := &holds[h].Left[j]; left.Resource == want.Resource {
-					n := min(need, left.Amount)
-					left.Amount -= n
-					need -= n
-				}
+	need := slices.Clone(takes)
+	for h := range holds {
+		holds[h].Left = slices.Clone(holds[h].Left) // others may have the list
+		for j := range holds[h].Left {
+			left := &holds[h].Left[j]
+			if i := slices.IndexFunc(need, func(a bourse.Amount) bool { return a.Resource == left.Resource }); i >= 0 {
+				n := min(need[i].Amount, left.Amount)
+				left.Amount -= n
+				need[i].Amount -= n
 			}
 		}
-		want.Amount -= need
+	}
+	drawn := slices.Clone(takes)
+	for i := range drawn {
+		drawn[i].Amount -= need[i].Amount
 	}
 	return drawn
 }
@@ -75,8 +75,12 @@ func drawHolds(tx *store.Tx, order *bourse.Order, takes bourse.Amounts) error {
 	if err != nil {
 		return err
 	}
+	before := slices.Clone(holds)
 	draw(holds, takes)
 	for i := range holds {
+		if slices.Equal(before[i].Left, holds[i].Left) {
+			continue
+		}
 		holds[i].Left = slices.DeleteFunc(holds[i].Left, func(a bourse.Amount) bool { return a.Amount == 0 })
 		if err := tx.PutHold(&holds[i]); err != nil {
 			return err
