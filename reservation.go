@@ -94,24 +94,24 @@ func (r ReservationID) Validate() error {
 }
 
 func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
-	bad := func() (ReservationKey, []WorkerTag, error) {
-		return "", nil, Errorf(CodeInvalid, "reservation id %s: want a ULID, \"-\" and the tags of its workers, as the reservation was answered with", Quoted(string(r)))
+	bad := func() error {
+		return Errorf(CodeInvalid, "reservation id %s: want a ULID, \"-\" and the tags of its workers, as the reservation was answered with", Quoted(string(r)))
 	}
 	text, rest, ok := strings.Cut(string(r), "-")
 	key := ReservationKey(text)
 	if !ok || len(rest) > 7*MaxReservedOrders || key.Validate() != nil {
-		return bad()
+		return "", nil, bad()
 	}
 	var tags []WorkerTag
 	for part := range strings.SplitSeq(rest, ".") {
 		n, err := strconv.ParseUint(part, 16, 24)
 		if err != nil || n == 0 {
-			return bad()
+			return "", nil, bad()
 		}
 		tags = append(tags, WorkerTag(n))
 	}
 	if key.At(tags) != r { // twice the same tag, or out of order, or in capitals
-		return bad()
+		return "", nil, bad()
 	}
 	return key, tags, nil
 }

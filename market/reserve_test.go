@@ -198,6 +198,36 @@ func TestReserveInABadNetwork(t *testing.T) {
 	t.Logf("%d were told yes, %d no", yes, no)
 }
 
+// A worker that could not be told to release what it holds finds that in the
+// view, whatever has become of the broker. Until it has, a repetition does not
+// take what it holds for held.
+func TestAReleaseThatWasNotDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		voids := c.NewVoids()
+		c.Break(func(call markettest.Call) markettest.Fault {
+			return markettest.Fault{Unreachable: call.Verb == markettest.Cancel}
+		})
+		withVoids := func(cfg *market.Config) { cfg.Voids = voids }
+		key := bourse.NewReservationKey()
+		_, _, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256, 256, 256))
+		fails(t, err, bourse.CodeInsufficient)
+		if got := memoryOf(c, "w0", "w1"); got != 2*256 {
+			t.Fatalf("%d MiB are held, want those of two workers that were not told", got)
+		}
+		c.Break(nil)
+		_, decision, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256))
+		fails(t, err, bourse.CodeInsufficient)
+		if !slices.ContainsFunc(decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedCanceled }) {
+			t.Errorf("refusals %+v: want canceled by the one that holds it", decision.Refusals())
+		}
+		voids.Obey()
+		if got := memoryOf(c, "w0", "w1"); got != 0 {
+			t.Errorf("%d MiB stay held", got)
+		}
+	})
+}
+
 // A machine that names a reservation goes to a worker that holds for it, and
 // first to one that holds enough.
 func TestPlaceFromAReservation(t *testing.T) {

@@ -63,6 +63,11 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 		return
 	}
 	ids, err := t.x.cfg.Voids.Voided(ctx, t.order.ID)
+	if h := t.order.Hold; h != nil && err == nil {
+		var all []bourse.WorkerID
+		all, err = t.x.cfg.Voids.Voided(ctx, h.Reservation.All())
+		ids = slices.Concat(ids, all)
+	}
 	if err != nil {
 		t.x.cfg.Log.Warn("earlier cancellations not read", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return
