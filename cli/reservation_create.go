@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,9 @@ func (s *shell) reserve(ctx context.Context, f *reserveFlags, args []string) err
 	case "":
 		return s.printReservation(&r)
 	case bourse.CodeTimeout:
+		if _, told := errors.AsType[*machinesapi.ReplyError](err); told { // its deadline passed, and nothing is held
+			return hint(err, "a longer --deadline, fewer machines, or later")
+		}
 		return hint(err, "the same again with --id "+string(req.ID)+": it finds what is held")
 	default:
 		return s.explainCreate(err, f.app, bourse.OrderID(req.ID))

@@ -9,7 +9,8 @@ import (
 
 // Reserve holds capacity for all orders or for none. Codes: invalid, not_found
 // (an app), insufficient_capacity (the [ReplyError] has the refusals; nothing
-// is held), timeout (repeat with the same id).
+// is held), timeout (with a ReplyError its deadline passed, and nothing is held;
+// without one the answer was lost: repeat with the same id).
 func (c *Client) Reserve(ctx context.Context, in CreateReservation) (Reservation, error) {
 	var out Reservation
 	_, err := c.do(ctx, call{method: http.MethodPost, path: path("reservations"), in: in, out: &out})

@@ -24,7 +24,9 @@ import (
 //
 // A caller who chose the reservation's key and has left may be back: it goes on
 // to its end without him, and a repetition finds what is held (see once.go).
-// After a refusal the key is used up: its workers refuse it.
+// After a refusal the key is used up: its workers refuse it. Two brokers that
+// are asked for one key at the same moment hold once, but when one of them fails
+// it releases for both: the other's caller may then be told of what is gone.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
