@@ -13,7 +13,9 @@
 //   - guest: the size of a machine
 //   - app: a name space for machines
 //   - order, quote, refusal, claim, fill: the trade, in this order
-//   - ledger: a worker's account of what is committed, per resource
+//   - reservation: capacity held on one or several workers for a time, for several orders or none
+//   - hold: one worker's part of it, for one order
+//   - ledger: a worker's account of what is committed and held, per resource
 //   - view: everyone's hint about everyone; never the truth
 //   - broker: the stateless API server
 //

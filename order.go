@@ -2,7 +2,8 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine, for one volume, or for work to be done.
+// Order is a request for one machine, for one volume, for work to be done, or
+// for capacity to be held.
 type Order struct {
 	ID      OrderID      `json:"id"`
 	App     App          `json:"app"`              // the worker that fills it keeps the app's record too
@@ -11,6 +12,10 @@ type Order struct {
 	Config  Config       `json:"config"`           // normalized; of a machine
 	Volume  *VolumeOrder `json:"volume,omitempty"` // set: the order is for a volume, and Config is empty
 	Task    *TaskOrder   `json:"task,omitempty"`   // set: the order is for work; of Config a warm task has requirements only
+	Hold    *HoldOrder   `json:"hold,omitempty"`   // set: the order is for capacity to be held
+	// Reservation is what a machine's capacity comes from: only workers that
+	// hold for it fill the order.
+	Reservation ReservationID `json:"reservation,omitempty"`
 	Options
 }
 
@@ -71,11 +76,17 @@ func (o *Order) Validate() error {
 			}
 		}
 	}
+	if err := o.validateReservation(); err != nil {
+		return err
+	}
 	switch {
 	case o.Volume != nil:
 		return o.Volume.Validate()
 	case o.Task != nil:
 		return o.validateTask()
+	case o.Hold != nil:
+		held := o.Config.programmed()
+		return held.validate()
 	}
 	return o.Config.validate()
 }
@@ -124,7 +135,7 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Task.Timeout) + DefaultWithin
 	case o.Task != nil:
 		return time.Duration(o.Task.Timeout) + DefaultPullWithin
-	case o.Volume == nil && o.Config.Image != ImageHost:
+	case o.Volume == nil && o.Hold == nil && o.Config.Image != ImageHost:
 		return DefaultPullWithin
 	}
 	return DefaultWithin
@@ -155,6 +166,8 @@ type Quote struct {
 	// FilledTask is the same of a task, without its answer: another claim there
 	// waits for its end and gives it.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
+	FilledHold *Hold       `json:"filled_hold,omitempty"` // the same, of an order for capacity
+	Held       bool        `json:"held,omitempty"`        // all that it takes is held here for its reservation
 }
 
 // RefusalReason says in one word why a worker cannot fill an order.
@@ -172,6 +185,7 @@ const (
 	RefusedVolume      RefusalReason = "volume"      // the volume to mount is not there, in use, or not ready
 	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
+	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
 	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
@@ -197,9 +211,10 @@ type Claim struct {
 
 // Fill is a worker's yes to a claim.
 type Fill struct {
-	Machine Machine       `json:"machine,omitzero"` // zero when the order is for a volume or a task
+	Machine Machine       `json:"machine,omitzero"` // zero when the order is for something else
 	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
 	Task    *TaskResult   `json:"task,omitempty"`   // of an order for one, once it has ended
+	Hold    *Hold         `json:"hold,omitempty"`   // of an order for capacity
 	Claimed time.Duration `json:"claimed"`          // until the machine was durably recorded
 	Started time.Duration `json:"started"`          // from then until it had started
 	Again   bool          `json:"again,omitempty"`  // the order had been filled before
@@ -221,6 +236,9 @@ func (f *Fill) Sale() Sale {
 	if t := f.Task; t != nil {
 		return Sale{t.Order, t.Worker, t.Region, t.StartedAt}
 	}
+	if h := f.Hold; h != nil {
+		return Sale{h.Order, h.Worker, h.Region, h.CreatedAt}
+	}
 	m := &f.Machine
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
@@ -235,6 +253,8 @@ func (q *Quote) Fill() *Fill {
 		return &Fill{Volume: q.FilledVolume, Again: true}
 	case q.FilledTask != nil:
 		return &Fill{Task: q.FilledTask, Again: true}
+	case q.FilledHold != nil:
+		return &Fill{Hold: q.FilledHold, Again: true}
 	}
 	return nil
 }

@@ -96,7 +96,8 @@ func (a Amounts) Sorted() Amounts {
 type Account struct {
 	Resource Resource `json:"resource"`
 	Total    int64    `json:"total"`
-	Used     int64    `json:"used"` // committed and held
+	Used     int64    `json:"used"`           // committed and held
+	Held     int64    `json:"held,omitempty"` // of Used, by reservations; told where a worker speaks of itself
 }
 
 // Free gives what is left, never below 0.

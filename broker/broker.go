@@ -18,6 +18,9 @@ type Exchange interface {
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
 	// Quote goes through the motions of Place up to the claim.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
+	// Reserve fills all orders, which are for capacity and of one reservation,
+	// or none. The decision is that of the order that was not filled.
+	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
 	// Decision finds what this exchange decided lately.
 	Decision(id bourse.OrderID) (bourse.Decision, bool)
 }
@@ -43,6 +46,7 @@ type Workers interface {
 	ImageKeeper
 	AppKeeper
 	OrderReader
+	Holder
 	Operator
 }
 

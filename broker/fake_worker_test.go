@@ -27,6 +27,7 @@ type worker struct {
 	runs      []fabric.Run
 	volumes   map[bourse.VolumeID]*bourse.Volume
 	images    []bourse.Image
+	holds     map[bourse.ReservationKey][]bourse.Hold
 	touched   time.Time // the latest version given
 
 	full bool
@@ -37,7 +38,7 @@ type worker struct {
 func newWorker(self bourse.Member) *worker {
 	return &worker{
 		self: self, machines: map[bourse.MachineID]*bourse.Machine{}, apps: map[bourse.AppName]bourse.App{},
-		volumes: map[bourse.VolumeID]*bourse.Volume{}, decisions: map[bourse.OrderID]bourse.Decision{}, changed: make(chan struct{}), calls: map[string]int{},
+		holds: map[bourse.ReservationKey][]bourse.Hold{}, volumes: map[bourse.VolumeID]*bourse.Volume{}, decisions: map[bourse.OrderID]bourse.Decision{}, changed: make(chan struct{}), calls: map[string]int{},
 	}
 }
 

@@ -86,7 +86,7 @@ func (b *Broker) readOrder(w http.ResponseWriter, r *request) (bourse.Order, err
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	order := bourse.Order{ID: id, App: app, Name: in.Name, Regions: regions, Config: *in.Config, Options: bourse.Options{
+	order := bourse.Order{ID: id, App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.who.Name,
 		Race: in.Race, Within: in.Deadline, Named: named,
 	}}

@@ -13,6 +13,9 @@ import (
 // with the reason (invariant 10).
 func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
 	out := &reply{err: err, order: order.ID}
+	if order.Reservation != "" && bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // it is gone
+		out.refusals = decision.Refusals()
+	}
 	if bourse.CodeOf(err) != bourse.CodeInsufficient {
 		return out
 	}

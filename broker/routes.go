@@ -21,6 +21,8 @@ const (
 	volumes    = oneApp + "/volumes"
 	oneVolume  = volumes + "/{volume}"
 	oneWorker  = "/v1/workers/{worker}"
+
+	oneReservation = "/v1/reservations/{reservation}"
 )
 
 // routes is the whole API. Updates, versions and secrets will be further lines
@@ -83,6 +85,11 @@ func routes() []route {
 		{"POST /v1/images/prune", scopeCluster, (*Broker).pruneImages},
 
 		{"GET /v1/orders/{order}", scopeToken, (*Broker).getOrder},
+
+		{"POST /v1/reservations", scopeToken, (*Broker).createReservation},
+		{"GET " + oneReservation, scopeToken, (*Broker).getReservation},
+		{"PATCH " + oneReservation, scopeToken, (*Broker).extendReservation},
+		{"DELETE " + oneReservation, scopeToken, (*Broker).releaseReservation},
 
 		{"GET /v1/workers", scopeCluster, (*Broker).listWorkers},
 		{"GET " + oneWorker, scopeCluster, (*Broker).getWorker},

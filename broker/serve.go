@@ -78,7 +78,7 @@ func (b *Broker) logRequest(rt route, r *request, status int, took time.Duration
 	attrs := []slog.Attr{
 		slog.String("request", r.id), slog.String("endpoint", rt.pattern), slog.Int("status", status), slog.Duration("took", took),
 	}
-	for _, name := range []string{"app", "machine", "volume", "worker", "order", "run"} {
+	for _, name := range []string{"app", "machine", "volume", "worker", "order", "run", "reservation"} {
 		if v := r.PathValue(name); v != "" {
 			attrs = append(attrs, slog.String(name, v))
 		}

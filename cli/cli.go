@@ -107,7 +107,7 @@ Begin with:
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		"use":   {s.machine(), s.task(), s.app(), s.volume(), s.image()},
-		"look":  {s.order(), s.quote(), s.worker(), s.sql(), s.view()},
+		"look":  {s.order(), s.quote(), s.reservation(), s.worker(), s.sql(), s.view()},
 		"serve": {s.dev(), s.serve()},
 	} {
 		for _, c := range commands {

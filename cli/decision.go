@@ -81,7 +81,7 @@ func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
 func outcome(d *bourse.Decision) string {
 	switch d.Outcome {
 	case bourse.OutcomeFilled:
-		return fmt.Sprintf("filled by %s: machine %s", d.Worker, d.Machine)
+		return "filled by " + string(d.Worker) + ": " + filledWith(d)
 	case bourse.OutcomeRefused:
 		return "refused: nobody could fill it"
 	case bourse.OutcomeCanceled:
@@ -96,6 +96,17 @@ func outcome(d *bourse.Decision) string {
 		return "quoted only: nobody could fill it"
 	}
 	return string(d.Outcome)
+}
+
+// filledWith says what an order became.
+func filledWith(d *bourse.Decision) string {
+	switch {
+	case d.Machine != "":
+		return "machine " + string(d.Machine)
+	case d.Volume != "":
+		return "volume " + string(d.Volume)
+	}
+	return "held for a reservation"
 }
 
 // asked sums up the rounds: how many were asked, and what they answered.

@@ -30,6 +30,7 @@ type orderFlags struct {
 	rm, skipLaunch            bool
 	race                      int
 	deadline                  time.Duration
+	reservation               string
 }
 
 // sizeFlags say how large the machine is.
@@ -58,6 +59,7 @@ func (f *orderFlags) bind(s *shell, c *cobra.Command) {
 	flags.BoolVar(&f.rm, "rm", false, "destroy the machine when its command has ended for good")
 	flags.BoolVar(&f.skipLaunch, "skip-launch", false, "prepare the machine, do not start it")
 	flags.IntVar(&f.race, "race", 0, "start on so `many` workers at once, keep the first")
+	flags.StringVar(&f.reservation, "reservation", "", "take what is held for the reservation of this `id`")
 	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s, of an image 1m)")
 	s.completeRegions(c)
 	fixed(c, "restart", "no", "on-failure", "always")
@@ -115,7 +117,8 @@ func (f *sizeFlags) guest() (*bourse.Guest, error) {
 func (f *orderFlags) request(args []string) (machinesapi.CreateMachine, error) {
 	req := machinesapi.CreateMachine{
 		Name: f.name, Region: f.region, SkipLaunch: f.skipLaunch, Race: f.race, Deadline: bourse.Duration(f.deadline),
-		Config: &bourse.Config{Image: args[0], AutoDestroy: f.rm},
+		Reservation: bourse.ReservationID(f.reservation),
+		Config:      &bourse.Config{Image: args[0], AutoDestroy: f.rm},
 	}
 	c := req.Config
 	c.Init = bourse.Init{Cmd: args[1:], WorkingDir: f.workdir, User: f.user}
@@ -144,6 +147,11 @@ func (f *orderFlags) request(args []string) (machinesapi.CreateMachine, error) {
 	if f.name != "" {
 		if err := bourse.ValidateMachineName(f.name); err != nil {
 			return req, named("--name", err)
+		}
+	}
+	if f.reservation != "" {
+		if err := req.Reservation.Validate(); err != nil {
+			return req, named("--reservation", err)
 		}
 	}
 	if f.deadline < 0 || f.deadline > bourse.MaxWithin {

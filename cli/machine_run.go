@@ -128,6 +128,11 @@ func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error
 		return hint(err,
 			"another --region (or any), a smaller --vm-memory or --vm-cpus, or later",
 			"the whole decision: bourse order show "+string(order))
+	case bourse.CodeFailedPrecondition:
+		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && len(reply.Refusals) > 0 {
+			return hint(err, "the same without --reservation, or a new one: bourse reservation create")
+		}
+		return err
 	case bourse.CodeNotFound:
 		return hint(err, "bourse app create "+app)
 	case bourse.CodeTimeout:

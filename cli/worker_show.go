@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,12 +55,26 @@ func (s *shell) printWorker(w *machinesapi.Worker) error {
 		return err
 	}
 	fmt.Fprintln(s.Out)
-	t := newTable("RESOURCE", "TOTAL", "USED", "FREE").numbers(1, 2, 3)
-	for _, a := range w.Facts.Accounts {
-		r := string(a.Resource)
-		t.row(r, amount(r, a.Total), amount(r, a.Used), amount(r, a.Free()))
+	return accountTable(w.Facts.Accounts).write(s.Out, s.Out.Width)
+}
+
+// accountTable shows a ledger, with what reservations hold of the used where
+// they hold anything.
+func accountTable(accounts []bourse.Account) *table {
+	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
+		t := newTable("RESOURCE", "TOTAL", "USED", "FREE").numbers(1, 2, 3)
+		for _, a := range accounts {
+			r := string(a.Resource)
+			t.row(r, amount(r, a.Total), amount(r, a.Used), amount(r, a.Free()))
+		}
+		return t
 	}
-	return t.write(s.Out, s.Out.Width)
+	t := newTable("RESOURCE", "TOTAL", "USED", "(HELD)", "FREE").numbers(1, 2, 3, 4)
+	for _, a := range accounts {
+		r := string(a.Resource)
+		t.row(r, amount(r, a.Total), amount(r, a.Used), amount(r, a.Held), amount(r, a.Free()))
+	}
+	return t
 }
 
 // showStates counts machines by state, in the order of a machine's life.

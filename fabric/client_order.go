@@ -16,7 +16,11 @@ var (
 // with CodeUnavailable the worker has not taken the claim; after any other
 // error that no worker answered with, the outcome is unknown.
 func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	reply, err := exchange[ClaimReply](ctx, c, to, ask{route: routeClaim, body: claim})
+	path := routeClaim
+	if claim.Order.Hold != nil {
+		path = routeReserve
+	}
+	reply, err := exchange[ClaimReply](ctx, c, to, ask{route: path, body: claim})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,7 +103,7 @@ func TestClient(t *testing.T) {
 		{fabric.PathRunSkip, "/worker/runs/r1/skip", struct{}{}, run, func(ctx context.Context, c *fabric.Client) (any, error) { return c.RunSkip(ctx, w1, "r1") }},
 		{fabric.PathRunCancel, "/worker/runs/r1/cancel", struct{}{}, run, func(ctx context.Context, c *fabric.Client) (any, error) { return c.RunCancel(ctx, w1, "r1") }},
 	}
-	tests = append(tests, storageCalls()...)
+	tests = append(tests, append(storageCalls(), reservationCalls()...)...)
 	for _, tt := range tests {
 		t.Run(tt.path, func(t *testing.T) {
 			var mux http.ServeMux

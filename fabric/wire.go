@@ -14,6 +14,10 @@ const (
 	PathClaim         = "POST /worker/claim"                          // bourse.Claim → ClaimReply
 	PathCancel        = "POST /worker/orders/{order}/cancel"          // → bourse.Cancellation
 	PathOrder         = "GET /worker/orders/{order}"                  // → bourse.Decision
+	PathReserve       = "POST /worker/reserve"                        // bourse.Claim of an order for capacity → ClaimReply
+	PathReservation   = "GET /worker/reservations/{reservation}"      // of a bourse.ReservationKey → []bourse.Hold
+	PathExtendHolds   = "PATCH /worker/reservations/{reservation}"    // ExtendHolds → []bourse.Hold
+	PathReleaseHolds  = "DELETE /worker/reservations/{reservation}"   // → {}; what it asks for later is refused
 	PathMachines      = "GET /worker/machines"                        // ?app= &name= &deleted=true → []bourse.Machine
 	PathMachine       = "GET /worker/machines/{machine}"              // → bourse.Machine, with its latest events
 	PathStart         = "POST /worker/machines/{machine}/start"       // Act → ActReply
@@ -85,6 +89,12 @@ type Usage struct {
 	CPUs      float64       `json:"cpus"`       // cores in use, over the last seconds
 	MayCPUs   float64       `json:"may_cpus"`   // cores that it may use; 0: no limit
 	MayMemory int64         `json:"may_memory"` // bytes; 0: no limit
+}
+
+// ExtendHolds makes all that a reservation holds on a worker end so long from
+// now.
+type ExtendHolds struct {
+	TTL bourse.Duration `json:"ttl"`
 }
 
 // ClaimReply has either a fill or a refusal.

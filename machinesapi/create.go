@@ -7,7 +7,7 @@ import (
 )
 
 // CreateMachine is the body of a request for a new machine, and of one for
-// quotes. Deadline and Race are Bourse's own.
+// quotes. Deadline, Race and Reservation are Bourse's own.
 type CreateMachine struct {
 	Name                    string         `json:"name,omitempty"`
 	Region                  string         `json:"region,omitempty"` // an expression; default "any"
@@ -18,6 +18,9 @@ type CreateMachine struct {
 
 	Deadline bourse.Duration `json:"deadline,omitempty"` // for the whole order; default 10 s
 	Race     int             `json:"race,omitempty"`     // claim so many workers, keep the first that starts
+	// Reservation is what the machine's capacity comes from: only workers that
+	// hold for it are asked. It excludes SkipLaunch and Race.
+	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
 // Created is a machine with what the reply's headers told of its order.

@@ -69,7 +69,7 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	began := time.Now()
 	desk := t.x.standing.claiming(m.ID, &t.shape, began)
 	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
-	a := judge(fill, refusal, err, m, t.order.ID, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
+	a := judge(fill, refusal, err, m, t.order, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
 	t.x.standing.answered(m.ID, desk, &t.shape, a.fill != nil)
 	a.took = time.Since(began)
 	a.won = a.fill != nil
@@ -78,7 +78,7 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 
 // judge says what a claim's answer means. A fill that is not what was asked
 // for is undone like an unknown one.
-func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order bourse.OrderID, choice bourse.Choice) attempt {
+func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
 		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
@@ -86,7 +86,7 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim was lost; canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
 	case fill == nil && refusal != nil:
 		return attempt{refusal: tidy(refusal, m)}
-	case fill == nil || refusal != nil || fill.Sale().Worker != m.ID || fill.Sale().Order != order:
+	case fill == nil || refusal != nil || fill.Sale().Worker != m.ID || !fills(fill, order):
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim makes no sense; canceled there")}
 	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, whatever the hint said
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedRegion, "it filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+"; canceled there")}

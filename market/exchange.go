@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -104,6 +103,7 @@ func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
 //
 //   - insufficient_capacity: no worker takes it; the message says why
 //   - already_exists: the machine's name is taken in its app
+//   - failed_precondition: the reservation that it is to take from is gone
 //   - unavailable: not one worker answered; nothing happened
 //   - timeout: its deadline passed first; it was canceled where it was claimed
 //   - canceled: the caller left; the same
@@ -177,24 +177,27 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 // candidates gives the workers that the directory knows in each choice, one
 // choice after the other, and where each choice ends. A worker that the hint
 // has in two regions is in the first. An order that is pinned has one
-// candidate at most: the worker that has its volume.
+// candidate at most: the worker that has its volume; one that takes from a
+// reservation, the workers that hold for it.
 func (x *Exchange) candidates(order *bourse.Order, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = x.everyone(choices)
 	pin := order.Pinned()
-	if pin == 0 {
+	if pin == 0 && order.Reservation == "" {
 		return members, ends
 	}
-	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == pin })
-	for k, end := range ends {
-		ends[k] = 0
-		if i >= 0 && i < end {
-			ends[k] = 1
+	few, next := members[:0], 0
+	for i := range members {
+		for next < len(ends) && ends[next] == i {
+			ends[next], next = len(few), next+1
+		}
+		if m := &members[i]; (pin == 0 || m.Tag == pin) && reserved(order, m) {
+			few = append(few, *m)
 		}
 	}
-	if i < 0 {
-		return nil, ends
+	for ; next < len(ends); next++ {
+		ends[next] = len(few)
 	}
-	return members[i : i+1], ends
+	return few, ends
 }
 
 func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, ends []int) {

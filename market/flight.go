@@ -24,6 +24,7 @@ type flight struct {
 
 	landed   chan struct{} // closed once the fields below are set
 	fill     bourse.Fill
+	holds    []bourse.Hold // of a reservation, whose flight is beside those of its orders
 	decision bourse.Decision
 	err      error
 
@@ -89,16 +90,24 @@ func (s *flights) land(f *flight) {
 
 // ride waits for the result of another caller's flight.
 func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
-	stay := context.AfterFunc(ctx, func() { s.leave(f) })
-	defer stay()
-	select {
-	case <-f.landed:
-	case <-ctx.Done():
-		return bourse.Fill{}, abandoned(order), errLeft(ctx.Err())
+	if err := s.await(ctx, f); err != nil {
+		return bourse.Fill{}, abandoned(order), err
 	}
 	fill := f.fill
 	fill.Again = f.err == nil
 	return fill, f.decision, f.err
+}
+
+// await waits for another caller's flight to land, or for ctx to end.
+func (s *flights) await(ctx context.Context, f *flight) error {
+	stay := context.AfterFunc(ctx, func() { s.leave(f) })
+	defer stay()
+	select {
+	case <-f.landed:
+		return nil
+	case <-ctx.Done():
+		return errLeft(ctx.Err())
+	}
 }
 
 // abandoned is the decision of an order that its caller left before this call

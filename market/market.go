@@ -11,6 +11,9 @@
 // first (once.go). What happened is written down in a bourse.Decision
 // (record.go), and a no is put into words by refusal.go.
 //
+// A reservation is several orders for capacity that are all filled or none
+// (reserve.go).
+//
 // What the package promises, by the numbers of package bourse's invariants:
 //
 //   - 2, no pending: [Exchange.Place] returns before the order's deadline,

@@ -68,14 +68,14 @@ func silent(q *bourse.Quote) bool {
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = tidy(q.Refusal, m)
-		q.Filled, q.FilledVolume, q.FilledTask = nil, nil, nil
+		unfill(q)
 		return
 	}
 	if f := q.Fill(); f != nil {
 		// The order's other choices are as good: it is there already.
-		if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || !names(order.Regions, s.Region) {
+		if s := f.Sale(); !fills(f, order) || s.Worker != m.ID || !names(order.Regions, s.Region) {
 			q.Refusal = nonsense(m, "what fills another order, or on another worker or region")
-			q.Filled, q.FilledVolume, q.FilledTask = nil, nil, nil
+			unfill(q)
 		}
 		return
 	}
@@ -87,6 +87,13 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 		q.Refusal = nonsense(m, what)
 	}
 }
+
+// fills tells whether f is of the order, and what it asks for.
+func fills(f *bourse.Fill, order *bourse.Order) bool {
+	return f.Sale().Order == order.ID && (f.Hold != nil) == (order.Hold != nil)
+}
+
+func unfill(q *bourse.Quote) { q.Filled, q.FilledVolume, q.FilledHold = nil, nil, nil }
 
 // absurd names what is impossible in a willing quote, "" when nothing is.
 func absurd(q *bourse.Quote) string {

@@ -64,10 +64,17 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"the worker of volume %s cannot be reached, or does not stand in %s",
 			order.Config.Mounts[0].Volume, regions(rounds))
 	}
+	if known == 0 && order.Reservation != "" {
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker of reservation %s can be reached, or stands in %s",
+			order.Reservation, regions(rounds))
+	}
 	if known == 0 {
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker takes orders in %s", regions(rounds))
 	}
 	kinds := t.sorted()
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k kind) bool { return k.reason != bourse.RefusedReservation }) {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "reservation %s is gone%s", order.Reservation, t.summary(rounds))
+	}
 	answered := slices.ContainsFunc(kinds, func(k kind) bool { return !k.unanswered() })
 	switch {
 	case !answered:

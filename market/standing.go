@@ -63,8 +63,8 @@ const (
 
 func shapeOf(o *bourse.Order) shape {
 	// What is only prepared takes less than its quote says, and what uses a
-	// volume or a runtime of its own is like no other.
-	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
+	// volume, a reservation or a runtime of its own is like no other.
+	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
 	s := shape{app: o.App.Name, image: o.Config.Image}

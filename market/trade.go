@@ -147,8 +147,11 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
 	ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
-	if t.order.Named && t.order.Task != nil {
+	switch {
+	case t.order.Named && t.order.Task != nil:
 		byOrder(t.order.ID, quotes, ranked)
+	case t.order.Reservation != "":
+		heldFirst(ranked, quotes)
 	}
 	round := t.present()
 	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))

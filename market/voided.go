@@ -63,6 +63,11 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 		return
 	}
 	ids, err := t.x.cfg.Voids.Voided(ctx, t.order.ID)
+	if h := t.order.Hold; h != nil && err == nil {
+		var all []bourse.WorkerID
+		all, err = t.x.cfg.Voids.Voided(ctx, h.Reservation.All())
+		ids = slices.Concat(ids, all)
+	}
 	if err != nil {
 		t.x.cfg.Log.Warn("earlier cancellations not read", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return
@@ -73,7 +78,8 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
 			continue // a task that was begun there keeps its end, and is not begun elsewhere
 		}
-		q.Filled, q.FilledVolume, q.Refusal = nil, nil, no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
+		unfill(q)
+		q.Refusal = no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
 		undo = append(undo, &members[i])
 	}
 	if !t.quoteOnly {

@@ -20,11 +20,11 @@
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed
-//	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes; absent for 0
+//	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes and all holds' Left; absent for 0
 //	├── orders
 //	│   └── OrderID                          OrderRecord
 //	├── order_time                           the same, but for tasks, oldest first
-//	│   └── int64 time 00 OrderID            MachineID or VolumeID, or empty for a tombstone
+//	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
 //	├── apps
 //	│   └── AppName                          bourse.App
 //	├── log                                  append-only
@@ -37,7 +37,7 @@
 //	│   └── run                              its key in runs
 //	├── run_open                             runs that have not ended, in the order of creation
 //	│   └── run                              its key in runs
-//	├── volumes                              since version 2, like all below
+//	├── volumes                              since version 2, like those below
 //	│   └── VolumeID                         bourse.Volume, without its usage
 //	├── volume_app                           every volume
 //	│   └── app 00 VolumeID                  (empty)
@@ -49,8 +49,14 @@
 //	│   └── OrderID                          (empty)
 //	├── task_time                            the same of ended ones, the first to end first
 //	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes of the file
-//	└── machine_task                         living machines that are warm for a task
-//	    └── app 00 task 00 MachineID         (empty)
+//	├── machine_task                         living machines that are warm for a task
+//	│   └── app 00 task 00 MachineID         (empty)
+//	├── holds
+//	│   └── OrderID                          bourse.Hold
+//	├── hold_of                              every hold
+//	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
+//	└── hold_end                             every hold, in the order in which they end
+//	    └── int64 time 00 OrderID            (empty)
 //
 // Records are one version byte (1) and JSON. A time is nanoseconds since 1970.
 // Parts of keys are joined by a zero byte, which none of them may hold.

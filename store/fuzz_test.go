@@ -44,7 +44,7 @@ func FuzzDecodeRun(f *testing.F) {
 
 // FuzzDecodeRecords feeds arbitrary bytes to every other decoder.
 func FuzzDecodeRecords(f *testing.F) {
-	for _, v := range []any{machine(1, bourse.StateCreated), aVolume(1, bourse.VolumeCreated), OrderRecord{ID: "o"}, Entry{Seq: 1, Kind: "machine"}, bourse.App{Name: "a"}, Identity{Worker: "w"}} {
+	for _, v := range []any{machine(1, bourse.StateCreated), aVolume(1, bourse.VolumeCreated), aHold(0, 0, 1, 2, 1), OrderRecord{ID: "o"}, Entry{Seq: 1, Kind: "machine"}, bourse.App{Name: "a"}, Identity{Worker: "w"}} {
 		b, err := encode(v)
 		if err != nil {
 			f.Fatal(err)
@@ -54,7 +54,7 @@ func FuzzDecodeRecords(f *testing.F) {
 	f.Add([]byte{recordVersion})
 	f.Add([]byte(`{"id":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, v := range []any{new(bourse.Machine), new(bourse.Volume), new(facts), new(OrderRecord), new(Entry), new(bourse.App), new(Identity)} {
+		for _, v := range []any{new(bourse.Machine), new(bourse.Volume), new(bourse.Hold), new(facts), new(OrderRecord), new(Entry), new(bourse.App), new(Identity)} {
 			before := bytes.Clone(b)
 			if err := decode(b, v); err != nil && bourse.CodeOf(err) == "" {
 				t.Error("an error without a code")

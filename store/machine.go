@@ -129,8 +129,8 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	return bourse.MachineID(id), id != nil
 }
 
-// Committed gives what all machines, volumes and tasks together take, by
-// resource.
+// Committed gives what all machines, volumes and tasks together take and all
+// holds keep, by resource. Who decides asks CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	c := t.bucket(bucketCommitted).Cursor()

@@ -23,7 +23,7 @@ func migrations() []migration {
 			bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
 		),
 		createBuckets(bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots),
-		createBuckets(bucketTaskOpen, bucketTaskTime, bucketMachineTask),
+		createBuckets(bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHolds, bucketHoldOf, bucketHoldEnd),
 	}
 }
 

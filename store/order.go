@@ -7,13 +7,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// OrderRecord is what a worker knows of an order: which machine or volume
-// filled it, or that none ever will, or how its
-// task stands.
+// OrderRecord is what a worker knows of an order: which machine, volume or hold
+// filled it, or that none ever will, or how its task stands.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty like Machine: only a tombstone
+	Held     bool             `json:"held,omitempty"`   // a hold of the order's own id filled it
 	Canceled bool             `json:"canceled,omitempty"`
 	Decision bourse.Decision  `json:"decision,omitzero"` // but of a task, whose broker has it
 	At       time.Time        `json:"at"`
@@ -21,7 +21,12 @@ type OrderRecord struct {
 }
 
 // filler gives the id of what fills the order, "" for nothing.
-func (o *OrderRecord) filler() string { return cmp.Or(string(o.Machine), string(o.Volume)) }
+func (o *OrderRecord) filler() string {
+	if o.Held {
+		return string(o.ID)
+	}
+	return cmp.Or(string(o.Machine), string(o.Volume))
+}
 
 // Order gives the record of an order.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) {
@@ -54,8 +59,8 @@ func (t *Tx) PutOrder(o OrderRecord) error {
 }
 
 // PruneOrders forgets at most most orders from before a time, oldest first,
-// and tells how many. An order whose machine or volume has a record is kept with
-// it.
+// and tells how many. An order whose machine, volume or hold has a record is kept
+// with it.
 func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
 	var old [][]byte
 	c := t.bucket(bucketOrderTime).Cursor()
@@ -63,7 +68,7 @@ func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
 		if at, _ := splitTimeKey(k); !at.Before(before) {
 			break
 		}
-		if len(filler) == 0 || t.get(bucketMachines, filler) == nil && t.get(bucketVolumes, filler) == nil {
+		if len(filler) == 0 || t.get(bucketMachines, filler) == nil && t.get(bucketVolumes, filler) == nil && t.get(bucketHolds, filler) == nil {
 			old = append(old, append([]byte(nil), k...))
 		}
 	}

@@ -47,6 +47,9 @@ const (
 	bucketTaskOpen      = "task_open"
 	bucketTaskTime      = "task_time"
 	bucketMachineTask   = "machine_task"
+	bucketHolds         = "holds"
+	bucketHoldOf        = "hold_of"
+	bucketHoldEnd       = "hold_end"
 )
 
 func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }

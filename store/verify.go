@@ -30,6 +30,9 @@ func (t *Tx) Verify() error {
 	if err := t.expectVolumes(set, add); err != nil {
 		return err
 	}
+	if err := t.expectHolds(set, add); err != nil {
+		return err
+	}
 	if err := t.expectRest(set, add); err != nil {
 		return err
 	}
@@ -37,7 +40,7 @@ func (t *Tx) Verify() error {
 	for _, bucket := range []string{
 		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
 		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
-		bucketTaskOpen, bucketTaskTime, bucketMachineTask,
+		bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHoldOf, bucketHoldEnd,
 	} {
 		errs = append(errs, t.compare(bucket, want[bucket])...)
 	}
@@ -69,6 +72,19 @@ func (t *Tx) expectVolumes(set func(string, []byte, []byte), add func(string, st
 			set(e.bucket, e.key, e.value)
 		}
 		addTakes(add, v.Takes)
+	}
+	return nil
+}
+
+func (t *Tx) expectHolds(set func(string, []byte, []byte), add func(string, string, int64)) error {
+	for h, err := range t.Holds() {
+		if err != nil {
+			return err
+		}
+		for _, e := range holdIndex(&h) {
+			set(e.bucket, e.key, e.value)
+		}
+		addTakes(add, h.Left)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ func (w *Worker) Handler() http.Handler {
 	w.handleImages(mux)
 	w.handleStreams(mux)
 	w.handleMetrics(mux)
+	w.handleReservations(mux)
 	mux.HandleFunc(fabric.PathFacts, reply(func(*http.Request) (bourse.Facts, error) { return w.Facts() }))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		fabric.Unbounded(rw, r)
@@ -93,7 +94,7 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 			d = taskDecision(&rec)
 			return nil
 		}
-		if err == nil && (!ok || rec.Machine == "" && rec.Volume == "") {
+		if err == nil && (!ok || rec.Machine == "" && rec.Volume == "" && !rec.Held) {
 			err = bourse.Errorf(bourse.CodeNotFound, "order not found")
 		}
 		d = rec.Decision

@@ -11,7 +11,7 @@ import (
 
 // cancel makes sure that this worker does not fill the order, now or later:
 // a tombstone refuses every later claim, and a machine or volume that filled
-// it is destroyed. It answers when that is recorded, not when it is gone.
+// it is destroyed, a hold ended. It answers when that is recorded, not when it is gone.
 // failed_precondition: a machine has the volume, and nothing is canceled.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
@@ -31,6 +31,9 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 			return nil
 		}
 		if err := mayCancelVolume(tx, rec.Volume); err != nil {
+			return err
+		}
+		if err := endHolds(tx, id); err != nil {
 			return err
 		}
 		rec.Canceled = true

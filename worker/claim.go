@@ -24,8 +24,11 @@ var errFilled = errors.New("the order is filled already")
 // refusal), or when ctx ends; the operation itself then goes on, and the
 // order's id finds or cancels it.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	if c.Order.Volume != nil {
+	switch {
+	case c.Order.Volume != nil:
 		return w.claimVolume(ctx, c)
+	case c.Order.Hold != nil:
+		return w.reserve(ctx, c)
 	}
 	if c.Order.Warm() {
 		return w.claimTask(ctx, c)
@@ -189,6 +192,9 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 		return err
 	}
 	if err := keepApp(tx, c.Order.App); err != nil {
+		return err
+	}
+	if err := drawHolds(tx, &c.Order, m.Takes); err != nil {
 		return err
 	}
 	if !plain(&m) || m.Config.Guest.GPUs > 0 {

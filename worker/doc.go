@@ -21,6 +21,10 @@
 //     network, mounts and devices, before its program starts and until it has
 //     ended; its image stays as long as the machine. What a stopped machine
 //     keeps is its record, its volumes and its address.
+//   - What a reservation holds is in the ledger like what machines take, until
+//     it is released or over by the worker's own clock. A machine that names the
+//     reservation takes it in the transaction that records the machine
+//     (invariant 4); a release that overtakes its reserve wins (invariant 7).
 //   - A volume outlives its machine and has one at a time: who gets it is
 //     decided in the transaction that records the machine. What it and its
 //     snapshots take is in the ledger before it is on the disk. A copy from
@@ -32,7 +36,8 @@
 // transaction that reads the record, decides and writes; the store runs
 // transactions one after the other, so there is nothing to lock. Operations
 // that touch the host are runs, serialised per machine by the engine. One
-// goroutine per started machine waits for its end (watch.go), one publishes to
-// the view (publish.go), one listens to it (listen.go); they, the engine and
+// goroutine per started machine waits for its end (watch.go), one ends what is
+// held when its time is over (hold.go), one publishes to the view (publish.go),
+// one listens to it (listen.go); they, the engine and
 // the housekeeper belong to Run.
 package worker

@@ -33,14 +33,30 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 			}
 			facts.Machines[m.State]++
 		}
-		return nil
+		return addHeld(tx, facts.Accounts)
 	})
 	return facts, err
 }
 
+// addHeld says how much of what is used is held by reservations.
+func addHeld(tx *store.Tx, accounts []bourse.Account) error {
+	now := time.Now()
+	for h, err := range tx.Holds() {
+		if err != nil {
+			return err
+		}
+		for i := range accounts {
+			if h.ExpiresAt.After(now) {
+				accounts[i].Held += h.Left.Of(accounts[i].Resource)
+			}
+		}
+	}
+	return nil
+}
+
 // facts gives all of Facts that costs next to nothing: it counts nothing.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
-	committed, err := tx.Committed()
+	committed, err := tx.CommittedAt(time.Now())
 	return bourse.Facts{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
 		Labels: w.labels.Load().all, Drivers: w.drivers(), Load: w.load.read(), Accounts: w.ledger.accounts(committed),
@@ -51,7 +67,7 @@ func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 func (w *Worker) Free() (bourse.Amounts, error) {
 	var free bourse.Amounts
 	err := w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		for _, a := range w.ledger.accounts(committed) {
 			free = append(free, bourse.Amount{Resource: a.Resource, Amount: a.Free()})
 		}

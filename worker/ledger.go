@@ -37,6 +37,8 @@ func (l *ledger) scratch(c *bourse.Config) bourse.MiB {
 		return 0
 	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
 		return bourse.MiB(c.Rootfs.SizeGB) << 10
+	case c.Image == "": // something is held for whatever will run
+		return 0
 	}
 	return l.rootfs
 }

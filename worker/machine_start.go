@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
@@ -99,7 +100,7 @@ func mayStart(m *bourse.Machine, nonce string) error {
 // takeBoot takes what m needs to run from the ledger and records its next
 // boot, in the transaction that was given.
 func (w *Worker) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
-	committed, err := tx.Committed()
+	committed, err := tx.CommittedAt(time.Now())
 	if err != nil {
 		return err
 	}

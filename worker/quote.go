@@ -27,15 +27,16 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	q.Takes = w.ledger.running(&order.Config)
 	q.MissingBytes = w.missing(order.Config.Image)
 	err := w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
+		if err := filled(tx, order, &q); err != nil || q.Fill() != nil {
+			return err
+		}
+		committed, drawn, _, err := w.committedTo(tx, order, q.Takes)
 		if err != nil {
 			return err
 		}
 		q.Accounts = w.ledger.accounts(committed)
 		q.AppMachines = tx.LivingOf(order.App.Name)
-		if q.Filled, err = filledMachine(tx, order.ID); err != nil || q.Filled != nil {
-			return err
-		}
+		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)
 		q.Refusal, err = w.refuse(tx, order, q.Takes)
 		return err
 	})
@@ -43,6 +44,16 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		q.Accounts, q.Takes = nil, nil
 	}
 	return q, err
+}
+
+// filled notes in q what fills the order here, if anything does.
+func filled(tx *store.Tx, order *bourse.Order, q *bourse.Quote) (err error) {
+	if order.Hold != nil {
+		q.FilledHold, err = filledHold(tx, order.ID)
+		return err
+	}
+	q.Filled, err = filledMachine(tx, order.ID)
+	return err
 }
 
 // filledMachine gives the machine that fills the order here, if one does.
@@ -63,14 +74,9 @@ func filledMachine(tx *store.Tx, id bourse.OrderID) (*bourse.Machine, error) {
 func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts) (*bourse.Refusal, error) {
 	r := w.refuseEver(order)
 	if r == nil {
-		rec, ok, err := tx.Order(order.ID)
-		if err != nil {
+		var err error
+		if r, err = refuseID(tx, order); err != nil {
 			return nil, err
-		}
-		if ok && rec.Canceled {
-			r = &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}
-		} else if ok && rec.Task != nil {
-			r = &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of a task"}
 		}
 	}
 	if r == nil && order.Name != "" {
@@ -87,11 +93,13 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 		}
 	}
 	if r == nil {
-		committed, err := tx.Committed()
+		committed, _, gone, err := w.committedTo(tx, order, takes)
 		if err != nil {
 			return nil, err
 		}
-		r = w.ledger.fits(committed, takes)
+		if r = gone; r == nil {
+			r = w.ledger.fits(committed, takes)
+		}
 	}
 	if r != nil {
 		r.Worker, r.Region = w.self.Worker, w.self.Region
@@ -103,6 +111,9 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 	if !named(order.Regions, w.self.Region) {
 		return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker stands in %s", w.self.Region)}
+	}
+	if order.Hold != nil && order.Config.Image == "" { // whatever will run
+		return refuseLabels(order.Config.Requirements, w.labels.Load().all)
 	}
 	if !w.runs(order.Config.Image) {
 		return &bourse.Refusal{

@@ -131,7 +131,7 @@ func (w *Worker) recordTask(tx *store.Tx, order *bourse.Order, result bourse.Tas
 	}
 	takes := taskTakes(order)
 	if refusal == nil && len(takes) > 0 {
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
@@ -83,7 +84,7 @@ func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
 		if v.result, v.refusal, err = taskBefore(tx, order.ID); err != nil || v.result != nil || v.refusal != nil {
 			return err
 		}
-		if v.committed, err = tx.Committed(); err != nil {
+		if v.committed, err = tx.CommittedAt(time.Now()); err != nil {
 			return err
 		}
 		ids = tx.WarmFor(order.App.Name, order.Task.Name)

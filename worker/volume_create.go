@@ -27,7 +27,7 @@ func (w *Worker) quoteVolume(ctx context.Context, order *bourse.Order) (bourse.Q
 		if q.Refusal, err = w.refuseVolume(tx, order); err != nil || q.Refusal != nil {
 			return err
 		}
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		q.Accounts = w.ledger.accounts(committed)
 		return err
 	})

@@ -119,7 +119,7 @@ func (w *Worker) roomToExport(ctx context.Context, id bourse.VolumeID) error {
 	}
 	room := snapshotDisk(w.snapshotRoom(ctx, &v))
 	return w.store.View(func(tx *store.Tx) error {
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<2
 func (w *Worker) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := volumeTakes(v)
 	if more := takes.Of(bourse.ResourceDisk) - v.Takes.Of(bourse.ResourceDisk); more > 0 {
-		committed, err := tx.Committed()
+		committed, err := tx.CommittedAt(time.Now())
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (w *Worker) refuseVolumeEver(order *bourse.Order, spec *bourse.VolumeOrder)
 
 func refuseCanceled(tx *store.Tx, id bourse.OrderID) (*bourse.Refusal, error) {
 	rec, ok, err := tx.Order(id)
-	if err != nil || !ok || !rec.Canceled && rec.Task == nil {
+	if err != nil || !ok || !rec.Canceled && !rec.Held && rec.Task == nil {
 		return nil, err
 	}
 	return &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil
@@ -149,7 +149,7 @@ func refuseZone(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder) (*bo
 // refuseRoom asks the ledger for the volume's disk, and whether the machine
 // that is to use it would fit beside it.
 func (w *Worker) refuseRoom(tx *store.Tx, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
-	committed, err := tx.Committed()
+	committed, err := tx.CommittedAt(time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type Worker struct {
 	ready     atomic.Bool            // recovered: calls are answered
 	up        chan struct{}          // closed when first ready
 	contained chan struct{}          // closed when the driver of images has recovered
+	held      chan struct{}          // holds one: a hold may end earlier than keepHolds thinks
 	publisher *publisher             // nil without a view
 	watched   watching
 	applied   applied
@@ -75,6 +76,7 @@ func Open(cfg Config) (*Worker, error) {
 		contained: make(chan struct{}),
 		warm:      warmMachines{patience: warmUp},
 		calls:     taskCalls{wake: make(chan struct{}, 1)},
+		held:      make(chan struct{}, 1),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -172,6 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.recoverLate(ctx) })
 	group.Go(func() error { return w.keepVolumes(ctx) })
 	group.Go(func() error { return w.settleTasks(ctx) })
+	group.Go(func() error { return w.keepHolds(ctx) })
 	if w.publisher != nil {
 		group.Go(func() error { return w.publisher.run(ctx) })
 		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })

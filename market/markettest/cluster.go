@@ -1,5 +1,6 @@
 // Package markettest is a small working exchange floor in memory: workers with
-// a ledger, idempotent claims and tombstones, a directory that may lie about
+// a ledger, idempotent claims, holds that do not end by themselves, and
+// tombstones, a directory that may lie about
 // them, and a network between them and any number of brokers that loses,
 // delays, repeats and reorders what it carries.
 //

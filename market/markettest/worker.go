@@ -23,6 +23,7 @@ type worker struct {
 // good, as is a cancellation.
 type entry struct {
 	machine  *bourse.Machine
+	hold     *bourse.Hold
 	takes    bourse.Amounts
 	decision bourse.Decision
 	refusal  *bourse.Refusal
@@ -57,14 +58,18 @@ func (w *worker) quote(order *bourse.Order) bourse.Quote {
 			q.AppMachines++
 		}
 	}
-	if e := w.orders[order.ID]; e != nil && e.machine != nil && !e.canceled {
+	switch e := w.orders[order.ID]; {
+	case e != nil && e.machine != nil && !e.canceled:
 		m := *e.machine
 		q.Filled = &m
-	} else if e != nil && e.task != nil {
+	case e != nil && e.task != nil:
 		task := *e.task
 		task.Answer = nil
 		q.FilledTask = &task
-	} else {
+	case e != nil && e.hold != nil && !e.canceled:
+		h := *e.hold
+		q.FilledHold = &h
+	default:
 		q.Refusal = w.refuse(order, q.Takes)
 	}
 	if w.lies != nil && w.lies.Quote != nil {
@@ -92,6 +97,10 @@ func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) 
 	if e != nil && e.machine != nil && !e.canceled {
 		return &bourse.Fill{Machine: *e.machine, Again: true}, nil
 	}
+	if e != nil && e.hold != nil && !e.canceled {
+		h := *e.hold
+		return &bourse.Fill{Hold: &h, Again: true}, nil
+	}
 	if e != nil && e.refusal != nil && !e.canceled {
 		return nil, e.refusal
 	}
@@ -106,6 +115,14 @@ func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) 
 		w.used[a.Resource] += a.Amount
 	}
 	now := time.Now()
+	if order.Hold != nil {
+		h := bourse.Hold{
+			Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, Worker: w.spec.ID, Tag: w.tag,
+			Region: w.spec.Region, Takes: t, Left: t, CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
+		}
+		w.orders[order.ID] = &entry{hold: &h, takes: t, decision: c.Decision}
+		return &bourse.Fill{Hold: new(h)}, nil
+	}
 	m := &bourse.Machine{
 		ID: bourse.NewMachineID(w.tag), Name: order.Name, App: order.App.Name, Worker: w.spec.ID, Region: w.spec.Region, Order: order.ID,
 		Instance: bourse.NewInstanceID(), State: bourse.StateStarted, Config: order.Config, Takes: t, CreatedAt: now, UpdatedAt: now,
@@ -125,20 +142,40 @@ func (w *worker) cancel(order bourse.OrderID) bourse.Cancellation {
 	var out bourse.Cancellation
 	if e.machine != nil {
 		out.Machine = e.machine.ID
-		if !e.canceled {
-			for _, a := range e.takes {
-				w.used[a.Resource] -= a.Amount
-			}
+	}
+	w.undo(e)
+	for _, e := range w.orders { // all of a reservation
+		if e.hold != nil && e.hold.Reservation.All() == order {
+			w.undo(e)
+		}
+	}
+	return out
+}
+
+// undo gives back what e has taken. The caller holds the lock.
+func (w *worker) undo(e *entry) {
+	if !e.canceled {
+		for _, a := range e.takes {
+			w.used[a.Resource] -= a.Amount
 		}
 	}
 	e.canceled = true
-	return out
 }
 
 func (w *worker) refuse(order *bourse.Order, takes bourse.Amounts) *bourse.Refusal {
 	r := bourse.Refusal{Worker: w.spec.ID, Region: w.spec.Region}
 	if e := w.orders[order.ID]; e != nil && e.canceled {
 		r.Reason, r.Detail = bourse.RefusedCanceled, "the order was canceled"
+		return &r
+	}
+	if h := order.Hold; h != nil {
+		if e := w.orders[h.Reservation.All()]; e != nil && e.canceled {
+			r.Reason, r.Detail = bourse.RefusedCanceled, "the reservation was released"
+			return &r
+		}
+	}
+	if order.Reservation != "" && !w.holds(order.Reservation.Key()) {
+		r.Reason, r.Detail = bourse.RefusedReservation, "nothing is held for the reservation"
 		return &r
 	}
 	if !slices.ContainsFunc(order.Regions, func(c bourse.Choice) bool { return slices.Contains(c, w.spec.Region) }) {
@@ -164,6 +201,15 @@ func (w *worker) refuse(order *bourse.Order, takes bourse.Amounts) *bourse.Refus
 		}
 	}
 	return nil
+}
+
+func (w *worker) holds(key bourse.ReservationKey) bool {
+	for _, e := range w.orders {
+		if e.hold != nil && e.hold.Reservation == key && !e.canceled {
+			return true
+		}
+	}
+	return false
 }
 
 func takes(order *bourse.Order) bourse.Amounts {

@@ -1,0 +1,154 @@
+package broker
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// createReservation holds capacity for all orders of the request and answers
+// with who holds what, or with everybody's refusal.
+func (b *Broker) createReservation(w http.ResponseWriter, r *request) error {
+	orders, err := b.readReservation(w, r)
+	if err != nil {
+		return err
+	}
+	key := orders[0].Hold.Reservation
+	w.Header().Set(machinesapi.HeaderOrderID, string(key))
+	holds, decision, err := b.Exchange.Reserve(r.Context(), orders)
+	if err != nil {
+		return reserveError(orders, &decision, err)
+	}
+	tags := make([]bourse.WorkerTag, len(holds))
+	for i := range holds {
+		tags[i] = holds[i].Tag
+	}
+	return writeJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
+}
+
+// reserveError says which of the orders fell, beside what there is to say of
+// any.
+func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
+	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
+	out := placeError(&orders[i], decision, err)
+	if e, ok := out.(*reply); ok && bourse.CodeOf(err) == bourse.CodeInsufficient { //nolint:errorlint // it was just made
+		e.text = cmp.Or(e.text, bourse.MessageOf(err)) + "; nothing is held, for want of orders[" + strconv.Itoa(orders[i].Hold.Index) + "]"
+	}
+	return out
+}
+
+// readReservation makes orders of a request, at least one. Codes: invalid,
+// not_found (an app), forbidden, unavailable (nobody is there to take them).
+func (b *Broker) readReservation(w http.ResponseWriter, r *request) ([]bourse.Order, error) {
+	var in machinesapi.CreateReservation
+	if err := decode(w, r, false, &in); err != nil {
+		return nil, err
+	}
+	key, named, err := reservationKey(string(in.ID), r.Header.Get(machinesapi.HeaderOrderID))
+	if err != nil {
+		return nil, err
+	}
+	ttl := bourse.DefaultHold
+	if in.TTLSeconds != nil {
+		if ttl, err = holdTime(in.TTLSeconds); err != nil {
+			return nil, err
+		}
+	}
+	if len(in.Orders) == 0 || len(in.Orders) > bourse.MaxReservedOrders {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: %d are named, use 1 to %d", len(in.Orders), bourse.MaxReservedOrders)
+	}
+	known := b.Directory.Regions()
+	if len(known) == 0 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	}
+	var orders []bourse.Order
+	for i := range in.Orders {
+		order, count, err := b.readHold(r, &in.Orders[i], known)
+		if err != nil {
+			return nil, inOrder(i, err)
+		}
+		if len(orders)+count > bourse.MaxReservedOrders {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: with their counts at most %d", bourse.MaxReservedOrders)
+		}
+		order.Options = bourse.Options{Within: in.Deadline, Named: named}
+		order.Hold = &bourse.HoldOrder{Reservation: key, Index: i, TTL: bourse.Duration(ttl)}
+		for range count {
+			order.ID = key.Order(len(orders))
+			orders = append(orders, order)
+		}
+		if err := order.Validate(); err != nil {
+			return nil, inOrder(i, err)
+		}
+	}
+	return orders, nil
+}
+
+// readHold makes one order of a request, but for its id, and tells how many of
+// it are wanted.
+func (b *Broker) readHold(r *request, in *machinesapi.ReserveOrder, known []bourse.Region) (order bourse.Order, count int, err error) {
+	if in.Count != nil && (*in.Count < 1 || *in.Count > bourse.MaxReservedOrders) {
+		return order, 0, bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use 1 to %d", *in.Count, bourse.MaxReservedOrders)
+	}
+	count = 1
+	if in.Count != nil {
+		count = int(*in.Count)
+	}
+	if in.Config != nil {
+		order.Config = *in.Config
+	}
+	if order.Config.Image != "" {
+		order.Config.Image = machinesapi.ImageName(order.Config.Image)
+	}
+	if err := order.Config.NormalizeHeld(); err != nil {
+		return order, 0, err
+	}
+	if order.Regions, err = bourse.ParseRegions(in.Region, known); err != nil {
+		return order, 0, err
+	}
+	name := cmp.Or(in.App, DefaultApp)
+	if err := name.Validate(); err != nil {
+		return order, 0, err
+	}
+	if err := b.mayUse(r, name); err != nil {
+		return order, 0, err
+	}
+	order.App, err = b.apps.recall(r.Context(), name)
+	return order, count, err
+}
+
+// inOrder says which of the orders an error is about.
+func inOrder(i int, err error) error {
+	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
+}
+
+// reservationKey takes the key that the client chose, in the body or the
+// header, or makes one.
+func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
+	if body != "" && header != "" && !strings.EqualFold(body, header) {
+		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: %s says %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))
+	}
+	chosen := cmp.Or(body, header)
+	if chosen == "" {
+		return bourse.NewReservationKey(), false, nil
+	}
+	key = bourse.ReservationKey(strings.ToUpper(chosen)) // one id, one spelling
+	return key, true, key.Validate()
+}
+
+// holdTime reads a ttl that must be there.
+func holdTime(seconds *int64) (time.Duration, error) {
+	const most = int64(bourse.MaxHold / time.Second)
+	if seconds == nil {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid ttl_seconds: it is required")
+	}
+	if *seconds < 1 || *seconds > most {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid ttl_seconds %d: use 1 to %d", *seconds, most)
+	}
+	return time.Duration(*seconds) * time.Second, nil
+}

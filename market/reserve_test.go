@@ -1,0 +1,321 @@
+package market_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// batch makes the orders of a reservation, one per size in MiB.
+func batch(key bourse.ReservationKey, named bool, sizes ...bourse.MiB) []bourse.Order {
+	orders := make([]bourse.Order, len(sizes))
+	for i, size := range sizes {
+		o := order("gru")
+		o.ID, o.Named = key.Order(i), named
+		o.Config.Guest = &bourse.Guest{CPUKind: bourse.CPUShared, CPUs: 1, MemoryMB: size}
+		o.Hold = &bourse.HoldOrder{Reservation: key, Index: i, TTL: bourse.Duration(time.Minute)}
+		orders[i] = o
+	}
+	return orders
+}
+
+func memoryOf(c *markettest.Cluster, ids ...bourse.WorkerID) (sum int64) {
+	for _, id := range ids {
+		sum += c.Used(id, bourse.ResourceMemory)
+	}
+	return sum
+}
+
+func TestReserveHoldsAll(t *testing.T) {
+	c := floor(3, room(2))
+	x := broker(c, nil)
+	key := bourse.NewReservationKey()
+	holds, _, err := x.Reserve(t.Context(), batch(key, false, 256, 256, 256, 256, 256, 256))
+	if err != nil || len(holds) != 6 {
+		t.Fatalf("%d holds, %v", len(holds), err)
+	}
+	for i, h := range holds {
+		if h.Order != key.Order(i) || h.Index != i || h.Worker == "" {
+			t.Errorf("hold %d: %+v", i, h)
+		}
+		if d, ok := x.Decision(h.Order); !ok || d.Outcome != bourse.OutcomeFilled || d.Worker != h.Worker {
+			t.Errorf("decision %d: %+v", i, d)
+		}
+	}
+	if got := memoryOf(c, "w0", "w1", "w2"); got != 6*256 {
+		t.Errorf("%d MiB held, want %d", got, 6*256)
+	}
+}
+
+// All or nothing: one worker is short, and nothing stays held.
+func TestReserveIsAllOrNothing(t *testing.T) {
+	c := floor(2, room(2))
+	x := broker(c, nil)
+	_, decision, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 256, 256, 256, 256))
+	fails(t, err, bourse.CodeInsufficient)
+	if len(decision.Refusals()) == 0 || decision.Refusals()[0].Resource == "" {
+		t.Errorf("the decision names nobody: %+v", decision)
+	}
+	if got := memoryOf(c, "w0", "w1"); got != 0 {
+		t.Errorf("%d MiB stay held", got)
+	}
+	if _, _, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 256, 256, 256)); err != nil {
+		t.Errorf("what fits, afterwards: %v", err)
+	}
+}
+
+// A small order does not take the only place where a large one fits.
+func TestReserveBeginsWithTheLargest(t *testing.T) {
+	c := markettest.New(
+		markettest.Spec{ID: "large", Region: "gru", Total: room(4)},
+		markettest.Spec{ID: "small", Region: "gru", Total: room(1)},
+	)
+	for range 20 {
+		if _, _, err := broker(c, nil).Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 1024)); err != nil {
+			t.Fatal(err)
+		}
+		c.Clear()
+	}
+}
+
+// A repetition, with the same broker or another, at the same time or later,
+// finds the same holds and makes no more.
+func TestReserveOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(4, room(4))
+		key := bourse.NewReservationKey()
+		x, y := broker(c, nil), broker(c, nil)
+		var wg sync.WaitGroup
+		got := make([][]bourse.Hold, 6)
+		for i := range got {
+			wg.Go(func() {
+				via := x
+				if i >= 4 { // later
+					time.Sleep(time.Minute)
+					via = y
+				}
+				holds, _, err := via.Reserve(t.Context(), batch(key, true, 256, 256, 256))
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+				got[i] = holds
+			})
+		}
+		wg.Wait()
+		for i, holds := range got {
+			for n := range holds {
+				if holds[n].Worker != got[0][n].Worker || !holds[n].CreatedAt.Equal(got[0][n].CreatedAt) {
+					t.Errorf("call %d: order %d is held by %s, first told %s", i, n, holds[n].Worker, got[0][n].Worker)
+				}
+			}
+		}
+		if sum := memoryOf(c, "w0", "w1", "w2", "w3"); sum != 3*256 {
+			t.Errorf("%d MiB are held, want %d", sum, 3*256)
+		}
+	})
+}
+
+// A caller who leaves: what he cannot name is released; what he can is there
+// when he is back.
+func TestReserveWhenTheCallerLeaves(t *testing.T) {
+	for named, want := range map[bool]int64{false: 0, true: 3 * 256} {
+		synctest.Test(t, func(t *testing.T) {
+			c := floor(3, room(4))
+			c.Break(func(call markettest.Call) markettest.Fault {
+				if call.Verb == markettest.Claim {
+					return markettest.Fault{ReplyDelay: 100 * time.Millisecond}
+				}
+				return markettest.Fault{}
+			})
+			x := broker(c, nil)
+			defer running(t.Context(), x)()
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(150*time.Millisecond, leave)
+			orders := batch(bourse.NewReservationKey(), named, 256, 256, 256)
+			_, _, err := x.Reserve(ctx, orders)
+			if !named {
+				fails(t, err, bourse.CodeCanceled)
+			}
+			c.Quiet()
+			if sum := memoryOf(c, "w0", "w1", "w2"); sum != want {
+				t.Errorf("named %t: %d MiB are held, want %d", named, sum, want)
+			}
+			if named {
+				if holds, _, err := x.Reserve(t.Context(), orders); err != nil || len(holds) != 3 || memoryOf(c, "w0", "w1", "w2") != want {
+					t.Errorf("when he is back: %+v, %v", holds, err)
+				}
+			}
+		})
+	}
+}
+
+// Whatever the network does: who is told yes has all, who is told no has
+// nothing once what was lost is delivered, and everybody is told in time.
+func TestReserveInABadNetwork(t *testing.T) {
+	yes, no := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			n := rapid.IntRange(1, 8).Draw(t, "orders")
+			workers := []bourse.WorkerID{"w0", "w1", "w2", "w3"}[:rapid.IntRange(1, 4).Draw(t, "workers")]
+			c := floor(len(workers), room(rapid.Int64Range(1, 4).Draw(t, "room")))
+			x := broker(c, func(cfg *market.Config) { cfg.Voids = c.NewVoids() })
+			stop := running(t.Context(), x)
+			c.Break(badNetwork(t))
+			began := time.Now()
+			holds, _, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), rapid.Bool().Draw(t, "named"), slices.Repeat([]bourse.MiB{256}, n)...))
+			if took := time.Since(began); took > bourse.DefaultWithin {
+				t.Fatalf("told after %s", took)
+			}
+			mend(c)
+			stop()
+			c.Quiet()
+			want := int64(0)
+			if err == nil {
+				want = int64(n) * 256
+				yes++
+			} else {
+				no++
+			}
+			if sum := memoryOf(c, workers...); sum != want || err == nil && len(holds) != n {
+				t.Fatalf("told %v and %d holds: %d MiB are held, want %d", err, len(holds), sum, want)
+			}
+		})
+	})
+	if yes == 0 || no == 0 {
+		t.Errorf("%d were told yes, %d no: want some of each", yes, no)
+	}
+	t.Logf("%d were told yes, %d no", yes, no)
+}
+
+// A worker that could not be told to release what it holds finds that in the
+// view, whatever has become of the broker. Until it has, a repetition does not
+// take what it holds for held.
+func TestAReleaseThatWasNotDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		voids := c.NewVoids()
+		c.Break(func(call markettest.Call) markettest.Fault {
+			return markettest.Fault{Unreachable: call.Verb == markettest.Cancel}
+		})
+		withVoids := func(cfg *market.Config) { cfg.Voids = voids }
+		key := bourse.NewReservationKey()
+		_, _, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256, 256, 256))
+		fails(t, err, bourse.CodeInsufficient)
+		if got := memoryOf(c, "w0", "w1"); got != 2*256 {
+			t.Fatalf("%d MiB are held, want those of two workers that were not told", got)
+		}
+		c.Break(nil)
+		_, decision, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256))
+		fails(t, err, bourse.CodeInsufficient)
+		if !slices.ContainsFunc(decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedCanceled }) {
+			t.Errorf("refusals %+v: want canceled by the one that holds it", decision.Refusals())
+		}
+		voids.Obey()
+		if got := memoryOf(c, "w0", "w1"); got != 0 {
+			t.Errorf("%d MiB stay held", got)
+		}
+	})
+}
+
+// A machine that names a reservation goes to a worker that holds for it, and
+// first to one that holds enough.
+func TestPlaceFromAReservation(t *testing.T) {
+	c := floor(40, room(2)) // enough for a sample to be taken
+	x := broker(c, nil)
+	key := bourse.NewReservationKey()
+	holds, _, err := x.Reserve(t.Context(), batch(key, false, 512))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := order("gru")
+	o.Reservation = key.At([]bourse.WorkerTag{holds[0].Tag, 0xffffff})
+	a := place(t.Context(), x, o)
+	if a.err == nil { // this floor's workers have no machines take from holds: it is full
+		t.Fatalf("filled by %s", a.fill.Machine.Worker)
+	}
+	if asked := a.decision.Rounds[0]; asked.Candidates != 1 || asked.Claims[0].Worker != holds[0].Worker {
+		t.Errorf("asked %+v, want %s alone", asked, holds[0].Worker)
+	}
+	fails(t, a.err, bourse.CodeInsufficient)
+
+	o = order("gru")
+	o.Reservation = key.At([]bourse.WorkerTag{0xffffff})
+	a = place(t.Context(), x, o)
+	fails(t, a.err, bourse.CodeInsufficient)
+	if !strings.Contains(a.err.Error(), string(o.Reservation)) {
+		t.Errorf("an unknown worker: %v, want the reservation named", a.err)
+	}
+	o = order("gru")
+	o.Reservation = bourse.NewReservationKey().At([]bourse.WorkerTag{1, 2, 3})
+	o.Named = true
+	a = place(t.Context(), x, o)
+	fails(t, a.err, bourse.CodeFailedPrecondition)
+	if !strings.Contains(a.err.Error(), "is gone") || len(a.decision.Refusals()) != 3 {
+		t.Errorf("a reservation that is gone: %v, refusals %+v", a.err, a.decision.Refusals())
+	}
+}
+
+// Two choices, a reservation of workers in both, and in none: only those are
+// asked, each in its choice.
+func TestReservationsNarrowEachChoice(t *testing.T) {
+	c := markettest.New(
+		markettest.Spec{ID: "a", Region: "gru", Total: room(2)}, // tag 1, and so on
+		markettest.Spec{ID: "b", Region: "gru", Total: room(2)},
+		markettest.Spec{ID: "c", Region: "mad", Total: room(2)},
+		markettest.Spec{ID: "d", Region: "nrt", Total: room(2)},
+	)
+	for tags, want := range map[[2]bourse.WorkerTag]string{
+		{1, 3}: "gru 1, nrt 0, mad 1", {2, 4}: "gru 1, nrt 1, mad 0", {1, 2}: "gru 2, nrt 0, mad 0", {9, 8}: "gru 0, nrt 0, mad 0",
+	} {
+		for _, named := range []bool{false, true} {
+			o := order("gru", "nrt", "mad")
+			o.Named = named
+			o.Reservation = bourse.NewReservationKey().At(tags[:])
+			a := place(t.Context(), broker(c, nil), o)
+			var got []string
+			for _, r := range a.decision.Rounds {
+				got = append(got, fmt.Sprintf("%s %d", r.Regions[0], r.Candidates))
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("tags %v: %v, want %s", tags, got, want)
+			}
+		}
+	}
+}
+
+// A worker that answers a reserve with a machine, or with another's hold, is
+// not believed, and what it has is undone.
+func TestReserveDoesNotBelieveNonsense(t *testing.T) {
+	for name, lie := range map[string]func(*bourse.Fill){
+		"a machine": func(f *bourse.Fill) {
+			f.Machine = bourse.Machine{ID: "00000100000000", Order: f.Hold.Order, Worker: f.Hold.Worker, Region: f.Hold.Region}
+			f.Hold = nil
+		},
+		"another order": func(f *bourse.Fill) { f.Hold.Order = bourse.NewOrderID() },
+		"elsewhere":     func(f *bourse.Fill) { f.Hold.Region = "mad" },
+	} {
+		c := floor(1, room(2))
+		c.Tell("w0", &markettest.Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
+			lie(f)
+			return f, r, err
+		}})
+		_, _, err := broker(c, nil).Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256))
+		if err == nil {
+			t.Errorf("%s: believed", name)
+		}
+		if got := memoryOf(c, "w0"); got != 0 {
+			t.Errorf("%s: %d MiB stay held", name, got)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package bourse
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// ReservationKey names a reservation at its workers: a ULID, which is its
+// idempotency key.
+type ReservationKey string
+
+// ReservationID is a reservation's key and the tags of the workers that hold
+// for it, "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6": an address, as a machine's
+// id is, so that any broker finds them without having kept anything.
+type ReservationID string
+
+// Bounds and defaults of a reservation.
+const (
+	DefaultHold       = time.Minute
+	MinHold           = time.Second
+	MaxHold           = time.Hour
+	MaxReservedOrders = 64
+)
+
+// NewReservationKey makes a key for the present moment.
+func NewReservationKey() ReservationKey { return ReservationKey(ulid.Make().String()) }
+
+// Validate reports CodeInvalid unless k is a ULID in capitals: one reservation
+// has one spelling.
+func (k ReservationKey) Validate() error {
+	if id, err := ulid.ParseStrict(string(k)); err != nil || id.String() != string(k) {
+		return Errorf(CodeInvalid, "reservation key %s: want a ULID (26 characters)", Quoted(string(k)))
+	}
+	return nil
+}
+
+// Order gives the id of the reservation's n-th order, the same whenever and by
+// whom it is asked for: so a repeated request finds what is held already.
+func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
+
+// All gives the order id by which the whole reservation is canceled at a
+// worker. It is no id of an order that anybody can choose: whoever names a
+// reservation after somebody's order does not end that order with it.
+func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
+
+func (k ReservationKey) derive(what string, n uint32) OrderID {
+	id, err := ulid.ParseStrict(string(k))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32([]byte(string(k)+" "+what+" "), n))
+	_ = id.SetEntropy(sum[:10]) // fails on a wrong length only
+	return OrderID(id.String())
+}
+
+// At gives the id of the reservation that these workers hold for.
+func (k ReservationKey) At(tags []WorkerTag) ReservationID {
+	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
+	parts := make([]string, len(tags))
+	for i, t := range tags {
+		parts[i] = t.String()
+	}
+	return ReservationID(string(k) + "-" + strings.Join(parts, "."))
+}
+
+// Key gives the key in r, "" when r is malformed.
+func (r ReservationID) Key() ReservationKey {
+	key, _, err := r.parse()
+	if err != nil {
+		return ""
+	}
+	return key
+}
+
+// Workers gives the tags in r, in ascending order; none when r is malformed.
+func (r ReservationID) Workers() []WorkerTag {
+	_, tags, err := r.parse()
+	if err != nil {
+		return nil
+	}
+	return tags
+}
+
+// Validate reports CodeInvalid unless r is as [ReservationKey.At] writes it.
+func (r ReservationID) Validate() error {
+	_, _, err := r.parse()
+	return err
+}
+
+func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
+	bad := func() error {
+		return Errorf(CodeInvalid, "reservation id %s: want a ULID, \"-\" and the tags of its workers, as the reservation was answered with", Quoted(string(r)))
+	}
+	text, rest, ok := strings.Cut(string(r), "-")
+	key := ReservationKey(text)
+	if !ok || len(rest) > 7*MaxReservedOrders || key.Validate() != nil {
+		return "", nil, bad()
+	}
+	var tags []WorkerTag
+	for part := range strings.SplitSeq(rest, ".") {
+		n, err := strconv.ParseUint(part, 16, 24)
+		if err != nil || n == 0 {
+			return "", nil, bad()
+		}
+		tags = append(tags, WorkerTag(n))
+	}
+	if key.At(tags) != r { // twice the same tag, or out of order, or in capitals
+		return "", nil, bad()
+	}
+	return key, tags, nil
+}
+
+// HoldOrder says that an order is for capacity to be held, not for a machine
+// yet: as much as a machine of the order's config would take. The config needs
+// no image; with one, only workers that run it are asked, and the disk of its
+// root file system is held too.
+type HoldOrder struct {
+	Reservation ReservationKey `json:"reservation"`
+	Index       int            `json:"index"` // of the request's orders that this is one of
+	TTL         Duration       `json:"ttl"`   // MinHold to MaxHold, by the worker's clock
+}
+
+// Hold is a worker's record of what it holds for one order of a reservation.
+// It ends when it is released, or by its worker's clock.
+type Hold struct {
+	Order       OrderID        `json:"order"`
+	Reservation ReservationKey `json:"reservation"`
+	Index       int            `json:"index"`
+	App         AppName        `json:"app"` // whose machines may take it
+	Worker      WorkerID       `json:"worker"`
+	Tag         WorkerTag      `json:"tag"` // the worker's
+	Region      Region         `json:"region"`
+	Takes       Amounts        `json:"takes"`          // held at first
+	Left        Amounts        `json:"left,omitempty"` // of that; machines have taken the rest
+	CreatedAt   time.Time      `json:"created_at"`
+	ExpiresAt   time.Time      `json:"expires_at"` // the same of all holds of a reservation on one worker
+}
+
+// ValidateHold reports CodeInvalid for a time that nothing is held for.
+func ValidateHold(ttl time.Duration) error {
+	if ttl < MinHold || ttl > MaxHold {
+		return Errorf(CodeInvalid, "invalid ttl %s: use %s to %s", ttl, MinHold, MaxHold)
+	}
+	return nil
+}
+
+// NormalizeHeld is Normalize of a config that something is held for.
+func (c *Config) NormalizeHeld() error {
+	held := c.programmed()
+	err := held.Normalize()
+	c.Guest, c.Size = held.Guest, held.Size
+	return err
+}
+
+// programmed gives c with a program if it names none, so that the rest can be
+// judged as of any machine.
+func (c *Config) programmed() Config {
+	out := *c
+	if out.Image == "" {
+		out.Image = ImageHost
+	}
+	if out.Image == ImageHost && len(out.Init.Command()) == 0 {
+		out.Init.Exec = []string{"true"}
+	}
+	return out
+}
+
+// validateReservation reports CodeInvalid for an order that reserves, or takes
+// from a reservation, what cannot be had that way.
+func (o *Order) validateReservation() error {
+	if o.Reservation != "" {
+		switch {
+		case o.Hold != nil || o.Volume != nil:
+			return Errorf(CodeInvalid, "only an order for a machine can take from a reservation")
+		case o.SkipLaunch:
+			return Errorf(CodeInvalid, "reservation and skip_launch exclude each other: a machine takes what is held when it starts")
+		case o.Race > 1:
+			return Errorf(CodeInvalid, "reservation and race exclude each other: those that lose would use up what is held")
+		}
+		return o.Reservation.Validate()
+	}
+	if o.Hold == nil {
+		return nil
+	}
+	if o.Volume != nil || len(o.Config.Mounts) > 0 {
+		return Errorf(CodeInvalid, "volumes cannot be reserved, nor room beside one: create the volume, which takes its room at once")
+	}
+	if o.Hold.Index < 0 || o.Hold.Index >= MaxReservedOrders {
+		return Errorf(CodeInvalid, "invalid index %d: use 0 to %d", o.Hold.Index, MaxReservedOrders-1)
+	}
+	if err := ValidateHold(time.Duration(o.Hold.TTL)); err != nil {
+		return err
+	}
+	return o.Hold.Reservation.Validate()
+}

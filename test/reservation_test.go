@@ -1,0 +1,174 @@
+package test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// slotted starts two brokers and two workers with so many slots each.
+func slotted(t *testing.T, slots int) (brokers, workers []*server) {
+	t.Helper()
+	first := startServer(t, "a", "serve", "broker", "--listen", "127.0.0.1:0")
+	brokers = []*server{first, newServer(t, "b", "serve", "broker", "--listen", "127.0.0.1:0", "--join", first.Addr)}
+	for _, name := range []string{"w1", "w2"} {
+		workers = append(workers, newServer(t, name, "serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(t.TempDir(), name),
+			"--cpus", "1000", "--memory", "1TiB", "--resource", fmt.Sprintf("slots=%d", slots), "--ephemeral", "--join", first.Addr))
+	}
+	startAll(t, append(workers, brokers[1])...)
+	for _, b := range brokers {
+		eventually(t, 20*time.Second, "both workers are known", func() error {
+			_, err := usedSlots(t, client(t, b))
+			return err
+		})
+	}
+	return brokers, workers
+}
+
+// usedSlots asks both workers.
+func usedSlots(t *testing.T, api *machinesapi.Client) (used int64, err error) {
+	for _, id := range []bourse.WorkerID{"w1", "w2"} {
+		w, err := api.Worker(t.Context(), id)
+		if err != nil {
+			return 0, err
+		}
+		if w.Facts == nil {
+			return 0, fmt.Errorf("worker %s does not answer", id)
+		}
+		for _, a := range w.Facts.Accounts {
+			if a.Resource == "slots" {
+				used += a.Used
+			}
+		}
+	}
+	return used, nil
+}
+
+func wantSlots(t *testing.T, api *machinesapi.Client, what string, want int64) {
+	t.Helper()
+	if got, err := usedSlots(t, api); err != nil || got != want {
+		t.Errorf("%s: %d slots are used (%v), want %d", what, got, err, want)
+	}
+}
+
+// slot is what is to be held for so many machines that take so many slots each.
+func slot(id bourse.ReservationKey, count, each, ttl int64) machinesapi.CreateReservation {
+	config := bourse.Config{Guest: &bourse.Guest{MemoryMB: 16}, Requirements: bourse.Requirements{"slots": {Count: each}}}
+	return machinesapi.CreateReservation{ID: id, TTLSeconds: &ttl, Orders: []machinesapi.ReserveOrder{{Region: "gru", Config: &config, Count: &count}}}
+}
+
+// Capacity held on two workers through one broker is shown, used, extended and
+// released through another, and a worker's daemon that is killed still holds
+// it.
+func TestReservationsOnRealWorkers(t *testing.T) {
+	brokers, workers := slotted(t, 5)
+	a, b := client(t, brokers[0]), client(t, brokers[1])
+	made, err := a.Reserve(t.Context(), slot("", 2, 3, 300))
+	if err != nil || len(made.Holds) != 2 || made.Holds[0].Worker == made.Holds[1].Worker {
+		t.Fatalf("reserve: %+v, %v; want a hold on each worker", made, err)
+	}
+	wantSlots(t, b, "after the reservation", 6)
+
+	if _, err = b.Reserve(t.Context(), slot("", 3, 2, 300)); bourse.CodeOf(err) != bourse.CodeInsufficient {
+		t.Errorf("three where there is room for two: %v", err)
+	}
+	wantSlots(t, b, "after all-or-nothing was nothing", 6)
+
+	workers[0].settle()
+	if err := workers[0].kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := workers[0].start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the killed worker's part is there", func() error {
+		r, err := b.Reservation(t.Context(), made.ID)
+		if err == nil && (len(r.Holds) != 2 || len(r.Gone) > 0) {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	})
+	if r, err := b.ExtendReservation(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); err != nil || !r.ExpiresAt.After(made.ExpiresAt) {
+		t.Errorf("extend: %+v, %v", r, err)
+	}
+
+	order := sleeper("gru", "bourse-reservation")
+	order.Config.Requirements = bourse.Requirements{"slots": {Count: 3}}
+	if _, err := b.Create(t.Context(), app, order, ""); bourse.CodeOf(err) != bourse.CodeInsufficient {
+		t.Errorf("a stranger: %v, want no room", err)
+	}
+	order.Reservation = made.ID
+	on := map[bourse.WorkerID]bool{}
+	for range 2 {
+		m := create(t, b, order)
+		on[m.Worker] = true
+	}
+	if len(on) != 2 {
+		t.Errorf("the machines went to %v, want one to each hold", on)
+	}
+	wantSlots(t, a, "with both machines", 6)
+	for range 2 {
+		if err := b.ReleaseReservation(t.Context(), made.ID); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	wantSlots(t, a, "when nothing was left to release", 6)
+	if _, err := a.Create(t.Context(), app, order, ""); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("a machine from what was released: %v, want failed_precondition", err)
+	}
+}
+
+// Invariant 9: a broker is killed while it reserves. Another finds what is held
+// by the reservation's id and holds the rest, once; and what nobody comes back
+// for ends by its time.
+func TestABrokerIsKilledBetweenHolds(t *testing.T) {
+	const count, ttl = 64, 6
+	brokers, _ := slotted(t, count)
+	b := client(t, brokers[1])
+	brokers[0].args = append(brokers[0].args, "--join", brokers[1].Addr)
+	for _, again := range []bool{true, false} {
+		id := bourse.NewReservationKey()
+		a := client(t, brokers[0])
+		eventually(t, 20*time.Second, "the broker that is to die knows the workers", func() error {
+			_, err := usedSlots(t, a)
+			return err
+		})
+		told := make(chan error, 1)
+		go func() {
+			_, err := a.Reserve(t.Context(), slot(id, count, 1, ttl))
+			told <- err
+		}()
+		if !within(10*time.Second, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
+			t.Fatal("nothing is ever held")
+		}
+		if err := brokers[0].kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-told; err == nil {
+			t.Log("the broker was faster than its death")
+		}
+		if again {
+			r, err := b.Reserve(t.Context(), slot(id, count, 1, ttl))
+			if err != nil || len(r.Holds) != count {
+				t.Fatalf("again: %d holds, %v", len(r.Holds), err)
+			}
+			wantSlots(t, b, "the second broker has finished it", count)
+		}
+		n, err := usedSlots(t, b)
+		t.Logf("%d slots are held (%v)", n, err)
+		eventually(t, 4*ttl*time.Second, "all of it ends", func() error {
+			n, err := usedSlots(t, b)
+			if err == nil && n != 0 {
+				err = fmt.Errorf("%d slots are still held", n)
+			}
+			return err
+		})
+		if err := brokers[0].start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// holdDiary is what callers of the scenario were told of its reservations.
+type holdDiary struct {
+	ends     map[bourse.OrderID]time.Time // of what was told held
+	keys     map[bourse.OrderID]bourse.ReservationKey
+	left     map[bourse.OrderID]int64 // memory
+	released map[bourse.ReservationKey]bool
+	machines map[bourse.MachineID]bool
+}
+
+func newHoldDiary() *holdDiary {
+	return &holdDiary{
+		ends: map[bourse.OrderID]time.Time{}, keys: map[bourse.OrderID]bourse.ReservationKey{}, left: map[bourse.OrderID]int64{},
+		released: map[bourse.ReservationKey]bool{}, machines: map[bourse.MachineID]bool{},
+	}
+}
+
+func (d *holdDiary) note(holds ...bourse.Hold) {
+	for _, h := range holds {
+		d.ends[h.Order], d.keys[h.Order], d.left[h.Order] = h.ExpiresAt, h.Reservation, h.Left.Of("memory")
+	}
+}
+
+// unsure forgets what an operation may have changed without its caller being
+// told.
+func (d *holdDiary) unsure(key bourse.ReservationKey) {
+	for order := range d.ends {
+		if d.keys[order] == key {
+			delete(d.ends, order)
+		}
+	}
+}
+
+// reserved is a scenario of reservations, which ends at the first error.
+func (h *host) reserved(d *holdDiary) error {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	long, short := bourse.ReservationKey("01J00000000000000000000001"), bourse.ReservationKey("01J00000000000000000000002")
+	claim := func(order *bourse.Order) (*bourse.Fill, error) {
+		fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
+		if err == nil && refusal != nil {
+			err = errors.New(refusal.Detail)
+		}
+		return fill, err
+	}
+	reserve := func(key bourse.ReservationKey, n int, ttl time.Duration) error {
+		fill, err := claim(newHoldOrder(h.t, key, n, ttl))
+		if err == nil {
+			d.note(*fill.Hold)
+		}
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return reserve(long, 0, time.Minute) },
+		func() error { return reserve(long, 1, time.Minute) },
+		func() error { return reserve(short, 0, 5*time.Second) },
+		func() error {
+			d.unsure(long)
+			holds, err := h.extend(ctx, long, 2*time.Minute)
+			d.note(holds...)
+			return err
+		},
+		func() error {
+			d.unsure(long)
+			fill, err := claim(newOrder(h.t, func(o *bourse.Order) { o.Reservation = long.At([]bourse.WorkerTag{1}) }, mem(100)))
+			if err != nil {
+				return err
+			}
+			d.machines[fill.Machine.ID] = true
+			holds, err := h.holdsOf(ctx, long)
+			d.note(holds...)
+			return err
+		},
+		func() error { time.Sleep(6 * time.Second); return nil }, // the short one ends
+		func() error {
+			d.unsure(long)
+			err := h.releaseHolds(ctx, long)
+			d.released[long] = err == nil
+			return err
+		},
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *host) checkReserved(d *holdDiary) {
+	h.t.Helper()
+	check := func(when string) {
+		h.t.Helper()
+		synctest.Wait()
+		for order, end := range d.ends {
+			holds, err := h.holdsOf(h.t.Context(), d.keys[order])
+			var have *bourse.Hold
+			for i := range holds {
+				if holds[i].Order == order {
+					have = &holds[i]
+				}
+			}
+			live := time.Now().Before(end)
+			if live != (have != nil) || err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+				h.t.Errorf("%s: hold %s, told to end at %s: %+v, %v", when, order, end, have, err)
+			}
+			if have != nil && (!have.ExpiresAt.Equal(end) || have.Left.Of("memory") != d.left[order]) {
+				h.t.Errorf("%s: hold %s is %+v, told to end at %s with %d left", when, order, have, end, d.left[order])
+			}
+		}
+		for key, told := range d.released {
+			if _, err := h.holdsOf(h.t.Context(), key); told && bourse.CodeOf(err) != bourse.CodeNotFound {
+				h.t.Errorf("%s: of a released reservation: %v", when, err)
+			}
+			if told {
+				h.refuses(when+": a reserve after its release", newHoldOrder(h.t, key, 2, time.Minute), bourse.RefusedCanceled)
+			}
+		}
+		h.verify()
+	}
+	check("after the restart")
+	time.Sleep(10 * time.Minute)
+	check("later")
+	for id := range d.machines {
+		if m := h.get(id); m.State != bourse.StateStarted {
+			h.t.Errorf("machine %s was told started and is %s", id, m.State)
+		}
+	}
+	// Nothing stays held, and nobody has lost anything.
+	if err := h.store.View(func(tx *store.Tx) error {
+		if end, ok := tx.NextExpiry(); ok {
+			h.t.Errorf("what has ended at %s is held for ever", end)
+		}
+		return nil
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Whatever the daemon dies before or after (reserve, extend, a claim of what is
+// held, expiry, release), what a caller was told is so after a restart, and
+// everything ends.
+func TestReservationsSurviveACrashAtEveryCommit(t *testing.T) {
+	var commits uint64
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		h.crash()
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		if err := h.reserved(newHoldDiary()); err != nil {
+			t.Fatalf("the scenario fails by itself: %v", err)
+		}
+		h.crash()
+	})
+	t.Logf("%d commits", commits)
+	if commits < 8 {
+		t.Fatalf("the scenario makes %d commits only", commits)
+	}
+	for n := uint64(1); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHost(t, nil)
+					h.crash()
+					d := newHoldDiary()
+					if h.tryStart(crashAt(stage, n)) == nil {
+						_ = h.reserved(d) // the crash ends it early
+						h.crash()
+					}
+					h.start(nil)
+					h.checkReserved(d)
+					h.crash()
+				})
+			})
+		}
+	}
+}
+
+// Invariant 4 with everything at once: many claim, reserve, take from
+// reservations, extend, release and let expire, and at no instant is more sold
+// than there is. At the end the ledger is what machines and live holds take.
+func TestInvariant4WithReservations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		var pool keys
+		var wg sync.WaitGroup
+		for seed := range uint64(8) {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				for range 120 {
+					if err := h.stormOnce(rng, &pool); err != nil {
+						t.Errorf("client %d: %v", seed, err)
+					}
+					if err := h.undersold(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		h.verify()
+		check := func(when string) {
+			var sum int64
+			if err := h.store.View(func(tx *store.Tx) error {
+				for m, err := range tx.Machines() {
+					if err != nil {
+						return err
+					}
+					sum += m.Takes.Of("memory")
+				}
+				for hold, err := range tx.Holds() {
+					if err != nil {
+						return err
+					}
+					if hold.ExpiresAt.After(time.Now()) {
+						sum += hold.Left.Of("memory")
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.used(); got != sum {
+				t.Errorf("%s: %d are used, machines and holds take %d", when, got, sum)
+			}
+		}
+		check("at the end")
+		time.Sleep(10 * time.Second)
+		check("when all holds are over")
+		h.verify()
+		t.Logf("%d keys", pool.n)
+	})
+}
+
+// keys are the reservations that the storm is about, a few at a time.
+type keys struct {
+	mu  sync.Mutex
+	now [4]bourse.ReservationKey
+	n   int
+}
+
+func (k *keys) pick(rng *rand.Rand, fresh bool) bourse.ReservationKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := rng.IntN(len(k.now))
+	if fresh || k.now[i] == "" {
+		k.now[i] = bourse.NewReservationKey()
+		k.n++
+	}
+	return k.now[i]
+}
+
+// stormOnce does something, by chance. Refusals are answers.
+func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
+	ctx := h.t.Context()
+	key := pool.pick(rng, rng.IntN(8) == 0)
+	claim := func(order *bourse.Order) (*bourse.Fill, error) {
+		fill, _, err := h.claim(ctx, &bourse.Claim{Order: *order})
+		return fill, err
+	}
+	size := mem(bourse.MiB(1 + rng.Int64N(1500)))
+	switch rng.IntN(8) {
+	case 0, 1:
+		_, err = claim(newHoldOrder(h.t, key, rng.IntN(4), time.Duration(1+rng.IntN(4))*time.Second, size))
+	case 2:
+		_, err = claim(newOrder(h.t, size))
+	case 3, 4:
+		_, err = claim(newOrder(h.t, size, func(o *bourse.Order) { o.Reservation = key.At([]bourse.WorkerTag{1}) }))
+	case 5:
+		if _, err = h.extend(ctx, key, time.Duration(1+rng.IntN(4))*time.Second); bourse.CodeOf(err) == bourse.CodeNotFound {
+			err = nil
+		}
+	case 6:
+		if rng.IntN(2) == 0 {
+			_, err = h.cancel(ctx, key.Order(rng.IntN(4)))
+		} else {
+			err = h.releaseHolds(ctx, key)
+		}
+	case 7:
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		err = h.destroyOne(rng)
+	}
+	return err
+}
+
+// destroyOne makes room again.
+func (h *host) destroyOne(rng *rand.Rand) error {
+	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	_, err = h.destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.Act{Force: true})
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound, bourse.CodeFailedPrecondition: // another was faster
+		return nil
+	default:
+		return err
+	}
+}
+
+// undersold fails when more is recorded as sold than there is.
+func (h *host) undersold() error {
+	return h.store.View(func(tx *store.Tx) error {
+		committed, err := tx.Committed()
+		for _, a := range h.ledger.accounts(committed) {
+			if a.Used > a.Total {
+				err = errors.Join(err, fmt.Errorf("oversold: %s used %d of %d", a.Resource, a.Used, a.Total))
+			}
+		}
+		return err
+	})
+}

@@ -1,0 +1,371 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// newHoldOrder makes the n-th order of a reservation, for 64 MiB.
+func newHoldOrder(t testing.TB, key bourse.ReservationKey, n int, ttl time.Duration, change ...func(*bourse.Order)) *bourse.Order {
+	t.Helper()
+	return newOrder(t, append([]func(*bourse.Order){func(o *bourse.Order) {
+		o.ID = key.Order(n)
+		o.Hold = &bourse.HoldOrder{Reservation: key, Index: n, TTL: bourse.Duration(ttl)}
+	}}, change...)...)
+}
+
+func (h *host) tryHold(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
+	h.t.Helper()
+	fill, refusal, err := h.claim(h.t.Context(), &bourse.Claim{Order: *order})
+	if err != nil {
+		h.t.Fatalf("reserve: %v", err)
+	}
+	return fill, refusal
+}
+
+// hold reserves and fails the test unless that is held.
+func (h *host) hold(order *bourse.Order) bourse.Hold {
+	h.t.Helper()
+	fill, refusal := h.tryHold(order)
+	if refusal != nil {
+		h.t.Fatalf("reserve: %+v", refusal)
+	}
+	return *fill.Hold
+}
+
+// refuses fails the test unless the order is refused for the reason.
+func (h *host) refuses(what string, order *bourse.Order, reason bourse.RefusalReason) {
+	h.t.Helper()
+	_, refusal := h.tryHold(order)
+	if refusal == nil || refusal.Reason != reason || refusal.Worker != "w1" || refusal.Region != "gru" || refusal.Detail == "" {
+		h.t.Errorf("%s: %+v, want %s with a sentence", what, refusal, reason)
+	}
+}
+
+// used tells how much memory is committed and held.
+func (h *host) used() int64 {
+	h.t.Helper()
+	facts, err := h.Facts()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, a := range facts.Accounts {
+		if a.Resource == bourse.ResourceMemory {
+			return a.Used
+		}
+	}
+	return 0
+}
+
+func mem(n bourse.MiB) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Config.Guest.MemoryMB = n }
+}
+
+func fromHold(h bourse.Hold) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Reservation = h.Reservation.At([]bourse.WorkerTag{h.Tag}) }
+}
+
+// A machine that names the reservation takes what is held, and the rest from
+// what is free; others find only what is free.
+func TestMachinesTakeWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		key := bourse.NewReservationKey()
+		hold := h.hold(newHoldOrder(t, key, 0, time.Minute, mem(3000)))
+		if hold.Worker != "w1" || hold.Region != "gru" || hold.Takes.Of("memory") != 3000 || hold.Left.Of("memory") != 3000 || hold.Index != 0 ||
+			!hold.ExpiresAt.Equal(time.Now().Add(time.Minute)) || hold.Tag != h.Identity().Tag {
+			t.Errorf("held %+v", hold)
+		}
+		if got := h.used(); got != 3000 {
+			t.Errorf("used %d, want 3000", got)
+		}
+		h.refuses("a stranger", newOrder(t, mem(1097)), bourse.RefusedResource)
+		h.refuses("another app", newOrder(t, fromHold(hold), func(o *bourse.Order) { o.App.Name = "other" }), bourse.RefusedReservation)
+
+		order := newOrder(t, mem(1000), fromHold(hold))
+		q, err := h.quote(t.Context(), order)
+		if err != nil || q.Refusal != nil || !q.Held {
+			t.Fatalf("quote %+v, %v; want all of it held", q, err)
+		}
+		for _, a := range q.Accounts { // before the fill, without what the machine takes out of the hold
+			if a.Resource == "memory" && a.Used != 2000 {
+				t.Errorf("quoted %+v, want 2000 used", a)
+			}
+		}
+		h.place(mem(1000), fromHold(hold))
+		h.verify()
+		if got := h.used(); got != 3000 {
+			t.Errorf("used %d after a machine of 1000 was taken from it, want 3000", got)
+		}
+		order = newOrder(t, mem(2500), fromHold(hold)) // 2000 held, 500 free
+		if q, err = h.quote(t.Context(), order); err != nil || q.Refusal != nil || q.Held {
+			t.Fatalf("quote %+v, %v; want a yes, not all of it held", q.Refusal, err)
+		}
+		h.refuses("more than held and free", newOrder(t, mem(3097), fromHold(hold)), bourse.RefusedResource)
+		m := h.place(mem(2500), fromHold(hold))
+		if got := h.used(); got != 3500 {
+			t.Errorf("used %d, want 3500", got)
+		}
+		left, err := h.holdsOf(t.Context(), key)
+		if err != nil || len(left) != 1 || left[0].Left.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
+			t.Errorf("left %+v, %v; want nothing of 3000", left, err)
+		}
+		if _, err := h.cancel(t.Context(), m.Order); err != nil { // what a machine has taken does not go back into the hold
+			t.Fatal(err)
+		}
+		h.reaches(m.ID, bourse.StateDestroyed)
+		if got := h.used(); got != 1000 {
+			t.Errorf("used %d, want the first machine's 1000", got)
+		}
+		h.verify()
+	})
+}
+
+// A hold ends by the worker's clock, whether or not anybody looks.
+func TestHoldsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		key := bourse.NewReservationKey()
+		first := h.hold(newHoldOrder(t, key, 0, 10*time.Second))
+		time.Sleep(5 * time.Second)
+		second := h.hold(newHoldOrder(t, key, 1, 10*time.Second)) // and with it the first
+		if holds, err := h.holdsOf(t.Context(), key); err != nil || len(holds) != 2 || !holds[0].ExpiresAt.Equal(holds[1].ExpiresAt) || !second.ExpiresAt.Equal(holds[0].ExpiresAt) {
+			t.Errorf("holds %+v, %v; want both to end at %s", holds, err, second.ExpiresAt)
+		}
+		time.Sleep(10*time.Second - 1)
+		if got := h.used(); got != 128 {
+			t.Errorf("a moment before its end %d are used, want 128", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := h.used(); got != 0 { // without anybody having ended it yet
+			t.Errorf("at its end %d are used, want 0", got)
+		}
+		synctest.Wait()
+		if err := h.store.View(func(tx *store.Tx) error {
+			if end, ok := tx.NextExpiry(); ok {
+				t.Errorf("what has ended at %s is recorded", end)
+			}
+			return tx.Verify()
+		}); err != nil {
+			t.Error(err)
+		}
+		h.refuses("a claim that comes too late", newOrder(t, fromHold(first)), bourse.RefusedReservation)
+		h.refuses("a late repetition", newHoldOrder(t, key, 0, 10*time.Second), bourse.RefusedCanceled)
+		for what, call := range map[string]func() error{
+			"show":   func() error { _, err := h.holdsOf(t.Context(), key); return err },
+			"extend": func() error { _, err := h.extend(t.Context(), key, time.Minute); return err },
+		} {
+			if err := call(); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("%s: %v, want not_found", what, err)
+			}
+		}
+	})
+}
+
+func TestHoldsAreExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		key := bourse.NewReservationKey()
+		h.hold(newHoldOrder(t, key, 0, 10*time.Second))
+		h.hold(newHoldOrder(t, key, 1, 10*time.Second))
+		time.Sleep(9 * time.Second)
+		holds, err := h.extend(t.Context(), key, time.Minute)
+		if err != nil || len(holds) != 2 || !holds[1].ExpiresAt.Equal(time.Now().Add(time.Minute)) {
+			t.Fatalf("extended %+v, %v", holds, err)
+		}
+		time.Sleep(59 * time.Second)
+		if got := h.used(); got != 128 {
+			t.Errorf("%d are used, want 128", got)
+		}
+		if _, err := h.extend(t.Context(), key, 2*time.Second); err != nil { // sooner than it would have
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := h.used(); got != 0 {
+			t.Errorf("%d are used, want 0", got)
+		}
+		for _, ttl := range []time.Duration{-1, 0, bourse.MinHold - 1, bourse.MaxHold + 1} {
+			if _, err := h.extend(t.Context(), key, ttl); bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("extend by %s: %v, want invalid", ttl, err)
+			}
+		}
+	})
+}
+
+// A repetition holds nothing more, and says what the first one said.
+func TestReserveIsIdempotent(t *testing.T) {
+	h := newHost(t, nil)
+	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, func(o *bourse.Order) { o.Named = true })
+	first := h.hold(order)
+	fill, _ := h.tryHold(order)
+	if fill == nil || !fill.Again || !fill.Hold.CreatedAt.Equal(first.CreatedAt) || fill.Hold.Order != first.Order {
+		t.Errorf("the second time: %+v, want the first one's %+v", fill, first)
+	}
+	q, err := h.quote(t.Context(), order)
+	if err != nil || q.FilledHold == nil || q.FilledHold.Order != first.Order || q.Fill() == nil {
+		t.Errorf("quote %+v, %v; want the hold", q, err)
+	}
+	if got := h.used(); got != 64 {
+		t.Errorf("%d are used, want 64", got)
+	}
+	if d, err := h.decision(t.Context(), order.ID); err != nil || d.Outcome != bourse.OutcomeFilled || d.Worker != "w1" {
+		t.Errorf("decision %+v, %v", d, err)
+	}
+	h.refuses("a machine under its id", newOrder(t, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedCanceled)
+	h.refuses("a volume under its id", newOrder(t, volumeOrder, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedUnknown)
+	h.verify()
+}
+
+// Invariant 7: a release that overtakes its reserve wins, of the whole
+// reservation or of one order; it is idempotent and ends nobody else's.
+func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
+	h := newHost(t, nil)
+	other := h.hold(newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute))
+	m := h.place()
+	key := bourse.ReservationKey(m.Order) // named after somebody's order, by chance or by malice
+	for range 2 {
+		if err := h.releaseHolds(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.refuses("after the release of all", newHoldOrder(t, key, 0, time.Minute), bourse.RefusedCanceled)
+	key = bourse.NewReservationKey()
+	if _, err := h.cancel(t.Context(), key.Order(1)); err != nil {
+		t.Fatal(err)
+	}
+	h.refuses("after the release of one", newHoldOrder(t, key, 1, time.Minute), bourse.RefusedCanceled)
+	h.hold(newHoldOrder(t, key, 0, time.Minute))
+	h.hold(newHoldOrder(t, key, 2, time.Minute))
+	if _, err := h.cancel(t.Context(), key.Order(2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.used(); got != 64*3 {
+		t.Errorf("%d are used, want a machine's, another's and one hold's", got)
+	}
+	for range 2 {
+		if err := h.releaseHolds(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if holds, err := h.holdsOf(t.Context(), other.Reservation); err != nil || len(holds) != 1 {
+		t.Errorf("the other's: %+v, %v", holds, err)
+	}
+	if got := h.get(m.ID); got.State != bourse.StateStarted {
+		t.Errorf("the machine is %s", got.State)
+	}
+	if got := h.used(); got != 64*2 {
+		t.Errorf("%d are used, want a machine's and another's", got)
+	}
+	h.verify()
+}
+
+// Tombstones of releases are forgotten as those of orders are.
+func TestReleasesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		key := bourse.NewReservationKey()
+		if err := h.releaseHolds(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(store.DefaultKeep + 2*pruneEvery)
+		h.hold(newHoldOrder(t, key, 0, time.Minute))
+	})
+}
+
+func TestHoldsOutliveTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer func() { h.crash() }()
+		short, long := bourse.NewReservationKey(), bourse.NewReservationKey()
+		h.hold(newHoldOrder(t, short, 0, time.Minute))
+		h.hold(newHoldOrder(t, long, 0, time.Hour))
+		h.crash()
+		time.Sleep(2 * time.Minute)
+		h.start(nil)
+		if _, err := h.holdsOf(t.Context(), short); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("what ended meanwhile: %v, want not_found", err)
+		}
+		if _, err := h.holdsOf(t.Context(), long); err != nil {
+			t.Errorf("what did not: %v", err)
+		}
+		synctest.Wait()
+		if got := h.used(); got != 64 {
+			t.Errorf("%d are used, want 64", got)
+		}
+		h.verify()
+	})
+}
+
+// A reservation is refused as a machine's order would be. What needs no
+// program is judged without one.
+func TestReservationsAreRefusedAsOrders(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.NoHost = true })
+	bare := func(o *bourse.Order) { o.Config.Image, o.Config.Init = "", bourse.Init{} }
+	for name, c := range map[string]struct {
+		change []func(*bourse.Order)
+		reason bourse.RefusalReason
+	}{
+		"memory":            {[]func(*bourse.Order){bare, mem(5000)}, bourse.RefusedResource},
+		"slots":             {[]func(*bourse.Order){bare, requires("slots", bourse.Requirement{Count: 11})}, bourse.RefusedResource},
+		"unknown countable": {[]func(*bourse.Order){bare, requires("seats", bourse.Requirement{Count: 1})}, bourse.RefusedUnknown},
+		"another label":     {[]func(*bourse.Order){bare, requires("arch", bourse.Requirement{Label: "arm64"})}, bourse.RefusedLabel},
+		"unknown label":     {[]func(*bourse.Order){bare, requires("zone", bourse.Requirement{Label: "b"})}, bourse.RefusedUnknown},
+		"gpu":               {[]func(*bourse.Order){bare, func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 1 }}, bourse.RefusedUnknown},
+		"region":            {[]func(*bourse.Order){bare, func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }}, bourse.RefusedRegion},
+		"image":             {nil, bourse.RefusedImage},
+	} {
+		order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute)
+		for _, change := range c.change {
+			change(order)
+		}
+		if err := order.Validate(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		h.refuses(name, order, c.reason)
+	}
+	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, requires("slots", bourse.Requirement{Count: 3}))
+	bare(order)
+	if got := h.hold(order); got.Takes.Of("slots") != 3 {
+		t.Errorf("held %+v, want 3 slots", got)
+	}
+}
+
+// FuzzReserve: no body and no key make the worker fail by its own fault, or
+// hold what its ledger has not.
+func FuzzReserve(f *testing.F) {
+	h := newHost(f, nil)
+	seed, err := json.Marshal(bourse.Claim{Order: *newHoldOrder(f, bourse.NewReservationKey(), 0, time.Minute)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("01J00000000000000000000000", seed)
+	f.Add("x", []byte(`{"order":{"hold":{"ttl":"-1s"}}}`))
+	f.Add("01J00000000000000000000000", []byte(`{"ttl":"1m"}`))
+	f.Add("..", []byte(`{"ttl":-5}`))
+	f.Fuzz(func(t *testing.T, key string, body []byte) {
+		h.t = t
+		one := "/worker/reservations/" + url.PathEscape(key)
+		for method, path := range map[string]string{"POST": "/worker/reserve", "PATCH": one, "DELETE": one, "GET": one} {
+			r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(body))
+			rec := httptest.NewRecorder()
+			h.Handler().ServeHTTP(rec, r)
+			if rec.Code >= 500 {
+				t.Fatalf("%s %s: status %d %s", method, path, rec.Code, rec.Body)
+			}
+		}
+		h.verify()
+	})
+}
