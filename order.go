@@ -77,7 +77,7 @@ func (o *Order) Deadline() time.Duration {
 	switch {
 	case o.Within > 0:
 		return time.Duration(o.Within)
-	case o.Volume == nil && o.Config.Image != ImageHost:
+	case o.Volume == nil && InRegistry(o.Config.Image):
 		return DefaultPullWithin
 	}
 	return DefaultWithin

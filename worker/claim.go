@@ -72,6 +72,9 @@ func (w *Worker) unfillable(order *bourse.Order, err error) *bourse.Refusal {
 		reason, about = bourse.RefusedImage, order.Config.Image
 	case bourse.CodeInsufficient:
 		reason, about = bourse.RefusedResource, resourceImages
+		if order.Config.Image == bourse.ImagePull {
+			about = resourcePollers
+		}
 	case bourse.CodeUnavailable:
 		reason = bourse.RefusedUnavailable
 	case bourse.CodeFailedPrecondition: // it was destroyed before it came to its start
@@ -115,7 +118,7 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 			def = w.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
-		if !plain(&m) {
+		if !plain(&m) || isPull(m.Config.Image) {
 			req.Until = m.CreatedAt.Add(c.Order.Deadline())
 		}
 		w.applied.expect(m.ID)
