@@ -115,6 +115,8 @@ var edges = map[string]map[string]string{
 	"cli": {
 		"internal/admission": "asks which addresses need credentials",
 		"machinesapi":        "is its client",
+		"supervise":          "reads its tasks, and prints what they write",
+		"driver":             "prints a task's lines",
 	},
 }
 

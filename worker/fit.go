@@ -85,7 +85,7 @@ func (w *Worker) shed(ctx context.Context, m *bourse.Machine) error {
 			return context.Cause(ctx)
 		}
 		w.log.Warn("release what a stopped machine had of the host", "machine", m.ID, "attempt", n+1, "err", err)
-		w.rest(ctx, backoff(n+1))
+		w.rest(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
 }
