@@ -37,8 +37,9 @@ func (c Config) withDefaults() Config {
 // Driver hands tasks to pollers. Make it with Open, call Recover before
 // anything else, and Run beside it.
 type Driver struct {
-	cfg  Config
-	root *os.Root
+	cfg   Config
+	root  *os.Root
+	fault func(stage string) error // tests: a write fails there
 
 	mu      sync.Mutex
 	offers  map[bourse.MachineID]*job // not claimed yet
@@ -64,7 +65,7 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "the jobs' directory: %w", err)
 	}
 	return &Driver{
-		cfg: cfg, root: root, offers: map[bourse.MachineID]*job{}, jobs: map[bourse.MachineID]*job{},
+		cfg: cfg, root: root, fault: func(string) error { return nil }, offers: map[bourse.MachineID]*job{}, jobs: map[bourse.MachineID]*job{},
 		names: map[string]*job{}, hosts: map[string]*host{}, news: make(chan struct{}),
 	}, nil
 }

@@ -25,6 +25,14 @@ const (
 	recordForm = 1       // its version
 )
 
+// The stages of a write, at which a test's daemon dies: what it leaves is the
+// record before it, or the one after.
+const (
+	stageWritten = "written" // beside
+	stageRenamed = "renamed"
+	stageSynced  = "synced" // but not told yet
+)
+
 // MaxOutput is how many bytes of a job's output are kept; of more, the last.
 const MaxOutput = 1 << 20
 
@@ -70,13 +78,13 @@ func (d *Driver) write(r record) error {
 		return err
 	}
 	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close(), d.fault(stageWritten)); err != nil {
 		return err
 	}
-	if err := d.root.Rename(name+halfDone, name); err != nil {
+	if err := errors.Join(d.root.Rename(name+halfDone, name), d.fault(stageRenamed)); err != nil {
 		return err
 	}
-	return d.syncDir()
+	return errors.Join(d.syncDir(), d.fault(stageSynced))
 }
 
 // erase removes what is kept of a machine.
