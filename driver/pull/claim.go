@@ -135,7 +135,7 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 		j.enter(running)
 		return bourse.Errorf(bourse.CodeUnavailable, "the end of job %s could not be written down: %w", j.Name, err)
 	}
-	j.record = next
+	j.Exit, j.GivenUp, j.Output = next.Exit, next.GivenUp, next.Output
 	j.enter(ended)
 	d.tell()
 	return nil

@@ -26,7 +26,9 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 	if err != nil {
 		return driver.Status{}, err
 	}
-	return d.Inspect(context.WithoutCancel(ctx), j.ID)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return j.status(), nil
 }
 
 func validate(t *driver.Task) error {
