@@ -256,7 +256,28 @@ func (w *Worker) filledBefore(ctx context.Context, id bourse.OrderID) (*bourse.F
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
+	if settled.State == bourse.StateDestroyed { // it has lived, or never came to that
+		return w.filledAfterAll(id, settled)
+	}
 	return &bourse.Fill{Machine: settled, Again: true}, nil, nil
+}
+
+// filledAfterAll tells whether an order was filled by a machine that is gone by
+// now: one that could not be started is no longer its order's.
+func (w *Worker) filledAfterAll(id bourse.OrderID, gone bourse.Machine) (*bourse.Fill, *bourse.Refusal, error) {
+	var rec store.OrderRecord
+	err := w.store.View(func(tx *store.Tx) error {
+		var err error
+		rec, _, err = tx.Order(id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case rec.Machine != gone.ID:
+		return nil, w.refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
+	}
+	return &bourse.Fill{Machine: gone, Again: true}, nil, nil
 }
 
 // keepApp merges the app's record into the worker's own copy.

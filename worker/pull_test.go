@@ -117,7 +117,10 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, end := range map[string]func(h *host, o *bourse.Order, id bourse.MachineID) error{
-			"cancel": func(h *host, o *bourse.Order, _ bourse.MachineID) error { _, err := h.cancel(t.Context(), o.ID); return err },
+			"cancel": func(h *host, o *bourse.Order, _ bourse.MachineID) error {
+				_, err := h.cancel(t.Context(), o.ID)
+				return err
+			},
 			"stop": func(h *host, _ *bourse.Order, id bourse.MachineID) error {
 				_, err := h.Worker.stop(t.Context(), id, fabric.Act{})
 				return err
@@ -185,6 +188,33 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 				t.Errorf("an order that nobody claimed has fill %+v", fill)
 			}
 			h.crash()
+		}
+	})
+}
+
+// A claim that is repeated while the first one is under way ends as that does,
+// also when nobody claims the machine.
+func TestARepeatedClaimOfWhatNobodyClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := gatewayHost(t)
+		defer h.crash()
+		jobs := poll(t, d)
+		order := newOrder(t, pulled)
+		answers := make(chan *bourse.Refusal, 2)
+		claim := func() {
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil || fill != nil {
+				t.Errorf("fill %+v, error %v; want a refusal", fill, err)
+			}
+			answers <- refusal
+		}
+		go claim()
+		<-jobs
+		go claim()
+		for range 2 {
+			if r := <-answers; r == nil {
+				t.Error("no refusal")
+			}
 		}
 	})
 }
