@@ -47,6 +47,18 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 	})
 }
 
+// A poller that asks for a script gets one.
+func TestAJobAsAScript(t *testing.T) {
+	inBubble(t, func(_ *testing.T, r *rig) {
+		jobs := r.later("GET", "jobs", "", "Accept", "text/x-shellscript")
+		submitted := r.later("POST", "submit", `{"name": "a", "command": "echo hi", "env": {"A": "b c"}}`)
+		r.want("jobs", <-jobs, 200, "# job a\n", "export A='b c'\n", "exec 'sh' '-c' 'echo hi'\n")
+		r.want("claim", r.call("POST", "claim/a", ""), 200)
+		r.want("submit", <-submitted, 200)
+		r.want("release", r.call("POST", "release/a", `{"exit_code": 0}`), 200)
+	})
+}
+
 func TestNobodyClaims(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")
@@ -113,7 +125,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(_ *testing.T, r *rig) {
 		r.want("assigned to nobody", r.call("GET", "assigned?host=h", ""), 404)
 		r.want("register", r.call("POST", "register", `{"name": "h", "cpu": 2, "mem": 1024, "disk": 4096}`), 200, `"h"`)
 		r.want("register without a name", r.call("POST", "register", `{"cpu": 0.5, "mem": 64}`), 200, `"host-`)

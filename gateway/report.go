@@ -125,7 +125,7 @@ func readTail(r io.Reader) ([]byte, error) {
 			kept = kept[:copy(kept, kept[len(kept)-pull.MaxOutput:])]
 		}
 		switch {
-		case err == io.EOF: //nolint:errorlint // readers give it unwrapped
+		case err == io.EOF:
 			return kept[max(0, len(kept)-pull.MaxOutput):], nil
 		case err != nil:
 			return nil, err

@@ -32,8 +32,8 @@ func TestScript(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, err := exec.CommandContext(t.Context(), "sh", file).CombinedOutput()
-		real, _ := filepath.EvalSymlinks(dir)
-		if want := word + "|" + word + "|" + real + "\n"; err != nil || string(out) != want {
+		there, _ := filepath.EvalSymlinks(dir)
+		if want := word + "|" + word + "|" + there + "\n"; err != nil || string(out) != want {
 			t.Errorf("word %q: %v, got %q, want %q", word, err, out, want)
 		}
 	}

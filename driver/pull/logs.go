@@ -15,19 +15,20 @@ const maxLine = 8 << 10
 // machine's last job, as lines of that moment. With Follow it waits for that
 // end, and then for ctx or for the machine to be destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var told *job
-	for {
+	var told *job // whose output was given, or is not wanted
+	for first := true; ; first = false {
 		d.mu.Lock()
 		j, news := d.jobs[machine], d.news
 		over := j != nil && j.phase == ended
 		d.mu.Unlock()
-		if over && j != told && !(told == nil && want.Tail < 0) {
+		if over && j != told {
+			told = j
+			if !first {
+				want.Tail = 0 // what is new is wanted, all of it
+			}
 			if err := tellOutput(j, want, line); err != nil {
 				return err
 			}
-		}
-		if over {
-			told = j
 		}
 		if !want.Follow || told != nil && j == nil {
 			return nil
@@ -42,7 +43,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 
 // tellOutput gives the lines of an ended job, whose record changes no more.
 func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
-	if j.Exit.At.Before(want.Since) {
+	if j.Exit.At.Before(want.Since) || want.Tail < 0 {
 		return nil
 	}
 	lines := split(j, string(j.Output))
