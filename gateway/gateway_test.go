@@ -194,7 +194,7 @@ func TestAJobOfTheExchange(t *testing.T) {
 
 // Submitted jobs are kept for a while after their end, and no longer.
 func TestEndedJobsAreDestroyed(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(_ *testing.T, r *rig) {
 		r.run("a")
 		r.run("b")
 		r.want("release", r.call("POST", "release/a", `{"exit_code": 0}`), 200)

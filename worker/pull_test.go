@@ -79,9 +79,12 @@ func TestAPulledMachine(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		m := h.place(pulled, func(o *bourse.Order) { o.Name = "job" })
-		if m.State != bourse.StateStarted || len(m.Takes) != 0 || m.Boot.PID != 0 {
+		m := h.place(pulled, func(o *bourse.Order) { o.Name, o.Config.Env = "job", map[string]string{"PORT": "4281"} })
+		if m.State != bourse.StateStarted || len(m.Takes) != 0 || m.Boot.PID != 0 || m.Boot.Port != 0 {
 			t.Errorf("machine %+v, want it started, taking nothing of this host", m)
+		}
+		if _, err := h.dial(t.Context(), m.ID, "4281"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("a tunnel to a port of the gateway's host: %v, want failed_precondition", err)
 		}
 		if err := d.End("job", pull.Report{Code: 4}); err != nil {
 			t.Fatal(err)

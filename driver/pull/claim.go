@@ -44,6 +44,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	}
 	delete(d.offers, j.ID.Machine)
 	d.jobs[j.ID.Machine] = j
+	d.take(j)
 	j.heard = time.Now()
 	j.enter(running)
 	return nil
@@ -135,6 +136,7 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 		j.enter(running)
 		return bourse.Errorf(bourse.CodeUnavailable, "the end of job %s could not be written down: %w", j.Name, err)
 	}
+	d.giveBack(j)
 	j.Exit, j.GivenUp, j.Output = next.Exit, next.GivenUp, next.Output
 	j.enter(ended)
 	d.tell()

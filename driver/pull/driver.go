@@ -47,8 +47,9 @@ type Driver struct {
 	names   map[string]*job           // both, by the name that pollers know
 	pollers []*poller                 // that wait, the longest first
 	hosts   map[string]*host
-	cancels uint64        // numbers cancellations
-	news    chan struct{} // closed and replaced when there is something to cancel
+	used    map[string]Size // by host, of its claimed jobs that have not ended
+	cancels uint64          // numbers cancellations
+	news    chan struct{}   // closed and replaced when there is something to cancel
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -66,7 +67,7 @@ func Open(cfg Config) (*Driver, error) {
 	}
 	return &Driver{
 		cfg: cfg, root: root, fault: func(string) error { return nil }, offers: map[bourse.MachineID]*job{}, jobs: map[bourse.MachineID]*job{},
-		names: map[string]*job{}, hosts: map[string]*host{}, news: make(chan struct{}),
+		names: map[string]*job{}, hosts: map[string]*host{}, used: map[string]Size{}, news: make(chan struct{}),
 	}, nil
 }
 
@@ -90,6 +91,9 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 		j := jobOf(&records[i])
 		j.heard = time.Now()
 		d.jobs[j.ID.Machine] = j
+		if j.phase == running {
+			d.take(j)
+		}
 		if old := d.names[j.Name]; old == nil || old.phase == ended {
 			d.names[j.Name] = j
 		}

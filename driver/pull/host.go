@@ -83,16 +83,28 @@ func (d *Driver) hostNamed(name string) (*host, error) {
 // free gives what a host has left: its size less its jobs, and less what it is
 // being offered. Its caller holds mu.
 func (d *Driver) free(h *host) Size {
-	left := h.size
-	for _, j := range d.jobs {
-		if j.Host == h.name && j.phase < ended {
-			left = left.less(j.Size)
-		}
-	}
+	left := h.size.less(d.used[h.name])
 	for _, j := range d.offers {
 		if j.Host == h.name || j.Host == "" && j.to == h {
 			left = left.less(j.Size)
 		}
 	}
 	return left
+}
+
+// take counts what j needs as used by the host that has claimed it, giveBack
+// ends that. Their callers hold mu.
+func (d *Driver) take(j *job) {
+	if j.Host != "" {
+		d.used[j.Host] = d.used[j.Host].plus(j.Size)
+	}
+}
+
+func (d *Driver) giveBack(j *job) {
+	if j.Host == "" {
+		return
+	}
+	if d.used[j.Host] = d.used[j.Host].less(j.Size); d.used[j.Host] == (Size{}) {
+		delete(d.used, j.Host)
+	}
 }

@@ -30,6 +30,10 @@ func (s Size) less(o Size) Size {
 	return Size{CPU: s.CPU - o.CPU, Memory: s.Memory - o.Memory, Disk: s.Disk - o.Disk}
 }
 
+func (s Size) plus(o Size) Size {
+	return Size{CPU: s.CPU + o.CPU, Memory: s.Memory + o.Memory, Disk: s.Disk + o.Disk}
+}
+
 // holds tells whether need fits into s.
 func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
