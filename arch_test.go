@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"driver/drivertest":         2,
 	"driver/process":            2,
 	"driver/container":          2,
+	"driver/pull":               2,
 	"driver/logs":               2,
 	"driver/internal/cgroup":    2,
 	"driver/internal/companion": 2,
@@ -44,6 +45,8 @@ var floors = map[string]int{
 	"machinesapi":               2,
 	"worker":                    3,
 	"broker":                    3,
+	"gateway":                   3,
+	"supervise":                 3,
 	"cli":                       4,
 	"cmd/bourse":                5,
 	"internal/admission":        2,
@@ -74,6 +77,7 @@ var edges = map[string]map[string]string{
 		"driver/logs":            "has its keeper write containers' output",
 		"driver/internal/cgroup": "asks what the host accounts",
 	},
+	"driver/pull": {"driver": "implements it"},
 	"driver/logs": {
 		"driver":                    "gives its log lines",
 		"driver/internal/companion": "its keeper is one",
@@ -106,9 +110,16 @@ var edges = map[string]map[string]string{
 		"fabric":      "asks workers through its client",
 		"machinesapi": "speaks its wire types",
 	},
+	"gateway": {
+		"driver/pull": "speaks for its pollers",
+		"fabric":      "reads and writes bodies as every server does",
+	},
+	"supervise": {"driver": "runs its tasks through one"},
 	"cli": {
 		"internal/admission": "asks which addresses need credentials",
 		"machinesapi":        "is its client",
+		"supervise":          "reads its tasks, and prints what they write",
+		"driver":             "prints a task's lines",
 	},
 }
 

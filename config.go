@@ -14,6 +14,10 @@ import (
 // its command is a program that the host has.
 const ImageHost = "host"
 
+// ImagePull is the image of a machine that a poller runs: its worker is a
+// gateway and hands the command to somebody who asks for work.
+const ImagePull = "pull"
+
 // Config says what a machine is, in the words and the JSON of the Machines
 // API. What Bourse acts on is typed; the rest is kept as it came and given
 // back. Unknown fields are dropped.
@@ -166,8 +170,8 @@ func (c *Config) validate() error {
 		return Errorf(CodeInvalid, "invalid config.image: it is required (\"host\" runs a command of the host)")
 	case len(c.Image) > 1024 || strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return Errorf(CodeInvalid, "invalid config.image %s", Quoted(c.Image))
-	case c.Image == ImageHost && len(c.Init.Command()) == 0:
-		return Errorf(CodeInvalid, "invalid config.init: image host needs a command (init.exec, or entrypoint and cmd)")
+	case !InRegistry(c.Image) && len(c.Init.Command()) == 0:
+		return Errorf(CodeInvalid, "invalid config.init: image %s needs a command (init.exec, or entrypoint and cmd)", c.Image)
 	case c.Init.WorkingDir != "" && !strings.HasPrefix(c.Init.WorkingDir, "/"):
 		return Errorf(CodeInvalid, "invalid config.init.working_dir %s: use an absolute path", Quoted(c.Init.WorkingDir))
 	}
@@ -193,7 +197,7 @@ func (c *Config) validate() error {
 	if err := errors.Join(c.validatePolicies(), c.validateStorage()); err != nil {
 		return err
 	}
-	if c.Runtime != "" && (c.Image == ImageHost || !runtimePattern.MatchString(c.Runtime)) {
+	if c.Runtime != "" && (!InRegistry(c.Image) || !runtimePattern.MatchString(c.Runtime)) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
 	}
 	if c.Task != nil {

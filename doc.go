@@ -18,6 +18,7 @@
 //   - ledger: a worker's account of what is committed and held, per resource
 //   - view: everyone's hint about everyone; never the truth
 //   - broker: the stateless API server
+//   - poller: who asks a worker for work; a worker that has some is a gateway, and a job is a machine that one of them runs
 //
 // # Invariants
 //
@@ -45,6 +46,8 @@
 //	view          what every server has heard of the cluster; view/gossip spreads it, view/query asks it
 //	store         the worker's bbolt file
 //	driver        the contract with what runs machines; driver/process runs host commands
+//	gateway       HTTP for pollers, on a worker with driver/pull
+//	supervise     a few commands without any server
 //	machinesapi   wire types and the Go client of the public API
 //	fsm           durable typed state machines
 //	bourse        this vocabulary; imports nothing of the project

@@ -21,12 +21,16 @@ const (
 	DefaultTag      = "latest"
 )
 
+// InRegistry tells whether an image is one of a registry, to be pulled and
+// unpacked: each is but host and pull.
+func InRegistry(image string) bool { return image != ImageHost && image != ImagePull }
+
 // ParseImageRef takes an image's name apart. Names without a registry are the
-// Docker Hub's. The image "host" has no registry, so that a client's
-// registry/repository:tag becomes "/host:latest".
+// Docker Hub's. The images "host" and "pull" have no registry, so that a
+// client's registry/repository:tag becomes "/host:latest".
 func ParseImageRef(image string) ImageRef {
-	if image == ImageHost {
-		return ImageRef{Repository: ImageHost, Tag: DefaultTag}
+	if !InRegistry(image) {
+		return ImageRef{Repository: image, Tag: DefaultTag}
 	}
 	name, digest, _ := strings.Cut(image, "@")
 	ref := ImageRef{Registry: DefaultRegistry, Repository: name, Digest: digest}

@@ -41,6 +41,9 @@ func (c *Config) validateStorage() error {
 	if len(c.Mounts) > maxMounts {
 		return Errorf(CodeInvalid, "invalid config.mounts: %d, at most %d", len(c.Mounts), maxMounts)
 	}
+	if len(c.Mounts) > 0 && c.Image == ImagePull {
+		return Errorf(CodeInvalid, "invalid config.mounts: a volume is not where a poller runs")
+	}
 	for _, m := range c.Mounts {
 		if err := m.Volume.Validate(); err != nil {
 			return Errorf(CodeInvalid, "invalid config.mounts: %w", err)
@@ -52,8 +55,8 @@ func (c *Config) validateStorage() error {
 	if len(c.Files) > maxFiles {
 		return Errorf(CodeInvalid, "invalid config.files: %d, at most %d", len(c.Files), maxFiles)
 	}
-	if len(c.Files) > 0 && c.Image == ImageHost {
-		return Errorf(CodeInvalid, "invalid config.files: a machine of image host has no file system of its own")
+	if len(c.Files) > 0 && !InRegistry(c.Image) {
+		return Errorf(CodeInvalid, "invalid config.files: a machine of image %s has no file system of its own", c.Image)
 	}
 	total := 0
 	for _, f := range c.Files {

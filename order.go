@@ -131,11 +131,11 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Within)
 	case o.Task != nil && o.Task.Warm():
 		return time.Duration(o.Task.Timeout) + taskSlack
-	case o.Task != nil && o.Config.Image == ImageHost:
+	case o.Task != nil && !InRegistry(o.Config.Image):
 		return time.Duration(o.Task.Timeout) + DefaultWithin
 	case o.Task != nil:
 		return time.Duration(o.Task.Timeout) + DefaultPullWithin
-	case o.Volume == nil && o.Hold == nil && o.Config.Image != ImageHost:
+	case o.Volume == nil && o.Hold == nil && InRegistry(o.Config.Image):
 		return DefaultPullWithin
 	}
 	return DefaultWithin

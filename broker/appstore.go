@@ -2,14 +2,12 @@ package broker
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/bourse-dev/bourse"
@@ -26,10 +24,10 @@ type AppKeeper interface {
 
 // DefaultApp exists without being made, so that a first machine needs no
 // ceremony.
-const DefaultApp = bourse.AppName("default")
+const DefaultApp = bourse.DefaultAppName
 
 // DefaultOrg owns what names no organization.
-const DefaultOrg = "personal"
+const DefaultOrg = bourse.DefaultOrg
 
 // appMemory is how long an app that was seen is taken to be there without
 // looking. So long may an app that another broker deleted still get a machine.
@@ -197,28 +195,9 @@ func living(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	case ok && app.DeletedAt == nil:
 		return app, true
 	case name == DefaultApp:
-		return defaultApp(app), true
+		return bourse.DefaultApp(app), true
 	}
 	return bourse.App{}, false
-}
-
-// defaultApp is the app that exists without being made, given what was there
-// before: nothing, or a tombstone. Every broker makes the same one of it.
-func defaultApp(before bourse.App) bourse.App {
-	app := bourse.App{Name: DefaultApp, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
-	if before.DeletedAt != nil {
-		app.CreatedAt = *before.DeletedAt
-	}
-	app.ID = idOf("default app", before.ID)
-	return app
-}
-
-// idOf makes an id of texts: the same texts give the same id.
-func idOf(texts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
-	var id ulid.ULID
-	copy(id[:], sum[:])
-	return id.String()
 }
 
 // recall gives an app seen in the last second, and finds it otherwise. Codes:

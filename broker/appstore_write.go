@@ -28,7 +28,7 @@ func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) 
 	}
 	id := ulid.Make().String()
 	if want.key != "" {
-		id = idOf("idempotency key", want.org, want.key)
+		id = bourse.IDOf("idempotency key", want.org, want.key)
 		if first, ok := byID(all, id); ok {
 			return again(first, want.name)
 		}

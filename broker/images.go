@@ -95,7 +95,7 @@ func (b *Broker) pullImage(w http.ResponseWriter, r *request) error {
 	if err := decode(w, r, false, &in); err != nil {
 		return err
 	}
-	if in.Image == "" || in.Image == bourse.ImageHost || len(in.Image) > 512 || strings.ContainsFunc(in.Image, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+	if in.Image == "" || !bourse.InRegistry(in.Image) || len(in.Image) > 512 || strings.ContainsFunc(in.Image, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(in.Image))
 	}
 	members, err := b.targets(in.ImageTarget)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/supervise"
 )
 
 // Env is everything that commands take from their surroundings.
@@ -29,6 +30,10 @@ type Roles struct {
 	Worker func(ctx context.Context, c WorkerConfig) error
 	Broker func(ctx context.Context, c BrokerConfig) error
 	NATS   func(ctx context.Context, c NATSServerConfig) error
+
+	// Supervise runs tasks without a server and gives the names of those that
+	// failed.
+	Supervise func(ctx context.Context, tasks []supervise.Task, to supervise.Print) (failed []string, err error)
 }
 
 // Process is the Env of this very process.
@@ -108,7 +113,7 @@ Begin with:
 	for id, commands := range map[string][]*cobra.Command{
 		"use":   {s.machine(), s.task(), s.app(), s.volume(), s.image()},
 		"look":  {s.order(), s.quote(), s.reservation(), s.worker(), s.sql(), s.view()},
-		"serve": {s.dev(), s.serve()},
+		"serve": {s.dev(), s.serve(), s.supervise()},
 	} {
 		for _, c := range commands {
 			c.GroupID = id

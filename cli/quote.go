@@ -17,7 +17,7 @@ order they would be claimed, and who could not and why. The flags are those of
 		Example: `  bourse quote host --region gru,any --vm-memory 8GiB -- ./server`,
 		Args:    atLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] == bourse.ImageHost {
+			if len(args) == 1 && !bourse.InRegistry(args[0]) {
 				args = append(args, "true") // what would run decides nothing
 			}
 			req, err := f.request(args)

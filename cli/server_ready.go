@@ -17,8 +17,9 @@ type Ready struct {
 	ID     string        `json:"id"`
 	Role   bourse.Role   `json:"role"`
 	Region bourse.Region `json:"region,omitempty"`
-	API    string        `json:"api"`    // host:port
-	Gossip string        `json:"gossip"` // host:port
+	API    string        `json:"api"`            // host:port
+	Gossip string        `json:"gossip"`         // host:port
+	Pull   string        `json:"pull,omitempty"` // host:port of a worker's gateway
 	PID    int           `json:"pid"`
 }
 

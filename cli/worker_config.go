@@ -14,6 +14,7 @@ type WorkerConfig struct {
 	Name      bourse.WorkerID // required; fixed at the first start
 	Capacity  Capacity
 	Host      HostConfig
+	Pull      PullConfig
 	FirstPort uint16 // of the range for $PORT; 0: the worker's default
 	LastPort  uint16
 	AllowHost bool // take orders for image "host"
@@ -36,6 +37,7 @@ type Capacity struct {
 type workerFlags struct {
 	server             serverFlags
 	host               hostFlags
+	pull               pullFlags
 	data, name, ports  string
 	cpus, memory, disk string
 	gpus, resources    []string
@@ -47,6 +49,7 @@ type workerFlags struct {
 func (f *workerFlags) bind(flags *pflag.FlagSet) {
 	f.server.bind(flags, "127.0.0.1:0")
 	f.host.bind(flags)
+	f.pull.bind(flags)
 	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this worker stands in, such as gru (required)")
 	flags.StringVarP(&f.name, "name", "n", "", "the worker's `id`, unique in the cluster and fixed at its first start (required)")
 	flags.StringVar(&f.data, "data", "", "data `directory` (required)")
@@ -80,6 +83,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 		}
 	}
 	c.Host = f.host.read(keep)
+	c.Pull = f.pull.read(keep)
 	var err error
 	if f.cpus != "" {
 		c.Capacity.CPUs, err = parseCPUs(f.cpus)
@@ -118,6 +122,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 // Validate reports every problem of the config at once, as CodeInvalid.
 func (c *WorkerConfig) Validate() error {
 	problems := c.problems([]admission.Safeguard{admission.TLS}, nil)
+	problems = append(problems, c.Pull.problems(&c.ServerConfig)...)
 	if c.Data == "" {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--data is required: the directory in which the worker keeps its machines"))
 	}

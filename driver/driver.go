@@ -36,6 +36,7 @@ type Task struct {
 	Devices    []string `json:"devices,omitempty"` // qualified CDI names, "vendor.com/class=name"
 	Root       Root     `json:"root,omitzero"`     // of an image
 	TTY        bool     `json:"tty,omitempty"`     // of an image: its output is one stream, a terminal's
+	Name       string   `json:"name,omitempty"`    // the machine's, for who shows tasks to people
 }
 
 // Network is the network that a task's processes see.
@@ -80,6 +81,7 @@ type Limits struct {
 	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // of unused time that may be saved up, at most one period's quota; see label "limit.cpu.burst"
 	Memory    bourse.MiB      `json:"memory,omitempty"`
 	PIDs      int             `json:"pids,omitempty"`
+	Disk      bourse.MiB      `json:"disk,omitempty"` // of image pull: what its host must have
 }
 
 // Status is what a driver knows of a task.

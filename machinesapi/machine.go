@@ -107,10 +107,13 @@ func detail(m *bourse.Machine) Detail {
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 // ImageName gives the image that a request means: the name itself, but "host"
-// for what a client makes of that image's parts when it clones a machine.
+// or "pull" for what a client makes of that image's parts when it clones a
+// machine.
 func ImageName(image string) string {
-	if image == "/"+bourse.ImageHost || image == "/"+bourse.ImageHost+":"+bourse.DefaultTag {
-		return bourse.ImageHost
+	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {
+		if image == "/"+name || image == "/"+name+":"+bourse.DefaultTag {
+			return name
+		}
 	}
 	return image
 }

@@ -67,8 +67,8 @@ func (w *Worker) mayPull(image string) error {
 	switch {
 	case w.cfg.Images == nil:
 		return errNoContainers
-	case image == bourse.ImageHost:
-		return bourse.Errorf(bourse.CodeInvalid, "image host is the host itself")
+	case !bourse.InRegistry(image):
+		return bourse.Errorf(bourse.CodeInvalid, "image %s is in no registry", image)
 	}
 	return config.Normalize()
 }

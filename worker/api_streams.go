@@ -92,6 +92,9 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, text string) (ne
 	if err != nil {
 		return nil, err
 	}
+	if isPull(m.Config.Image) { // this host's ports are none of its
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: there is no way to its ports", id)
+	}
 	if m.PrivateIP.IsValid() {
 		if w.cfg.Network == nil {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker was started without networks")

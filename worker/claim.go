@@ -78,6 +78,9 @@ func (w *Worker) unfillable(order *bourse.Order, err error) *bourse.Refusal {
 		reason, about = bourse.RefusedImage, order.Config.Image
 	case bourse.CodeInsufficient:
 		reason, about = bourse.RefusedResource, resourceImages
+		if order.Config.Image == bourse.ImagePull {
+			about = resourcePollers
+		}
 	case bourse.CodeUnavailable:
 		reason = bourse.RefusedUnavailable
 	case bourse.CodeFailedPrecondition: // it was destroyed before it came to its start
@@ -121,7 +124,7 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 			def = w.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
-		if !plain(&m) {
+		if !plain(&m) || isPull(m.Config.Image) {
 			req.Until = m.CreatedAt.Add(c.Order.Deadline())
 		}
 		w.applied.expect(m.ID)
@@ -262,7 +265,28 @@ func (w *Worker) filledBefore(ctx context.Context, id bourse.OrderID) (*bourse.F
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
+	if settled.State == bourse.StateDestroyed { // it has lived, or never came to that
+		return w.filledAfterAll(id, settled)
+	}
 	return &bourse.Fill{Machine: settled, Again: true}, nil, nil
+}
+
+// filledAfterAll tells whether an order was filled by a machine that is gone by
+// now: one that could not be started is no longer its order's.
+func (w *Worker) filledAfterAll(id bourse.OrderID, gone bourse.Machine) (*bourse.Fill, *bourse.Refusal, error) {
+	var rec store.OrderRecord
+	err := w.store.View(func(tx *store.Tx) error {
+		var err error
+		rec, _, err = tx.Order(id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case rec.Machine != gone.ID:
+		return nil, w.refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
+	}
+	return &bourse.Fill{Machine: gone, Again: true}, nil, nil
 }
 
 // keepApp merges the app's record into the worker's own copy.

@@ -35,7 +35,8 @@ type Parts struct {
 	Images    Images
 	Network   Network
 	Volumes   Volumes
-	Peers     Peers // where volumes and snapshots of other workers come from
+	Pull      Puller // runs image "pull"
+	Peers     Peers  // where volumes and snapshots of other workers come from
 }
 
 // Policy says how a worker runs machines. The zero value is the default.

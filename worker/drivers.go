@@ -8,6 +8,7 @@ import (
 )
 
 var (
+	errNoPull       = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
 	errNoContainers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
 	// errLate passes by itself: see recoverLate.
 	errLate = bourse.Errorf(bourse.CodeUnavailable, "the worker waits for its driver of images")
@@ -19,6 +20,11 @@ func (w *Worker) driverOf(image string) (driver.Driver, error) {
 	switch {
 	case image == bourse.ImageHost:
 		return w.cfg.Driver, nil
+	case image == bourse.ImagePull:
+		if w.cfg.Pull == nil {
+			return nil, errNoPull
+		}
+		return w.cfg.Pull, nil
 	case w.cfg.Container == nil:
 		return nil, errNoContainers
 	}
@@ -39,13 +45,19 @@ func (w *Worker) drivers() []string {
 	if !w.cfg.NoHost {
 		names = append(names, "process")
 	}
+	if w.cfg.Pull != nil {
+		names = append(names, "pull")
+	}
 	return names
 }
 
 // runs tells whether a driver of this worker runs the image.
 func (w *Worker) runs(image string) bool {
-	if image == bourse.ImageHost {
+	switch image {
+	case bourse.ImageHost:
 		return !w.cfg.NoHost
+	case bourse.ImagePull:
+		return w.cfg.Pull != nil
 	}
 	return w.cfg.Container != nil
 }
@@ -53,14 +65,18 @@ func (w *Worker) runs(image string) bool {
 // labels are a worker's facts: what its machines may rely on differs by the
 // driver that runs them.
 type labels struct {
-	host, image map[string]string // of machines of image host, and of all other images
+	host, image map[string]string // of machines of image host, and of images of a registry
+	pull        map[string]string // of machines of image pull
 	all         map[string]string // as others see them; host's where they differ
 }
 
 // of gives the labels that a machine with this image may rely on.
 func (l *labels) of(image string) map[string]string {
-	if image == bourse.ImageHost {
+	switch image {
+	case bourse.ImageHost:
 		return l.host
+	case bourse.ImagePull:
+		return l.pull
 	}
 	return l.image
 }
@@ -87,7 +103,7 @@ func (w *Worker) learnLabels() {
 	if w.cfg.NoHost {
 		host = nil
 	}
-	l := labels{host: with(host), image: with(), all: with(host)}
+	l := labels{host: with(host), image: with(), pull: maps.Clone(w.cfg.Capacity.Labels), all: with(host)}
 	if w.cfg.Container != nil {
 		l.image = with(w.cfg.Container.Labels())
 		if w.cfg.Volumes != nil {

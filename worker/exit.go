@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"time"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
 )
@@ -15,12 +13,6 @@ const (
 	rest    aftermath = "rest"    // the machine's next state is not ours to begin
 	revive  aftermath = "revive"  // its policy starts it again
 	remove  aftermath = "remove"  // auto_destroy
-)
-
-// Backoff of restart policies: doubles from reviveFirst to reviveMost.
-const (
-	reviveFirst = 100 * time.Millisecond
-	reviveMost  = 30 * time.Second
 )
 
 // afterExit decides what follows the end of a boot of m, and records it in m:
@@ -53,38 +45,9 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 
 // policyRestarts tells whether m's policy starts it again after this exit. It
 // forgets restarts that are out of the window.
-func policyRestarts(m *bourse.Machine, exit bourse.Exit) bool {
-	policy := m.Config.RestartPolicy()
-	recent := m.Boot.Restarts[:0:0]
-	for _, at := range m.Boot.Restarts {
-		if exit.At.Sub(at) < bourse.RestartWindow {
-			recent = append(recent, at)
-		}
-	}
-	m.Boot.Restarts = recent
-	if len(recent) >= policy.MaxRetries {
-		return false
-	}
-	switch policy.Policy {
-	case bourse.RestartAlways:
-		return true
-	case bourse.RestartOnFailure:
-		return exit.Failed()
-	case bourse.RestartNo:
-		return false
-	}
-	return false
-}
-
-// backoff is how long a machine waits for its n-th restart in a row, n from 1.
-func backoff(n int) time.Duration {
-	d := reviveFirst
-	for range n - 1 {
-		if d *= 2; d >= reviveMost {
-			return reviveMost
-		}
-	}
-	return d
+func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
+	again, m.Boot.Restarts = m.Config.RestartPolicy().Again(exit, m.Boot.Restarts)
+	return again
 }
 
 // recordExit writes a task's end, in the transaction that was given. It fails

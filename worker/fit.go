@@ -18,10 +18,10 @@ type fit struct {
 	scratch string
 }
 
-// plain tells whether m is nothing but a program of the host: such a machine
-// needs no fit, and is started in one step.
+// plain tells whether m is nothing but a program, of the host or of somebody
+// who pulls it: such a machine needs no fit, and is started in one step.
 func plain(m *bourse.Machine) bool {
-	return m.Config.Image == bourse.ImageHost && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
+	return !bourse.InRegistry(m.Config.Image) && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
 
 // fitOut makes what m has of the host, or finds it: it is idempotent. m is
@@ -61,7 +61,7 @@ func (w *Worker) vacate(ctx context.Context, m *bourse.Machine) error {
 // clearOut undoes fitOut altogether.
 func (w *Worker) clearOut(ctx context.Context, m *bourse.Machine) error {
 	err := w.vacate(ctx, m)
-	if w.cfg.Volumes != nil && m.Config.Image != bourse.ImageHost {
+	if w.cfg.Volumes != nil && bourse.InRegistry(m.Config.Image) {
 		err = errors.Join(err, w.cfg.Volumes.RemoveScratch(ctx, m.ID))
 	}
 	return err
@@ -85,7 +85,7 @@ func (w *Worker) shed(ctx context.Context, m *bourse.Machine) error {
 			return context.Cause(ctx)
 		}
 		w.log.Warn("release what a stopped machine had of the host", "machine", m.ID, "attempt", n+1, "err", err)
-		w.rest(ctx, backoff(n+1))
+		w.rest(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
 }

@@ -33,7 +33,7 @@ func newLedger(cfg *Config) ledger {
 // system, 0 for no limit.
 func (l *ledger) scratch(c *bourse.Config) bourse.MiB {
 	switch {
-	case c.Image == bourse.ImageHost:
+	case !bourse.InRegistry(c.Image):
 		return 0
 	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
 		return bourse.MiB(c.Rootfs.SizeGB) << 10
@@ -44,9 +44,13 @@ func (l *ledger) scratch(c *bourse.Config) bourse.MiB {
 }
 
 // running gives what a machine of this config takes while it runs: its guest,
-// its scratch and the countables among its requirements.
+// its scratch and the countables among its requirements. What a poller runs
+// takes nothing of this host but the countables.
 func (l *ledger) running(c *bourse.Config) bourse.Amounts {
-	takes := c.Guest.Takes(l.shared)
+	var takes bourse.Amounts
+	if c.Image != bourse.ImagePull {
+		takes = c.Guest.Takes(l.shared)
+	}
 	for name, r := range c.Requirements {
 		if r.Count == 0 {
 			continue

@@ -53,7 +53,7 @@ func (w *Worker) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 // from the host.
 func (w *Worker) ensureImage(ctx context.Context, m *bourse.Machine) error {
 	switch {
-	case m.Config.Image == bourse.ImageHost:
+	case !bourse.InRegistry(m.Config.Image):
 		return nil
 	case w.cfg.Images == nil:
 		return errNoContainers

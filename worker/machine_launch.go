@@ -25,7 +25,11 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 		f, err = w.fitOut(ctx, &m) // again: the host may have been started anew since
 	}
 	var status driver.Status
-	if err == nil {
+	switch {
+	case err != nil:
+	case isPull(m.Config.Image):
+		status, err = w.handOver(ctx, d, r, &m)
+	default:
 		status, err = d.Start(ctx, w.task(&m, f))
 	}
 	if err != nil {

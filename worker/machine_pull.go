@@ -25,7 +25,7 @@ func (w *Worker) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if m.State != bourse.StateStarting && m.State != bourse.StateCreated { // destroyed before it came to this
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State))
 	}
-	if m.Config.Image == bourse.ImageHost {
+	if !bourse.InRegistry(m.Config.Image) {
 		return fsm.Done()
 	}
 	ctx, stop := w.whileWanted(ctx, &m, r.Request.Until)

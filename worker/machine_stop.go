@@ -76,7 +76,7 @@ func (w *Worker) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Done(inTx(func(tx *store.Tx) error { return recordStopped(tx, m.ID) }))
 	}
 	signal, timeout := m.Config.Stop()
-	if m.Config.Image != bourse.ImageHost && (m.Config.StopConfig == nil || m.Config.StopConfig.Signal == "") {
+	if bourse.InRegistry(m.Config.Image) && (m.Config.StopConfig == nil || m.Config.StopConfig.Signal == "") {
 		signal = "" // the image's own
 	}
 	if r.Request.Signal != "" {

@@ -31,7 +31,7 @@ type Network interface {
 // private tells whether a machine of this config gets a network of its own.
 func (w *Worker) private(c *bourse.Config) bool {
 	switch {
-	case w.cfg.Network == nil || w.cfg.NetworkMode == NetworkHost:
+	case w.cfg.Network == nil || w.cfg.NetworkMode == NetworkHost || c.Image == bourse.ImagePull:
 		return false
 	case w.cfg.NetworkMode == NetworkAll:
 		return true

@@ -31,7 +31,7 @@ func (p PortRange) Validate() error {
 // pickPort gives the port for m's next boot, 0 for a machine that has all ports
 // of an address of its own.
 func (w *Worker) pickPort(m *bourse.Machine) (int, error) {
-	if m.PrivateIP.IsValid() {
+	if m.PrivateIP.IsValid() || isPull(m.Config.Image) { // it has all ports, or is elsewhere
 		return 0, nil
 	}
 	return w.cfg.Ports.pick(&m.Config)

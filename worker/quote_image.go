@@ -22,7 +22,7 @@ const (
 
 // missing gives how many bytes would have to be pulled to run an image.
 func (w *Worker) missing(image string) int64 {
-	if image == bourse.ImageHost || w.cfg.Images == nil {
+	if !bourse.InRegistry(image) || w.cfg.Images == nil {
 		return 0
 	}
 	n, known := w.cfg.Images.Missing(image)
@@ -49,7 +49,7 @@ func offersRuntime(labels map[string]string, name string) bool {
 // refuseImage gives the reasons that concern machines with an image, of those
 // that no other machine's end would remove.
 func (w *Worker) refuseImage(c *bourse.Config) *bourse.Refusal {
-	if c.Image == bourse.ImageHost {
+	if !bourse.InRegistry(c.Image) {
 		return nil
 	}
 	if _, err := w.driverOf(c.Image); err != nil {

@@ -25,6 +25,11 @@ func (w *Worker) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if w.cfg.Pull != nil {
+		if _, err := w.adopt(ctx, w.cfg.Pull, isPull); err != nil {
+			return err
+		}
+	}
 	if err := w.recoverContainers(ctx); err != nil {
 		w.log.Error("machines with an image wait for their driver", "err", err)
 	}
@@ -43,7 +48,8 @@ func (w *Worker) recover(ctx context.Context) error {
 }
 
 func isHost(image string) bool  { return image == bourse.ImageHost }
-func isImage(image string) bool { return image != bourse.ImageHost }
+func isPull(image string) bool  { return image == bourse.ImagePull }
+func isImage(image string) bool { return bourse.InRegistry(image) }
 
 // recoverContainers is the part of recover that is about images.
 func (w *Worker) recoverContainers(ctx context.Context) error {

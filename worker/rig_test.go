@@ -21,6 +21,7 @@ type rig struct {
 	network    *memNetwork
 	volumes    *memVolumes
 	mode       NetworkMode
+	pull       bool // it has no images, and pollers run its machines; see pull_test.go
 
 	volume bourse.VolumeID // that the scenario's first machine mounts
 }
@@ -39,6 +40,10 @@ func newRig() *rig {
 
 // setup gives a daemon that has just started what the rig has.
 func (r *rig) setup(c *Config) {
+	if r.pull {
+		c.Parts = Parts{Pull: roomy{r.containers.Driver()}}
+		return
+	}
 	c.Parts = Parts{Container: r.containers.Driver(), Images: r.images, Network: r.network, Volumes: r.volumes}
 	c.Capacity.Disk = 1 << 20
 	c.Capacity.Devices = map[string][]string{"a10": {rigDevice + "0", rigDevice + "1"}}
@@ -67,7 +72,7 @@ func newImageHost(t testing.TB) *host {
 
 // prepareRig makes the volume that the scenario's machines are about.
 func (h *host) prepareRig(ctx context.Context, d *diary) error {
-	if h.rig == nil {
+	if h.rig == nil || h.rig.pull {
 		return nil
 	}
 	order := newOrder(h.t, volumeOrder)
@@ -91,6 +96,10 @@ func volumeOrder(o *bourse.Order) {
 // that a machine can have.
 func (r *rig) dress(o *bourse.Order) {
 	if r == nil || o.Volume != nil {
+		return
+	}
+	if r.pull {
+		o.Config.Image = bourse.ImagePull
 		return
 	}
 	o.Config.Image = rigImage
@@ -130,7 +139,7 @@ func (h *host) kept() []bourse.MachineID {
 // machines say, and nothing else.
 func (h *host) checkRig(all []bourse.Machine) {
 	h.t.Helper()
-	if h.rig == nil {
+	if h.rig == nil || h.rig.pull {
 		return
 	}
 	var attached, mounted, scratch []string

@@ -31,6 +31,7 @@ type (
 // machine.
 type definitions struct {
 	plain   launches // of programs of the host and nothing else
+	pulled  launches // of programs that a poller runs
 	fitted  launches // of all others
 	stop    *machineDef
 	destroy *machineDef
@@ -47,7 +48,10 @@ type launches struct {
 
 // of gives the operations that start m.
 func (d *definitions) of(m *bourse.Machine) *launches {
-	if plain(m) {
+	switch {
+	case isPull(m.Config.Image):
+		return &d.pulled
+	case plain(m):
 		return &d.plain
 	}
 	return &d.fitted
@@ -63,6 +67,7 @@ func define(name string) *machineDef { return fsm.Define[machineRequest, machine
 func (w *Worker) define() {
 	// Nothing is lost while one of the host's daemons is away; it comes back.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
+	handing := fsm.StepOptions{Timeout: bourse.MaxWithin + time.Minute}
 	forever := fsm.StepOptions{Timeout: bourse.MaxWithin, Attempts: -1, MaxBackoff: 10 * time.Second}
 	w.defs = definitions{
 		plain: launches{
@@ -73,6 +78,15 @@ func (w *Worker) define() {
 				Step("stop", w.stopStep, patient).
 				Step("boot", w.rebootStep).
 				Step("launch", w.startLaunch),
+		},
+		pulled: launches{
+			create:  define("machine.create.pulled").Step("launch", w.createLaunch, handing),
+			prepare: define("machine.prepare.pulled").Step("prepare", w.prepareStep),
+			start:   define("machine.start.pulled").Step("launch", w.startLaunch, handing),
+			restart: define("machine.restart.pulled").
+				Step("stop", w.stopStep, patient).
+				Step("boot", w.rebootStep).
+				Step("launch", w.startLaunch, handing),
 		},
 		fitted: launches{
 			create: define("machine.create.fitted").
@@ -99,7 +113,7 @@ func (w *Worker) define() {
 	}
 	d := &w.defs
 	w.engine.Register(d.stop, d.destroy, d.revive)
-	for _, l := range []*launches{&d.plain, &d.fitted} {
+	for _, l := range []*launches{&d.plain, &d.pulled, &d.fitted} {
 		w.engine.Register(l.create, l.prepare, l.start, l.restart)
 	}
 	w.defineVolumes()

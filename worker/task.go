@@ -20,8 +20,8 @@ func (w *Worker) task(m *bourse.Machine, f fit) driver.Task {
 		ID: taskOf(m), Image: m.Config.Image, Env: environment(m), Dir: init.WorkingDir, User: init.User,
 		Limits: w.limits(m), Network: f.network, Mounts: f.mounts, Devices: m.Devices,
 	}
-	if m.Config.Image == bourse.ImageHost {
-		t.Command = init.Command()
+	if !bourse.InRegistry(m.Config.Image) {
+		t.Command, t.Name = init.Command(), m.Name
 		return t
 	}
 	t.Image = imageName(m)
@@ -64,6 +64,9 @@ func (w *Worker) limits(m *bourse.Machine) driver.Limits {
 	guest := m.Config.Guest
 	whole := bourse.MilliCPU(guest.CPUs * 1000)
 	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
+	if m.Config.Image == bourse.ImagePull { // of a host that we know no more of
+		return pullLimits(&m.Config)
+	}
 	if guest.CPUKind == bourse.CPUShared {
 		l.CPUWeight = bourse.MilliCPU(m.Takes.Of(bourse.ResourceCPU))
 		if w.cfg.SharedQuota {
@@ -72,7 +75,7 @@ func (w *Worker) limits(m *bourse.Machine) driver.Limits {
 			l.CPUBurst = time.Duration(guest.CPUs) * sharedQuota * time.Millisecond
 		}
 	}
-	if m.Config.Image != bourse.ImageHost && w.cfg.PIDs > 0 {
+	if bourse.InRegistry(m.Config.Image) && w.cfg.PIDs > 0 {
 		l.PIDs = w.cfg.PIDs
 	}
 	return l

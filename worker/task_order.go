@@ -149,7 +149,7 @@ func taskBefore(tx *store.Tx, id bourse.OrderID) (*bourse.TaskResult, *bourse.Re
 		return &rec.Task.Result, nil, nil
 	case rec.Canceled:
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil
-	case rec.Machine != "" || rec.Volume != "":
+	case rec.Machine != "" || rec.Volume != "" || rec.Held:
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
 	}
 	return nil, nil, nil

@@ -134,7 +134,7 @@ func (w *Worker) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Ex
 	switch next {
 	case revive:
 		_, err = w.defs.revive.Start(ctx, w.engine, revivePrefix+string(id.Machine), req, fsm.StartOptions{
-			NotBefore: time.Now().Add(backoff(len(m.Boot.Restarts))), Queue: true, Write: inTx(write),
+			NotBefore: time.Now().Add(bourse.RestartBackoff(len(m.Boot.Restarts))), Queue: true, Write: inTx(write),
 		})
 		w.machineChanged(id.Machine)
 		return err

@@ -29,7 +29,7 @@ func (s *server) openNetworks(ctx context.Context) error {
 	}
 	if s.link != nil && s.self.Role == bourse.RoleWorker {
 		s.listener = s.link.Listen(nats.PortAPI)
-	} else if s.listener, err = listen(s.config.Listen); err != nil {
+	} else if s.listener, err = listen("the API", s.config.Listen); err != nil {
 		return err
 	}
 	if s.link == nil {

@@ -36,6 +36,7 @@ type host struct {
 	capacity worker.Capacity
 	driver   *process.Driver
 	parts    parts
+	gateway  *pullGateway   // nil: it is none
 	worker   *worker.Worker // set once opened is closed
 	opened   chan struct{}
 }
@@ -66,6 +67,10 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 	if err := h.openParts(names{s.replica.View}); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, h.gateway.close()) }()
+	if err := h.openGateway(); err != nil {
+		return err
+	}
 	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
@@ -76,11 +81,13 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		s.replication(),
 		atEnd("driver", h.endDriver),
 		atEnd("output", h.endOutput),
+		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
 		stage{name: "parts", run: h.parts.run},
 		// Until the worker has recovered it answers that it is unavailable.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
+		stage{name: "gateway", run: h.serveGateway},
 		atEnd("machines", h.destroyAll),
 		atEnd("orders", h.leave),
 		s.announce(),
@@ -95,7 +102,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Driver: h.driver, Version: version().Release, Log: h.log,
 		Tag:    func() bourse.WorkerTag { return unusedTag(ctx, h.groups[0]) },
 		View:   newWorkerView(h.replica.View, h.self.ID),
-		Parts:  h.parts.offered(peers{fabric.NewClient(h.fabric()), h.replica.directory}),
+		Parts:  h.offered(),
 		Policy: h.policy(),
 	})
 	if err != nil {
@@ -106,6 +113,15 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 	h.groups[0].SetTag(w.Identity().Tag)
 	close(h.opened)
 	return w.Run(ctx)
+}
+
+// offered is what the worker has beside processes.
+func (h *host) offered() worker.Parts {
+	out := h.parts.offered(peers{fabric.NewClient(h.fabric()), h.replica.directory})
+	if h.gateway != nil {
+		out.Pull = h.gateway.driver
+	}
+	return out
 }
 
 func (h *host) serveAPI(ctx context.Context) error {

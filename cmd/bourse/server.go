@@ -31,6 +31,7 @@ type server struct {
 	groups   []*gossip.Members // one; or two, of which the first is that on NATS
 	either   either            // of the two
 	self     bourse.Member
+	extra    func(*cli.Ready) // adds what only one role has to say once it serves; may be nil
 }
 
 // joinPatience is how long readiness waits for the membership. Members that
@@ -86,13 +87,13 @@ func (s *server) close() error {
 	return s.replica.close()
 }
 
-func listen(a netip.AddrPort) (net.Listener, error) {
+func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", a.String())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, bourse.Errorf(bourse.CodeConflict, "the API: %w", err)
+		return nil, bourse.Errorf(bourse.CodeConflict, "%s: %w", what, err)
 	case err != nil:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the API: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", what, err)
 	}
 	return l, nil
 }
@@ -126,10 +127,14 @@ func (s *server) announce() stage {
 		case <-ctx.Done():
 			return nil
 		}
-		withdraw, err := s.config.Announce(os.Stdout, cli.Ready{
+		ready := cli.Ready{
 			ID: string(s.self.ID), Role: s.self.Role, Region: s.self.Region,
 			API: s.listener.Addr().String(), Gossip: s.groups[0].Addr(), PID: os.Getpid(),
-		})
+		}
+		if s.extra != nil {
+			s.extra(&ready)
+		}
+		withdraw, err := s.config.Announce(os.Stdout, ready)
 		if err != nil {
 			return err
 		}

@@ -15,10 +15,12 @@ import (
 // when its file has been replaced since. Their drivers add the directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
+func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
 
 const (
 	supervisorWord = "supervisor" // of host processes
 	keeperWord     = "keeper"     // of containers' output
+	leashedWord    = "leashed"    // a supervisor that does not outlive us
 )
 
 // survivor gives what this process is to do if it was started by one of the
@@ -33,6 +35,8 @@ func survivor(args []string) func(dir string) int {
 			time.AfterFunc(settled, giveBack)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}
+	case leashedWord:
+		return leashed
 	case keeperWord:
 		return func(dir string) int {
 			time.AfterFunc(settled, giveBack)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"path/filepath"
+	"sync"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/gateway"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// pullGateway is what a worker has that hands work to whoever asks for it.
+type pullGateway struct {
+	driver   *pull.Driver
+	listener net.Listener
+	tokens   *admission.TokenSet // nil: none are asked for
+}
+
+// openGateway binds the gateway's address and opens its driver, if the worker
+// is to be one. It starts nothing.
+func (h *host) openGateway() (err error) {
+	c := &h.config.Pull
+	if !c.On {
+		return nil
+	}
+	var g pullGateway
+	if c.TokenFile != "" {
+		if g.tokens, err = admission.LoadTokens(c.TokenFile); err != nil {
+			return err
+		}
+	}
+	g.driver, err = pull.Open(pull.Config{Dir: filepath.Join(h.config.Data, "pull"), Lost: c.Lost, Log: h.log})
+	if err != nil {
+		return err
+	}
+	if g.listener, err = listen("the gateway", c.Listen); err != nil {
+		return errors.Join(err, g.driver.Close())
+	}
+	h.gateway = &g
+	h.extra = func(r *cli.Ready) { r.Pull = g.listener.Addr().String() }
+	return nil
+}
+
+// close lets go of what openGateway opened.
+func (g *pullGateway) close() error {
+	if g == nil {
+		return nil
+	}
+	_ = g.listener.Close() // its stage has, if it ran
+	return g.driver.Close()
+}
+
+// watchPollers gives up the jobs of pollers that are gone.
+func (h *host) watchPollers(ctx context.Context) error {
+	if h.gateway == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return h.gateway.driver.Run(ctx)
+}
+
+// serveGateway answers those who ask for work, and those who have some.
+func (h *host) serveGateway(ctx context.Context) error {
+	if h.gateway == nil {
+		<-ctx.Done()
+		return nil
+	}
+	local := h.worker.Local()
+	g := gateway.New(gateway.Config{
+		Region: h.worker.Identity().Region, Driver: h.gateway.driver, Orders: local, Machines: local, Log: h.log,
+	})
+	var secure *tls.Config
+	if h.creds != nil {
+		secure = h.creds.Public()
+	}
+	stop := context.AfterFunc(ctx, g.Leave) // before the server waits for calls to end
+	defer stop()
+	var tidying sync.WaitGroup
+	defer tidying.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tidying.Go(func() { _ = g.Run(ctx) }) // it fails in no way
+	return direct.Serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure, h.log)
+}

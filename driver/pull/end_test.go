@@ -1,0 +1,166 @@
+package pull
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// watchIn runs Run until the test ends.
+func (r *rig) watchIn(ctx context.Context) { go func() { _ = r.Run(ctx) }() }
+
+// A poller that is not heard of any more has lost its job; one that watches for
+// cancellations has not, however long the job takes.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r.watchIn(ctx)
+		watched, silent := taskOf(1, "watched"), taskOf(2, "silent")
+		r.claimed(watched)
+		r.claimed(silent)
+		watching, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.Cancellations(watching, []string{"watched"}, 0)
+		synctest.Wait()
+		begin := time.Now()
+		exit, err := r.Wait(t.Context(), silent.ID)
+		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "nothing was heard") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
+			t.Errorf("exit %+v, %v after %s; want it lost after about %s", exit, err, took, r.cfg.Lost)
+		}
+		r.wantCode("what the silent one says after all", r.End("silent", Report{}), bourse.CodeConflict)
+		time.Sleep(time.Hour)
+		if s, err := r.Inspect(t.Context(), watched.ID); err != nil || s.Exit != nil {
+			t.Errorf("the watched job: %+v, %v; want it running after an hour", s, err)
+		}
+		stop()
+		time.Sleep(r.cfg.Lost / 2)
+		r.wantCode("End", r.End("watched", Report{Code: 1}), "")
+		time.Sleep(time.Hour)
+		if exit, _ := r.Wait(t.Context(), watched.ID); exit.Code != 1 {
+			t.Errorf("exit %+v, want code 1", exit)
+		}
+	})
+}
+
+func TestStopTellsThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		task := taskOf(1, "a")
+		r.claimed(task)
+		type told struct {
+			names []string
+			next  uint64
+		}
+		mine, all := make(chan told, 1), make(chan told, 1)
+		go func() { names, next := r.Cancellations(t.Context(), []string{"a"}, 0); mine <- told{names, next} }()
+		go func() { names, next := r.Cancellations(t.Context(), nil, 0); all <- told{names, next} }()
+		synctest.Wait()
+		stopped := make(chan error, 1)
+		go func() { stopped <- r.Stop(t.Context(), task.ID, "SIGTERM", 5*time.Second) }()
+		if got := <-mine; !cmp.Equal(got.names, []string{"a"}) {
+			t.Errorf("the poller was told %v, want a", got.names)
+		}
+		got := <-all
+		if !cmp.Equal(got.names, []string{"a"}) {
+			t.Errorf("who asked for all was told %v, want a", got.names)
+		}
+		// Asked again, the poller hears it again, who has heard it does not.
+		if names, _ := r.Cancellations(t.Context(), []string{"a"}, 0); len(names) != 1 {
+			t.Errorf("told again: %v, want a", names)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if names, _ := r.Cancellations(ctx, nil, got.next); len(names) != 0 {
+			t.Errorf("after %d: %v, want nothing", got.next, names)
+		}
+		r.wantCode("End", r.End("a", Report{Code: 143}), "")
+		if err := <-stopped; err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		r.wantCode("Stop of an ended job", r.Stop(t.Context(), task.ID, "SIGTERM", 0), "")
+		if names, _ := r.Cancellations(t.Context(), []string{"a", "never-heard-of"}, 0); len(names) != 2 {
+			t.Errorf("of jobs that are over or unknown: %v, want both", names)
+		}
+	})
+}
+
+// A poller that does not listen: the job ends here in time, and it is told so.
+func TestStopGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		task := taskOf(1, "a")
+		r.claimed(task)
+		begin := time.Now()
+		r.wantCode("Stop", r.Stop(t.Context(), task.ID, "SIGTERM", 5*time.Second), "")
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("it took %s, want what was given", took)
+		}
+		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "asked to end") {
+			t.Errorf("exit %+v, want -1 and why", exit)
+		}
+		if names, _ := r.Cancellations(t.Context(), []string{"a"}, 0); len(names) != 1 {
+			t.Errorf("the poller is told %v, want a", names)
+		}
+		r.wantCode("End", r.End("a", Report{}), bourse.CodeConflict)
+
+		gone := taskOf(2, "b")
+		r.claimed(gone)
+		r.wantCode("Destroy", r.Destroy(t.Context(), gone.ID.Machine), "")
+		if names, _ := r.Cancellations(t.Context(), []string{"b"}, 0); len(names) != 1 {
+			t.Errorf("the poller of a destroyed job is told %v, want b", names)
+		}
+		r.wantCode("End", r.End("b", Report{}), bourse.CodeNotFound)
+	})
+}
+
+func TestClaimsAndEndsThatCannotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for _, name := range []string{"", "nobody", "../a", "a\x00b", strings.Repeat("a", 1000), "*"} {
+			r.wantCode("Claim", r.Claim(name, Claimer{By: "me"}), bourse.CodeNotFound)
+			r.wantCode("End", r.End(name, Report{}), bourse.CodeNotFound)
+		}
+		jobs := r.poll(t.Context(), "")
+		synctest.Wait()
+		start := r.begin(t.Context(), taskOf(1, "a"))
+		<-jobs
+		r.wantCode("the end of what nobody has claimed", r.End("a", Report{}), bourse.CodeConflict)
+		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Host: "h"}), bourse.CodeNotFound)
+		me := Claimer{By: "me", Repeat: true}
+		for range 2 { // the answer was lost
+			r.wantCode("Claim", r.Claim("a", me), "")
+		}
+		r.wantCode("another's claim", r.Claim("a", Claimer{By: "you", Repeat: true}), bourse.CodeConflict)
+		<-start
+		for _, code := range []int{-1, 256, 1 << 40} {
+			r.wantCode("a code that cannot be", r.End("a", Report{Code: code}), bourse.CodeInvalid)
+		}
+		big := strings.Repeat("x", MaxOutput) + "the end"
+		r.wantCode("End", r.End("a", Report{Code: 255, Output: []byte(big)}), "")
+		if h, _ := r.Held(taskOf(1, "a").ID.Machine); len(h.Output) != MaxOutput || !strings.HasSuffix(string(h.Output), "the end") {
+			t.Errorf("%d bytes of output were kept, want the last %d", len(h.Output), MaxOutput)
+		}
+		r.wantCode("a claim after the end", r.Claim("a", me), bourse.CodeConflict)
+	})
+}
+
+// A job that is given back has failed: what follows is its machine's policy.
+func TestGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		task := taskOf(1, "a")
+		r.claimed(task)
+		r.wantCode("End", r.End("a", Report{Code: -1, Error: "its poller gave it back"}), "")
+		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !exit.Failed() {
+			t.Errorf("exit %+v, want a failure", exit)
+		}
+	})
+}

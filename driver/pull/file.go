@@ -1,0 +1,150 @@
+package pull
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// The directory has a file for each machine of which a job was claimed, until
+// it is destroyed: jobs/<machine>.json, one record. It is replaced as a whole
+// (written beside, synced, renamed, the directory synced), so that a crash
+// leaves the record before or the one after.
+const (
+	jobsDir    = "jobs"
+	suffix     = ".json"
+	halfDone   = ".tmp"
+	maxRecord  = 8 << 20 // bytes of a file that is read
+	recordForm = 1       // its version
+)
+
+// The stages of a write, at which a test's daemon dies: what it leaves is the
+// record before it, or the one after.
+const (
+	stageWritten = "written" // beside
+	stageRenamed = "renamed"
+	stageSynced  = "synced" // but not told yet
+)
+
+// MaxOutput is how many bytes of a job's output are kept; of more, the last.
+const MaxOutput = 1 << 20
+
+// record is what must outlive the daemon.
+type record struct {
+	Form      int           `json:"form"`
+	ID        driver.TaskID `json:"id"`
+	Name      string        `json:"name"`
+	By        string        `json:"by"`
+	Host      string        `json:"host,omitempty"`
+	Size      Size          `json:"size"`
+	StartedAt time.Time     `json:"started_at"`
+	Exit      *bourse.Exit  `json:"exit,omitempty"`
+	GivenUp   bool          `json:"given_up,omitempty"` // by us: what its poller says now comes too late
+	Output    []byte        `json:"output,omitempty"`
+}
+
+// decodeRecord reads a file of the directory.
+func decodeRecord(text []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, err
+	}
+	if r.Form != recordForm {
+		return r, bourse.Errorf(bourse.CodeInvalid, "form %d is not known here", r.Form)
+	}
+	if r.ID.Boot < 1 {
+		return r, bourse.Errorf(bourse.CodeInvalid, "boot %d", r.ID.Boot)
+	}
+	return r, errors.Join(r.ID.Machine.Validate(), bourse.ValidateMachineName(r.Name))
+}
+
+// write makes r durable.
+func (d *Driver) write(r record) error {
+	r.Form = recordForm
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	name := string(r.ID.Machine) + suffix
+	f, err := d.root.OpenFile(name+halfDone, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close(), d.fault(stageWritten)); err != nil {
+		return err
+	}
+	if err := errors.Join(d.root.Rename(name+halfDone, name), d.fault(stageRenamed)); err != nil {
+		return err
+	}
+	return errors.Join(d.syncDir(), d.fault(stageSynced))
+}
+
+// erase removes what is kept of a machine.
+func (d *Driver) erase(id bourse.MachineID) error {
+	err := d.root.Remove(string(id) + suffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, d.syncDir())
+}
+
+func (d *Driver) syncDir() error {
+	f, err := d.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// readAll reads all records, and removes what a crash has left half done. A
+// record that cannot be read is told of in the log: its job is lost.
+func (d *Driver) readAll() ([]record, error) {
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	var out []record
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), halfDone) {
+			if err := d.root.Remove(e.Name()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		id, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok {
+			continue
+		}
+		r, err := d.readOne(e.Name())
+		if err == nil && string(r.ID.Machine) != id {
+			err = bourse.Errorf(bourse.CodeInvalid, "it is of machine %s", r.ID.Machine)
+		}
+		if err != nil {
+			d.cfg.Log.Error("the record of a claimed job cannot be read", "machine", id, "err", err)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (d *Driver) readOne(name string) (record, error) {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return record{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return record{}, err
+	}
+	return decodeRecord(text)
+}

@@ -1,0 +1,110 @@
+package pull
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// host is a registered one. Guarded by Driver.mu.
+type host struct {
+	name  string
+	size  Size
+	polls int       // open calls of Next
+	heard time.Time // when the last one ended, or it registered
+}
+
+// MaxHosts bounds the registered hosts.
+const MaxHosts = 10_000
+
+// Register makes a host known, or changes its size. running, unless it is nil,
+// names the jobs that the host still has: its others are given up. Errors:
+// invalid, a name or size that cannot be; rate_limited, there are too many;
+// unavailable, what was given up could not be written down.
+func (d *Driver) Register(name string, size Size, running []string) error {
+	if err := d.enlist(name, size); err != nil || running == nil {
+		return err
+	}
+	var errs []error
+	for _, j := range d.missing(name, running) {
+		errs = append(errs, d.giveUp(j, "host "+name+" has registered again and does not have it any more"))
+	}
+	return errors.Join(errs...)
+}
+
+// missing gives the claimed jobs of a host that are not among running.
+func (d *Driver) missing(name string, has []string) []*job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*job
+	for _, j := range d.jobs {
+		if j.Host == name && j.phase == running && !slices.Contains(has, j.Name) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+func (d *Driver) enlist(name string, size Size) error {
+	if bourse.ValidateMachineName(name) != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid host %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(name))
+	}
+	if size.CPU < 1 || size.CPU > bourse.MaxCPUs*1000 || size.Memory < 1 || size.Memory > bourse.MaxMemory || size.Disk < 0 || size.Disk > bourse.MaxAmount {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid size of host %s: %d thousandths of a cpu, %d MiB of memory, %d MiB of disk", name, size.CPU, size.Memory, size.Disk)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.hosts[name]
+	if h == nil {
+		if len(d.hosts) >= MaxHosts {
+			return bourse.Errorf(bourse.CodeRateLimited, "there are %d hosts already", len(d.hosts))
+		}
+		h = &host{name: name}
+		d.hosts[name] = h
+	}
+	h.size, h.heard = size, time.Now()
+	return nil
+}
+
+// hostNamed gives a registered host, nil for "". Its caller holds mu.
+func (d *Driver) hostNamed(name string) (*host, error) {
+	if name == "" {
+		return nil, nil
+	}
+	h := d.hosts[name]
+	if h == nil {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "no host %s: it has to register", bourse.Quoted(name))
+	}
+	return h, nil
+}
+
+// free gives what a host has left: its size less its jobs, and less what it is
+// being offered. Its caller holds mu.
+func (d *Driver) free(h *host) Size {
+	left := h.size.less(d.used[h.name])
+	for _, j := range d.offers {
+		if j.Host == h.name || j.Host == "" && j.to == h {
+			left = left.less(j.Size)
+		}
+	}
+	return left
+}
+
+// take counts what j needs as used by the host that has claimed it, giveBack
+// ends that. Their callers hold mu.
+func (d *Driver) take(j *job) {
+	if j.Host != "" {
+		d.used[j.Host] = d.used[j.Host].plus(j.Size)
+	}
+}
+
+func (d *Driver) giveBack(j *job) {
+	if j.Host == "" {
+		return
+	}
+	if d.used[j.Host] = d.used[j.Host].less(j.Size); d.used[j.Host] == (Size{}) {
+		delete(d.used, j.Host)
+	}
+}

@@ -1,0 +1,134 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a directory and the driver of the daemon that has it.
+type rig struct {
+	t   *testing.T
+	dir string
+	*Driver
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir()}
+	r.open()
+	t.Cleanup(func() { _ = r.Close() }) // a second time, perhaps
+	return r
+}
+
+// open starts the next daemon, and gives what it recovers. The one before was
+// killed.
+func (r *rig) open() []driver.Status {
+	r.t.Helper()
+	if r.Driver != nil {
+		_ = r.Close() // a killed one does not look at the error
+	}
+	d, err := Open(Config{Dir: r.dir})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Driver = d
+	held, err := d.Recover(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return held
+}
+
+func taskOf(n int, name string) driver.Task {
+	return driver.Task{
+		ID:    driver.TaskID{Machine: bourse.MachineID(fmt.Sprintf("%014x", n)), Boot: 1},
+		Image: bourse.ImagePull, Name: name, Command: []string{"echo", name},
+		Limits: driver.Limits{CPUQuota: 1000, Memory: 256},
+	}
+}
+
+// started is how a Start ended.
+type started struct {
+	status driver.Status
+	err    error
+}
+
+// begin starts a task in the background.
+func (r *rig) begin(ctx context.Context, task driver.Task) <-chan started {
+	out := make(chan started, 1)
+	go func() {
+		s, err := r.Start(ctx, task)
+		out <- started{s, err}
+	}()
+	return out
+}
+
+// poll waits for a job in the background.
+func (r *rig) poll(ctx context.Context, host string) <-chan Job {
+	out := make(chan Job, 1)
+	ready := make(chan struct{})
+	go func() {
+		close(ready)
+		j, ok, err := r.Next(ctx, host)
+		if err != nil {
+			r.t.Errorf("Next: %v", err)
+		}
+		if ok {
+			out <- j
+		}
+		close(out)
+	}()
+	<-ready
+	return out
+}
+
+// claimed has a poller claim a task, and gives its job.
+func (r *rig) claimed(task driver.Task) Job {
+	r.t.Helper()
+	jobs := r.poll(r.t.Context(), "")
+	r.waits(1)
+	start := r.begin(r.t.Context(), task)
+	j := <-jobs
+	if err := r.Claim(j.Name, Claimer{By: "me"}); err != nil {
+		r.t.Fatalf("Claim: %v", err)
+	}
+	if s := <-start; s.err != nil || s.status.ID != task.ID || s.status.StartedAt.IsZero() {
+		r.t.Fatalf("Start gave %+v, %v", s.status, s.err)
+	}
+	return j
+}
+
+// waits returns when so many pollers wait.
+func (r *rig) waits(want int) {
+	r.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		n := len(r.pollers)
+		r.mu.Unlock()
+		if n == want {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%d pollers wait, want %d", n, want)
+		}
+	}
+}
+
+func (r *rig) wantCode(what string, err error, want bourse.Code) {
+	r.t.Helper()
+	if got := bourse.CodeOf(err); got != want {
+		r.t.Errorf("%s: got %q (%v), want %q", what, got, err, want)
+	}
+}
+
+var errDied = errors.New("the daemon died")

@@ -1,0 +1,144 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Many pollers, many submits, all at once: each job runs once, or is refused and
+// never runs.
+func TestEachJobOnce(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Offer = 1 << 40 // a slow host of tests is no reason to offer twice
+	const pollers, submitters, each = 16, 8, 60
+	ctx, stop := context.WithCancel(t.Context())
+	var runs [submitters * each]atomic.Int64
+	var polling sync.WaitGroup
+	for range pollers {
+		polling.Go(func() {
+			for {
+				j, ok, err := r.Next(ctx, "")
+				if err != nil || !ok {
+					return
+				}
+				if err := r.Claim(j.Name, Claimer{By: "me"}); err != nil {
+					t.Errorf("claim of an offer: %v", err)
+					return
+				}
+				var n int
+				if _, err := fmt.Sscanf(j.Name, "job-%d", &n); err != nil {
+					t.Error(err)
+				}
+				runs[n].Add(1)
+				if err := r.End(j.Name, Report{Code: n % 256}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	r.waits(pollers)
+	var filled, refused atomic.Int64
+	var submitting sync.WaitGroup
+	for s := range submitters {
+		submitting.Go(func() {
+			for i := range each {
+				n := s*each + i
+				task := taskOf(n+1, fmt.Sprintf("job-%d", n))
+				_, err := r.Start(t.Context(), task)
+				switch bourse.CodeOf(err) {
+				case "":
+					filled.Add(1)
+					if exit, err := r.Wait(t.Context(), task.ID); err != nil || exit.Code != n%256 {
+						t.Errorf("job %d: %+v, %v", n, exit, err)
+					}
+				case bourse.CodeInsufficient:
+					refused.Add(1)
+					if got := runs[n].Load(); got != 0 {
+						t.Errorf("job %d was refused and ran %d times", n, got)
+					}
+					continue
+				default:
+					t.Errorf("job %d: %v", n, err)
+				}
+				if got := runs[n].Load(); got != 1 {
+					t.Errorf("job %d ran %d times", n, got)
+				}
+			}
+		})
+	}
+	submitting.Wait()
+	stop()
+	polling.Wait()
+	// A poller that has just ended a job may not be back yet: that is when one
+	// is refused.
+	if filled.Load()+refused.Load() != submitters*each || filled.Load() < pollers {
+		t.Errorf("%d filled and %d refused of %d", filled.Load(), refused.Load(), submitters*each)
+	}
+}
+
+// As many jobs as pollers wait are filled, however they come, and no more.
+func TestPollersAreTheCapacity(t *testing.T) {
+	for range 20 {
+		r := newRig(t)
+		r.cfg.Offer = 1 << 40
+		const pollers, jobs = 16, 20
+		var polling, submitting sync.WaitGroup
+		for range pollers {
+			polling.Go(func() {
+				if j, ok, err := r.Next(t.Context(), ""); err != nil || !ok || r.Claim(j.Name, Claimer{By: "me"}) != nil {
+					t.Errorf("a poller got %+v, %v, %v", j, ok, err)
+				}
+			})
+		}
+		r.waits(pollers)
+		var refused atomic.Int64
+		for n := range jobs {
+			submitting.Go(func() {
+				if _, err := r.Start(t.Context(), taskOf(n+1, fmt.Sprintf("job-%d", n))); bourse.CodeOf(err) == bourse.CodeInsufficient {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		submitting.Wait()
+		polling.Wait()
+		if got := refused.Load(); got != jobs-pollers {
+			t.Errorf("%d jobs were refused, want %d", got, jobs-pollers)
+		}
+	}
+}
+
+// Many claim one job: one has it.
+func TestOneClaimWins(t *testing.T) {
+	r := newRig(t)
+	for n := range 20 {
+		name := fmt.Sprintf("job-%d", n)
+		jobs := r.poll(t.Context(), "")
+		r.waits(1)
+		start := r.begin(t.Context(), taskOf(n+1, name))
+		<-jobs
+		var won atomic.Int64
+		var claiming sync.WaitGroup
+		for c := range 16 {
+			claiming.Go(func() {
+				switch err := r.Claim(name, Claimer{By: fmt.Sprint(c), Repeat: c%2 == 0}); bourse.CodeOf(err) {
+				case "":
+					won.Add(1)
+				case bourse.CodeConflict:
+				default:
+					t.Errorf("claim: %v", err)
+				}
+			})
+		}
+		claiming.Wait()
+		if s := <-start; s.err != nil || won.Load() != 1 {
+			t.Errorf("%d claims won, Start gave %v; want one", won.Load(), s.err)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package pull
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// A daemon that is killed after a claim knows the job when it is back: its end
+// is taken, and so is a repeated claim.
+func TestKilledAfterTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a, b := taskOf(1, "a"), taskOf(2, "b")
+		r.claimed(a)
+		r.claimed(b)
+		if err := r.End("b", Report{Code: 7, Output: []byte("said\n")}); err != nil {
+			t.Fatal(err)
+		}
+		held := map[driver.TaskID]driver.Status{}
+		for _, s := range r.open() {
+			held[s.ID] = s
+		}
+		if len(held) != 2 || held[a.ID].Exit != nil || held[b.ID].Exit == nil || held[b.ID].Exit.Code != 7 {
+			t.Fatalf("recovered %+v, want a running and b ended with 7", held)
+		}
+		if s, err := r.Start(t.Context(), a); err != nil || s != held[a.ID] {
+			t.Errorf("Start gave %+v, %v; want the job that is there", s, err)
+		}
+		r.wantCode("a claim of it", r.Claim("a", Claimer{By: "you"}), bourse.CodeConflict)
+		r.wantCode("the same claim", r.Claim("a", Claimer{By: "me", Repeat: true}), "")
+		r.wantCode("End", r.End("a", Report{Code: 3}), "")
+		r.wantCode("End again", r.End("b", Report{Code: 9}), "")
+		if exit, err := r.Wait(t.Context(), b.ID); err != nil || exit.Code != 7 {
+			t.Errorf("b: %+v, %v; want the first end", exit, err)
+		}
+		lines := 0
+		_ = r.Logs(t.Context(), b.ID.Machine, driver.LogQuery{}, func(driver.LogLine) error { lines++; return nil })
+		if lines != 1 {
+			t.Errorf("%d log lines, want 1", lines)
+		}
+	})
+}
+
+// The daemon dies in every stage of every write. Whoever was told of a claim or
+// an end finds it so afterwards; a job that was not claimed may be, or not.
+func TestADaemonDiesInEveryWrite(t *testing.T) {
+	for _, stage := range []string{stageWritten, stageRenamed, stageSynced} {
+		for _, write := range []string{"claim", "end", "the next boot's claim"} {
+			t.Run(fmt.Sprintf("%s/%s", write, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { dieIn(t, stage, write) })
+			})
+		}
+	}
+}
+
+func dieIn(t *testing.T, stage, write string) {
+	r := newRig(t)
+	task := taskOf(1, "a")
+	die := func() {
+		r.fault = func(s string) error {
+			if s == stage {
+				return errDied
+			}
+			return nil
+		}
+	}
+	told := stage == "never"
+	claim := func(task driver.Task, dying bool) {
+		t.Helper()
+		jobs := r.poll(t.Context(), "")
+		synctest.Wait()
+		start := r.begin(t.Context(), task)
+		<-jobs
+		if dying {
+			die()
+		}
+		err := r.Claim("a", Claimer{By: "me"})
+		if dying {
+			r.wantCode("Claim", err, bourse.CodeUnavailable)
+			r.mu.Lock()
+			r.withdraw(r.offers[task.ID.Machine]) // the caller died with the daemon
+			r.mu.Unlock()
+			<-start
+			return
+		}
+		r.wantCode("Claim", err, "")
+		<-start
+	}
+	claim(task, write == "claim")
+	if write != "claim" {
+		if write == "end" {
+			die()
+		}
+		err := r.End("a", Report{Code: 5})
+		if told = err == nil; told != (write != "end") {
+			t.Fatalf("End: %v", err)
+		}
+	}
+	next := task
+	next.ID.Boot = 2
+	if write == "the next boot's claim" {
+		claim(next, true)
+	}
+	held := r.open()
+	if left, _ := filepath.Glob(filepath.Join(r.dir, jobsDir, "*"+halfDone)); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	for _, s := range held {
+		if s.ID.Boot == 1 && told && (s.Exit == nil || s.Exit.Code != 5) {
+			t.Errorf("recovered %+v, want the end that was told", s)
+		}
+	}
+	if write != "claim" && len(held) != 1 {
+		t.Errorf("recovered %+v, want the job that was claimed", held)
+	}
+	// Whatever it was, the resumed start ends with one job that runs, and its
+	// end is taken.
+	last := task
+	if write == "the next boot's claim" {
+		last = next
+	}
+	if _, err := r.Inspect(t.Context(), last.ID); err != nil {
+		claim(last, false)
+	}
+	r.wantCode("End", r.End("a", Report{Code: 5}), "")
+	if exit, err := r.Wait(t.Context(), last.ID); err != nil || exit.Code != 5 {
+		t.Errorf("exit %+v, %v; want code 5", exit, err)
+	}
+}
+
+// A write that fails while the daemon lives changes nothing: the job can be
+// claimed, or ended, when there is room again.
+func TestAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		full := func(yes bool) {
+			r.fault = func(string) error {
+				if yes {
+					return errDied
+				}
+				return nil
+			}
+		}
+		jobs := r.poll(t.Context(), "")
+		synctest.Wait()
+		task := taskOf(1, "a")
+		start := r.begin(t.Context(), task)
+		<-jobs
+		full(true)
+		r.wantCode("Claim", r.Claim("a", Claimer{By: "me"}), bourse.CodeUnavailable)
+		full(false)
+		r.wantCode("Claim", r.Claim("a", Claimer{By: "me"}), "")
+		if s := <-start; s.err != nil {
+			t.Error(s.err)
+		}
+		full(true)
+		r.wantCode("End", r.End("a", Report{}), bourse.CodeUnavailable)
+		r.wantCode("Stop", r.Stop(t.Context(), task.ID, "SIGTERM", 0), bourse.CodeUnavailable)
+		full(false)
+		r.wantCode("End", r.End("a", Report{}), "")
+	})
+}
+
+// What others have put into the directory is no reason not to start.
+func TestForeignFiles(t *testing.T) {
+	r := newRig(t)
+	dir := filepath.Join(r.dir, jobsDir)
+	for name, text := range map[string]string{
+		"00000000000001.json":     "{",
+		"00000000000002.json":     `{"form":1,"id":{"machine":"00000000000003","boot":1},"name":"a"}`,
+		"00000000000004.json":     `{"form":9,"id":{"machine":"00000000000004","boot":1},"name":"a"}`,
+		"00000000000005.json":     `{"form":1,"id":{"machine":"00000000000005","boot":0},"name":"a"}`,
+		"00000000000006.json":     `{"form":1,"id":{"machine":"00000000000006","boot":1},"name":"../a"}`,
+		"00000000000007.json.tmp": `{"form":1,"id":{"machine":"00000000000007","boot":1},"name":"a"}`,
+		"README":                  "hello",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "00000000000008.json")); err != nil {
+		t.Fatal(err)
+	}
+	if held := r.open(); len(held) > 0 {
+		t.Errorf("recovered %+v, want nothing", held)
+	}
+}
+
+// FuzzRecord: what is read is a job that can be, and is written as it was read.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","by":"me","size":{"cpu":1,"memory":2,"disk":3},"started_at":"2026-01-02T03:04:05Z"}`))
+	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","exit":{"code":1},"output":"aGk="}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := decodeRecord(text)
+		if err != nil {
+			return
+		}
+		if r.ID.Machine.Validate() != nil || r.ID.Boot < 1 || bourse.ValidateMachineName(r.Name) != nil {
+			t.Errorf("%q was read as %+v", text, r)
+		}
+		_ = jobOf(&r).status()
+	})
+}

@@ -1,0 +1,151 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Stop implements driver.Driver: the job's poller is told to end it, whatever
+// the signal. When it has not said that it did within timeout, the job is
+// given up: what runs elsewhere cannot be killed from here.
+func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
+	d.mu.Lock()
+	j, err := d.claimed(id)
+	if err == nil && j.phase < ended && j.cancel == 0 {
+		d.cancels++
+		j.cancel = d.cancels
+		d.tell()
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, max(0, timeout))
+	defer cancel()
+	switch err := d.until(patient, j, ended); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return d.giveUp(j, fmt.Sprintf("it was asked to end, and its poller has not said within %s that it has", max(0, timeout)))
+}
+
+func (d *Driver) giveUp(j *job, why string) error {
+	return d.finish(j, bourse.Exit{Code: -1, Error: why}, nil, true)
+}
+
+// Destroy implements driver.Driver.
+func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
+	if err := errors.Join(id.Validate(), ctx.Err()); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	if j := d.offers[id]; j != nil {
+		if j.phase == offered {
+			d.withdraw(j)
+		} else if err := d.settle(ctx, j); err != nil { // a claim is being written down
+			d.mu.Unlock()
+			return err
+		}
+	}
+	j := d.jobs[id]
+	d.mu.Unlock()
+	if j == nil {
+		return d.erase(id)
+	}
+	if err := d.giveUp(j, "it was destroyed"); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	delete(d.jobs, id)
+	d.unname(j)
+	d.tell()
+	d.mu.Unlock()
+	return d.erase(id)
+}
+
+// settle waits until a claim has been written down. Its caller holds mu, and
+// has it again afterwards.
+func (d *Driver) settle(ctx context.Context, j *job) error {
+	d.mu.Unlock()
+	err := d.until(ctx, j, running)
+	d.mu.Lock()
+	return err
+}
+
+// tell wakes those who wait for cancellations. Its caller holds mu.
+func (d *Driver) tell() {
+	close(d.news)
+	d.news = make(chan struct{})
+}
+
+// Cancellations waits until there are jobs that somebody should end, and names
+// them; none when ctx ends first. With jobs given, those of them that are to be
+// ended or are not running any more; while it waits, the call is a sign of life
+// of theirs. With none given, all whose cancellation has a number above after;
+// next is the highest number.
+func (d *Driver) Cancellations(ctx context.Context, jobs []string, after uint64) (names []string, next uint64) {
+	defer d.watch(jobs)()
+	for {
+		d.mu.Lock()
+		names, news := d.cancelled(jobs, after), d.news
+		next = d.cancels
+		d.mu.Unlock()
+		if len(names) > 0 {
+			return names, next
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return nil, next
+		}
+	}
+}
+
+// cancelled gives what Cancellations waits for. Its caller holds mu.
+func (d *Driver) cancelled(jobs []string, after uint64) (names []string) {
+	for _, name := range jobs {
+		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended {
+			names = append(names, name)
+		}
+	}
+	if len(jobs) > 0 {
+		return names
+	}
+	for name, j := range d.names {
+		if j.cancel > after && j.phase < ended {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// watch counts the caller as a sign of life of these jobs, until the function
+// that it gives is called.
+func (d *Driver) watch(jobs []string) func() {
+	var watched []*job
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range jobs {
+		if j := d.names[name]; j != nil {
+			j.watchers++
+			watched = append(watched, j)
+		}
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, j := range watched {
+			j.watchers--
+			j.heard = time.Now()
+		}
+	}
+}

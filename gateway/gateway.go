@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Orders is how the worker that the gateway stands on fills orders.
+type Orders interface {
+	Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
+	Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error)
+}
+
+// Machines is what the same worker knows and does about its machines. Named,
+// Stop and Destroy give CodeNotFound for one that is not there.
+type Machines interface {
+	Named(ctx context.Context, app bourse.AppName, name string) (bourse.Machine, error)
+	Machines(ctx context.Context, app bourse.AppName, keep func(*bourse.Machine) bool) ([]bourse.Machine, error)
+	Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error)
+	Destroy(ctx context.Context, id bourse.MachineID) error
+}
+
+// Config is what a gateway stands on. All but Keep and Log is required.
+type Config struct {
+	Region   bourse.Region // of the worker
+	Driver   *pull.Driver
+	Orders   Orders
+	Machines Machines
+	Keep     time.Duration // how long a submitted job is kept after its end; default 10 min
+	Log      *slog.Logger  // default: nothing is logged
+}
+
+// Gateway serves pollers, hosts and clients.
+type Gateway struct {
+	cfg   Config
+	stay  context.Context //nolint:containedctx // ends when waiting calls are to end, which come in contexts of their own
+	leave context.CancelFunc
+}
+
+// New makes a gateway. It starts nothing.
+func New(cfg Config) *Gateway {
+	if cfg.Keep <= 0 {
+		cfg.Keep = 10 * time.Minute
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	stay, leave := context.WithCancel(context.Background())
+	return &Gateway{cfg: cfg, stay: stay, leave: leave}
+}
+
+// Leave ends the calls that wait, and those that come later do not.
+func (g *Gateway) Leave() { g.leave() }
+
+// Handler serves /sched. A browser's page of another origin is not let in.
+func (g *Gateway) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, h := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /sched/jobs":            g.jobs,
+		"POST /sched/claim/{name}":   g.claim,
+		"POST /sched/release/{name}": g.release,
+		"GET /sched/cancellations":   g.cancellations,
+		"POST /sched/register":       g.register,
+		"GET /sched/assigned":        g.assigned,
+		"POST /sched/started/{name}": g.started,
+		"POST /sched/stopped/{name}": g.stopped,
+		"POST /sched/submit":         g.submit,
+		"GET /sched/status/{name}":   g.status,
+		"POST /sched/cancel/{name}":  g.cancel,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if err := h(w, r); err != nil {
+				if bourse.CodeOf(err) == bourse.CodeInternal {
+					g.cfg.Log.Error("a call of the gateway", "path", r.Pattern, "err", err)
+				}
+				fabric.WriteFailure(w, err)
+			}
+		})
+	}
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// nameIn gives the job that a path names. Names that no job can have are
+// CodeNotFound.
+func nameIn(r *http.Request) (string, error) {
+	name := r.PathValue("name")
+	if bourse.ValidateMachineName(name) != nil {
+		return "", bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
+	}
+	return name, nil
+}
+
+// jobName is the answer to who does something about a job.
+type jobName struct {
+	Name string `json:"name"`
+}

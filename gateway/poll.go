@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// How long a call waits.
+const (
+	defaultWait = 30 * time.Second
+	maxWait     = time.Minute
+)
+
+// scriptType asks for a job as a shell script.
+const scriptType = "text/x-shellscript"
+
+// maxWatched is how many jobs one call may watch.
+const maxWatched = 1000
+
+// waiting gives the context of a call that waits as long as its caller says
+// with ?wait=, and is there.
+func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
+	wait := defaultWait
+	if text := r.URL.Query().Get("wait"); text != "" {
+		var err error
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 || wait > maxWait {
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "invalid wait %s: use 0s to %s", bourse.Quoted(text), maxWait)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	stop := context.AfterFunc(g.stay, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// jobs waits for a job that the caller may claim.
+func (g *Gateway) jobs(w http.ResponseWriter, r *http.Request) error { return g.next(w, r, "") }
+
+// assigned waits for a job for a registered host.
+func (g *Gateway) assigned(w http.ResponseWriter, r *http.Request) error {
+	host := r.URL.Query().Get("host")
+	if host == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: the name that was registered")
+	}
+	return g.next(w, r, host)
+}
+
+func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) error {
+	ctx, cancel, err := g.waiting(r)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	j, ok, err := g.cfg.Driver.Next(ctx, host)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		w.WriteHeader(http.StatusNoContent)
+	case strings.HasPrefix(r.Header.Get("Accept"), scriptType):
+		w.Header().Set("Content-Type", scriptType)
+		_, _ = w.Write([]byte(script(&j))) // a poller that is gone will not claim it
+	default:
+		fabric.WriteJSON(w, &j)
+	}
+	return nil
+}
+
+// script gives a job as a shell script, which becomes its command. The first
+// line is a comment with its name, which needs no quotes.
+func script(j *pull.Job) string {
+	var b strings.Builder
+	b.WriteString("# job " + j.Name + "\n")
+	for _, e := range j.Env {
+		name, value, _ := strings.Cut(e, "=")
+		if shellName(name) { // the others no shell can set
+			b.WriteString("export " + name + "=" + shellQuote(value) + "\n")
+		}
+	}
+	if j.Dir != "" {
+		b.WriteString("cd " + shellQuote(j.Dir) + " || exit 127\n")
+	}
+	b.WriteString("exec")
+	for _, word := range j.Command {
+		b.WriteString(" " + shellQuote(word))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func shellName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// cancelled is what a poller is to end.
+type cancelled struct {
+	Names []string `json:"names"`
+	Next  uint64   `json:"next"` // for ?after=
+}
+
+// cancellations waits until there is something to end: of the jobs that are
+// named with ?job=, or of all that were asked to end after ?after=.
+func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))
+	if len(jobs) > maxWatched {
+		return bourse.Errorf(bourse.CodeInvalid, "%d jobs, at most %d", len(jobs), maxWatched)
+	}
+	var after uint64
+	if text := q.Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid after %s: use what the last answer said", bourse.Quoted(text))
+		}
+	}
+	ctx, cancel, err := g.waiting(r)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	names, next := g.cfg.Driver.Cancellations(ctx, jobs, after)
+	if len(names) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	fabric.WriteJSON(w, cancelled{Names: names, Next: next})
+	return nil
+}

@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// registration is a host that says how large it is.
+type registration struct {
+	Name    string     `json:"name"` // default made up
+	CPU     float64    `json:"cpu"`  // cores
+	Mem     bourse.MiB `json:"mem"`
+	Disk    bourse.MiB `json:"disk"`
+	Running []string   `json:"running"` // jobs that it still has; null says nothing, else its others are given up
+}
+
+func (r *registration) size() (pull.Size, error) {
+	if math.IsNaN(r.CPU) || r.CPU <= 0 || r.CPU > bourse.MaxCPUs {
+		return pull.Size{}, bourse.Errorf(bourse.CodeInvalid, "invalid cpu %g: use cores, up to %d", r.CPU, bourse.MaxCPUs)
+	}
+	return pull.Size{CPU: bourse.MilliCPU(r.CPU * 1000), Memory: r.Mem, Disk: r.Disk}, nil
+}
+
+// register makes a host known, or changes its size.
+func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
+	var in registration
+	if err := fabric.ReadJSON(w, r, &in); err != nil {
+		return err
+	}
+	size, err := in.size()
+	if err != nil {
+		return err
+	}
+	if in.Name == "" {
+		in.Name = "host-" + strings.ToLower(rand.Text()[:12])
+	}
+	if err := g.cfg.Driver.Register(in.Name, size, in.Running); err != nil {
+		return err
+	}
+	fabric.WriteJSON(w, jobName{in.Name})
+	return nil
+}

@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// maxBy bounds what a claimer calls itself.
+const maxBy = 128
+
+// claim gives the job to who asks first. ?by= says who that is; with it the
+// same claim may be repeated when its answer was lost.
+func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
+	who := pull.Claimer{By: r.URL.Query().Get("by")}
+	switch who.Repeat = who.By != ""; {
+	case len(who.By) > maxBy:
+		return bourse.Errorf(bourse.CodeInvalid, "?by= has %d bytes, at most %d", len(who.By), maxBy)
+	case !who.Repeat:
+		who.By = r.RemoteAddr
+		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+			who.By = host
+		}
+	}
+	return g.take(w, r, who)
+}
+
+// started is the claim of a registered host; repeated, it is a sign of life.
+func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
+	host := r.URL.Query().Get("host")
+	if host == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: the name that was registered")
+	}
+	return g.take(w, r, pull.Claimer{By: host, Host: host, Repeat: true})
+}
+
+func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer) error {
+	name, err := nameIn(r)
+	if err != nil {
+		return err
+	}
+	if err := g.cfg.Driver.Claim(name, who); err != nil {
+		return err
+	}
+	fabric.WriteJSON(w, jobName{name})
+	return nil
+}
+
+// report is the body of release and stopped.
+type report struct {
+	ExitCode *int   `json:"exit_code"` // of release: null gives the job back
+	Output   string `json:"output,omitempty"`
+}
+
+// release ends a job, or gives it back: then it has failed, and the restart
+// policy of its machine says whether it is offered again.
+func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
+
+// stopped ends a job of a host.
+func (g *Gateway) stopped(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, true) }
+
+func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error {
+	name, err := nameIn(r)
+	if err != nil {
+		return err
+	}
+	said, err := readReport(w, r)
+	switch {
+	case err != nil:
+		return err
+	case said.ExitCode == nil && coded:
+		return bourse.Errorf(bourse.CodeInvalid, "exit_code is required")
+	}
+	how := pull.Report{Code: -1, Error: "its poller gave it back", Output: []byte(said.Output)}
+	if said.ExitCode != nil {
+		how.Code, how.Error = *said.ExitCode, ""
+	}
+	if err := g.cfg.Driver.End(name, how); err != nil {
+		return err
+	}
+	fabric.WriteJSON(w, jobName{name})
+	return nil
+}
+
+// readReport reads what a poller says of a job's end: JSON, or with ?exit_code=
+// the output itself as the body, of which the end is kept.
+func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
+	var said report
+	text := r.URL.Query().Get("exit_code")
+	if text == "" {
+		if r.ContentLength == 0 {
+			return said, nil
+		}
+		err := fabric.ReadJSON(w, r, &said)
+		return said, err
+	}
+	code, err := strconv.Atoi(text)
+	if err != nil {
+		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // not every writer can
+	output, err := readTail(r.Body)
+	if err != nil {
+		return said, bourse.Errorf(bourse.CodeInvalid, "the output was cut short: %w", err)
+	}
+	return report{ExitCode: &code, Output: string(output)}, nil
+}
+
+// outputTime is how long a poller may take to send a job's output.
+const outputTime = 5 * time.Minute
+
+// readTail reads to the end and gives the last pull.MaxOutput bytes.
+func readTail(r io.Reader) ([]byte, error) {
+	var kept []byte
+	chunk := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(chunk)
+		if kept = append(kept, chunk[:n]...); len(kept) > 2*pull.MaxOutput {
+			kept = kept[:copy(kept, kept[len(kept)-pull.MaxOutput:])]
+		}
+		switch {
+		case err == io.EOF:
+			return kept[max(0, len(kept)-pull.MaxOutput):], nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}

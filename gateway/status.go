@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// state is what a client is told of a job.
+type state struct {
+	Name     string           `json:"name"`
+	Machine  bourse.MachineID `json:"machine"`
+	State    bourse.State     `json:"state"`
+	By       string           `json:"by,omitempty"`
+	Host     string           `json:"host,omitempty"`
+	ExitCode *int             `json:"exit_code,omitempty"` // once it has ended; -1: nobody knows
+	Error    string           `json:"error,omitempty"`     // why there is no code
+	EndedAt  time.Time        `json:"ended_at,omitzero"`
+	Output   string           `json:"output,omitempty"` // that came with its end
+}
+
+// status tells about a job of the default app.
+func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
+	m, err := g.find(r)
+	if err != nil {
+		return err
+	}
+	fabric.WriteJSON(w, g.stateOf(&m))
+	return nil
+}
+
+func (g *Gateway) stateOf(m *bourse.Machine) *state {
+	out := &state{Name: m.Name, Machine: m.ID, State: m.State}
+	held, ok := g.cfg.Driver.Held(m.ID)
+	if ok {
+		out.By, out.Host = held.By, held.Host
+	}
+	if exit := m.Boot.Exit; exit != nil {
+		out.ExitCode, out.Error, out.EndedAt, out.Output = &exit.Code, exit.Error, exit.At, string(held.Output)
+	}
+	return out
+}
+
+// cancel asks a job to end. One that nobody has claimed is not run; one that
+// has ended is no error.
+func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
+	m, err := g.find(r)
+	if err != nil {
+		return err
+	}
+	if !over(&m) {
+		if m, err = g.cfg.Machines.Stop(r.Context(), m.ID); err != nil {
+			return err
+		}
+	}
+	fabric.WriteJSON(w, g.stateOf(&m))
+	return nil
+}
+
+// find gives the machine of the job that a path names.
+func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
+	name, err := nameIn(r)
+	if err != nil {
+		return bourse.Machine{}, err
+	}
+	m, err := g.cfg.Machines.Named(r.Context(), bourse.DefaultAppName, name)
+	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && m.Config.Image != bourse.ImagePull {
+		return m, bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
+	}
+	return m, err
+}

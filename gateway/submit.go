@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// submission is a job that a client wants to be run.
+type submission struct {
+	Name    string            `json:"name"` // default made up
+	Command bourse.Command    `json:"command"`
+	Env     map[string]string `json:"env"`
+	CPU     int64             `json:"cpu"`     // cores; default 1
+	Mem     bourse.MiB        `json:"mem"`     // default 256
+	Disk    bourse.MiB        `json:"disk"`    // default none
+	Timeout bourse.Duration   `json:"timeout"` // for somebody to claim it; default 10s, at most 5m
+}
+
+// Metadata of the machines that were submitted here.
+const (
+	submittedKey   = "bourse_sched"
+	submittedValue = "submitted"
+)
+
+// order makes the order that a submission means, of a worker in a region.
+func (s *submission) order(region bourse.Region) (*bourse.Order, error) {
+	o := &bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.DefaultApp(bourse.App{}), Name: s.Name, Regions: []bourse.Choice{{region}},
+		Config: bourse.Config{
+			Image: bourse.ImagePull, Init: bourse.Init{Exec: s.Command}, Env: s.Env,
+			Guest:    &bourse.Guest{CPUs: cmp.Or(s.CPU, 1), MemoryMB: cmp.Or(s.Mem, 256)},
+			Restart:  &bourse.Restart{Policy: bourse.RestartNo},
+			Metadata: map[string]string{submittedKey: submittedValue},
+		},
+		Options: bourse.Options{Within: s.Timeout},
+	}
+	if s.Disk < 0 || s.Disk > bourse.MaxVolumeGB<<10 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid disk %d: use 0 to %d MiB", s.Disk, int64(bourse.MaxVolumeGB)<<10)
+	}
+	if s.Disk > 0 {
+		o.Config.Rootfs = &bourse.Rootfs{SizeGB: (int64(s.Disk) + 1<<10 - 1) >> 10}
+	}
+	if err := o.Config.Normalize(); err != nil {
+		return nil, err
+	}
+	return o, o.Validate()
+}
+
+// taken is the answer to a submission that somebody has claimed.
+type taken struct {
+	Name    string           `json:"name"`
+	Machine bourse.MachineID `json:"machine"`
+	Order   bourse.OrderID   `json:"order"`
+	By      string           `json:"by"`             // who claimed it
+	Host    string           `json:"host,omitempty"` // the same, when it is a registered host
+}
+
+// answerTime is how long after the deadline of a submission the worker's answer
+// is waited for.
+const answerTime = 5 * time.Second
+
+// submit has a job claimed, and answers when it is or why it is not. A client
+// that leaves before has cancelled it.
+func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
+	var in submission
+	if err := fabric.ReadJSON(w, r, &in); err != nil {
+		return err
+	}
+	order, err := in.order(g.cfg.Region)
+	if err != nil {
+		return err
+	}
+	if err := g.vacate(r.Context(), order); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), order.Deadline()+answerTime)
+	defer cancel()
+	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
+		Order: order.ID, App: order.App.Name, Regions: order.Regions, At: time.Now().UTC(),
+	}})
+	if err != nil { // what became of it nobody can be told any more
+		g.takeBack(order.ID)
+		return err
+	}
+	if refusal != nil {
+		return errRefused(refusal)
+	}
+	m := &fill.Machine
+	out := taken{Name: m.Name, Machine: m.ID, Order: order.ID}
+	if held, ok := g.cfg.Driver.Held(m.ID); ok {
+		out.By, out.Host = held.By, held.Host
+	}
+	fabric.WriteJSON(w, &out)
+	return nil
+}
+
+// takeBack cancels an order whose client is told of no machine.
+func (g *Gateway) takeBack(id bourse.OrderID) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	if _, err := g.cfg.Orders.Cancel(ctx, id); err != nil {
+		g.cfg.Log.Warn("cancel the order of a submission", "order", id, "err", err)
+	}
+}
+
+// vacate destroys an ended job that has the order's name.
+func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
+	if o.Name == "" {
+		return nil
+	}
+	m, err := g.cfg.Machines.Named(ctx, o.App.Name, o.Name)
+	if err == nil && submitted(&m) && over(&m) {
+		err = g.cfg.Machines.Destroy(ctx, m.ID)
+	}
+	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
+		return nil // somebody was faster: the claim says what there is to say
+	}
+	return err
+}
+
+func submitted(m *bourse.Machine) bool {
+	return m.Config.Image == bourse.ImagePull && m.Config.Metadata[submittedKey] == submittedValue
+}
+
+// over tells whether a job has ended and will not begin again.
+func over(m *bourse.Machine) bool {
+	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
+}
+
+// errRefused is the error of a submission that was refused.
+func errRefused(r *bourse.Refusal) error {
+	code := bourse.CodeInsufficient
+	switch r.Reason {
+	case bourse.RefusedName:
+		code = bourse.CodeAlreadyExists
+	case bourse.RefusedCanceled:
+		return bourse.Errorf(bourse.CodeConflict, "the job was cancelled before anybody claimed it")
+	case bourse.RefusedUnavailable:
+		code = bourse.CodeUnavailable
+	default:
+	}
+	return bourse.Errorf(code, "%s", r.Detail)
+}

@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// tidyParts is how often in the time that an ended job is kept it is looked for
+// those to destroy.
+const tidyParts = 10
+
+// Run destroys submitted jobs some time after their end, until ctx ends.
+func (g *Gateway) Run(ctx context.Context) error {
+	look := time.NewTicker(g.cfg.Keep / tidyParts)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		if err := g.tidy(ctx, time.Now().Add(-g.cfg.Keep)); err != nil && ctx.Err() == nil {
+			g.cfg.Log.Warn("destroy ended jobs", "err", err)
+		}
+	}
+}
+
+// tidy destroys the submitted jobs that ended before a time.
+func (g *Gateway) tidy(ctx context.Context, before time.Time) error {
+	old, err := g.cfg.Machines.Machines(ctx, bourse.DefaultAppName, func(m *bourse.Machine) bool {
+		return submitted(m) && over(m) && m.UpdatedAt.Before(before)
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range old {
+		err := g.cfg.Machines.Destroy(ctx, m.ID)
+		if code := bourse.CodeOf(err); err != nil && code != bourse.CodeNotFound && code != bourse.CodeFailedPrecondition {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package admission
+
+import (
+	"net/http"
+	"strings"
+)
+
+// RequireToken lets only callers through to h who show a bearer token that is
+// good for everything; others get 401 or 403. Without a set all are let
+// through: where that is allowed is decided by CheckListen.
+func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
+	if tokens == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		scope, known := tokens.Lookup(strings.TrimSpace(token))
+		switch {
+		case !strings.EqualFold(scheme, "bearer") || !known:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+		case !scope.Cluster:
+			http.Error(w, "the token is not good for everything", http.StatusForbidden)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// gate is a gateway, and the exchange in front of it.
+type gate struct {
+	t      *testing.T
+	worker *server
+	api    *machinesapi.Client
+	http   *http.Client
+	addr   string // of /sched
+}
+
+func startGate(t *testing.T) *gate {
+	t.Helper()
+	broker := startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	worker := startServer(t, "gate", "serve", "worker", "--region", "gru", "--name", "gate", "--data", filepath.Join(t.TempDir(), "gate"),
+		"--cpus", "1", "--memory", "1GiB", "--ephemeral", "--join", broker.Addr, "--pull", "--pull-listen", "127.0.0.1:0", "--pull-lost", "10s")
+	text, err := os.ReadFile(worker.ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ready struct{ Pull string }
+	if err := json.Unmarshal(text, &ready); err != nil || ready.Pull == "" {
+		t.Fatalf("the ready file says %s (%v), not where the gateway is", text, err)
+	}
+	worker.settle()
+	worker.args = append(worker.args, "--pull-listen", ready.Pull)
+	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.http(t), addr: "http://" + ready.Pull}
+	if !within(10*time.Second, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
+		t.Fatal("the exchange does not know the gateway")
+	}
+	return g
+}
+
+// order has the exchange place a job.
+func (g *gate) order(script string) (machinesapi.Created, error) {
+	return g.api.Create(g.t.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImagePull, Init: bourse.Init{Exec: []string{"sh", "-c", script}}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
+	}}, "")
+}
+
+// call calls the gateway, and gives the status and what it said.
+func (g *gate) call(method, path, body string) (int, map[string]any) {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), method, g.addr+"/sched/"+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp, err := g.http.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body) // what is missing is missed below
+	var out map[string]any
+	_ = json.Unmarshal(text, &out)
+	return resp.StatusCode, out
+}
+
+// submit submits a job until somebody takes it: a worker may be between two
+// jobs.
+func (g *gate) submit(name, script string) {
+	g.t.Helper()
+	body, err := json.Marshal(map[string]string{"name": name, "command": script})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var said map[string]any
+	if !within(20*time.Second, func() bool {
+		var status int
+		status, said = g.call("POST", "submit", string(body))
+		return status == http.StatusOK
+	}) {
+		g.t.Fatalf("nobody takes %s: %v", name, said)
+	}
+}
+
+// ended waits for the end of a job and gives its status.
+func (g *gate) ended(name string) map[string]any {
+	g.t.Helper()
+	var said map[string]any
+	if !within(30*time.Second, func() bool {
+		_, said = g.call("GET", "status/"+name, "")
+		return said["state"] == "stopped"
+	}) {
+		g.t.Fatalf("%s does not end: %v", name, said)
+	}
+	return said
+}
+
+// documented gives the script of a worker as the documents have it.
+func documented(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "pull.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "<!-- worker -->\n```sh\n")
+	script, _, ended := strings.Cut(rest, "```\n")
+	if !found || !ended {
+		t.Fatal("docs/pull.md has no script marked <!-- worker -->")
+	}
+	if lines := strings.Count(strings.TrimPrefix(script, "#!/bin/sh\n"), "\n"); lines > 10 {
+		t.Errorf("the worker of ten lines has %d", lines)
+	}
+	return script
+}
+
+// shellWorker runs that script until the test ends.
+func (g *gate) shellWorker() {
+	g.t.Helper()
+	for _, program := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			g.t.Skipf("%v: scripts/need-host installs it", err)
+		}
+	}
+	dir := g.t.TempDir()
+	file := filepath.Join(dir, "worker.sh")
+	if err := os.WriteFile(file, []byte(documented(g.t)), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	c := exec.Command("sh", file, g.addr)
+	c.Dir, c.Stdout, c.Stderr = dir, g.t.Output(), g.t.Output()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the loop, its curls and its job
+		_ = c.Wait()                                      // it says "killed"
+	})
+}
+
+// The shell loop of the documents is a worker: it runs what is submitted and
+// what the exchange sends, ends what is cancelled, and goes on when the gateway
+// was killed.
+func TestAShellLoopIsAWorker(t *testing.T) {
+	g := startGate(t)
+	if status, said := g.call("POST", "submit", `{"command": "true"}`); status != http.StatusUnprocessableEntity {
+		t.Fatalf("without a worker: %d %v, want a refusal", status, said)
+	}
+	if _, err := g.order("true"); bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(err.Error(), "poller") {
+		t.Errorf("an order without a worker: %v, want a refusal that says so", err)
+	}
+	g.shellWorker()
+	g.shellWorker()
+
+	g.submit("hello", `echo "it's $FLY_REGION"; echo oops >&2; exit 3`)
+	if s := g.ended("hello"); s["exit_code"] != 3.0 || s["output"] != "it's gru\noops\n" {
+		t.Errorf("hello: %v, want code 3 and both lines", s)
+	}
+
+	var created machinesapi.Created
+	if !within(20*time.Second, func() bool {
+		var err error
+		created, err = g.order("echo from the exchange")
+		return err == nil
+	}) {
+		t.Fatal("no order is filled")
+	}
+	if _, err := g.api.Wait(t.Context(), app, created.ID, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(20 * time.Second)}); err != nil {
+		t.Errorf("the exchange's machine: %v", err)
+	}
+	var lines []string
+	err := g.api.Logs(t.Context(), app, created.ID, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
+		lines = append(lines, l.Text)
+		return nil
+	})
+	if err != nil || len(lines) != 1 || lines[0] != "from the exchange" {
+		t.Errorf("its log: %q, %v", lines, err)
+	}
+
+	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
+	g.submit("long", "exec sleep 1000; : "+mark) // the shell's command line has the mark until it is sleep's
+	if !within(10*time.Second, func() bool {
+		list, _, err := g.api.Machines(t.Context(), app, machinesapi.ListMachines{})
+		return err == nil && hasMachine(list, "long", bourse.StateStarted)
+	}) {
+		t.Error("the exchange does not list the job")
+	}
+	if status, said := g.call("POST", "cancel/long", ""); status != http.StatusOK {
+		t.Errorf("cancel: %d %v", status, said)
+	}
+	if s := g.ended("long"); s["exit_code"] != 143.0 {
+		t.Errorf("long: %v, want it ended by its worker, with code 143", s)
+	}
+
+	dir := t.TempDir()
+	g.submit("bounced", fmt.Sprintf("touch %[1]s/runs; while [ ! -e %[1]s/go ]; do sleep 0.05; done; echo $$ >>%[1]s/runs; exit 7", dir))
+	if !within(10*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
+		t.Fatal("the job does not begin")
+	}
+	if err := g.worker.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while nobody hears it
+		t.Fatal(err)
+	}
+	if !within(10*time.Second, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
+		t.Fatal("the job does not end")
+	}
+	if err := g.worker.start(); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.ended("bounced"); s["exit_code"] != 7.0 {
+		t.Errorf("bounced: %v, want code 7", s)
+	}
+	if text, _ := os.ReadFile(filepath.Join(dir, "runs")); strings.Count(string(text), "\n") != 1 {
+		t.Errorf("bounced ran so often: %q", text)
+	}
+	g.submit("after", "exit 0")
+	g.ended("after")
+}
+
+func hasMachine(list []machinesapi.Machine, name string, state bourse.State) bool {
+	for _, m := range list {
+		if m.Name == name && m.State == state {
+			return true
+		}
+	}
+	return false
+}
+
+// The gateway is killed again and again while pollers and clients go on: no job
+// that a client was told of runs twice, or is forgotten.
+func TestKillTheGateway(t *testing.T) {
+	g := startGate(t)
+	const pollers, clients, bounces = 4, 3, 8
+	stop := make(chan struct{})
+	over := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	var mu sync.Mutex
+	runs, promised := map[string]int{}, map[string]bool{}
+	var polling, submitting sync.WaitGroup
+	for p := range pollers {
+		polling.Go(func() {
+			for !over() {
+				status, job := g.call("GET", "jobs?wait=1s", "")
+				if status != http.StatusOK {
+					pause(t.Context(), time.Millisecond)
+					continue
+				}
+				name := job["name"].(string)
+				if status, _ := g.call("POST", fmt.Sprintf("claim/%s?by=poller-%d", name, p), ""); status != http.StatusOK {
+					continue
+				}
+				mu.Lock()
+				runs[name]++
+				mu.Unlock()
+				if !within(20*time.Second, func() bool {
+					status, _ := g.call("POST", "release/"+name, `{"exit_code": 5}`)
+					return status == http.StatusOK || status == http.StatusNotFound
+				}) {
+					t.Errorf("the end of %s is not taken", name)
+				}
+			}
+		})
+	}
+	for c := range clients {
+		submitting.Go(func() {
+			for n := 0; !over(); n++ {
+				name := fmt.Sprintf("job-%d-%d", c, n)
+				if status, _ := g.call("POST", "submit", fmt.Sprintf(`{"name": %q, "command": "true", "timeout": "2s"}`, name)); status == http.StatusOK {
+					mu.Lock()
+					promised[name] = true
+					mu.Unlock()
+				} else {
+					pause(t.Context(), 2*time.Millisecond)
+				}
+			}
+		})
+	}
+	for range bounces {
+		mu.Lock()
+		before := len(promised)
+		mu.Unlock()
+		if !within(10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
+			t.Fatal("no job is taken any more")
+		}
+		if err := g.worker.kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.worker.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	submitting.Wait()
+	polling.Wait()
+	t.Logf("%d jobs were promised", len(promised))
+	for name := range promised {
+		if s := g.ended(name); s["exit_code"] != 5.0 || runs[name] != 1 {
+			t.Errorf("%s ran %d times and is told as %v; want once, with code 5", name, runs[name], s)
+		}
+	}
+	for name, n := range runs {
+		if n > 1 {
+			t.Errorf("%s ran %d times", name, n)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+	"github.com/bourse-dev/bourse/driver/pull"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// roomy is a driver whose pollers always have room.
+type roomy struct{ driver.Driver }
+
+func (roomy) Room(driver.Limits) *bourse.Refusal { return nil }
+
+// Invariants 5 and 6 where somebody else runs the machines.
+func TestInvariants5And6OfPulledMachines(t *testing.T) {
+	enumerateCrashes(t, func() *rig { return &rig{containers: drivertest.NewMemory(), pull: true} }, func(h *host, d *diary) {
+		checkBounce(h, d)
+		checkIntent(h, d)
+	})
+}
+
+// gatewayHost is a worker with real pollers.
+func gatewayHost(t *testing.T) (*host, *pull.Driver) {
+	t.Helper()
+	d, err := pull.Open(pull.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	h := newHostDown(t, func(c *Config) { c.Pull = d })
+	h.start(nil)
+	return h, d
+}
+
+// poll has a poller wait for a job, and gives it.
+func poll(t *testing.T, d *pull.Driver) <-chan pull.Job {
+	jobs := make(chan pull.Job, 1)
+	go func() {
+		if j, ok, _ := d.Next(t.Context(), ""); ok {
+			jobs <- j
+		}
+	}()
+	synctest.Wait()
+	return jobs
+}
+
+func pulled(o *bourse.Order) {
+	o.Config.Image = bourse.ImagePull
+	o.Config.Guest = &bourse.Guest{CPUs: 64, MemoryMB: 1 << 20} // more than the gateway's own host has
+}
+
+func TestAPulledMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := gatewayHost(t)
+		defer h.crash()
+		order := newOrder(t, pulled)
+		for what, ask := range map[string]func() *bourse.Refusal{
+			"quote": func() *bourse.Refusal { q, _ := h.quote(t.Context(), order); return q.Refusal },
+			"claim": func() *bourse.Refusal {
+				_, refusal, _ := h.claim(t.Context(), &bourse.Claim{Order: *order})
+				return refusal
+			},
+		} {
+			if r := ask(); r == nil || r.Reason != bourse.RefusedResource || r.Resource != resourcePollers || r.Worker != "w1" {
+				t.Errorf("%s without a poller: %+v, want a refusal for want of pollers", what, r)
+			}
+		}
+		jobs := poll(t, d)
+		go func() {
+			if err := d.Claim((<-jobs).Name, pull.Claimer{By: "me"}); err != nil {
+				t.Error(err)
+			}
+		}()
+		m := h.place(pulled, func(o *bourse.Order) { o.Name, o.Config.Env = "job", map[string]string{"PORT": "4281"} })
+		if m.State != bourse.StateStarted || len(m.Takes) != 0 || m.Boot.PID != 0 || m.Boot.Port != 0 {
+			t.Errorf("machine %+v, want it started, taking nothing of this host", m)
+		}
+		if _, err := h.dial(t.Context(), m.ID, "4281"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("a tunnel to a port of the gateway's host: %v, want failed_precondition", err)
+		}
+		if err := d.End("job", pull.Report{Code: 4}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := h.await(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
+		if err != nil || m.Boot.Exit.Code != 4 {
+			t.Errorf("machine %+v, %v; want it stopped with code 4", m, err)
+		}
+	})
+}
+
+// Nobody claims what was offered: the order is refused at its deadline, and no
+// earlier.
+func TestAPulledMachineThatNobodyClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := gatewayHost(t)
+		defer h.crash()
+		poll(t, d)
+		begin := time.Now()
+		order := newOrder(t, pulled, func(o *bourse.Order) { o.Within = bourse.Duration(40 * time.Second) })
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Resource != resourcePollers || !strings.Contains(refusal.Detail, "deadline") {
+			t.Errorf("refusal %+v, %v; want that nobody claimed it", refusal, err)
+		}
+		if took := time.Since(begin); took < 39*time.Second || took > 41*time.Second {
+			t.Errorf("it took %s, want the order's 40 s", took)
+		}
+	})
+}
+
+// An order that is cancelled before somebody claims it ends at once, and its
+// job can not be claimed any more.
+func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for what, end := range map[string]func(h *host, o *bourse.Order, id bourse.MachineID) error{
+			"cancel": func(h *host, o *bourse.Order, _ bourse.MachineID) error {
+				_, err := h.cancel(t.Context(), o.ID)
+				return err
+			},
+			"stop": func(h *host, _ *bourse.Order, id bourse.MachineID) error {
+				_, err := h.Worker.stop(t.Context(), id, fabric.Act{})
+				return err
+			},
+		} {
+			h, d := gatewayHost(t)
+			jobs := poll(t, d)
+			order := newOrder(t, pulled, func(o *bourse.Order) { o.Name = "job" })
+			answer := make(chan *bourse.Refusal, 1)
+			go func() {
+				_, refusal, err := h.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order})
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				answer <- refusal
+			}()
+			j := <-jobs
+			begin := time.Now()
+			if err := end(h, order, j.Machine); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if r := <-answer; r == nil || r.Reason != bourse.RefusedCanceled || time.Since(begin) > time.Second {
+				t.Errorf("%s: %+v after %s, want canceled at once", what, r, time.Since(begin))
+			}
+			if err := d.Claim(j.Name, pull.Claimer{By: "late"}); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("%s: a late claim gave %v, want not_found", what, err)
+			}
+			h.crash()
+		}
+	})
+}
+
+// A daemon that dies while a job is offered, or right after it was claimed,
+// ends or adopts it when it is back.
+func TestAPulledMachineAndABounce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, claimed := range []bool{false, true} {
+			h, d := gatewayHost(t)
+			jobs := poll(t, d)
+			order := newOrder(t, pulled, func(o *bourse.Order) { o.Name = "job" })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			answer := make(chan struct{})
+			go func() {
+				defer close(answer)
+				_, _, _ = h.claim(ctx, &bourse.Claim{Order: *order}) // its worker dies
+			}()
+			j := <-jobs
+			if claimed { // but the driver's word does not reach the store any more
+				h.stop()
+				if err := d.Claim(j.Name, pull.Claimer{By: "me"}); err != nil {
+					claimed = false // the offer was withdrawn by then
+				}
+			}
+			h.crash()
+			cancel()
+			<-answer
+			h.start(nil)
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}) // the broker asks again
+			switch {
+			case err != nil:
+				t.Errorf("claimed %v: %v", claimed, err)
+			case claimed && (fill == nil || fill.Machine.ID != j.Machine || fill.Machine.State != bourse.StateStarted):
+				t.Errorf("the order has fill %+v, refusal %+v; want the machine that was claimed", fill, refusal)
+			case !claimed && refusal == nil:
+				t.Errorf("an order that nobody claimed has fill %+v", fill)
+			}
+			h.crash()
+		}
+	})
+}
+
+// A claim that is repeated while the first one is under way ends as that does,
+// also when nobody claims the machine.
+func TestARepeatedClaimOfWhatNobodyClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := gatewayHost(t)
+		defer h.crash()
+		jobs := poll(t, d)
+		order := newOrder(t, pulled)
+		answers := make(chan *bourse.Refusal, 2)
+		claim := func() {
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil || fill != nil {
+				t.Errorf("fill %+v, error %v; want a refusal", fill, err)
+			}
+			answers <- refusal
+		}
+		go claim()
+		<-jobs
+		go claim()
+		for range 2 {
+			if r := <-answers; r == nil {
+				t.Error("no refusal")
+			}
+		}
+	})
+}
