@@ -281,6 +281,8 @@ func TestHostileRequests(t *testing.T) {
 			{"POST", "submit", `{"command": "x", "timeout": "1h"}`, 400},
 			{"POST", "submit", `{"command": "x", "env": {"A=B": "c"}}`, 400},
 			{"POST", "submit", strings.Repeat("[", 100_000), 400},
+			{"POST", "submit", `{"command": "` + strings.Repeat("x", 9<<20) + `"}`, 400},
+			{"POST", "release/a", `{"output": "` + strings.Repeat("x", 9<<20) + `"}`, 400},
 			{"GET", "status/A", "", 404},
 			{"GET", "claim/a", "", 405},
 			{"GET", "elsewhere", "", 404},

@@ -47,6 +47,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	d.take(j)
 	j.heard = time.Now()
 	j.enter(running)
+	d.tell() // those who follow its log
 	return nil
 }
 

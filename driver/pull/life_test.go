@@ -53,6 +53,7 @@ func TestLifeOfAJob(t *testing.T) {
 		if exit := <-waited; exit.Code != 3 || exit.Error != "" || exit.At.IsZero() {
 			t.Errorf("exit %+v, want code 3", exit)
 		}
+		synctest.Wait() // the log has been read: what has not is gone with the machine
 		r.wantCode("Forget", r.Forget(t.Context(), task.ID), "")
 		_, err := r.Inspect(t.Context(), task.ID)
 		r.wantCode("Inspect after Forget", err, bourse.CodeNotFound)

@@ -16,6 +16,7 @@ const maxLine = 8 << 10
 // end, and then for ctx or for the machine to be destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	var told *job // whose output was given, or is not wanted
+	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
 		j, news := d.jobs[machine], d.news
@@ -30,9 +31,10 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 				return err
 			}
 		}
-		if !want.Follow || told != nil && j == nil {
+		if !want.Follow || seen && j == nil { // destroyed
 			return nil
 		}
+		seen = seen || j != nil
 		select {
 		case <-news:
 		case <-ctx.Done():

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a directory and the driver of the daemon that has it.
+// rig is a directory and the driver of the daemon that has it. What waits does
+// so in a bubble of virtual time.
 type rig struct {
 	t   *testing.T
 	dir string
@@ -76,9 +77,7 @@ func (r *rig) begin(ctx context.Context, task driver.Task) <-chan started {
 // poll waits for a job in the background.
 func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 	out := make(chan Job, 1)
-	ready := make(chan struct{})
 	go func() {
-		close(ready)
 		j, ok, err := r.Next(ctx, host)
 		if err != nil {
 			r.t.Errorf("Next: %v", err)
@@ -88,7 +87,6 @@ func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 		}
 		close(out)
 	}()
-	<-ready
 	return out
 }
 
@@ -96,7 +94,7 @@ func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 func (r *rig) claimed(task driver.Task) Job {
 	r.t.Helper()
 	jobs := r.poll(r.t.Context(), "")
-	r.waits(1)
+	synctest.Wait()
 	start := r.begin(r.t.Context(), task)
 	j := <-jobs
 	if err := r.Claim(j.Name, Claimer{By: "me"}); err != nil {
@@ -106,22 +104,6 @@ func (r *rig) claimed(task driver.Task) Job {
 		r.t.Fatalf("Start gave %+v, %v", s.status, s.err)
 	}
 	return j
-}
-
-// waits returns when so many pollers wait.
-func (r *rig) waits(want int) {
-	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		r.mu.Lock()
-		n := len(r.pollers)
-		r.mu.Unlock()
-		if n == want {
-			return
-		}
-		if time.Now().After(end) {
-			r.t.Fatalf("%d pollers wait, want %d", n, want)
-		}
-	}
 }
 
 func (r *rig) wantCode(what string, err error, want bourse.Code) {

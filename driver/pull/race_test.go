@@ -6,15 +6,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bourse-dev/bourse"
 )
 
 // Many pollers, many submits, all at once: each job runs once, or is refused and
 // never runs.
-func TestEachJobOnce(t *testing.T) {
+func TestEachJobOnce(t *testing.T) { synctest.Test(t, eachJobOnce) }
+
+func eachJobOnce(t *testing.T) {
 	r := newRig(t)
-	r.cfg.Offer = 1 << 40 // a slow host of tests is no reason to offer twice
 	const pollers, submitters, each = 16, 8, 60
 	ctx, stop := context.WithCancel(t.Context())
 	var runs [submitters * each]atomic.Int64
@@ -41,7 +43,7 @@ func TestEachJobOnce(t *testing.T) {
 			}
 		})
 	}
-	r.waits(pollers)
+	synctest.Wait()
 	var filled, refused atomic.Int64
 	var submitting sync.WaitGroup
 	for s := range submitters {
@@ -82,10 +84,11 @@ func TestEachJobOnce(t *testing.T) {
 }
 
 // As many jobs as pollers wait are filled, however they come, and no more.
-func TestPollersAreTheCapacity(t *testing.T) {
+func TestPollersAreTheCapacity(t *testing.T) { synctest.Test(t, pollersAreTheCapacity) }
+
+func pollersAreTheCapacity(t *testing.T) {
 	for range 20 {
 		r := newRig(t)
-		r.cfg.Offer = 1 << 40
 		const pollers, jobs = 16, 20
 		var polling, submitting sync.WaitGroup
 		for range pollers {
@@ -95,7 +98,7 @@ func TestPollersAreTheCapacity(t *testing.T) {
 				}
 			})
 		}
-		r.waits(pollers)
+		synctest.Wait()
 		var refused atomic.Int64
 		for n := range jobs {
 			submitting.Go(func() {
@@ -115,12 +118,14 @@ func TestPollersAreTheCapacity(t *testing.T) {
 }
 
 // Many claim one job: one has it.
-func TestOneClaimWins(t *testing.T) {
+func TestOneClaimWins(t *testing.T) { synctest.Test(t, oneClaimWins) }
+
+func oneClaimWins(t *testing.T) {
 	r := newRig(t)
 	for n := range 20 {
 		name := fmt.Sprintf("job-%d", n)
 		jobs := r.poll(t.Context(), "")
-		r.waits(1)
+		synctest.Wait()
 		start := r.begin(t.Context(), taskOf(n+1, name))
 		<-jobs
 		var won atomic.Int64
