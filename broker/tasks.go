@@ -88,8 +88,9 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	if task.Name == "" {
-		return bourse.Order{}, bourse.Errorf(bourse.CodeInvalid, "invalid task: it is required")
+	config, err := in.Config()
+	if err != nil {
+		return bourse.Order{}, err
 	}
 	known := b.Directory.Regions()
 	if len(known) == 0 {
@@ -99,8 +100,7 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Task: task, Options: bourse.Options{Named: named}}
-	order.Config.Requirements = in.Requirements
+	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Config: config, Task: task, Options: bourse.Options{Named: named}}
 	if err := order.Validate(); err != nil {
 		return bourse.Order{}, err
 	}

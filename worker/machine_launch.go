@@ -25,8 +25,13 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 		f, err = w.fitOut(ctx, &m) // again: the host may have been started anew since
 	}
 	var status driver.Status
+	task := driver.Task{}
 	if err == nil {
-		status, err = d.Start(ctx, w.task(&m, f))
+		task = w.task(&m, f)
+		task.Stdin, err = w.coldPayload(&m)
+	}
+	if err == nil {
+		status, err = d.Start(ctx, task)
 	}
 	if err != nil {
 		return w.notLaunched(ctx, r, &m, err, failed)

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// claimTask fills an order for a place on a warm machine, or gives the refusal:
-// it takes what the order takes and records the task in one durable
+// claimTask fills an order for work, or gives the refusal. For a place on a warm
+// machine it takes what the order takes and records the task in one durable
 // transaction, sends the payload, and answers with what came of it. The answer
 // does not wait for the disk again: a daemon that dies in that moment leaves a
 // task that is told as lost, and never one that runs twice.
@@ -24,7 +24,11 @@ func (w *Worker) claimTask(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 		return w.joinTask(ctx, call)
 	}
 	defer call.cut(nil)
-	call.fill, call.refusal, call.err = w.runTask(work, call, &c.Order)
+	if c.Order.Warm() {
+		call.fill, call.refusal, call.err = w.runTask(work, call, &c.Order)
+	} else {
+		call.fill, call.refusal, call.err = w.runCold(work, c)
+	}
 	if call.saved == nil {
 		w.calls.forget(call)
 	} else {
