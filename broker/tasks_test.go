@@ -99,6 +99,26 @@ func TestTasksThatAreNotAnswered(t *testing.T) {
 	}
 }
 
+// A task with a program of its own is an order for a machine that does nothing
+// else.
+func TestColdTaskOnTheWire(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	rec := s.call(t, http.MethodPost, tasksPath, `{"image":"host","command":["wc","-c"],"env":{"A":"b"},"payload":"12345","requirements":{"slots":2}}`)
+	got := decodeBody[machinesapi.TaskReply](t, rec.Body.Bytes())
+	if rec.Code != http.StatusOK || !got.OK || string(got.Bytes()) != "12345" {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	o := s.lastOrder(t)
+	want := bourse.Config{
+		Image: "host", Guest: o.Config.Guest, Env: map[string]string{"A": "b"}, Init: bourse.Init{Exec: []string{"wc", "-c"}}, AutoDestroy: true,
+		Restart: &bourse.Restart{Policy: bourse.RestartNo}, Requirements: bourse.Requirements{"slots": {Count: 2}},
+	}
+	if diff := cmp.Diff(want, o.Config); diff != "" || o.Warm() || o.Config.Guest == nil {
+		t.Errorf("ordered (-want +got):\n%s", diff)
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Payload":{"N":41},"Requirements":{"Region":"mad","Slots":2}}`)
@@ -153,6 +173,11 @@ func TestHostileTasks(t *testing.T) {
 		"a path":                {tasksPath, `{"task":"../x"}`},
 		"a long name":           {tasksPath, `{"task":"` + long[:100] + `"}`},
 		"a large payload":       {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
+		"task and image":        {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
+		"task and command":      {tasksPath, `{"task":"inc","command":["true"]}`},
+		"host without command":  {tasksPath, `{"image":"host"}`},
+		"a command with a NUL":  {tasksPath, `{"image":"host","command":["a\u0000"]}`},
+		"guest negative":        {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
 		"two payloads":          {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
 		"base64 that is none":   {tasksPath, `{"task":"inc","payload_base64":"***"}`},
 		"timeout negative":      {tasksPath, `{"task":"inc","timeout":"-1s"}`},
@@ -190,7 +215,8 @@ func TestHostileTasks(t *testing.T) {
 func FuzzTask(f *testing.F) {
 	fuzzBody(f, "POST", tasksPath, soundTask,
 		`{"task":"inc","payload":{"N":41},"region":"gru,any","requirements":{"slots":1,"zone":"b"},"timeout":"2s"}`,
-		`{"task":"inc","payload_base64":"AP8="}`, `{"task":"inc","payload":"\ud800"}`)
+		`{"task":"inc","payload_base64":"AP8="}`, `{"task":"inc","payload":"\ud800"}`,
+		`{"image":"host","command":["cat"],"env":{"A":"b"},"guest":{"cpus":2},"payload":"x"}`)
 }
 
 func FuzzSchedule(f *testing.F) {
@@ -211,7 +237,7 @@ func FuzzSchedule(f *testing.F) {
 
 func soundTask(t *testing.T, s *setup) {
 	order := s.lastOrder(t)
-	if err := order.Validate(); err != nil || !order.Warm() {
+	if err := order.Validate(); err != nil || order.Task == nil {
 		t.Fatalf("an order that is none was placed: %+v, %v", order, err)
 	}
 }
