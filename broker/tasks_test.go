@@ -25,6 +25,11 @@ func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 		Order: order.ID, Name: order.Task.Name, Worker: m.ID, Region: m.Region, Machine: "aaaaaa00000001", End: bourse.TaskAnswered,
 		Status: 200, Type: order.Task.Type, Answer: order.Task.Payload, StartedAt: time.Unix(1, 0).UTC(), Took: 1500 * time.Microsecond,
 	}
+	if tell := order.Task.Output; tell != nil {
+		tell(nil)
+		tell(order.Task.Payload)
+		tell([]byte{0xff})
+	}
 	switch order.Task.Name {
 	case "fails":
 		r.End, r.Status, r.ExitCode, r.Error = bourse.TaskFailed, 500, 1, "the program answered with status 500"
@@ -42,19 +47,23 @@ func TestTaskOnTheWire(t *testing.T) {
 	}{
 		"JSON": {
 			`{"task":"inc","payload": {"N": 41},"timeout":"2s"}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`{"N": 41}`), Type: "application/json", Timeout: bourse.Duration(2 * time.Second)}, `"answer":{"N":41}`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`{"N": 41}`), Type: "application/json", Timeout: bourse.Duration(2 * time.Second)},
+			`"answer":{"N":41}`,
 		},
 		"a number": {
 			`{"task":"inc","payload":41}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`41`), Type: "application/json", Timeout: bourse.Duration(30 * time.Second)}, `"answer":41`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`41`), Type: "application/json", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer":41`,
 		},
 		"text": {
 			`{"task":"inc","payload":"a \"b\" é"}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte(`a "b" é`), Type: "text/plain; charset=utf-8", Timeout: bourse.Duration(30 * time.Second)}, `"answer":"a \"b\" é"`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte(`a "b" é`), Type: "text/plain; charset=utf-8", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer":"a \"b\" é"`,
 		},
 		"bytes": {
 			`{"task":"inc","payload_base64":"AP8="}`,
-			bourse.TaskOrder{Name: "inc", Payload: []byte{0, 255}, Type: "application/octet-stream", Timeout: bourse.Duration(30 * time.Second)}, `"answer_base64":"AP8="`,
+			bourse.TaskOrder{Name: "inc", Payload: []byte{0, 255}, Type: "application/octet-stream", Timeout: bourse.Duration(30 * time.Second)},
+			`"answer_base64":"AP8="`,
 		},
 		"nothing": {`{"task":"inc","payload":null}`, bourse.TaskOrder{Name: "inc", Timeout: bourse.Duration(30 * time.Second)}, `"exit_code":0`},
 	} {
@@ -96,6 +105,32 @@ func TestTasksThatAreNotAnswered(t *testing.T) {
 		if rec.Code != status || short.OK || short.End != long.End || short.Error != long.Error {
 			t.Errorf("%s in short: %d %s", task, rec.Code, rec.Body)
 		}
+	}
+}
+
+// With Accept: application/x-ndjson the answer comes as it is written.
+func TestATaskStreams(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc","payload":"text"}`, "Accept", "application/x-ndjson")
+	lines := strings.Split(strings.TrimSpace(rec.Body.String()), "\n")
+	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "application/x-ndjson" || len(lines) != 4 {
+		t.Fatalf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	id := s.lastOrder(t).ID
+	for i, want := range []string{`{"accepted":"` + string(id) + `"}`, `{"output":"text"}`, `{"output_base64":"/w=="}`} {
+		if lines[i] != want {
+			t.Errorf("line %d is %s, want %s", i, lines[i], want)
+		}
+	}
+	if last := decodeBody[machinesapi.TaskLine](t, []byte(lines[3])); last.Result == nil || !last.Result.OK || last.Result.ID != id {
+		t.Errorf("the last line is %s", lines[3])
+	}
+	for _, w := range s.workers { // before the first line an error is a reply of its own
+		w.full = true
+	}
+	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
+		t.Errorf("nobody has room: %d %s", rec.Code, rec.Body)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 var (
 	routeClaim  = routeOf(PathClaim)
+	routeStream = routeOf(PathClaimStream)
 	routeCancel = routeOf(PathCancel)
 	routeOrder  = routeOf(PathOrder)
 )
@@ -16,7 +17,11 @@ var (
 // with CodeUnavailable the worker has not taken the claim; after any other
 // error that no worker answered with, the outcome is unknown.
 func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	reply, err := exchange[ClaimReply](ctx, c, to, ask{route: routeClaim, body: claim})
+	claimOne := exchange[ClaimReply]
+	if claim.Order.Task != nil && claim.Order.Task.Output != nil {
+		claimOne = streamClaim
+	}
+	reply, err := claimOne(ctx, c, to, ask{route: routeClaim, body: claim})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -88,6 +88,9 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 		return nil, nil, err
 	}
 	claimed := time.Since(began)
+	if order.Task.Output != nil {
+		order.Task.Output(nil)
+	}
 	if err := w.send(ctx, m, order.Task, &result); err != nil {
 		w.warm.changed(m.id)
 		w.saveTask(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
@@ -109,7 +112,9 @@ func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *
 		switch {
 		case m != nil:
 			return v, m, nil
-		case !moved || ctx.Err() != nil: // other calls were faster
+		case ctx.Err() != nil:
+			return v, nil, context.Cause(ctx)
+		case !moved: // other calls were faster
 			v.refusal = noPlace(v.places.Resource)
 			return w.vouched(v), nil, nil
 		}

@@ -251,10 +251,14 @@ func TestRefusalsOfTasks(t *testing.T) {
 		"no place": {call(t, "one", 1), bourse.Refusal{Reason: bourse.RefusedResource, Resource: "task one", Wanted: 1}},
 		"no slots": {call(t, "many", 3), bourse.Refusal{Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}},
 		"nobody":   {call(t, "other", 1), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task other", Wanted: 1}},
-		"no resource": {call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["licenses"] = bourse.Requirement{Count: 1} }),
-			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "licenses", Wanted: 1}},
-		"no label": {call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["zone"] = bourse.Requirement{Label: "b"} }),
-			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "zone"}},
+		"no resource": {
+			call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["licenses"] = bourse.Requirement{Count: 1} }),
+			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "licenses", Wanted: 1},
+		},
+		"no label": {
+			call(t, "many", 1, func(o *bourse.Order) { o.Config.Requirements["zone"] = bourse.Requirement{Label: "b"} }),
+			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "zone"},
+		},
 		"another region": {call(t, "many", 1, func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }), bourse.Refusal{Reason: bourse.RefusedRegion}},
 		"another app":    {call(t, "many", 1, func(o *bourse.Order) { o.App.Name = "blog" }), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task many", Wanted: 1}},
 		"a machine's id": {call(t, "many", 1, func(o *bourse.Order) { o.ID = m.Order }), bourse.Refusal{Reason: bourse.RefusedCanceled}},
