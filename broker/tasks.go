@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -16,11 +18,42 @@ func (b *Broker) runTask(w http.ResponseWriter, r *request) error {
 	if err := decode(w, r, false, &in); err != nil {
 		return err
 	}
-	fill, err := b.placeTask(w, r, r.app(), &in)
+	if strings.Contains(r.Header.Get("Accept"), machinesapi.TypeLines) {
+		return b.streamTask(w, r, &in)
+	}
+	fill, err := b.placeTask(w, r, r.app(), &in, nil)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
+}
+
+// streamTask is runTask a line at a time: that it was accepted, the answer's
+// parts as they come, the result.
+func (b *Broker) streamTask(w http.ResponseWriter, r *request, in *machinesapi.RunTask) error {
+	out := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
+	fill, err := b.placeTask(w, r, r.app(), in, func(part []byte) {
+		var line machinesapi.TaskLine
+		switch {
+		case len(part) == 0:
+			line.Accepted = bourse.OrderID(w.Header().Get(machinesapi.HeaderOrderID))
+		case utf8.Valid(part):
+			line.Output = string(part)
+		default:
+			line.OutputBase64 = part
+		}
+		_ = out.write(line) // who has left is seen by the request's end
+	})
+	switch {
+	case err == nil:
+		return out.write(machinesapi.TaskLine{Result: new(machinesapi.FromTask(fill.Task, fill.Again))})
+	case !out.begun:
+		return err
+	}
+	return out.write(machinesapi.TaskLine{Error: &machinesapi.ErrorBody{
+		Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: bourse.CodeOf(err), RequestID: r.id,
+		OrderID: bourse.OrderID(w.Header().Get(machinesapi.HeaderOrderID)),
+	}})
 }
 
 // schedule is runTask in short: the reply's body is what the program answered.
@@ -41,7 +74,7 @@ func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
 		}
 		in.Requirements = bourse.Requirements{"slots": *slots}
 	}
-	fill, err := b.placeTask(w, r, DefaultApp, &in)
+	fill, err := b.placeTask(w, r, DefaultApp, &in, nil)
 	if err != nil {
 		return err
 	}
@@ -59,12 +92,14 @@ func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
 }
 
-// placeTask places an order for work.
-func (b *Broker) placeTask(w http.ResponseWriter, r *request, name bourse.AppName, in *machinesapi.RunTask) (*bourse.Fill, error) {
+// placeTask places an order for work. output, when it is not nil, is told of
+// the answer's parts.
+func (b *Broker) placeTask(w http.ResponseWriter, r *request, name bourse.AppName, in *machinesapi.RunTask, output func([]byte)) (*bourse.Fill, error) {
 	order, err := b.taskOrder(r, name, in)
 	if err != nil {
 		return nil, err
 	}
+	order.Task.Output = output
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
 	fill, decision, err := b.Exchange.Place(r.Context(), order)
 	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
@@ -88,8 +123,9 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	if task.Name == "" {
-		return bourse.Order{}, bourse.Errorf(bourse.CodeInvalid, "invalid task: it is required")
+	config, err := in.Config()
+	if err != nil {
+		return bourse.Order{}, err
 	}
 	known := b.Directory.Regions()
 	if len(known) == 0 {
@@ -99,8 +135,7 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Task: task, Options: bourse.Options{Named: named}}
-	order.Config.Requirements = in.Requirements
+	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Config: config, Task: task, Options: bourse.Options{Named: named}}
 	if err := order.Validate(); err != nil {
 		return bourse.Order{}, err
 	}

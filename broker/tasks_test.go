@@ -25,6 +25,11 @@ func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 		Order: order.ID, Name: order.Task.Name, Worker: m.ID, Region: m.Region, Machine: "aaaaaa00000001", End: bourse.TaskAnswered,
 		Status: 200, Type: order.Task.Type, Answer: order.Task.Payload, StartedAt: time.Unix(1, 0).UTC(), Took: 1500 * time.Microsecond,
 	}
+	if tell := order.Task.Output; tell != nil {
+		tell(nil)
+		tell(order.Task.Payload)
+		tell([]byte{0xff})
+	}
 	switch order.Task.Name {
 	case "fails":
 		r.End, r.Status, r.ExitCode, r.Error = bourse.TaskFailed, 500, 1, "the program answered with status 500"
@@ -103,6 +108,52 @@ func TestTasksThatAreNotAnswered(t *testing.T) {
 	}
 }
 
+// With Accept: application/x-ndjson the answer comes as it is written.
+func TestATaskStreams(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc","payload":"text"}`, "Accept", "application/x-ndjson")
+	lines := strings.Split(strings.TrimSpace(rec.Body.String()), "\n")
+	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "application/x-ndjson" || len(lines) != 4 {
+		t.Fatalf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	id := s.lastOrder(t).ID
+	for i, want := range []string{`{"accepted":"` + string(id) + `"}`, `{"output":"text"}`, `{"output_base64":"/w=="}`} {
+		if lines[i] != want {
+			t.Errorf("line %d is %s, want %s", i, lines[i], want)
+		}
+	}
+	if last := decodeBody[machinesapi.TaskLine](t, []byte(lines[3])); last.Result == nil || !last.Result.OK || last.Result.ID != id {
+		t.Errorf("the last line is %s", lines[3])
+	}
+	for _, w := range s.workers { // before the first line an error is a reply of its own
+		w.full = true
+	}
+	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
+		t.Errorf("nobody has room: %d %s", rec.Code, rec.Body)
+	}
+}
+
+// A task with a program of its own is an order for a machine that does nothing
+// else.
+func TestColdTaskOnTheWire(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	rec := s.call(t, http.MethodPost, tasksPath, `{"image":"host","command":["wc","-c"],"env":{"A":"b"},"payload":"12345","requirements":{"slots":2}}`)
+	got := decodeBody[machinesapi.TaskReply](t, rec.Body.Bytes())
+	if rec.Code != http.StatusOK || !got.OK || string(got.Bytes()) != "12345" {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	o := s.lastOrder(t)
+	want := bourse.Config{
+		Image: "host", Guest: o.Config.Guest, Env: map[string]string{"A": "b"}, Init: bourse.Init{Exec: []string{"wc", "-c"}}, AutoDestroy: true,
+		Restart: &bourse.Restart{Policy: bourse.RestartNo}, Requirements: bourse.Requirements{"slots": {Count: 2}},
+	}
+	if diff := cmp.Diff(want, o.Config); diff != "" || o.Warm() || o.Config.Guest == nil {
+		t.Errorf("ordered (-want +got):\n%s", diff)
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Payload":{"N":41},"Requirements":{"Region":"mad","Slots":2}}`)
@@ -157,6 +208,11 @@ func TestHostileTasks(t *testing.T) {
 		"a path":                {tasksPath, `{"task":"../x"}`},
 		"a long name":           {tasksPath, `{"task":"` + long[:100] + `"}`},
 		"a large payload":       {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
+		"task and image":        {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
+		"task and command":      {tasksPath, `{"task":"inc","command":["true"]}`},
+		"host without command":  {tasksPath, `{"image":"host"}`},
+		"a command with a NUL":  {tasksPath, `{"image":"host","command":["a\u0000"]}`},
+		"guest negative":        {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
 		"two payloads":          {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
 		"base64 that is none":   {tasksPath, `{"task":"inc","payload_base64":"***"}`},
 		"timeout negative":      {tasksPath, `{"task":"inc","timeout":"-1s"}`},
@@ -194,7 +250,8 @@ func TestHostileTasks(t *testing.T) {
 func FuzzTask(f *testing.F) {
 	fuzzBody(f, "POST", tasksPath, soundTask,
 		`{"task":"inc","payload":{"N":41},"region":"gru,any","requirements":{"slots":1,"zone":"b"},"timeout":"2s"}`,
-		`{"task":"inc","payload_base64":"AP8="}`, `{"task":"inc","payload":"\ud800"}`)
+		`{"task":"inc","payload_base64":"AP8="}`, `{"task":"inc","payload":"\ud800"}`,
+		`{"image":"host","command":["cat"],"env":{"A":"b"},"guest":{"cpus":2},"payload":"x"}`)
 }
 
 func FuzzSchedule(f *testing.F) {
@@ -215,7 +272,7 @@ func FuzzSchedule(f *testing.F) {
 
 func soundTask(t *testing.T, s *setup) {
 	order := s.lastOrder(t)
-	if err := order.Validate(); err != nil || !order.Warm() {
+	if err := order.Validate(); err != nil || order.Task == nil {
 		t.Fatalf("an order that is none was placed: %+v, %v", order, err)
 	}
 }

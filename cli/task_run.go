@@ -17,18 +17,24 @@ import (
 type taskFlags struct {
 	app, region, order string
 	slots              int64
-	require            []string
+	require, env       []string
 	timeout            time.Duration
+	image, payload     string
+	size               sizeFlags
 }
 
 func (s *shell) taskRun() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use:   "run NAME [PAYLOAD|-] [flags]",
-		Short: "Send a payload to a warm machine and print its answer",
+		Use:   "run NAME [PAYLOAD|-] [flags] | run --image host [--payload PAYLOAD|-] -- COMMAND...",
+		Short: "Have a payload worked on and print the answer",
 		Long: `Send a payload to a machine that stays warm for a task, and print what it
 answers. The payload is the argument, or standard input for "-". Machines are
 made warm by bourse machine run --task NAME.
+
+With --image host a command of the worker's host is run for the payload, which
+it reads on standard input; what it prints is the answer, and its machine is
+gone afterwards.
 
 The exit status is 0 when the program answered, else the task's own, or 8 when
 its time was over. A repetition with the same --order-id gets the first answer:
@@ -36,7 +42,7 @@ the work is not done twice.`,
 		Example: `  bourse machine run host --task increment --task-concurrency 4 -r gru -- ./increment
   bourse task run increment '{"N":41}' -r gru --slots 1
   bourse task run resize - --timeout 2m < photo.jpg > small.jpg`,
-		Args: between(1, 2),
+		Args: atLeast(1),
 		RunE: func(c *cobra.Command, args []string) error { return s.runTask(c.Context(), &f, args) },
 	}
 	s.bindApp(c, &f.app)
@@ -45,23 +51,17 @@ the work is not done twice.`,
 	flags.Int64Var(&f.slots, "slots", 0, "so `many` slots of the worker while it runs; short for --require slots=N")
 	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`; may be repeated")
 	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "end the work after this `time`, at most 5m")
+	flags.StringVar(&f.image, "image", "", "run a command for the payload: \"host\"")
+	flags.StringVar(&f.payload, "payload", "", "the `payload` of a command, - for standard input")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment of a command, `NAME=VALUE`; may be repeated")
+	f.size.bind(flags)
 	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id gets the first one's answer")
 	s.completeRegions(c)
 	return c
 }
 
-// between wants min to most arguments.
-func between(least, most int) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return wanted(c)
-		}
-		return nil
-	}
-}
-
 func (s *shell) runTask(ctx context.Context, f *taskFlags, args []string) error {
-	req, err := f.request(args[0])
+	req, payload, err := f.request(args)
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (s *shell) runTask(ctx context.Context, f *taskFlags, args []string) error 
 			return named("--order-id", err)
 		}
 	}
-	if len(args) > 1 {
-		if err := s.taskPayload(&req, args[1]); err != nil {
+	if payload != "" {
+		if err := s.taskPayload(&req, payload); err != nil {
 			return err
 		}
 	}
@@ -85,14 +85,20 @@ func (s *shell) runTask(ctx context.Context, f *taskFlags, args []string) error 
 	return s.printTask(&reply)
 }
 
-func (f *taskFlags) request(task string) (machinesapi.RunTask, error) {
-	req := machinesapi.RunTask{Task: task, Region: f.region, Timeout: bourse.Duration(f.timeout)}
-	if err := bourse.ValidateTaskName(task); err != nil {
-		return req, err
+// request makes the API's request of flags and arguments, and gives the word
+// that says where the payload is.
+func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload string, err error) {
+	req = machinesapi.RunTask{Region: f.region, Timeout: bourse.Duration(f.timeout)}
+	if f.image == "" {
+		payload, err = f.warm(&req, args)
+	} else {
+		payload, err = f.payload, f.cold(&req, args)
 	}
-	var err error
+	if err != nil {
+		return req, "", err
+	}
 	if req.Requirements, err = parseRequirements(f.require); err != nil {
-		return req, named("--require", err)
+		return req, "", named("--require", err)
 	}
 	if f.slots != 0 {
 		if req.Requirements == nil {
@@ -101,12 +107,38 @@ func (f *taskFlags) request(task string) (machinesapi.RunTask, error) {
 		req.Requirements["slots"] = bourse.Requirement{Count: f.slots}
 	}
 	if f.slots < 0 || f.slots > bourse.MaxAmount {
-		return req, bourse.Errorf(bourse.CodeInvalid, "--slots %d: use 1 or more", f.slots)
+		return req, "", bourse.Errorf(bourse.CodeInvalid, "--slots %d: use 1 or more", f.slots)
 	}
 	if f.timeout <= 0 || f.timeout > bourse.MaxTaskTimeout {
-		return req, bourse.Errorf(bourse.CodeInvalid, "--timeout %s: use up to %s", f.timeout, bourse.MaxTaskTimeout)
+		return req, "", bourse.Errorf(bourse.CodeInvalid, "--timeout %s: use up to %s", f.timeout, bourse.MaxTaskTimeout)
 	}
-	return req, nil
+	return req, payload, nil
+}
+
+// warm reads NAME [PAYLOAD].
+func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload string, err error) {
+	if len(args) > 2 || f.payload != "" || len(f.env) > 0 || f.size != (sizeFlags{}) {
+		return "", bourse.Errorf(bourse.CodeInvalid, "want NAME and at most one PAYLOAD; --payload, --env and the size are of --image")
+	}
+	req.Task = args[0]
+	if len(args) == 2 {
+		payload = args[1]
+	}
+	return payload, bourse.ValidateTaskName(req.Task)
+}
+
+// cold reads COMMAND...
+func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
+	init := bourse.Init{Cmd: args}
+	if f.image == bourse.ImageHost {
+		localProgram(&init)
+	}
+	req.Image, req.Command = f.image, init.Cmd
+	if req.Env, err = parsePairs(f.env); err != nil {
+		return named("--env", err)
+	}
+	req.Guest, err = f.size.guest()
+	return err
 }
 
 // taskPayload reads the payload: JSON is sent as such, all else as it is.

@@ -8,6 +8,7 @@ import (
 
 var (
 	routeClaim  = routeOf(PathClaim)
+	routeStream = routeOf(PathClaimStream)
 	routeCancel = routeOf(PathCancel)
 	routeOrder  = routeOf(PathOrder)
 )
@@ -20,7 +21,11 @@ func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	if claim.Order.Hold != nil {
 		path = routeReserve
 	}
-	reply, err := exchange[ClaimReply](ctx, c, to, ask{route: path, body: claim})
+	claimOne := exchange[ClaimReply]
+	if claim.Order.Task != nil && claim.Order.Task.Output != nil {
+		claimOne = streamClaim
+	}
+	reply, err := claimOne(ctx, c, to, ask{route: path, body: claim})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	PathQuote         = "POST /worker/quote"                          // bourse.Order → bourse.Quote
 	PathClaim         = "POST /worker/claim"                          // bourse.Claim → ClaimReply
+	PathClaimStream   = "POST /worker/claim/stream"                   // bourse.Claim of a task → NDJSON of ClaimPart
 	PathCancel        = "POST /worker/orders/{order}/cancel"          // → bourse.Cancellation
 	PathOrder         = "GET /worker/orders/{order}"                  // → bourse.Decision
 	PathReserve       = "POST /worker/reserve"                        // bourse.Claim of an order for capacity → ClaimReply
@@ -101,6 +102,14 @@ type ExtendHolds struct {
 type ClaimReply struct {
 	Fill    *bourse.Fill    `json:"fill,omitempty"`
 	Refusal *bourse.Refusal `json:"refusal,omitempty"`
+}
+
+// ClaimPart is one line of a claim's reply that streams. The last one has a
+// reply or a failure; one with nothing says that the task was recorded.
+type ClaimPart struct {
+	Output  []byte      `json:"output,omitempty"` // of the answer, as it comes
+	Reply   *ClaimReply `json:"reply,omitempty"`
+	Failure *Failure    `json:"failure,omitempty"`
 }
 
 // Act is what the verbs on a machine have in common. Fields that a verb does

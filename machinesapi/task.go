@@ -10,9 +10,13 @@ import (
 )
 
 // RunTask is the body of a request for work: the name of a task that machines
-// of the app are warm for.
+// of the app are warm for, or a program that is run for it.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
+	Image         string              `json:"image,omitempty"` // instead of Task; "host"
+	Command       []string            `json:"command,omitempty"`
+	Env           map[string]string   `json:"env,omitempty"`
+	Guest         *bourse.Guest       `json:"guest,omitempty"`
 	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as its text, any other value as JSON
 	PayloadBase64 []byte              `json:"payload_base64,omitempty"` // bytes instead
 	Region        string              `json:"region,omitempty"`         // an expression; default "any"
@@ -54,6 +58,23 @@ func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 		out.Payload, out.Type = raw, typeJSON
 	}
 	return out, nil
+}
+
+// Config gives the config of the machine that is made for the work; zero but
+// for its requirements when a warm one is meant. Codes: invalid.
+func (t *RunTask) Config() (bourse.Config, error) {
+	c := bourse.Config{Requirements: t.Requirements}
+	switch {
+	case t.Task == "" && t.Image == "":
+		return c, bourse.Errorf(bourse.CodeInvalid, "invalid task: it is required, or an image")
+	case t.Task != "" && (t.Image != "" || len(t.Command) > 0 || len(t.Env) > 0 || t.Guest != nil):
+		return c, bourse.Errorf(bourse.CodeInvalid, "task excludes image, command, env and guest")
+	case t.Task != "":
+		return c, nil
+	}
+	c.Image, c.Env, c.Guest, c.AutoDestroy = ImageName(t.Image), t.Env, t.Guest, true
+	c.Init.Exec, c.Restart = t.Command, &bourse.Restart{Policy: bourse.RestartNo}
+	return c, c.Normalize()
 }
 
 var jsonNull = []byte("null")

@@ -113,14 +113,17 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
 		case !a.unknown:
 			continue
+		case t.order.Task != nil && !left && a.refusal.Reason != bourse.RefusedLost:
+			t.unsure = unsure(t.order, batch[i]) // and canceled there: it is not what was asked for
+		case t.order.Task != nil && !left:
+			t.unsure = unsure(t.order, batch[i])
+			a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have begun the task")
+			continue
 		}
 		undo = append(undo, batch[i])
 	}
 	t.void(ctx, undo)
 	for i := range tries {
-		if tries[i].unknown && t.order.Task != nil {
-			t.unsure = unsure(t.order, batch[i])
-		}
 		t.claimed(bourse.ClaimTry{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
 	}
 	return kept

@@ -293,7 +293,7 @@ func (d *desk) heardOf(accounts []bourse.Account) []bourse.Account {
 	for _, old := range d.facts.Accounts {
 		known := slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == old.Resource })
 		if !known && len(out) < maxLines {
-			out = append(out[:len(out):len(out)], old)
+			out = append(slices.Clip(out), old)
 		}
 	}
 	return out

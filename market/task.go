@@ -11,8 +11,10 @@ import (
 
 // A task differs from a machine in what cannot be undone: a machine that was
 // started twice is destroyed, work that was done twice is done. So a claim of
-// a task whose outcome is unknown ends the order: its worker is told to cancel,
-// no other is claimed, and a repetition with the same id is told how it ended.
+// a task whose outcome is unknown ends the order: no other worker is claimed,
+// and a repetition with the same id is told how it ended. Nor is it canceled:
+// a worker that lives has seen the connection break and ends it by itself; one
+// whose daemon was restarted goes on with a program that is still running.
 
 // unsure is the error of a task that a worker may have begun.
 func unsure(order *bourse.Order, at *bourse.Member) error {

@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// task makes an order for work in gru.
-func task(name string) bourse.Order {
+// task makes an order for work in gru, of the task "inc".
+func task() bourse.Order {
 	return bourse.Order{
 		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Regions: []bourse.Choice{{"gru"}},
-		Task:   &bourse.TaskOrder{Name: name, Payload: []byte("payload"), Timeout: bourse.Duration(5 * time.Second)},
+		Task:   &bourse.TaskOrder{Name: "inc", Payload: []byte("payload"), Timeout: bourse.Duration(5 * time.Second)},
 		Config: bourse.Config{Requirements: bourse.Requirements{"slots": {Count: 1}}},
 	}
 }
@@ -41,7 +41,7 @@ func TestATaskIsNotAskedAbout(t *testing.T) {
 		c := shops(4, 2)
 		x := broker(c, nil)
 		for i := range 50 {
-			a := place(t.Context(), x, task("inc"))
+			a := place(t.Context(), x, task())
 			if a.err != nil || string(a.fill.Task.Answer) != "payload" || a.decision.Machine != a.fill.Task.Machine || c.Ran(a.order.ID) != 1 {
 				t.Fatalf("task %d: %+v, %v", i, a.fill, a.err)
 			}
@@ -58,7 +58,7 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 		c := shops(2, 2)
 		link := &watched{Link: c.Link()}
 		x := broker(c, func(cfg *market.Config) { cfg.Trader = link })
-		a := place(t.Context(), x, task("inc"))
+		a := place(t.Context(), x, task())
 		if a.err != nil || link.asked == nil || len(link.asked.Task.Payload) != 0 || string(link.claimed.Order.Task.Payload) != "payload" || len(link.claimed.Decision.Rounds) != 0 {
 			t.Errorf("asked %+v, claimed %+v, %v", link.asked, link.claimed, a.err)
 		}
@@ -85,7 +85,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						}
 						return markettest.Fault{}
 					})
-					o := task("inc")
+					o := task()
 					o.Named = named
 					a := place(t.Context(), x, o)
 					fails(t, a.err, bourse.CodeTimeout)
@@ -114,7 +114,7 @@ func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
 		c := shops(3, 2)
 		x := broker(c, nil)
 		c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: call.Worker == "w1"} })
-		o := task("inc")
+		o := task()
 		o.Named = true
 		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
 		c.Break(nil)
@@ -129,7 +129,7 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			c := shops(2, 5)
-			o := task("inc")
+			o := task()
 			o.Named = true
 			c.Break(func(markettest.Call) markettest.Fault {
 				return markettest.Fault{Delay: time.Duration(rand.IntN(5)) * time.Millisecond}
@@ -157,7 +157,7 @@ func TestNobodyTakesATask(t *testing.T) {
 		c := shops(3, 0)
 		x := broker(c, nil)
 		for range 2 {
-			a := place(t.Context(), x, task("inc"))
+			a := place(t.Context(), x, task())
 			fails(t, a.err, bourse.CodeInsufficient)
 			if r := a.decision.Refusals(); len(r) != 3 || !slices.ContainsFunc(r, func(r bourse.Refusal) bool { return r.Resource == "task inc" && r.Wanted == 1 }) {
 				t.Errorf("refusals %+v", r)

@@ -44,7 +44,7 @@ func FuzzDecodeRun(f *testing.F) {
 
 // FuzzDecodeRecords feeds arbitrary bytes to every other decoder.
 func FuzzDecodeRecords(f *testing.F) {
-	for _, v := range []any{machine(1, bourse.StateCreated), aVolume(1, bourse.VolumeCreated), aHold(0, 0, 1, 2, 1), OrderRecord{ID: "o"}, Entry{Seq: 1, Kind: "machine"}, bourse.App{Name: "a"}, Identity{Worker: "w"}} {
+	for _, v := range []any{machine(1, bourse.StateCreated), aVolume(1, bourse.VolumeCreated), aHold(0, 0, 1, 2, 1), OrderRecord{ID: "o"}, taskOrder(1, 2), Entry{Seq: 1, Kind: "machine"}, bourse.App{Name: "a"}, Identity{Worker: "w"}} {
 		b, err := encode(v)
 		if err != nil {
 			f.Fatal(err)

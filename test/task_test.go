@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -111,6 +112,10 @@ func TestTasksOfRealPrograms(t *testing.T) {
 		{[]string{"increment", `{"SleepSec":30}`, "--timeout", "100ms"}, "", 8},
 		{[]string{"increment", "hello"}, "send a number", 1},
 		{[]string{"in.crement", "7"}, "", 2},
+		{[]string{"--image", "host", "--payload", "to be counted", "-r", "gru", "--", "wc", "-c"}, "13", 0},
+		{[]string{"--image", "host", "-e", "CODE=7", "--", "sh", "-c", "printf half; exit $CODE"}, "half", 7},
+		{[]string{"--image", "host", "--timeout", "200ms", "--", "sleep", "30"}, "", 8},
+		{[]string{"--image", "host", "--", "/no/such/program"}, "", 6},
 	} {
 		if out, code := task(c.args...); code != c.code || !strings.HasPrefix(out, c.out) {
 			t.Errorf("task run %q: exit status %d, output %q; want %d, %q", c.args, code, out, c.code, c.out)
@@ -179,5 +184,46 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 	if reply, err := w.run("41", ""); err != nil || string(reply.Bytes()) != "42" {
 		t.Errorf("the machine afterwards: %+v, %v", reply, err)
+	}
+}
+
+// A program that was started for a payload goes on when its worker's daemon is
+// killed, and who asks again gets its answer.
+func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	id := bourse.NewOrderID()
+	ran := filepath.Join(t.TempDir(), "ran")
+	task := machinesapi.RunTask{
+		Image: "host", Command: []string{"sh", "-c", "echo once >> " + ran + "; sleep 3; cat"}, Payload: []byte(`"the payload"`),
+		Region: "gru", Timeout: bourse.Duration(20 * time.Second),
+	}
+	told := make(chan error, 1)
+	go func() {
+		_, err := w.api.RunTask(t.Context(), app, task, id)
+		told <- err
+	}()
+	eventually(t, 10*time.Second, "it runs", func() error {
+		_, err := os.Stat(ran)
+		return err
+	})
+	if err := w.gru.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the caller was told %v", err)
+	}
+	if err := w.gru.start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "the answer is told again", func() error {
+		reply, err := w.api.RunTask(t.Context(), app, task, id)
+		if err == nil && (!reply.OK || !reply.Again || string(reply.Bytes()) != "the payload") {
+			t.Errorf("again: %+v", reply)
+		}
+		return err
+	})
+	if text, err := os.ReadFile(ran); err != nil || string(text) != "once\n" {
+		t.Errorf("it ran %q, %v", text, err)
 	}
 }

@@ -74,6 +74,7 @@ func (w *Worker) handleOrders(mux *http.ServeMux) {
 		fill, refusal, err := w.claim(r.Context(), c)
 		return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
 	}))
+	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)
 	mux.HandleFunc(fabric.PathCancel, reply(func(r *http.Request) (bourse.Cancellation, error) {
 		return w.cancel(r.Context(), bourse.OrderID(r.PathValue("order")))
 	}))

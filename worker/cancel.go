@@ -27,6 +27,10 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 			rec = store.OrderRecord{ID: id, At: time.Now().UTC()}
 		}
 		filled = bourse.Cancellation{Machine: rec.Machine, Volume: rec.Volume}
+		if rec.Task != nil && rec.Task.Cold != nil {
+			_, err := tx.TaskEnded(id, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+errWithdrawn.Error()), time.Now().UTC())
+			return err
+		}
 		if rec.Canceled || rec.Task != nil { // its call records its end; one that has ended stays as it was told
 			return nil
 		}

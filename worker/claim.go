@@ -30,7 +30,7 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	case c.Order.Hold != nil:
 		return w.reserve(ctx, c)
 	}
-	if c.Order.Warm() {
+	if c.Order.Task != nil {
 		return w.claimTask(ctx, c)
 	}
 	begin := time.Now()
@@ -191,7 +191,12 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	}
 	decision := c.Decision
 	decision.Outcome, decision.Worker, decision.Machine = bourse.OutcomeFilled, w.self.Worker, m.ID
-	if err := tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Machine: m.ID, Decision: decision, At: m.CreatedAt}); err != nil {
+	if c.Order.Task != nil {
+		err = tx.TaskBegun(w.coldRecord(&c.Order, &m))
+	} else {
+		err = tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Machine: m.ID, Decision: decision, At: m.CreatedAt})
+	}
+	if err != nil {
 		return err
 	}
 	if err := keepApp(tx, c.Order.App); err != nil {

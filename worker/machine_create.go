@@ -60,7 +60,12 @@ func (w *Worker) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, la
 	} else if ok && rec.Machine == m.ID {
 		rec.Machine = ""
 		rec.Decision.Outcome = bourse.OutcomeRefused
-		if err := tx.PutOrder(rec); err != nil {
+		if rec.Task != nil {
+			err = tx.TaskUndone(rec.ID)
+		} else {
+			err = tx.PutOrder(rec)
+		}
+		if err != nil {
 			return err
 		}
 	}

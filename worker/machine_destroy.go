@@ -103,6 +103,9 @@ func (w *Worker) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			if err := w.detachVolumes(tx, m); err != nil {
 				return false, nil, err
 			}
+			if err := w.coldGone(tx, m); err != nil {
+				return false, nil, err
+			}
 			m.State, m.Takes, m.Devices, m.Lease = bourse.StateDestroyed, nil, nil, nil
 			m.Boot.PID, m.Boot.Port = 0, 0
 			return true, []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker}}, nil

@@ -25,12 +25,17 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 		f, err = w.fitOut(ctx, &m) // again: the host may have been started anew since
 	}
 	var status driver.Status
+	task := driver.Task{}
+	if err == nil {
+		task = w.task(&m, f)
+		task.Stdin, err = w.coldPayload(&m)
+	}
 	switch {
 	case err != nil:
 	case isPull(m.Config.Image):
 		status, err = w.handOver(ctx, d, r, &m)
 	default:
-		status, err = d.Start(ctx, w.task(&m, f))
+		status, err = d.Start(ctx, task)
 	}
 	if err != nil {
 		return w.notLaunched(ctx, r, &m, err, failed)

@@ -34,6 +34,13 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		if err != nil {
 			return err
 		}
+		if order.Task != nil {
+			before, _, err := taskBefore(tx, order.ID)
+			if err != nil || before != nil {
+				q.FilledTask = withoutAnswer(before)
+				return err
+			}
+		}
 		q.Accounts = w.ledger.accounts(committed)
 		q.AppMachines = tx.LivingOf(order.App.Name)
 		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)

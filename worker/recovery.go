@@ -161,7 +161,7 @@ func (w *Worker) survey(held []driver.Status, mine func(image string) bool) (fin
 			if err != nil {
 				return err
 			}
-			if ok && rec.Canceled {
+			if ok && (rec.Canceled || rec.Task != nil && !rec.Task.Open()) {
 				f.canceled = append(f.canceled, m.ID)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// claimTask fills an order for a place on a warm machine, or gives the refusal:
-// it takes what the order takes and records the task in one durable
+// claimTask fills an order for work, or gives the refusal. For a place on a warm
+// machine it takes what the order takes and records the task in one durable
 // transaction, sends the payload, and answers with what came of it. The answer
 // does not wait for the disk again: a daemon that dies in that moment leaves a
 // task that is told as lost, and never one that runs twice.
@@ -24,7 +24,11 @@ func (w *Worker) claimTask(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 		return w.joinTask(ctx, call)
 	}
 	defer call.cut(nil)
-	call.fill, call.refusal, call.err = w.runTask(work, call, &c.Order)
+	if c.Order.Warm() {
+		call.fill, call.refusal, call.err = w.runTask(work, call, &c.Order)
+	} else {
+		call.fill, call.refusal, call.err = w.runCold(work, c)
+	}
 	if call.saved == nil {
 		w.calls.forget(call)
 	} else {
@@ -84,6 +88,9 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 		return nil, nil, err
 	}
 	claimed := time.Since(began)
+	if order.Task.Output != nil {
+		order.Task.Output(nil)
+	}
 	if err := w.send(ctx, m, order.Task, &result); err != nil {
 		w.warm.changed(m.id)
 		w.saveTask(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
@@ -105,7 +112,9 @@ func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *
 		switch {
 		case m != nil:
 			return v, m, nil
-		case !moved || ctx.Err() != nil: // other calls were faster
+		case ctx.Err() != nil:
+			return v, nil, context.Cause(ctx)
+		case !moved: // other calls were faster
 			v.refusal = noPlace(v.places.Resource)
 			return w.vouched(v), nil, nil
 		}

@@ -32,9 +32,7 @@ func (w *Worker) quoteTask(ctx context.Context, order *bourse.Order) (bourse.Quo
 	case err != nil:
 		return q, err
 	case v.result != nil:
-		result := *v.result
-		result.Answer = nil
-		q.FilledTask = &result
+		q.FilledTask = withoutAnswer(v.result)
 		return q, nil
 	case v.refusal != nil:
 		q.Refusal = v.refusal
@@ -48,6 +46,15 @@ func (w *Worker) quoteTask(ctx context.Context, order *bourse.Order) (bourse.Quo
 	}
 	q.Accounts = append(q.Accounts, v.places)
 	return q, nil
+}
+
+func withoutAnswer(r *bourse.TaskResult) *bourse.TaskResult {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Answer = nil
+	return &out
 }
 
 // taskTakes gives what a call on a warm machine takes from the ledger: the

@@ -40,6 +40,9 @@ func (w *Worker) recoverTasks(ctx context.Context) error {
 			break
 		}
 	}
+	if err := w.resumeCold(); err != nil {
+		return err
+	}
 	if lost > 0 {
 		for range lost {
 			w.counts.task(bourse.TaskLost)

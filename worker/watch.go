@@ -129,7 +129,16 @@ func (w *Worker) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Ex
 			return err
 		}
 	}
-	write := func(tx *store.Tx) error { return recordExit(tx, id.Machine, id.Boot, exit, next) }
+	end, err := w.coldEnd(ctx, &m, exit)
+	if err != nil {
+		return err
+	}
+	write := func(tx *store.Tx) error {
+		if err := end(tx); err != nil {
+			return err
+		}
+		return recordExit(tx, id.Machine, id.Boot, exit, next)
+	}
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
 	case revive:

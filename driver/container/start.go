@@ -27,6 +27,9 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	if err := checkID(order.ID); err != nil {
 		return driver.Status{}, err
 	}
+	if len(order.Stdin) > 0 {
+		return driver.Status{}, bourse.Errorf(bourse.CodeInvalid, "a container's program has no stdin")
+	}
 	t, mine, err := d.reserve(order.ID)
 	if err != nil {
 		return driver.Status{}, err

@@ -103,6 +103,9 @@ func (d *MemoryDriver) Start(ctx context.Context, task driver.Task) (driver.Stat
 		if err := checkScript(task.Command); err != nil {
 			return err
 		}
+		if len(task.Stdin) > driver.MaxStdin {
+			return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
+		}
 		if machine := m.machines[task.ID.Machine]; machine != nil {
 			if err := machine.admits(task.ID); err != nil {
 				return err
@@ -139,7 +142,7 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 		execs:  map[*program]bool{},
 		done:   make(chan struct{}),
 	}
-	t.program = &program{task: task, rest: task.Command, line: machine.log.add, end: func(e bourse.Exit) { m.endLocked(t, e) }}
+	t.program = &program{task: task, rest: task.Command, stdin: string(task.Stdin), line: machine.log.add, end: func(e bourse.Exit) { m.endLocked(t, e) }}
 	machine.tasks[task.ID.Boot] = t
 	machine.newest = task.ID.Boot
 	t.program.step(m.again(t.program))

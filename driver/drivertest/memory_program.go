@@ -19,7 +19,7 @@ import (
 //	env NAME      the value of an environment variable to stdout
 //	pwd           the working directory to stdout
 //	user          Task.User to stdout
-//	cat           stdin to stdout (of an Exec)
+//	cat           stdin to stdout
 //	size          "size ROWS COLUMNS" of the terminal to stdout (of an Exec)
 //	sleep DUR     wait
 //	ignore        from here on only SIGKILL ends it

@@ -21,7 +21,8 @@ type Harness struct {
 	// Env is given to every task, PATH say.
 	Env      []string
 	Programs Programs
-	Many     int // machines of the case "many at once"; default 200
+	NoStdin  bool // tasks have none
+	Many     int  // machines of the case "many at once"; default 200
 }
 
 // Host is a machine on which drivers run.
@@ -88,7 +89,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, group := range []map[string]func(*suite){
 		lifeCases, signalCases, outputCases, execCases, streamCases, terminalCases,
-		limitCases, usageCases, apartCases, recoverCases,
+		stdinCases, limitCases, usageCases, apartCases, recoverCases,
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {

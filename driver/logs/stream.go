@@ -54,7 +54,7 @@ func (s *Stream) Copy() {
 		}
 	}
 	if len(s.rest) > 0 {
-		s.Log.append(appendLine(nil, time.Now(), s.Name, false, s.rest), nil)
+		s.Log.append(appendLine(nil, time.Now(), s.Name, true, s.rest), nil)
 	}
 }
 

@@ -107,6 +107,9 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 	if err == nil && sp.apart() {
 		err = d.newerThan(1, "a network or mounts of its own")
 	}
+	if err == nil && len(sp.Stdin) > 0 {
+		err = d.newerThan(2, "stdin")
+	}
 	if err != nil {
 		return driver.Status{}, err
 	}

@@ -22,6 +22,8 @@ func specOf(task driver.Task) (*spec, error) {
 		return nil, errOfImage("a terminal")
 	case task.Root.Runtime != "" || task.Root.ReadOnly || task.Root.Scratch != "" || len(task.Root.Files) > 0:
 		return nil, errOfImage("a root file system of its own")
+	case len(task.Stdin) > driver.MaxStdin:
+		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
 	}
 	if _, err := apartOf(task.Network, task.Mounts); err != nil {
 		return nil, err
@@ -32,7 +34,7 @@ func specOf(task driver.Task) (*spec, error) {
 	}
 	return &spec{
 		ID: task.ID, Command: bytesOf(task.Command), Env: bytesOf(task.Env), Dir: []byte(task.Dir), User: user,
-		Limits: task.Limits, Network: task.Network, Mounts: task.Mounts,
+		Limits: task.Limits, Network: task.Network, Mounts: task.Mounts, Stdin: task.Stdin,
 	}, nil
 }
 

@@ -72,6 +72,15 @@ func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	if len(command) == 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "no command")
 	}
+	stdin, err := s.stdin(sp.Stdin)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stdin != s.null {
+			_ = stdin.Close() // the program has its own
+		}
+	}()
 	stdout, outEnd, err := pipe()
 	if err != nil {
 		return startError(command[0], with, err)
@@ -82,7 +91,7 @@ func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	}
 	t.with = with
 	lives := false
-	files := [3]uintptr{s.null.Fd(), uintptr(outEnd), uintptr(errEnd)}
+	files := [3]uintptr{stdin.Fd(), uintptr(outEnd), uintptr(errEnd)}
 	with.forks.Add(1) // its end waits for its limits
 	born := func(pid int, g group) func(ended) {
 		lives = true

@@ -9,8 +9,9 @@ import (
 )
 
 // protocolMinor tells a daemon what a supervisor understands beyond what every
-// one of its version does: 1 is namespaces, mounts, terminals and usage.
-const protocolMinor = 1
+// one of its version does: 1 is namespaces, mounts, terminals and usage, 2 is
+// stdin.
+const protocolMinor = 2
 
 // protocolVersion is what this release speaks. The hello and its answer never
 // change shape, so that releases can always tell each other their versions.
@@ -101,6 +102,7 @@ type spec struct {
 	Limits  driver.Limits   `json:"limits"`
 	Network *driver.Network `json:"network,omitempty"`
 	Mounts  []driver.Mount  `json:"mounts,omitempty"`
+	Stdin   []byte          `json:"stdin,omitempty"`
 }
 
 // apart tells whether the task sees something otherwise than the host.

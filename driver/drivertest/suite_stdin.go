@@ -1,0 +1,75 @@
+package drivertest
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var stdinCases = map[string]func(*suite){
+	"stdin arrives exactly, and ends": func(s *suite) {
+		for _, in := range []string{"one line\n", "a\n\nb\n", strings.Repeat("x", 40<<10) + "\n", strings.Repeat("a line of input\n", driver.MaxStdin/16)} {
+			if got := s.fed(in); got != in {
+				s.Errorf("%d bytes came back of %d: %.40q, want %.40q", len(got), len(in), got, in)
+			}
+		}
+	},
+	"a program that does not read its stdin": func(s *suite) {
+		s.needStdin()
+		task := s.task(s.p.Exit(5))
+		task.Stdin = bytes.Repeat([]byte("x"), driver.MaxStdin)
+		s.start(task)
+		if exit := s.wait(task.ID); exit.Code != 5 {
+			s.Errorf("exit %+v, want code 5", exit)
+		}
+	},
+	"stdin is there after the daemon's death": func(s *suite) {
+		s.needStdin()
+		task := s.task(s.p.Cat)
+		task.Stdin = []byte("before\n")
+		s.start(task)
+		s.reopen()
+		s.wait(task.ID)
+		if again := s.start(task); again.Exit == nil {
+			s.Errorf("Start gave %+v, want the exit: it is not fed twice", again)
+		}
+		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != "before" {
+			s.Errorf("the log has %q", got)
+		}
+	},
+	"too much stdin": func(s *suite) {
+		s.needStdin()
+		task := s.task(s.p.Cat)
+		task.Stdin = make([]byte, driver.MaxStdin+1)
+		_, err := s.d.Start(s.ctx, task)
+		s.wantCode("too much stdin", err, bourse.CodeInvalid)
+	},
+}
+
+func (s *suite) needStdin() {
+	if s.h.NoStdin {
+		s.Skip("the driver's tasks have no stdin")
+	}
+}
+
+// fed runs a program that copies its stdin, and gives its output.
+func (s *suite) fed(in string) string {
+	s.Helper()
+	s.needStdin()
+	task := s.task(s.p.Cat)
+	task.Stdin = []byte(in)
+	s.start(task)
+	if exit := s.wait(task.ID); exit.Failed() {
+		s.Errorf("exit %+v", exit)
+	}
+	var out strings.Builder
+	for _, l := range s.logs(task.ID.Machine, driver.LogQuery{}) {
+		out.WriteString(l.Text)
+		if !l.Partial {
+			out.WriteByte('\n')
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func taskOrder(n int, slots int64) OrderRecord {
+	o := OrderRecord{
+		ID: bourse.OrderID(fmt.Sprintf("01ARZ3NDEKTSV4RRFFQ%07d", n)), At: time.Unix(int64(n), 0).UTC(),
+		Task: &TaskRecord{App: "web", Result: bourse.TaskResult{Machine: machineID(0), StartedAt: time.Unix(int64(n), 0).UTC()}},
+	}
+	if slots > 0 {
+		o.Task.Takes = bourse.Amounts{{Resource: "slots", Amount: slots}}
+	}
+	o.Task.Result.Order = o.ID
+	return o
+}
+
+func taskEnd(o *OrderRecord, answer []byte) bourse.TaskResult {
+	r := o.Task.Result
+	r.End, r.Answer = bourse.TaskAnswered, answer
+	return r
+}
+
+// Whatever is begun, ended, undone and pruned, in whatever order: what is
+// committed is what is under way takes, and every index is right.
+func TestTaskModel(t *testing.T) {
+	s := open(t)
+	rapid.Check(t, func(t *rapid.T) {
+		empty(t, s, bucketOrders, bucketOrderTime, bucketTaskOpen, bucketTaskTime, bucketCommitted, bucketMeta)
+		begun, over := map[int]int64{}, map[int]bool{}
+		at := time.Unix(1000, 0)
+		one := func(fn func(*Tx) error) error { return s.Update(t.Context(), fn) }
+		t.Repeat(map[string]func(*rapid.T){
+			"begin": func(t *rapid.T) {
+				n, slots := rapid.IntRange(0, 20).Draw(t, "n"), rapid.Int64Range(0, 5).Draw(t, "slots")
+				err := one(func(tx *Tx) error { return tx.TaskBegun(taskOrder(n, slots)) })
+				if _, known := begun[n]; known || over[n] {
+					if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+						t.Fatalf("begun again: %v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun[n] = slots
+			},
+			"end": func(t *rapid.T) {
+				n := rapid.IntRange(0, 20).Draw(t, "n")
+				o := taskOrder(n, 0)
+				at = at.Add(time.Second)
+				var ended bool
+				if err := one(func(tx *Tx) (err error) {
+					ended, err = tx.TaskEnded(o.ID, taskEnd(&o, bytes.Repeat([]byte("x"), n)), at)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if _, open := begun[n]; open != ended {
+					t.Fatalf("order %d ended: %t, want %t", n, ended, open)
+				}
+				if ended {
+					delete(begun, n)
+					over[n] = true
+				}
+			},
+			"undo": func(t *rapid.T) {
+				n := rapid.IntRange(0, 20).Draw(t, "n")
+				if err := one(func(tx *Tx) error { return tx.TaskUndone(taskOrder(n, 0).ID) }); err != nil {
+					t.Fatal(err)
+				}
+				delete(begun, n)
+			},
+			"prune": func(t *rapid.T) {
+				if err := one(func(tx *Tx) error { _, err := tx.pruneTasks(at.Add(time.Hour), 1000); return err }); err != nil {
+					t.Fatal(err)
+				}
+				clear(over)
+			},
+			"": func(t *rapid.T) {
+				var slots int64
+				for _, n := range begun {
+					slots += n
+				}
+				if err := s.View(func(tx *Tx) error {
+					committed, err := tx.Committed()
+					open := 0
+					for _, err := range tx.OpenTasks() {
+						if err != nil {
+							return err
+						}
+						open++
+					}
+					if committed.Of("slots") != slots || open != len(begun) {
+						t.Fatalf("%d slots of %d tasks, want %d of %d", committed.Of("slots"), open, slots, len(begun))
+					}
+					for n := range over {
+						if o, ok, err := tx.Order(taskOrder(n, 0).ID); err != nil || !ok || len(o.Task.Result.Answer) != n || len(o.Task.Takes) != 0 {
+							t.Fatalf("order %d: %+v %t %v", n, o.Task, ok, err)
+						}
+					}
+					if err != nil {
+						return err
+					}
+					return tx.Verify()
+				}); err != nil {
+					t.Fatal(err)
+				}
+			},
+		})
+	})
+}
+
+// What is kept of ended tasks is bounded: the oldest answers give way.
+func TestAnswersAreBounded(t *testing.T) {
+	s := open(t)
+	answer := bytes.Repeat([]byte("a"), 1<<20)
+	const each = 4 << 20 / 3 // of a record: base64
+	n := TaskBytes/each + 20
+	for i := range n {
+		o := taskOrder(i, 1)
+		update(t, s, func(tx *Tx) error { return tx.TaskBegun(o) })
+		update(t, s, func(tx *Tx) error { _, err := tx.TaskEnded(o.ID, taskEnd(&o, answer), o.At); return err })
+	}
+	view(t, s, func(tx *Tx) error {
+		_, first, err := tx.Order(taskOrder(0, 0).ID)
+		last, ok, err2 := tx.Order(taskOrder(n-1, 0).ID)
+		if first || err != nil || err2 != nil || !ok || len(last.Task.Result.Answer) != len(answer) {
+			t.Errorf("the first is there: %t, the last %t; %v, %v", first, ok, err, err2)
+		}
+		if have := tx.taskBytes(); have > TaskBytes || have < TaskBytes-2*each {
+			t.Errorf("%d bytes are kept, want up to %d", have, TaskBytes)
+		}
+		return tx.Verify()
+	})
+}
+
+// An order for work is nobody's tombstone: it is pruned by when it has ended,
+// and not while it is under way.
+func TestPruneTasks(t *testing.T) {
+	s := open(t)
+	now := time.Now()
+	for i := range 3 {
+		o := taskOrder(i, 1)
+		update(t, s, func(tx *Tx) error { return tx.TaskBegun(o) })
+		if i > 0 {
+			update(t, s, func(tx *Tx) error {
+				_, err := tx.TaskEnded(o.ID, taskEnd(&o, nil), now.Add(time.Duration(i-2)*2*time.Hour))
+				return err
+			})
+		}
+	}
+	pruned, err := s.Prune(t.Context(), now)
+	if err != nil || pruned != (Pruned{Tasks: 1}) {
+		t.Errorf("pruned %+v, %v, want the one that ended long ago", pruned, err)
+	}
+	view(t, s, func(tx *Tx) error {
+		for i, want := range []bool{true, false, true} {
+			if _, ok, err := tx.Order(taskOrder(i, 0).ID); ok != want || err != nil {
+				t.Errorf("order %d is there: %t, %v; want %t", i, ok, err, want)
+			}
+		}
+		return tx.Verify()
+	})
+}
+
+// Machines that are configured for a task are found by it while they live.
+func TestWarmFor(t *testing.T) {
+	s := open(t)
+	for i, name := range []string{"inc", "inc", "inc-2", ""} {
+		m := machine(i, bourse.StateStarting)
+		if name != "" {
+			m.Config.Task = &bourse.TaskConfig{Name: name}
+		}
+		update(t, s, func(tx *Tx) error { return tx.PutMachine(m) })
+	}
+	view(t, s, func(tx *Tx) error {
+		app := machine(0, "").App
+		if got := tx.WarmFor(app, "inc"); len(got) != 2 || got[0] != machineID(0) || got[1] != machineID(1) {
+			t.Errorf("warm for inc: %v", got)
+		}
+		if got := append(tx.WarmFor(app, "in"), tx.WarmFor("other", "inc")...); len(got) != 0 {
+			t.Errorf("warm for others: %v", got)
+		}
+		return tx.Verify()
+	})
+}

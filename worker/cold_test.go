@@ -1,0 +1,202 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// cold makes an order for work with a machine of its own.
+func cold(t testing.TB, payload string, words ...string) *bourse.Order {
+	t.Helper()
+	o := newOrder(t, run(words...), func(o *bourse.Order) {
+		o.Config.AutoDestroy = true
+		o.Config.Requirements = bourse.Requirements{"slots": {Count: 3}}
+		o.Task = &bourse.TaskOrder{Payload: []byte(payload), Timeout: bourse.Duration(5 * time.Second)}
+	})
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestAColdTask(t *testing.T) {
+	for name, c := range map[string]struct {
+		words []string
+		want  string
+		text  string
+	}{
+		"answers":       {[]string{"cat"}, "answered 0 one\ntwo\n", ""},
+		"warns":         {[]string{"warn", "oops", "print", "out"}, "answered 0 out\n", ""},
+		"fails":         {[]string{"print", "out", "exit", "3"}, "failed 3 out\n", "exit code 3"},
+		"is killed":     {[]string{"oom"}, "broken -1 ", "signal 9"},
+		"takes forever": {[]string{"run"}, "timeout -1 ", "after its timeout of 5s"},
+		"writes a lot":  {[]string{"lines", "0", "150000"}, "broken 0 ", "more than 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				order := cold(t, "one\ntwo\n", c.words...)
+				q, err := h.quote(t.Context(), order.Asked())
+				if err != nil || q.Refusal != nil || q.Takes.Of("slots") != 3 {
+					t.Fatalf("quote %+v, %v", q, err)
+				}
+				got := h.result(t.Context(), order)
+				if ended(got) != c.want || !strings.Contains(got.Error, c.text) || got.Machine == "" {
+					t.Errorf("got %.60q: %s, want %q: … %s", ended(got), got.Error, c.want, c.text)
+				}
+				m := h.reaches(got.Machine, bourse.StateDestroyed)
+				if len(m.Takes) != 0 || h.slots() != 0 || len(h.openTasks()) != 0 || len(h.kept()) != 0 {
+					t.Errorf("left behind: %v, %v, %v", m.Takes, h.openTasks(), h.kept())
+				}
+				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+				if err != nil || !fill.Again || ended(fill.Task) != ended(got) {
+					t.Errorf("again: %+v, %v", fill, err)
+				}
+				h.verify()
+				h.crash()
+			})
+		})
+	}
+}
+
+func TestAColdTaskThatCannotBeStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		order := cold(t, "", "missing")
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedDriver {
+			t.Errorf("refusal %+v, %v", refusal, err)
+		}
+		if n := h.slots(); n != 0 || len(h.openTasks()) != 0 {
+			t.Errorf("%d slots, tasks %v are left", n, h.openTasks())
+		}
+		h.verify()
+		h.crash()
+	})
+}
+
+// Its caller leaves, or the order is canceled, or somebody destroys its
+// machine: nothing is left, and who asks again is told.
+func TestAColdTaskIsCut(t *testing.T) {
+	for name, end := range map[string]func(*host, *bourse.Order, bourse.MachineID, context.CancelFunc) error{
+		"left": func(_ *host, _ *bourse.Order, _ bourse.MachineID, leave context.CancelFunc) error {
+			leave()
+			return nil
+		},
+		"canceled": func(h *host, o *bourse.Order, _ bourse.MachineID, _ context.CancelFunc) error {
+			_, err := h.cancel(h.t.Context(), o.ID)
+			return err
+		},
+		"destroyed": func(h *host, _ *bourse.Order, m bourse.MachineID, _ context.CancelFunc) error {
+			return h.destroyCanceled(h.t.Context(), m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				order := cold(t, "", "run")
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				told := make(chan *bourse.Fill, 1)
+				go func() {
+					fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
+					told <- fill
+				}()
+				synctest.Wait()
+				id := h.tasks()[0].Machine
+				if err := end(h, order, id, leave); err != nil {
+					t.Error(err)
+				}
+				if fill := <-told; fill == nil || fill.Task.OK() || fill.Task.End == "" {
+					t.Errorf("told %+v", fill)
+				}
+				h.reaches(id, bourse.StateDestroyed)
+				if got := h.result(t.Context(), order); got.OK() || h.slots() != 0 || len(h.tasks()) != 0 {
+					t.Errorf("again: %+v; running: %v", got, h.tasks())
+				}
+				h.verify()
+				h.crash()
+			})
+		})
+	}
+}
+
+// Invariants 4 to 7 of cold tasks: the daemon dies before and after every
+// commit of one. It goes on all the same, its program is started once, and who
+// asks again gets its answer.
+func TestADaemonDiesAtEveryCommitOfAColdTask(t *testing.T) {
+	var commits uint64
+	synctest.Test(t, func(t *testing.T) {
+		h := newHostDown(t, nil)
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		h.result(t.Context(), cold(t, "in\n", "sleep", "1s", "cat"))
+		h.slots()
+		time.Sleep(time.Minute)
+		h.crash()
+	})
+	t.Logf("%d commits", commits)
+	if commits < 5 {
+		t.Fatalf("a cold task makes %d commits only", commits)
+	}
+	for n := uint64(2); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { dieInColdTask(t, stage, n) })
+			})
+		}
+	}
+}
+
+func dieInColdTask(t *testing.T, stage store.FaultStage, n uint64) {
+	h := newHostDown(t, nil)
+	order := cold(t, "in\n", "sleep", "1s", "cat")
+	told := ""
+	if h.tryStart(crashAt(stage, n)) == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
+		if fill != nil && fill.Task.OK() {
+			told = ended(fill.Task)
+		}
+		cancel()
+		h.crash()
+	}
+	h.start(nil)
+	got := h.result(t.Context(), order)
+	if ended(got) != "answered 0 in\n" && (told != "" || got.End != bourse.TaskCanceled) {
+		t.Errorf("told %q before, and now %q: %s", told, ended(got), got.Error)
+	}
+	time.Sleep(time.Minute)
+	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 {
+		t.Errorf("%d slots, tasks %v, machines %v are left", slots, open, h.kept())
+	}
+	if starts := h.mem.Starts(); starts != 1 {
+		t.Errorf("its program was started %d times", starts)
+	}
+	h.verify()
+	h.crash()
+}
+
+// The time of a cold task is limited by the next daemon, too.
+func TestAColdTasksTimeAfterABounce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		order := cold(t, "", "run")
+		go func() { _, _, _ = h.Worker.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order}) }()
+		synctest.Wait()
+		h.crash()
+		h.start(nil)
+		time.Sleep(time.Minute)
+		if got := h.result(t.Context(), order); got.End != bourse.TaskTimeout || len(h.tasks()) != 0 {
+			t.Errorf("got %+v; running: %v", got, h.tasks())
+		}
+		h.verify()
+		h.crash()
+	})
+}
