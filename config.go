@@ -201,6 +201,9 @@ func (c *Config) validate() error {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
 	}
 	if c.Task != nil {
+		if c.Image == ImagePull {
+			return Errorf(CodeInvalid, "invalid config.task: the program of a poller cannot be reached")
+		}
 		if err := c.Task.Validate(); err != nil {
 			return err
 		}

@@ -103,6 +103,8 @@ func (o *Order) validateTask() error {
 		return Errorf(CodeInvalid, "a task has either a name or an image")
 	case o.Task.Warm():
 		return c.Requirements.Validate()
+	case c.Image == ImagePull:
+		return Errorf(CodeInvalid, "a poller gives no task its payload: use another image, or POST /sched/submit at its gateway")
 	case c.RestartPolicy().Policy != RestartNo || !c.AutoDestroy || c.Init.TTY || c.Task != nil:
 		return Errorf(CodeInvalid, "a task's machine is destroyed when it ends, has no terminal and is warm for no other")
 	}
