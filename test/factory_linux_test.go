@@ -88,7 +88,7 @@ func wallUp(card string) error {
 func (f *factory) unreachable(t *testing.T, inside string) {
 	t.Helper()
 	var ln net.Listener
-	if err := f.do(func() (err error) { ln, err = net.Listen("tcp", inside+":0"); return err }); err != nil { //nolint:noctx // ends at once
+	if err := f.do(func() (err error) { ln, err = net.Listen("tcp", inside+":0"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()

@@ -2,12 +2,14 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -144,7 +146,12 @@ func inMemory(t *testing.T) string {
 		t.Skipf("mounting needs root: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
+		err := unix.Unmount(dir, 0)
+		for end := time.Now().Add(10 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
+			runtime.Gosched() // a loop device lets go of its file when the kernel comes to it
+			err = unix.Unmount(dir, 0)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})

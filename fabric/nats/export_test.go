@@ -1,6 +1,13 @@
 package nats
 
-import "net"
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+)
 
 // Cut ends the link as the death of its process would: nobody is told.
 func (l *Link) Cut() {
@@ -16,3 +23,23 @@ func SubjectOf(c net.Conn) string { return c.(*Conn).subject() }
 
 // Complain has the link told of an error in the background.
 func (l *Link) Complain(err error) { l.complained(nil, nil, err) }
+
+// AnswerProbe has the link answer on a subject of its own: who is answered
+// there hears of all that the link subscribed to before.
+func (l *Link) AnswerProbe() (subject string, err error) {
+	subject = l.base + "probe." + token(l.own)
+	_, err = l.nats.Subscribe(subject, func(m *client.Msg) { _ = m.Respond(nil) })
+	return subject, errors.Join(err, l.nats.FlushTimeout(startPatience))
+}
+
+// Probe waits until the subject is answered.
+func (l *Link) Probe(ctx context.Context, subject string) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := l.nats.RequestWithContext(within, subject, nil)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}

@@ -130,6 +130,7 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	if _, err := link.Offer(id, "gru", h); err != nil {
 		n.t.Fatalf("offer: %v", err)
 	}
+	n.reaches(link)
 	n.mu.Lock()
 	n.workers++
 	n.mu.Unlock()
@@ -142,6 +143,24 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 		kill()
 	})
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
+}
+
+// reaches waits until the broker's NATS server has heard of the worker's
+// subjects, which are perhaps at another one.
+func (n *network) reaches(worker *nats.Link) {
+	n.t.Helper()
+	if !n.fabric.Link.Up() {
+		return
+	}
+	subject, err := worker.AnswerProbe()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+		defer cancel()
+		err = n.fabric.Link.Probe(ctx, subject)
+	}
+	if err != nil {
+		n.t.Fatalf("the broker does not hear of the worker: %v", err)
+	}
 }
 
 func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse.Role) *admission.Credentials {
