@@ -105,6 +105,7 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	}{
 		{[]string{"increment", `{"N":41}`, "--slots", "1", "-r", "gru"}, "42", 0},
 		{[]string{"increment", "7", "--order-id", id}, "8", 0},
+		{[]string{"increment", "8", "--stream"}, "9", 0},
 		{[]string{"increment", "100", "--order-id", id}, "8", 0}, // the first answer
 		{[]string{"increment", "7", "-r", "mad"}, "", 6},
 		{[]string{"increment", "7", "--slots", "11"}, "", 6},
