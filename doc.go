@@ -12,6 +12,7 @@
 //   - machine: what is placed; one id for life, a new instance id for each version
 //   - guest: the size of a machine
 //   - app: a name space for machines
+//   - task: work on a payload, answered within the request, by a machine that stays warm for it or by one of its own
 //   - order, quote, refusal, claim, fill: the trade, in this order
 //   - reservation: capacity held on one or several workers for a time, for several orders or none
 //   - hold: one worker's part of it, for one order

@@ -20,6 +20,7 @@ type taskFlags struct {
 	require, env       []string
 	timeout            time.Duration
 	image, payload     string
+	stream             bool
 	size               sizeFlags
 }
 
@@ -55,6 +56,7 @@ the work is not done twice.`,
 	flags.StringVar(&f.payload, "payload", "", "the `payload` of a command, - for standard input")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment of a command, `NAME=VALUE`; may be repeated")
 	f.size.bind(flags)
+	flags.BoolVar(&f.stream, "stream", false, "print the answer as the program writes it")
 	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id gets the first one's answer")
 	s.completeRegions(c)
 	return c
@@ -76,13 +78,30 @@ func (s *shell) runTask(ctx context.Context, f *taskFlags, args []string) error 
 			return err
 		}
 	}
-	stop := spin(s.Err, "running task "+args[0])
-	reply, err := s.client().RunTask(ctx, bourse.AppName(f.app), req, order)
-	stop()
+	reply, streamed, err := s.callTask(ctx, f, req, order)
 	if err != nil {
 		return s.explainTask(err, f, args[0])
 	}
-	return s.printTask(&reply)
+	if !streamed {
+		return s.printTask(&reply)
+	}
+	return s.taskExit(&reply)
+}
+
+// callTask has the task run, and tells whether its answer was printed as it
+// came.
+func (s *shell) callTask(ctx context.Context, f *taskFlags, req machinesapi.RunTask, order bourse.OrderID) (machinesapi.TaskReply, bool, error) {
+	if !f.stream || s.json {
+		defer spin(s.Err, "running a task")()
+		reply, err := s.client().RunTask(ctx, bourse.AppName(f.app), req, order)
+		return reply, false, err
+	}
+	streamed := false
+	reply, err := s.client().StreamTask(ctx, bourse.AppName(f.app), req, order, func(part []byte) {
+		streamed = true
+		_, _ = s.Out.Write(part) // who has closed it has seen enough
+	})
+	return reply, streamed, err
 }
 
 // request makes the API's request of flags and arguments, and gives the word
@@ -191,6 +210,11 @@ func (s *shell) printTask(t *machinesapi.TaskReply) error {
 	} else if _, err := s.Out.Write(t.Bytes()); err != nil {
 		return err
 	}
+	return s.taskExit(t)
+}
+
+// taskExit ends the command as the task ended.
+func (s *shell) taskExit(t *machinesapi.TaskReply) error {
 	switch {
 	case t.OK:
 		return nil

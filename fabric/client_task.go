@@ -31,7 +31,7 @@ func streamClaim(ctx context.Context, c *Client, to bourse.Member, a ask) (Claim
 		}
 		switch {
 		case part.Failure != nil:
-			return ClaimReply{}, &bourse.Error{Code: part.Failure.Code, Message: part.Failure.Message}
+			return ClaimReply{}, part.Failure.told(to)
 		case part.Reply != nil:
 			return *part.Reply, nil
 		}

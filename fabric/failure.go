@@ -69,6 +69,11 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 	if json.Unmarshal(body, &f) != nil || f.Code == "" {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, resp.StatusCode)
 	}
+	return f.told(from)
+}
+
+// told rebuilds the error that a worker has told.
+func (f *Failure) told(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
 	}

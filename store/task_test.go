@@ -193,3 +193,37 @@ func TestWarmFor(t *testing.T) {
 		return tx.Verify()
 	})
 }
+
+// A file of version 2 opens, has all that it had, and takes tasks.
+func TestTasksInAFileOfVersion2(t *testing.T) {
+	s, err := Open(Config{Dir: golden(t, "version2.db.gz")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	const filled, canceled = "01ARZ3NDEKTSV4RRFFQ69G5FA0", "01ARZ3NDEKTSV4RRFFQ69G5FA1"
+	view(t, s, func(tx *Tx) error {
+		one, ok, err := tx.Order(filled)
+		other, also, err2 := tx.Order(canceled)
+		if err != nil || err2 != nil || !ok || !also || one.Machine != machineID(0) || !other.Canceled || one.Task != nil {
+			t.Errorf("orders %+v, %+v; %v, %v", one, other, err, err2)
+		}
+		return tx.Verify()
+	})
+	update(t, s, func(tx *Tx) error { return tx.TaskBegun(taskOrder(1, 2)) })
+	update(t, s, func(tx *Tx) error {
+		m, err := tx.Machine(machineID(0))
+		m.State, m.Config.Task = bourse.StateStarted, &bourse.TaskConfig{Name: "inc"}
+		if err == nil {
+			err = tx.PutMachine(&m)
+		}
+		return err
+	})
+	view(t, s, func(tx *Tx) error {
+		committed, err := tx.Committed()
+		if err != nil || committed.Of("slots") != 2 || len(tx.WarmFor(machine(0, "").App, "inc")) != 1 {
+			t.Errorf("committed %v, %v", committed, err)
+		}
+		return tx.Verify()
+	})
+}

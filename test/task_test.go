@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,6 +107,7 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	}{
 		{[]string{"increment", `{"N":41}`, "--slots", "1", "-r", "gru"}, "42", 0},
 		{[]string{"increment", "7", "--order-id", id}, "8", 0},
+		{[]string{"increment", "8", "--stream"}, "9", 0},
 		{[]string{"increment", "100", "--order-id", id}, "8", 0}, // the first answer
 		{[]string{"increment", "7", "-r", "mad"}, "", 6},
 		{[]string{"increment", "7", "--slots", "11"}, "", 6},
@@ -226,4 +229,51 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	if text, err := os.ReadFile(ran); err != nil || string(text) != "once\n" {
 		t.Errorf("it ran %q, %v", text, err)
 	}
+}
+
+// The accounting test: sixteen callers, a worker with ten slots, and a
+// daemon that is killed again and again. Every caller has an answer in time,
+// and at the end no slot is lost and no machine has gone.
+func TestNoSlotIsLost(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	var answered, other atomic.Int64
+	for i := range 16 {
+		callers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				began := time.Now()
+				reply, err := w.run(fmt.Sprintf(`{"N":%d,"SleepSec":0.00%d}`, n, i%4), "")
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("a caller waited %s: %v", took, err)
+				}
+				if err == nil && reply.OK && string(reply.Bytes()) == strconv.Itoa(n+1) {
+					answered.Add(1)
+					continue
+				}
+				other.Add(1)
+				pause(ctx, 5*time.Millisecond) // as a client backs off
+			}
+		})
+	}
+	for range 8 {
+		before := answered.Load()
+		within(5*time.Second, func() bool { return answered.Load() > before+100 })
+		if err := w.gru.kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.gru.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := answered.Load()
+	within(10*time.Second, func() bool { return answered.Load() > before+100 })
+	stop()
+	callers.Wait()
+	t.Logf("%d tasks answered, %d not", answered.Load(), other.Load())
+	if answered.Load() < 500 {
+		t.Errorf("only %d tasks were answered", answered.Load())
+	}
+	w.free()
 }

@@ -14,6 +14,9 @@
 //     is lost (invariant 6).
 //   - A claim is idempotent by order id, and a cancellation that comes first
 //     wins; one that could not be told is found in the view (invariant 7).
+//   - A task is recorded before its payload is sent, and is run once: who asks
+//     again gets how it ended. What a daemon's death cuts off is lost, and its
+//     slots are not (invariants 4, 5 and 7).
 //   - The view gets what the store holds, soon after each change and as a
 //     whole whenever it has lost it; no caller ever waits for it, and nothing
 //     in it changes a machine but a cancelled order (invariant 8).

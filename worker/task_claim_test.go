@@ -97,9 +97,7 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 			again.Store(i, fill.Again)
 		})
 	}
-	for p.calls.Load() == 0 { // real time: until the one has arrived
-		time.Sleep(time.Millisecond)
-	}
+	<-p.arrived
 	close(release)
 	group.Wait()
 	firsts := 0
@@ -155,17 +153,19 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 			p := newProgram(t, c.serve)
 			h := newHost(t, nil)
 			h.place(p.warmed("bad", 1))
-			got := h.result(t.Context(), call(t, "bad", 2, within(50*time.Millisecond)))
+			limit := 30 * time.Second
+			if name == "hangs" {
+				limit = 50 * time.Millisecond
+			}
+			got := h.result(t.Context(), call(t, "bad", 2, within(limit)))
 			if ended(got) != c.want || !strings.Contains(got.Error, c.text) {
 				t.Errorf("got %s: %s, want %s: … %s", ended(got), got.Error, c.want, c.text)
 			}
 			if n := h.slots(); n != 0 {
 				t.Errorf("%d slots are lost", n)
 			}
-			for p.now.Load() > 0 { // real time: the program sees the end of its request
-				time.Sleep(time.Millisecond)
-			}
-			h.result(t.Context(), call(t, "bad", 10, within(50*time.Millisecond))) // the place is free again
+			<-p.left                                                 // the program sees the end of its request
+			h.result(t.Context(), call(t, "bad", 10, within(limit))) // the place is free again
 			h.verify()
 		})
 	}
@@ -241,9 +241,8 @@ func TestRefusalsOfTasks(t *testing.T) {
 		order := call(t, name, 4)
 		group.Go(func() { _, _, _ = h.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order}) })
 	}
-	for p.now.Load() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	<-p.arrived
+	<-p.arrived
 	for name, c := range map[string]struct {
 		order *bourse.Order
 		want  bourse.Refusal

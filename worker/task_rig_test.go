@@ -23,6 +23,8 @@ type program struct {
 	now   atomic.Int64 // of them at this moment
 	most  atomic.Int64 // at once, ever
 
+	arrived, left chan struct{} // one for each payload, as it comes and when it is done with
+
 	mu   sync.Mutex
 	seen map[bourse.OrderID]int // guarded by mu
 }
@@ -30,15 +32,19 @@ type program struct {
 // newProgram serves calls with h; nil: it answers "answer".
 func newProgram(t testing.TB, h http.HandlerFunc) *program {
 	t.Helper()
-	p := &program{seen: map[bourse.OrderID]int{}}
+	p := &program{seen: map[bourse.OrderID]int{}, arrived: make(chan struct{}, 1<<12), left: make(chan struct{}, 1<<12)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.calls.Add(1)
 		now := p.now.Add(1)
-		defer p.now.Add(-1)
+		defer func() {
+			p.now.Add(-1)
+			p.left <- struct{}{}
+		}()
 		p.mu.Lock()
 		p.most.Store(max(p.most.Load(), now))
 		p.seen[bourse.OrderID(r.Header.Get("Bourse-Order-Id"))]++
 		p.mu.Unlock()
+		p.arrived <- struct{}{}
 		if h == nil {
 			_, _ = w.Write([]byte("answer"))
 			return

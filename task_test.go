@@ -1,0 +1,89 @@
+package bourse_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func warmOrder(change func(*bourse.Order)) *bourse.Order {
+	o := &bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{Name: "web"}, Regions: []bourse.Choice{{"gru"}},
+		Task: &bourse.TaskOrder{Name: "inc", Payload: []byte("p"), Timeout: bourse.Duration(time.Second)},
+	}
+	change(o)
+	return o
+}
+
+func coldOrder(change func(*bourse.Order)) *bourse.Order {
+	guest := bourse.Guest{}.WithDefaults()
+	return warmOrder(func(o *bourse.Order) {
+		o.Task.Name = ""
+		o.Config = bourse.Config{
+			Image: "host", Guest: &guest, Init: bourse.Init{Exec: []string{"cat"}}, AutoDestroy: true, Restart: &bourse.Restart{Policy: bourse.RestartNo},
+		}
+		change(o)
+	})
+}
+
+func TestOrdersForWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		order *bourse.Order
+		want  string // of the error; "" for none
+	}{
+		"warm":              {warmOrder(func(*bourse.Order) {}), ""},
+		"cold":              {coldOrder(func(*bourse.Order) {}), ""},
+		"nothing to do":     {warmOrder(func(o *bourse.Order) { o.Task.Payload = nil }), ""},
+		"the longest":       {warmOrder(func(o *bourse.Order) { o.Task.Timeout = bourse.Duration(bourse.MaxTaskTimeout) }), ""},
+		"too long":          {warmOrder(func(o *bourse.Order) { o.Task.Timeout++; o.Task.Timeout += bourse.Duration(bourse.MaxTaskTimeout) }), "timeout"},
+		"no time":           {warmOrder(func(o *bourse.Order) { o.Task.Timeout = 0 }), "timeout"},
+		"too large":         {warmOrder(func(o *bourse.Order) { o.Task.Payload = make([]byte, bourse.MaxPayload+1) }), "payload"},
+		"a name with dots":  {warmOrder(func(o *bourse.Order) { o.Task.Name = "a.b" }), "task"},
+		"a hostile type":    {warmOrder(func(o *bourse.Order) { o.Task.Type = "text/plain\r\nX: y" }), "type"},
+		"warm with image":   {warmOrder(func(o *bourse.Order) { o.Config.Image = "host" }), "either"},
+		"raced":             {warmOrder(func(o *bourse.Order) { o.Race = 2 }), "raced"},
+		"for a volume, too": {warmOrder(func(o *bourse.Order) { o.Volume = &bourse.VolumeOrder{} }), "volume"},
+		"cold and stays":    {coldOrder(func(o *bourse.Order) { o.Config.AutoDestroy = false }), "destroyed"},
+		"cold and restarts": {coldOrder(func(o *bourse.Order) { o.Config.Restart = nil }), "destroyed"},
+		"cold and warm":     {coldOrder(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "x"} }), "warm"},
+		"cold, no command":  {coldOrder(func(o *bourse.Order) { o.Config.Init = bourse.Init{} }), "command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.order.Validate()
+			if c.want == "" && err != nil || c.want != "" && (bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if err == nil && c.order.Deadline() <= time.Duration(c.order.Task.Timeout) {
+				t.Errorf("deadline %s for a task of %s: its worker cannot say that it has ended it", c.order.Deadline(), time.Duration(c.order.Task.Timeout))
+			}
+		})
+	}
+}
+
+func TestTaskConfigs(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"name":"inc"}`: "", `{"name":"inc","concurrency":10000,"port":65535,"timeout":"5m"}`: "",
+		`{}`: "task", `{"name":"a b"}`: "task", `{"name":"*"}`: "task", `{"name":"inc","concurrency":-1}`: "concurrency",
+		`{"name":"inc","concurrency":10001}`: "concurrency", `{"name":"inc","port":65536}`: "port", `{"name":"inc","timeout":"6m"}`: "timeout",
+	} {
+		var c bourse.TaskConfig
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Workers are asked without the payload, and the order itself keeps it.
+func TestAskedLeavesThePayload(t *testing.T) {
+	o := warmOrder(func(o *bourse.Order) { o.Task.Output = func([]byte) {} })
+	asked := o.Asked()
+	if asked.Task.Payload != nil || asked.Task.Output != nil || asked.Task.Name != "inc" || string(o.Task.Payload) != "p" {
+		t.Errorf("asked %+v, order %+v", asked.Task, o.Task)
+	}
+}
