@@ -67,6 +67,7 @@ func run(ctx context.Context, binary, only, out string) error {
 		{"image", benchImage},
 		{"volume", benchVolume},
 		{"match", benchMatch},
+		{"slots", benchSlots},
 		{"visible", benchVisible},
 		{"apply", benchApply},
 		{"query", benchQuery},

@@ -23,8 +23,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// startNATS runs Debian's NATS server at an address until the test ends.
-func startNATS(t *testing.T, host string) (url string) {
+// natsd is Debian's NATS server.
+type natsd struct {
+	t             *testing.T
+	program, host string
+	port          string
+	cmd           *exec.Cmd
+}
+
+func (n *natsd) url() string { return "nats://" + net.JoinHostPort(n.host, n.port) }
+
+// startNATS runs a NATS server at an address until the test ends.
+func startNATS(t *testing.T, host string) *natsd {
 	t.Helper()
 	program, err := exec.LookPath("nats-server")
 	if err != nil {
@@ -34,26 +44,34 @@ func startNATS(t *testing.T, host string) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	c := exec.Command(program, "-a", host, "-p", port)
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
+	n := &natsd{t: t, program: program, host: host, port: port}
+	n.start()
+	t.Cleanup(n.kill)
+	return n
+}
+
+// start starts the server, again after a kill, at its port.
+func (n *natsd) start() {
+	n.t.Helper()
+	n.cmd = exec.Command(n.program, "-a", n.host, "-p", n.port)
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.cmd.Start(); err != nil {
+		n.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill() // may be over
-		_ = c.Wait()
-	})
-	eventually(t, 10*time.Second, "NATS listens", func() error {
-		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	eventually(n.t, 10*time.Second, "NATS listens", func() error {
+		c, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", net.JoinHostPort(n.host, n.port))
 		if err == nil {
 			c.Close()
 		}
 		return err
 	})
-	return "nats://" + address
+}
+
+func (n *natsd) kill() {
+	_ = n.cmd.Process.Kill() // may be over
+	_ = n.cmd.Wait()
 }
 
 // Two workers that can only dial out, each behind a wall, run containers for a
@@ -65,7 +83,7 @@ func TestDialOutOnly(t *testing.T) {
 		t.Skip("containers and networks need root")
 	}
 	f := newFactory(t)
-	url := startNATS(t, f.outside)
+	url := startNATS(t, f.outside).url()
 	y := &yard{T: t, containerd: containerdtest.New(t), registry: registrytest.Start(t, registrytest.Options{Address: f.outside + ":0"})}
 	y.broker = startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url, "--insecure")
 	y.api = client(t, y.broker)
@@ -179,7 +197,7 @@ func (y *yard) movesAVolume() {
 // both fills orders on either, lists them together, and sees each go.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
-	url := startNATS(t, "127.0.0.1")
+	url := startNATS(t, "127.0.0.1").url()
 	direct := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
 	there, _ := newWorker(t, "w-there", "gru", "--nats", url)
 	here, _ := newWorker(t, "w-here", "gru", "--join", direct.Addr)

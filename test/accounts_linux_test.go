@@ -1,0 +1,248 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// storm is a cluster over NATS on which everything happens at once.
+type storm struct {
+	t       *testing.T
+	nats    *natsd
+	workers []*server
+	brokers []*server
+	apis    []*machinesapi.Client
+	warm    map[bourse.MachineID]bool // a task's, on each worker
+
+	tasks, refused, failed, machines, reserved atomic.Int64
+}
+
+// callerTime is longer than any caller may wait: its deadlines, and a moment.
+const callerTime = 20 * time.Second
+
+// The accounting test. Tasks, machines and reservations come and go, and
+// workers, brokers and the NATS server between them are killed in the midst of
+// it. Every caller has an answer in time; when all is over each worker's
+// ledger is what its machines take, which is what it was before.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	before := s.accounts()
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 12 {
+		callers.Go(func() { s.during(ctx, func(r *rand.Rand) error { return s.task(r, i) }) })
+	}
+	for range 2 {
+		callers.Go(func() { s.during(ctx, s.machine) })
+		callers.Go(func() { s.during(ctx, s.reservation) })
+	}
+	s.kill()
+	stop()
+	callers.Wait()
+	t.Logf("%d tasks answered, %d machines, %d reservations; %d refused, %d otherwise not",
+		s.tasks.Load(), s.machines.Load(), s.reserved.Load(), s.refused.Load(), s.failed.Load())
+	if s.tasks.Load() < 200 || s.machines.Load() < 10 || s.reserved.Load() < 5 {
+		t.Error("hardly anything happened")
+	}
+	eventually(t, 30*time.Second, "only the warm machines are left", s.clear)
+	eventually(t, 30*time.Second, "each worker's ledger is what its machines take", func() error {
+		if d := cmp.Diff(before, s.accounts()); d != "" {
+			return errors.New(d)
+		}
+		return nil
+	})
+	for i := range 20 { // and all of it can be sold
+		if err := s.task(rand.New(rand.NewPCG(1, uint64(i))), i); err != nil {
+			t.Errorf("a task afterwards: %v", err)
+		}
+	}
+}
+
+func newStorm(t *testing.T) *storm {
+	t.Helper()
+	s := &storm{t: t, nats: startNATS(t, "127.0.0.1"), warm: map[bourse.MachineID]bool{}}
+	program := filepath.Join(t.TempDir(), "increment")
+	if out, err := exec.Command("go", "build", "-o", program, "../examples/increment").CombinedOutput(); err != nil {
+		t.Fatalf("build increment: %v\n%s", err, out)
+	}
+	for _, name := range []string{"b1", "b2"} {
+		b := newServer(t, name, "serve", "broker", "--name", name, "--listen", "127.0.0.1:0", "--nats", s.nats.url())
+		s.brokers = append(s.brokers, b)
+	}
+	for i, name := range []string{"w1", "w2"} {
+		w, _ := newWorker(t, name, "gru", "--resource", "slots=10", "--nats", s.nats.url(), "--ports", fmt.Sprintf("%d-%d", 16000+500*i, 16499+500*i))
+		s.workers = append(s.workers, w)
+	}
+	startAll(t, append(s.workers, s.brokers...)...)
+	for _, b := range s.brokers {
+		b.args = append(b.args, "--listen", b.API)
+		s.apis = append(s.apis, client(t, b))
+	}
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, s.apis...) })
+	for _, w := range s.workers {
+		in := on(w.name, sleeper("gru", program))
+		in.Config.Init = bourse.Init{Cmd: []string{program}}
+		in.Config.Task = &bourse.TaskConfig{Name: "increment", Concurrency: 10}
+		s.warm[create(t, s.apis[0], in).ID] = true
+	}
+	return s
+}
+
+// during does something again and again. What it gives is only counted: a
+// refusal, or that somebody was away; but it must not take for ever.
+func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := do(r)
+		if took := time.Since(began); took > callerTime {
+			s.t.Errorf("a caller waited %s: %v", took, err)
+		}
+		switch {
+		case err == nil:
+		case bourse.CodeOf(err) == bourse.CodeInsufficient:
+			s.refused.Add(1)
+		default:
+			s.failed.Add(1)
+			pause(ctx, 5*time.Millisecond) // as a client backs off
+		}
+	}
+}
+
+func (s *storm) api(r *rand.Rand) *machinesapi.Client { return s.apis[r.IntN(len(s.apis))] }
+
+func (s *storm) task(r *rand.Rand, n int) error {
+	order := bourse.OrderID("")
+	if r.IntN(2) == 0 {
+		order = bourse.NewOrderID()
+	}
+	reply, err := s.api(r).RunTask(s.t.Context(), app, machinesapi.RunTask{
+		Task: "increment", Payload: fmt.Appendf(nil, `{"N":%d,"SleepSec":0.00%d}`, n, r.IntN(5)), Region: "gru",
+		Requirements: bourse.Requirements{"slots": {Count: 1 + r.Int64N(2)}}, Timeout: bourse.Duration(5 * time.Second),
+	}, order)
+	if err == nil && reply.OK {
+		if string(reply.Bytes()) != strconv.Itoa(n+1) {
+			s.t.Errorf("%d was incremented to %s", n, reply.Bytes())
+		}
+		s.tasks.Add(1)
+	}
+	return err
+}
+
+// machine creates one and destroys it, perhaps through another broker.
+func (s *storm) machine(r *rand.Rand) error {
+	in := sleeper("gru", "")
+	in.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
+	m, err := s.api(r).Create(s.t.Context(), app, in, "")
+	if err != nil {
+		return err
+	}
+	s.machines.Add(1)
+	return s.api(r).Destroy(s.t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
+}
+
+// reservation holds slots for a second or two; then it is released, used, or
+// forgotten.
+func (s *storm) reservation(r *rand.Rand) error {
+	ttl, count := 1+r.Int64N(2), 1+r.Int64N(3)
+	in := slot("", count, 1+r.Int64N(2), ttl)
+	made, err := s.api(r).Reserve(s.t.Context(), in)
+	if err != nil {
+		return err
+	}
+	s.reserved.Add(1)
+	switch r.IntN(3) {
+	case 0:
+		return s.api(r).ReleaseReservation(s.t.Context(), made.ID)
+	case 1:
+		order := sleeper("gru", "")
+		order.Reservation = made.ID
+		order.Config.Guest, order.Config.Requirements = in.Orders[0].Config.Guest, in.Orders[0].Config.Requirements
+		_, err = s.api(r).Create(s.t.Context(), app, order, "")
+	}
+	return err
+}
+
+// kill ends every server once or twice, at moments that what happens decides,
+// and starts it again.
+func (s *storm) kill() {
+	s.t.Helper()
+	worked := func() { // for a while
+		before := s.tasks.Load()
+		within(5*time.Second, func() bool { return s.tasks.Load() > before+50 })
+	}
+	for round := range 2 {
+		for _, victim := range append(append([]*server(nil), s.workers...), s.brokers...) {
+			worked()
+			if err := victim.kill(); err != nil {
+				s.t.Fatal(err)
+			}
+			if err := victim.start(); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		worked()
+		s.nats.kill()
+		failed := s.failed.Load()
+		within(5*time.Second, func() bool { return round == 0 || s.failed.Load() > failed+100 }) // calls meet it
+		s.nats.start()
+	}
+	worked()
+}
+
+// clear destroys what the storm has left.
+func (s *storm) clear() error {
+	list, silent, err := s.apis[0].Machines(s.t.Context(), app, machinesapi.ListMachines{})
+	if err != nil || len(silent) > 0 {
+		return errors.Join(err, fmt.Errorf("silent: %v", silent))
+	}
+	left := 0
+	for _, m := range list {
+		if !s.warm[m.ID] && m.State != bourse.StateDestroyed {
+			left++
+			err = errors.Join(err, s.apis[0].Destroy(s.t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""))
+		}
+	}
+	if left > 0 || err != nil {
+		return errors.Join(err, fmt.Errorf("%d machines were left", left))
+	}
+	return nil
+}
+
+// accounts gives what is used of each resource of each worker, and held.
+func (s *storm) accounts() map[string]int64 {
+	s.t.Helper()
+	out := map[string]int64{}
+	for _, w := range s.workers {
+		eventually(s.t, 20*time.Second, w.name+" answers", func() error {
+			worker, err := s.apis[0].Worker(s.t.Context(), bourse.WorkerID(w.name))
+			if err != nil || worker.Facts == nil {
+				return errors.Join(err, errors.New("no facts: "+worker.Error))
+			}
+			used := map[string]int64{}
+			for _, a := range worker.Facts.Accounts {
+				used[w.name+" "+string(a.Resource)] = a.Used
+				used[w.name+" "+string(a.Resource)+" held"] = a.Held
+			}
+			maps.Copy(out, used)
+			return nil
+		})
+	}
+	return out
+}
