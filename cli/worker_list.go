@@ -36,11 +36,19 @@ func (s *shell) workerList() *cobra.Command {
 			for i := range list {
 				w := &list[i]
 				t.row(string(w.ID), string(w.Region), workerStatus(w), machineCount(w),
-					freeOf(w, bourse.ResourceCPU), freeOf(w, bourse.ResourceMemory), w.Address)
+					freeOf(w, bourse.ResourceCPU), freeOf(w, bourse.ResourceMemory), whereOf(w))
 			}
 			return t.write(s.Out, s.Out.Width)
 		},
 	}
+}
+
+// whereOf says how a worker is reached.
+func whereOf(w *machinesapi.Worker) string {
+	if bourse.OnNATS(w.Address) {
+		return "on NATS"
+	}
+	return w.Address
 }
 
 func workerStatus(w *machinesapi.Worker) string {

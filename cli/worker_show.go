@@ -40,7 +40,7 @@ func (s *shell) printWorker(w *machinesapi.Worker) error {
 	f.add("region", string(w.Region))
 	f.add("status", workerStatus(w))
 	f.add("error", w.Error)
-	f.add("address", w.Address)
+	f.add("address", whereOf(w))
 	f.add("tag", w.Tag)
 	if w.Facts != nil {
 		f.add("version", w.Facts.Version)

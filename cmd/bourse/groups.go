@@ -106,6 +106,9 @@ func (s *server) membership() stage {
 				return nil
 			})
 		}
+		if s.link != nil {
+			running.Go(func() error { return s.tellCounts(ctx) })
+		}
 		return running.Wait()
 	}}
 }

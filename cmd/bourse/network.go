@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
@@ -102,7 +103,7 @@ func natsTLS(c *cli.NATSConfig) (*tls.Config, error) {
 // dial reaches a server the way that its address says.
 func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
-	case !nats.IsAddress(address):
+	case !bourse.OnNATS(address):
 		return direct.TCP(ctx, network, address)
 	case s.link == nil:
 		return nil, errors.New("it is on NATS, and this server is not")
@@ -118,7 +119,7 @@ func (s *server) fabric() fabric.Fabric {
 	return &nats.Fabric{Caller: s.wire, Link: s.link, Private: s.creds != nil, Population: func(region bourse.Region) int {
 		n := 0
 		for _, m := range s.replica.directory.Candidates(region) {
-			if nats.IsAddress(m.Address) {
+			if bourse.OnNATS(m.Address) {
 				n++
 			}
 		}
@@ -138,4 +139,25 @@ func (s *server) serveLink(ctx context.Context) error {
 		secure = s.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
 	}
 	return direct.Serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure, s.log)
+}
+
+// countsEvery is how often what went wrong on NATS is told, if anything did.
+const countsEvery = time.Minute
+
+// tellCounts logs what the link has counted, as it changes.
+func (s *server) tellCounts(ctx context.Context) error {
+	tick := time.NewTicker(countsEvery)
+	defer tick.Stop()
+	for told := (nats.Counts{}); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if now := s.link.Counts(); now != told {
+			told = now
+			s.log.Info("on NATS since the start", "reconnects", now.Reconnects, "slow_consumers", now.SlowConsumers, "oversized", now.Oversized,
+				"strange", now.Strange, "resets", now.Resets, "dropped", now.Dropped)
+		}
+	}
 }

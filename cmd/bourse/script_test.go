@@ -13,12 +13,25 @@ import (
 // three regions with two workers each; each script has an app of its own.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	d := startDev(t)
+	runScripts(t, startDev(t), "testdata/script", *update)
+}
+
+// TestScriptsOverNATS runs the same against a cluster over NATS, and what is
+// different there.
+func TestScriptsOverNATS(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, "--fabric", "nats")
+	for _, dir := range []string{"testdata/script", "testdata/nats"} {
+		runScripts(t, d, dir, false)
+	}
+}
+
+func runScripts(t *testing.T, d *dev, dir string, update bool) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		UpdateScripts:       *update,
+		UpdateScripts:       update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("BOURSE_API", d.API)
 			return nil

@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+
+	"github.com/bourse-dev/bourse"
 )
 
-// Address is a server's place on NATS: one of fd6e:6174:7300::/40 (a private
-// range of IPv6 that spells "nats"), the rest of it by chance. Nothing is ever
-// sent to it as IP.
+// Address is a server's place on NATS: one of bourse.NATSNetwork, by chance.
 type Address = netip.Addr
 
 // The ports of an address.
@@ -19,13 +19,7 @@ const (
 	PortGossip = 2 // its membership
 )
 
-var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
-
-// IsAddress tells whether host:port is a place on NATS.
-func IsAddress(hostport string) bool {
-	a, err := netip.ParseAddrPort(hostport)
-	return err == nil && network.Contains(a.Addr())
-}
+var network = bourse.NATSNetwork()
 
 func newAddress() Address {
 	b := network.Addr().As16()

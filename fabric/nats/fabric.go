@@ -59,7 +59,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 		return nil, to
 	}
 	for _, m := range to {
-		if IsAddress(m.Address) {
+		if bourse.OnNATS(m.Address) {
 			here = append(here, m)
 		} else {
 			elsewhere = append(elsewhere, m)

@@ -53,6 +53,17 @@ type Counters struct {
 	Dropped       atomic.Int64 // orders that nobody had time to answer
 }
 
+// Counts is what Counters had at one moment.
+type Counts struct{ Reconnects, SlowConsumers, Oversized, Strange, Resets, Dropped int64 }
+
+// Counts reads the counters.
+func (c *Counters) Counts() Counts {
+	return Counts{
+		Reconnects: c.Reconnects.Load(), SlowConsumers: c.SlowConsumers.Load(), Oversized: c.Oversized.Load(),
+		Strange: c.Strange.Load(), Resets: c.Resets.Load(), Dropped: c.Dropped.Load(),
+	}
+}
+
 // startPatience is how long Open waits for NATS. After that the link is
 // there, and waits on.
 const startPatience = 3 * time.Second
