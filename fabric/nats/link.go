@@ -69,8 +69,8 @@ func (c *Counters) Counts() Counts {
 const startPatience = 3 * time.Second
 
 // Open connects to NATS. When no server answers for a while, the link is given
-// all the same and goes on calling. CodeInvalid means the config, or that NATS
-// does not let us in.
+// all the same and goes on calling. CodeInvalid means the config,
+// CodeUnauthorized that NATS does not let us in.
 func Open(ctx context.Context, c Config) (*Link, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
@@ -100,6 +100,10 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 			c.Log.Warn("NATS is slow", "err", err)
 		}
 	case <-time.After(startPatience):
+		if err := l.nats.LastError(); errors.Is(err, client.ErrAuthorization) {
+			l.nats.Close()
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "NATS at %s does not let us in: %w", c.safeServers(), err)
+		}
 		c.Log.Warn("no NATS server answers yet", "servers", c.safeServers(), "err", l.nats.LastError())
 	case <-ctx.Done():
 		l.nats.Close()
