@@ -2,6 +2,7 @@ package broker
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -28,15 +29,20 @@ const (
 // routes is the whole API. Updates, versions and secrets will be further lines
 // and files of their own.
 func routes() []route {
-	return []route{
-		{"GET /v1/health", scopeNone, (*Broker).health},
-		{"GET /v1/platform/regions", scopeNone, (*Broker).regions},
+	return slices.Concat(routesOfApps(), routesOfMachines(), routesOfVolumes(), routesOfCluster())
+}
 
+func routesOfApps() []route {
+	return []route{
 		{"GET /v1/apps", scopeToken, (*Broker).listApps},
 		{"POST /v1/apps", scopeToken, (*Broker).createApp},
 		{"GET " + oneApp, scopeApp, (*Broker).getApp},
 		{"DELETE " + oneApp, scopeApp, (*Broker).deleteApp},
+	}
+}
 
+func routesOfMachines() []route {
+	return []route{
 		{"GET " + machines, scopeApp, (*Broker).listMachines},
 		{"POST " + machines, scopeApp, (*Broker).createMachine},
 		{"POST " + oneApp + "/quotes", scopeApp, (*Broker).quoteMachine},
@@ -55,21 +61,22 @@ func routes() []route {
 		{"GET " + oneMachine + "/usage", scopeApp, (*Broker).machineUsage},
 		{"POST " + oneMachine + "/exec/stream", scopeApp, (*Broker).execStream},
 		{"POST " + oneMachine + "/tunnel", scopeApp, (*Broker).tunnel},
-
 		{"GET " + oneMachine + "/lease", scopeApp, (*Broker).getLease},
 		{"POST " + oneMachine + "/lease", scopeApp, (*Broker).acquireLease},
 		{"DELETE " + oneMachine + "/lease", scopeApp, (*Broker).releaseLease},
-
 		{"GET " + oneMachine + "/metadata", scopeApp, (*Broker).getMetadata},
 		{"PUT " + oneMachine + "/metadata", scopeApp, (*Broker).patchMetadata},
 		{"PATCH " + oneMachine + "/metadata", scopeApp, (*Broker).patchMetadata},
 		{"GET " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).getMetadataKey},
 		{"POST " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).setMetadataKey},
 		{"DELETE " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).deleteMetadataKey},
-
 		{"POST " + oneApp + "/tasks", scopeApp, (*Broker).runTask},
 		{"POST /schedule", scopeToken, (*Broker).schedule},
+	}
+}
 
+func routesOfVolumes() []route {
+	return []route{
 		{"GET " + volumes, scopeApp, (*Broker).listVolumes},
 		{"POST " + volumes, scopeApp, (*Broker).createVolume},
 		{"GET " + oneVolume, scopeApp, (*Broker).getVolume},
@@ -79,25 +86,27 @@ func routes() []route {
 		{"GET " + oneVolume + "/snapshots", scopeApp, (*Broker).listSnapshots},
 		{"POST " + oneVolume + "/snapshots", scopeApp, (*Broker).createSnapshot},
 		{"GET /v1/orgs/{org}/volumes", scopeToken, (*Broker).orgVolumes},
+	}
+}
 
+func routesOfCluster() []route {
+	return []route{
+		{"GET /v1/health", scopeNone, (*Broker).health},
+		{"GET /v1/platform/regions", scopeNone, (*Broker).regions},
 		{"GET /v1/images", scopeCluster, (*Broker).listImages},
 		{"POST /v1/images/pull", scopeCluster, (*Broker).pullImage},
 		{"POST /v1/images/prune", scopeCluster, (*Broker).pruneImages},
-
 		{"GET /v1/orders/{order}", scopeToken, (*Broker).getOrder},
-
 		{"POST /v1/reservations", scopeToken, (*Broker).createReservation},
 		{"GET " + oneReservation, scopeToken, (*Broker).getReservation},
 		{"PATCH " + oneReservation, scopeToken, (*Broker).extendReservation},
 		{"DELETE " + oneReservation, scopeToken, (*Broker).releaseReservation},
-
 		{"GET /v1/workers", scopeCluster, (*Broker).listWorkers},
 		{"GET " + oneWorker, scopeCluster, (*Broker).getWorker},
 		{"GET " + oneWorker + "/runs", scopeCluster, (*Broker).listRuns},
 		{"POST " + oneWorker + "/runs/{run}/retry", scopeCluster, (*Broker).retryRun},
 		{"POST " + oneWorker + "/runs/{run}/skip", scopeCluster, (*Broker).skipRun},
 		{"POST " + oneWorker + "/runs/{run}/cancel", scopeCluster, (*Broker).cancelRun},
-
 		{"POST /v1/view/queries", scopeCluster, (*Broker).queryView},
 		{"POST /v1/view/subscriptions", scopeCluster, (*Broker).subscribeView},
 		{"GET /v1/view/subscriptions/{id}", scopeCluster, (*Broker).resumeView},

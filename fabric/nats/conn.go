@@ -29,30 +29,40 @@ type Conn struct {
 	local, remote *net.TCPAddr
 
 	writing sync.Mutex // one Write at a time
-	sending sync.Mutex // guards number and out: frames leave in the order of their numbers
-	number  uint32
-	out     []byte
+	outgoing
 
-	mu       sync.Mutex
-	changed  *sync.Cond // of mu: anything below
-	opened   bool       // the other end has said yes
-	in       [][]byte   // not yet read
-	waiting  int        // bytes of in
-	owed     int        // bytes read since the last credit
-	window   int        // what we take unread
-	room     int        // bytes that may be sent
-	expected uint32     // number of the next frame
-	ended    bool       // nothing more will come
-	err      error      // why the connection is over
+	mu      sync.Mutex
+	changed *sync.Cond // of mu: anything below
+	opened  bool       // the other end has said yes
+	err     error      // why the connection is over
+	room    int        // bytes that may be sent
+	writeBy deadline
+	incoming
+}
+
+// outgoing is the frames that leave, in the order of their numbers.
+type outgoing struct {
+	sending sync.Mutex
+	number  uint32
+	out     []byte // one frame
+}
+
+// incoming is what has come and was not yet read.
+type incoming struct {
+	in       [][]byte
+	waiting  int    // bytes of in
+	owed     int    // bytes read since the last credit
+	window   int    // bytes that may wait
+	expected uint32 // number of the next frame
+	ended    bool   // nothing more will come
 	readBy   deadline
-	writeBy  deadline
 }
 
 var _ net.Conn = (*Conn)(nil)
 
 // newConn enters a connection into the link's table.
 func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*Conn, error) {
-	c := &Conn{link: l, name: name, to: to, peer: peer, window: l.config.Window, local: tcpAddr(l.own, port), remote: tcpAddr(peer, peerPort)}
+	c := &Conn{link: l, name: name, to: to, peer: peer, incoming: incoming{window: l.config.Window}, local: tcpAddr(l.own, port), remote: tcpAddr(peer, peerPort)}
 	c.changed = sync.NewCond(&c.mu)
 	l.mu.Lock()
 	defer l.mu.Unlock()

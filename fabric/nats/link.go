@@ -31,7 +31,14 @@ type Link struct {
 	ended  chan struct{}
 	work   sync.WaitGroup // of asks that are being answered, and the watch
 
-	mu        sync.Mutex
+	findable sync.Once
+
+	mu sync.Mutex
+	tables
+}
+
+// tables is whom messages are for.
+type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
 	asks      map[string]*asked
@@ -39,8 +46,6 @@ type Link struct {
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
-
-	findable sync.Once
 }
 
 // Counters is what a link has seen since it was opened.
@@ -78,7 +83,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	l := &Link{
 		config: c, own: newAddress(), base: c.Prefix + "." + c.Cluster + ".", ended: make(chan struct{}),
-		conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]time.Time{},
+		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]time.Time{}},
 	}
 	l.home = l.at(l.own)
 	options, err := c.options(l)
