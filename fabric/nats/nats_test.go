@@ -71,7 +71,13 @@ const patience = 20 * time.Second
 
 func open(t testing.TB, url string) *nats.Link {
 	t.Helper()
-	l, err := nats.Open(t.Context(), nats.Config{URLs: []string{url}, Cluster: "test", Patience: 3 * time.Second})
+	return openWith(t, nats.Config{URLs: []string{url}})
+}
+
+func openWith(t testing.TB, c nats.Config) *nats.Link {
+	t.Helper()
+	c.Cluster, c.Patience = "test", 3*time.Second
+	l, err := nats.Open(t.Context(), c)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
