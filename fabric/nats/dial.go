@@ -23,6 +23,9 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("dial %s: %w", hostport, errNoAddress)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
+	}
 	id := rand.Text()
 	c, err := l.newConn("d"+id, l.at(to)+"c.a"+id, to, 0, port)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 
 // TestDebian is the suite over the NATS server that Debian has.
 func TestDebian(t *testing.T) {
-	t.Parallel()
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network {
 		s := &natsHost{addr: "127.0.0.1", port: freePort(t)}
 		s.start(t, "")
@@ -29,7 +28,6 @@ func TestDebian(t *testing.T) {
 // TestCluster is the suite over a cluster of three: the broker and each worker
 // are at different servers, in turn.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	servers := make([]*natsHost, 3)
 	var routes []string
 	for i := range servers {
@@ -47,7 +45,6 @@ func TestCluster(t *testing.T) {
 // of its own, that a gateway joins: the broker is in one of them, the workers
 // in the other.
 func TestSupercluster(t *testing.T) {
-	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
