@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +55,6 @@ func startNATS(t *testing.T, host string) *natsd {
 func (n *natsd) start() {
 	n.t.Helper()
 	n.cmd = exec.Command(n.program, "-a", n.host, "-p", n.port)
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

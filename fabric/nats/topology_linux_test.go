@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -99,7 +98,6 @@ func (s *natsHost) start(t *testing.T, routes string) {
 		command = append([]string{"ip", "netns", "exec", s.name}, command...)
 	}
 	c := exec.Command(command[0], command[1:]...)
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		t.Fatalf("nats-server: %v", err)
 	}
