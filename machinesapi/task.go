@@ -13,7 +13,7 @@ import (
 // of the app are warm for, or a program that is run for it.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
-	Image         string              `json:"image,omitempty"` // instead of Task
+	Image         string              `json:"image,omitempty"`   // instead of Task
 	Command       []string            `json:"command,omitempty"` // the whole command line; of an image its own when empty
 	Env           map[string]string   `json:"env,omitempty"`
 	Guest         *bourse.Guest       `json:"guest,omitempty"`

@@ -64,7 +64,7 @@ func TestTasksOfImages(t *testing.T) {
 		want string
 	}{
 		"the image's own": {machinesapi.RunTask{PayloadBase64: random}, bourse.TaskAnswered, 0, "1048576\n"},
-		"a command":       {machinesapi.RunTask{PayloadBase64: random, Command: []string{"sha256sum"}}, bourse.TaskAnswered, 0, hex.EncodeToString(sum[:]) + "  -\n"},
+		"a command":       {machinesapi.RunTask{PayloadBase64: random, Command: []string{"busybox", "sha256sum"}}, bourse.TaskAnswered, 0, hex.EncodeToString(sum[:]) + "  -\n"},
 		"bytes":           {machinesapi.RunTask{PayloadBase64: random, Command: []string{"cat"}}, bourse.TaskAnswered, 0, string(random)},
 		"no payload":      {machinesapi.RunTask{}, bourse.TaskAnswered, 0, "0\n"},
 		"a code": {
