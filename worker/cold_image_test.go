@@ -129,9 +129,12 @@ func TestAColdTasksImageGoes(t *testing.T) {
 		h.rig.images.takes = time.Hour
 		h.start(nil)
 		order := coldImage(t, "", "cat")
-		go func() { _, _, _ = h.Worker.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order}) }()
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _, _, _ = h.Worker.claim(ctx, &bourse.Claim{Order: *order}) }()
 		synctest.Wait()
 		h.crash()
+		leave() // who asked has seen the connection end
 		h.rig.images.mu.Lock()
 		clear(h.rig.images.registry)
 		h.rig.images.mu.Unlock()
