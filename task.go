@@ -57,8 +57,8 @@ type TaskOrder struct {
 	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload; left out when quotes are asked for
 	Type    string   `json:"type,omitempty"`    // media type of the payload
 	Timeout Duration `json:"timeout"`           // of the work, counted by its worker; required
-	// Output, when set, is told of the answer's parts as a warm program writes
-	// them, and with none of them, once, that the task was recorded. It is the
+	// Output, when set, is told of the answer's parts as the program writes
+	// them, and with none of them, once, that the task has begun. It is the
 	// caller's, called from one goroutine at a time, and no part of the order.
 	Output func(part []byte) `json:"-"`
 }

@@ -27,23 +27,24 @@ type taskFlags struct {
 func (s *shell) taskRun() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use:   "run NAME [PAYLOAD|-] [flags] | run --image host [--payload PAYLOAD|-] -- COMMAND...",
+		Use:   "run NAME [PAYLOAD|-] [flags] | run --image IMAGE [--payload PAYLOAD|-] [-- COMMAND...]",
 		Short: "Have a payload worked on and print the answer",
 		Long: `Send a payload to a machine that stays warm for a task, and print what it
 answers. The payload is the argument, or standard input for "-". Machines are
 made warm by bourse machine run --task NAME.
 
-With --image host a command of the worker's host is run for the payload, which
-it reads on standard input; what it prints is the answer, and its machine is
-gone afterwards.
+With --image a machine is started for the payload alone: its program, the
+image's own or COMMAND, reads the payload on standard input, what it prints is
+the answer, and the machine is gone afterwards. The image "host" is the
+worker's own host; any other is pulled if need be.
 
 The exit status is 0 when the program answered, else the task's own, or 8 when
 its time was over. A repetition with the same --order-id gets the first answer:
 the work is not done twice.`,
 		Example: `  bourse machine run host --task increment --task-concurrency 4 -r gru -- ./increment
   bourse task run increment '{"N":41}' -r gru --slots 1
-  bourse task run resize - --timeout 2m < photo.jpg > small.jpg`,
-		Args: atLeast(1),
+  bourse task run resize - --timeout 2m < photo.jpg > small.jpg
+  bourse task run --image busybox --payload - -- sha256sum < photo.jpg`,
 		RunE: func(c *cobra.Command, args []string) error { return s.runTask(c.Context(), &f, args) },
 	}
 	s.bindApp(c, &f.app)
@@ -52,9 +53,9 @@ the work is not done twice.`,
 	flags.Int64Var(&f.slots, "slots", 0, "so `many` slots of the worker while it runs; short for --require slots=N")
 	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`; may be repeated")
 	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "end the work after this `time`, at most 5m")
-	flags.StringVar(&f.image, "image", "", "run a command for the payload: \"host\"")
-	flags.StringVar(&f.payload, "payload", "", "the `payload` of a command, - for standard input")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment of a command, `NAME=VALUE`; may be repeated")
+	flags.StringVar(&f.image, "image", "", "start a machine of this `image` for the payload")
+	flags.StringVar(&f.payload, "payload", "", "the `payload` of an image's program, - for standard input")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment of an image's program, `NAME=VALUE`; may be repeated")
 	f.size.bind(flags)
 	flags.BoolVar(&f.stream, "stream", false, "print the answer as the program writes it")
 	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id gets the first one's answer")
@@ -80,7 +81,7 @@ func (s *shell) runTask(ctx context.Context, f *taskFlags, args []string) error 
 	}
 	reply, streamed, err := s.callTask(ctx, f, req, order)
 	if err != nil {
-		return s.explainTask(err, f, args[0])
+		return s.explainTask(err, f, req.Task)
 	}
 	if !streamed {
 		return s.printTask(&reply)
@@ -136,7 +137,7 @@ func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload str
 
 // warm reads NAME [PAYLOAD].
 func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload string, err error) {
-	if len(args) > 2 || f.payload != "" || len(f.env) > 0 || f.size != (sizeFlags{}) {
+	if len(args) < 1 || len(args) > 2 || f.payload != "" || len(f.env) > 0 || f.size != (sizeFlags{}) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "want NAME and at most one PAYLOAD; --payload, --env and the size are of --image")
 	}
 	req.Task = args[0]
@@ -146,7 +147,7 @@ func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload strin
 	return payload, bourse.ValidateTaskName(req.Task)
 }
 
-// cold reads COMMAND...
+// cold reads [COMMAND...]
 func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
 	init := bourse.Init{Cmd: args}
 	if f.image == bourse.ImageHost {
@@ -181,7 +182,7 @@ func (s *shell) taskPayload(req *machinesapi.RunTask, word string) error {
 }
 
 // explainTask adds what to try after a task that was not run, and shows who
-// refused it.
+// refused it. task is the name of a warm one.
 func (s *shell) explainTask(err error, f *taskFlags, task string) error {
 	reply, told := errors.AsType[*machinesapi.ReplyError](err)
 	switch bourse.CodeOf(err) {
@@ -190,6 +191,9 @@ func (s *shell) explainTask(err error, f *taskFlags, task string) error {
 			if err := refusalTable(reply.Refusals).write(s.Err, s.Err.Width); err != nil {
 				return err
 			}
+		}
+		if task == "" {
+			return err
 		}
 		return hint(err, "a machine that is warm for it: bourse machine run IMAGE -a "+f.app+" --task "+task, "or later, when a place is free")
 	case bourse.CodeTimeout:

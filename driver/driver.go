@@ -37,7 +37,7 @@ type Task struct {
 	Root       Root     `json:"root,omitzero"`     // of an image
 	TTY        bool     `json:"tty,omitempty"`     // of an image: its output is one stream, a terminal's
 	Name       string   `json:"name,omitempty"`    // the machine's, for who shows tasks to people
-	Stdin      []byte   `json:"stdin,omitempty"`   // what its program reads there, then the end; at most MaxStdin. Of image host
+	Stdin      []byte   `json:"stdin,omitempty"`   // what its program reads there, then the end; at most MaxStdin. Not with TTY, nor of image pull
 }
 
 // MaxStdin bounds a task's Stdin, in bytes.
@@ -200,7 +200,7 @@ type LogQuery struct {
 
 // LogLine is one line of a machine's output, without its newline. A line that
 // was longer than the log keeps in one piece comes as several, all but the
-// last marked Partial; so is, of image host, a last line that never ended.
+// last marked Partial; so is a last line that never ended.
 type LogLine struct {
 	At      time.Time `json:"at"`
 	Stream  string    `json:"stream"` // "stdout" or "stderr"

@@ -13,8 +13,8 @@ import (
 // of the app are warm for, or a program that is run for it.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
-	Image         string              `json:"image,omitempty"` // instead of Task; "host"
-	Command       []string            `json:"command,omitempty"`
+	Image         string              `json:"image,omitempty"`   // instead of Task
+	Command       []string            `json:"command,omitempty"` // the whole command line; of an image its own when empty
 	Env           map[string]string   `json:"env,omitempty"`
 	Guest         *bourse.Guest       `json:"guest,omitempty"`
 	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as its text, any other value as JSON

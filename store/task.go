@@ -21,8 +21,9 @@ type TaskRecord struct {
 // ColdTask is what a task's own machine needs to be told, also by the next
 // daemon.
 type ColdTask struct {
-	Payload []byte    `json:"payload,omitempty"`
-	Until   time.Time `json:"until"` // its time is over then
+	Payload []byte          `json:"payload,omitempty"`
+	Until   time.Time       `json:"until"`             // its time is over then
+	Timeout bourse.Duration `json:"timeout,omitempty"` // from its machine's start on; 0: Until says all
 }
 
 // Open tells whether the task is under way.
@@ -65,6 +66,21 @@ func (t *Tx) TaskBegun(o OrderRecord) error {
 		return err
 	}
 	return t.putRecord(bucketOrders, k, o)
+}
+
+// TaskStarted notes that a task's own machine has started: from then on its
+// timeout counts. Of any other order there is nothing to note.
+func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
+	o, ok, err := t.Order(id)
+	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
+		return err
+	}
+	until := at.Add(time.Duration(o.Task.Cold.Timeout))
+	if !until.Before(o.Task.Cold.Until) {
+		return nil
+	}
+	o.Task.Cold.Until = until
+	return t.putRecord(bucketOrders, []byte(id), o)
 }
 
 // TaskEnded records how a task has ended and takes what it took off the

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -226,4 +227,49 @@ func TestTasksInAFileOfVersion2(t *testing.T) {
 		}
 		return tx.Verify()
 	})
+}
+
+// A task's timeout counts from its machine's start on, once, and never gives
+// it more time than it had.
+func TestTaskStarted(t *testing.T) {
+	s := open(t)
+	at := time.Unix(1000, 0).UTC()
+	n := 0
+	for name, c := range map[string]struct {
+		cold   *ColdTask
+		starts []time.Duration // after at
+		want   time.Duration
+	}{
+		"no machine of its own": {nil, []time.Duration{0}, 0},
+		"without a timeout":     {&ColdTask{Until: at.Add(time.Minute)}, []time.Duration{0}, time.Minute},
+		"soon":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{time.Second}, 6 * time.Second},
+		"told again":            {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{1, 1}, 5*time.Second + 1},
+		"late":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{58 * time.Second}, time.Minute},
+	} {
+		n++
+		o := taskOrder(n, 1)
+		o.Task.Cold = c.cold
+		err := s.Update(t.Context(), func(tx *Tx) error {
+			err := tx.TaskBegun(o)
+			for _, after := range c.starts {
+				err = errors.Join(err, tx.TaskStarted(o.ID, at.Add(after)))
+			}
+			got, _, getErr := tx.Order(o.ID)
+			if c.cold != nil && !got.Task.Cold.Until.Equal(at.Add(c.want)) {
+				t.Errorf("%s: its time is over at %s, want %s after %s", name, got.Task.Cold.Until, c.want, at)
+			}
+			return errors.Join(err, getErr, tx.Verify())
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ended := taskOrder(99, 0)
+	result := taskEnd(&ended, []byte("answer"))
+	if err := s.Update(t.Context(), func(tx *Tx) error {
+		_, err := tx.TaskEnded(ended.ID, result, at)
+		return errors.Join(err, tx.TaskStarted(ended.ID, at), tx.TaskStarted(taskOrder(98, 0).ID, at))
+	}); err != nil {
+		t.Errorf("of no task under way: %v", err)
+	}
 }

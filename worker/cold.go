@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,29 +17,29 @@ import (
 // the order's record until it has ended; its answer, what it wrote to stdout,
 // is recorded in the transaction that records its exit and its destruction.
 
-// coldRecord is the order's record as the machine's is made.
+// coldRecord is the order's record as the machine's is made. The time of an
+// image begins when its machine has started: before, it may have to be pulled.
 func (w *Worker) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRecord {
+	cold := &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))}
+	if bourse.InRegistry(order.Config.Image) {
+		cold.Until, cold.Timeout = m.CreatedAt.Add(order.Deadline()), order.Task.Timeout
+	}
 	return store.OrderRecord{ID: order.ID, Machine: m.ID, At: m.CreatedAt, Task: &store.TaskRecord{
 		App: m.App,
 		Result: bourse.TaskResult{
 			Order: order.ID, Worker: w.self.Worker, Region: w.self.Region, Machine: m.ID, StartedAt: m.CreatedAt,
 		},
-		Cold: &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))},
+		Cold: cold,
 	}}
 }
 
 // runCold is the work of claimTask for an order with a machine of its own.
 func (w *Worker) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
-	if c.Order.Config.Image != bourse.ImageHost {
-		r := w.refusal(bourse.RefusedImage, "the worker feeds payloads to programs of the host only")
-		r.Resource = c.Order.Config.Image
-		return nil, r, nil
-	}
 	before, refusal, err := w.coldBefore(&c.Order)
 	if before != nil {
-		fill, err := w.awaitCold(ctx, before.Machine, c.Order.ID)
-		return again(fill), nil, err
+		fill, refusal, err := w.answerOf(ctx, before.Machine, c.Order.ID)
+		return again(fill), refusal, err
 	}
 	if err != nil || refusal != nil {
 		return nil, refusal, err
@@ -68,12 +69,27 @@ func (w *Worker) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 			return nil, w.unfillable(&c.Order, failure), nil
 		}
 	}
-	fill, err := w.awaitCold(ctx, m.ID, c.Order.ID)
+	finish := w.streamCold(ctx, &m, c.Order.Task.Output)
+	fill, refusal, err := w.answerOf(ctx, m.ID, c.Order.ID)
+	finish(fill)
 	if fill != nil {
 		fill.Claimed, fill.Started = claimed, time.Since(began)-claimed
 	}
+	return fill, refusal, err
+}
+
+// answerOf is awaitCold for who claims the task.
+func (w *Worker) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
+	fill, err := w.awaitCold(ctx, machine, id)
+	if errors.Is(err, errNeverBegun) {
+		return nil, w.refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
+	}
 	return fill, nil, err
 }
+
+// errNeverBegun tells of a task whose machine could not be started after all:
+// it has no record any more, and may be run elsewhere.
+var errNeverBegun = errors.New("the task's machine could not be started")
 
 func again(fill *bourse.Fill) *bourse.Fill {
 	if fill != nil {
@@ -105,7 +121,7 @@ func (w *Worker) orderRecord(ctx context.Context, id bourse.OrderID) (store.Orde
 }
 
 // awaitCold waits for the end of a cold task, and sees to it that it ends when
-// its time is over or ctx ends.
+// its time is over or ctx ends. errNeverBegun: there is nothing to wait for.
 func (w *Worker) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -115,7 +131,7 @@ func (w *Worker) awaitCold(ctx context.Context, machine bourse.MachineID, id bou
 		case err != nil:
 			return nil, err
 		case rec.Task == nil:
-			return nil, bourse.Errorf(bourse.CodeInternal, "the record of task %s has gone", id)
+			return nil, errNeverBegun
 		case !rec.Task.Open():
 			return &bourse.Fill{Task: &rec.Task.Result}, nil
 		}
@@ -123,7 +139,7 @@ func (w *Worker) awaitCold(ctx context.Context, machine bourse.MachineID, id bou
 		select {
 		case <-change:
 		case <-over.C:
-			limit := rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt)
+			limit := cmp.Or(time.Duration(rec.Task.Cold.Timeout), rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt))
 			err = w.endCold(lasting, id, coldCut(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
 		case <-ctx.Done():
 			if w.life.Err() != nil { // the daemon ends, and the task goes on without it
@@ -222,12 +238,7 @@ func (w *Worker) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.
 	}
 	var answer []byte
 	err = d.Logs(ctx, m.ID, driver.LogQuery{}, func(l driver.LogLine) error {
-		if l.Stream == "stdout" {
-			answer = append(answer, l.Text...)
-			if !l.Partial {
-				answer = append(answer, '\n')
-			}
-		}
+		answer = append(answer, stdoutOf(l)...)
 		if len(answer) > bourse.MaxAnswer {
 			return errTooMuch
 		}
@@ -266,7 +277,7 @@ func (w *Worker) resumeCold() error {
 				return err
 			}
 			w.watches.Go(func() {
-				if _, err := w.awaitCold(w.life, o.Machine, o.ID); err != nil && w.life.Err() == nil {
+				if _, err := w.awaitCold(w.life, o.Machine, o.ID); err != nil && !errors.Is(err, errNeverBegun) && w.life.Err() == nil {
 					w.log.Warn("wait for the end of a task", "order", o.ID, "machine", o.Machine, "err", err)
 				}
 			})

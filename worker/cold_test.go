@@ -55,6 +55,11 @@ func TestAColdTask(t *testing.T) {
 				if len(m.Takes) != 0 || h.slots() != 0 || len(h.openTasks()) != 0 || len(h.kept()) != 0 {
 					t.Errorf("left behind: %v, %v, %v", m.Takes, h.openTasks(), h.kept())
 				}
+				order.Named = true
+				q, err = h.quote(t.Context(), order.Asked())
+				if fill := q.Fill(); err != nil || fill == nil || fill.Task == nil || fill.Task.End != got.End {
+					t.Errorf("quoted again: %+v, %v", q, err)
+				}
 				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 				if err != nil || !fill.Again || ended(fill.Task) != ended(got) {
 					t.Errorf("again: %+v, %v", fill, err)

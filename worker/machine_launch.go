@@ -68,6 +68,11 @@ func recordStart(tx *store.Tx, s driver.Status, now time.Time) error {
 			m.Boot.PID = s.PID
 			return true, nil, nil
 		}
+		if m.Config.AutoDestroy { // it may be a task's
+			if err := tx.TaskStarted(m.Order, s.StartedAt.UTC()); err != nil {
+				return false, nil, err
+			}
+		}
 		return true, []bourse.Event{started(m, s)}, nil
 	})
 	return err

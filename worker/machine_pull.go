@@ -28,9 +28,9 @@ func (w *Worker) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if !bourse.InRegistry(m.Config.Image) {
 		return fsm.Done()
 	}
-	ctx, stop := w.whileWanted(ctx, &m, r.Request.Until)
-	ref, event, err := w.pull(ctx, &m, r.Attempt == 0)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
+	wanted, stop := w.whileWanted(ctx, &m, r.Request.Until)
+	ref, event, err := w.pull(wanted, &m, r.Attempt == 0)
+	if cause := context.Cause(wanted); err != nil && cause != nil {
 		err = cause
 	}
 	stop()
@@ -48,7 +48,7 @@ func (w *Worker) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case code != bourse.CodeInsufficient:
 		err = bourse.Errorf(bourse.CodeNotFound, "%w", err)
 	}
-	return fsm.Abort(err, inTx(func(tx *store.Tx) error { return w.recordUnfilled(tx, &m, err, bourse.StateDestroyed) }))
+	return w.unfilled(ctx, r, &m, err) // a daemon's recovery has given it a network
 }
 
 var (

@@ -34,13 +34,6 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		if err != nil {
 			return err
 		}
-		if order.Task != nil {
-			before, _, err := taskBefore(tx, order.ID)
-			if err != nil || before != nil {
-				q.FilledTask = withoutAnswer(before)
-				return err
-			}
-		}
 		q.Accounts = w.ledger.accounts(committed)
 		q.AppMachines = tx.LivingOf(order.App.Name)
 		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)
@@ -55,8 +48,13 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 
 // filled notes in q what fills the order here, if anything does.
 func filled(tx *store.Tx, order *bourse.Order, q *bourse.Quote) (err error) {
-	if order.Hold != nil {
+	switch {
+	case order.Hold != nil:
 		q.FilledHold, err = filledHold(tx, order.ID)
+		return err
+	case order.Task != nil: // its machine is nobody's business
+		before, _, err := taskBefore(tx, order.ID)
+		q.FilledTask = withoutAnswer(before)
 		return err
 	}
 	q.Filled, err = filledMachine(tx, order.ID)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -50,16 +51,21 @@ func crashDaemon(address, dir, image, first string) error {
 	return nil
 }
 
+// crashInput is how many bytes are on the stdin of a program that ends by
+// itself: more than the pipes on its way can hold.
+const crashInput = 300 << 10
+
 // crashMachine is one machine's life: every fourth is left running, every
-// fourth ends by itself with a code that its number tells, every fourth is
-// destroyed, and every fourth is stopped and forgotten.
+// fourth reads its stdin and ends by itself with a code that its number tells,
+// every fourth is destroyed, and every fourth is stopped and forgotten.
 func crashMachine(ctx context.Context, d *Driver, image string, i int, tell func(string, ...any)) {
 	t := driver.Task{
 		ID:    driver.TaskID{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", i)), Boot: 1},
 		Image: image, Command: []string{"sleep", "1000"},
 	}
 	if i%4 == 1 {
-		t.Command = sh(fmt.Sprintf("echo out %d; exit %d", i, i%100))
+		t.Stdin = bytes.Repeat([]byte("x"), crashInput)
+		t.Command = sh(fmt.Sprintf("[ $(wc -c) = %d ] && echo out %d; exit %d", crashInput, i, i%100))
 	}
 	tell("intent %s", t.ID.Machine)
 	status, err := d.Start(ctx, t)

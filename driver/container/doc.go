@@ -15,8 +15,8 @@
 //
 // Everything that the driver has to know after a restart is with containerd: a
 // container's id names its driver and its task, its labels say how it ended.
-// The driver's directory holds only FIFOs, files of names, and one mark per
-// task that its program was started.
+// The driver's directory holds only FIFOs, what a program reads on stdin, files
+// of names, and one mark per task that its program was started.
 //
 // # Promises
 //
@@ -50,7 +50,7 @@
 //
 // # Order of a start, and what a death in it leaves
 //
-//	directory, FIFOs   removed by Recover: no container
+//	directory, FIFOs   removed by Recover: no container; stdin, too
 //	keeper reads       told to forget by Recover
 //	snapshot           has our mark: removed by Recover; a label keeps it from the garbage collector
 //	container record   no task and no mark of a start: removed by Recover

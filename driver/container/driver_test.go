@@ -36,7 +36,6 @@ func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		New:      func(t *testing.T) drivertest.Host { return newHost(t, nil) },
 		Image:    image,
-		NoStdin:  true,
 		Many:     24, // each is six processes of others
 		Programs: programs,
 	})

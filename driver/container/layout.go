@@ -21,6 +21,7 @@ import (
 //
 //	tasks/<machine>-<boot>/   of a task, while containerd has its container
 //	  stdout, stderr          FIFOs that its shim writes to and the keeper reads
+//	  stdin                   what its program reads there: see makeStdin
 //	  started                 its program was started: if no task is found later, it was lost
 //	  hosts, resolv.conf, …   that its network needs
 //	  exec-…/                 FIFOs of commands beside it

@@ -76,6 +76,12 @@ func checkTask(task driver.Task) error {
 			return bourse.Errorf(bourse.CodeInvalid, "environment entry %s: it must be NAME=value", bourse.Quoted(entry))
 		}
 	}
+	switch {
+	case len(task.Stdin) > driver.MaxStdin:
+		return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
+	case len(task.Stdin) > 0 && task.TTY:
+		return bourse.Errorf(bourse.CodeInvalid, "a program with a terminal cannot have a stdin of its own")
+	}
 	if task.Dir != "" && !path.IsAbs(task.Dir) {
 		return bourse.Errorf(bourse.CodeInvalid, "directory %s must be absolute", bourse.Quoted(task.Dir))
 	}

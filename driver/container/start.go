@@ -27,9 +27,6 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	if err := checkID(order.ID); err != nil {
 		return driver.Status{}, err
 	}
-	if len(order.Stdin) > 0 {
-		return driver.Status{}, bourse.Errorf(bourse.CodeInvalid, "a container's program has no stdin")
-	}
 	t, mine, err := d.reserve(order.ID)
 	if err != nil {
 		return driver.Status{}, err
@@ -133,6 +130,9 @@ func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	if err := l.layout.makeTask(l.order.ID, l.order.TTY); err != nil {
 		return driver.Status{}, err
 	}
+	if err := l.layout.makeStdin(l.order.ID, l.order.Stdin); err != nil {
+		return driver.Status{}, err
+	}
 	parts, partsCtx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return l.keep(partsCtx) })
 	parts.Go(func() (err error) { l.root, err = l.makeRoot(partsCtx); return err })
@@ -202,10 +202,14 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 // begin creates the task, with its limits, and starts its program.
 func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
-	made, err := l.c.TaskService().Create(ctx, &tasks.CreateTaskRequest{
+	request := &tasks.CreateTaskRequest{
 		ContainerID: l.task.container, Rootfs: mount.ToProto(l.root),
 		Stdout: source.Stdout, Stderr: source.Stderr, Terminal: l.order.TTY,
-	})
+	}
+	if len(l.order.Stdin) > 0 {
+		request.Stdin = l.layout.stdin(l.order.ID)
+	}
+	made, err := l.c.TaskService().Create(ctx, request)
 	if err != nil {
 		return 0, startError(ctx, err)
 	}

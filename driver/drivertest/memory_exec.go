@@ -124,18 +124,22 @@ func newMemOutput(exec driver.Exec) *memOutput {
 	return out
 }
 
-// add takes a line of the program. The host's lock is held.
-func (o *memOutput) add(stream, text string) {
+// add takes a line of the program, a partial one without its newline. The
+// host's lock is held.
+func (o *memOutput) add(stream, text string, partial bool) {
+	if !partial {
+		text += "\n"
+	}
 	i := 0
 	if stream == "stderr" && !o.merged {
 		i = 1
 	}
 	if o.writers[i] == nil {
-		all := append(o.kept[i], text+"\n"...)
+		all := append(o.kept[i], text...)
 		o.kept[i] = all[:min(len(all), o.limit)]
 		return
 	}
-	o.pending[i] = append(o.pending[i], text+"\n"...)
+	o.pending[i] = append(o.pending[i], text...)
 	select {
 	case o.more <- struct{}{}:
 	default:

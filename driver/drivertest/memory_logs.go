@@ -15,8 +15,9 @@ type memLog struct {
 	more  chan struct{}
 }
 
-func (l *memLog) add(stream, text string) {
-	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text})
+// add adds a line, which has ended or never will: it is partial then.
+func (l *memLog) add(stream, text string, partial bool) {
+	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial})
 	close(l.more)
 	l.more = make(chan struct{})
 }

@@ -45,7 +45,7 @@ type program struct {
 	ignore  bool
 	stopped bool
 	timer   *time.Timer
-	line    func(stream, text string)
+	line    func(stream, text string, partial bool)
 	end     func(bourse.Exit)
 }
 
@@ -98,33 +98,36 @@ func (p *program) step(again func(func())) {
 func (p *program) print(word string, args []string) {
 	switch word {
 	case "print":
-		p.line("stdout", args[0])
+		p.say("stdout", args[0])
 	case "warn":
-		p.line("stderr", args[0])
+		p.say("stderr", args[0])
 	case "lines":
 		from, _ := strconv.Atoi(args[0])
 		to, _ := strconv.Atoi(args[1])
 		for i := from; i < to; i++ {
-			p.line("stdout", "line "+strconv.Itoa(i))
+			p.say("stdout", "line "+strconv.Itoa(i))
 		}
 	case "env":
 		for _, kv := range p.task.Env {
 			if value, ok := strings.CutPrefix(kv, args[0]+"="); ok {
-				p.line("stdout", value)
+				p.say("stdout", value)
 			}
 		}
 	case "pwd":
-		p.line("stdout", p.task.Dir)
+		p.say("stdout", p.task.Dir)
 	case "user":
-		p.line("stdout", p.task.User)
+		p.say("stdout", p.task.User)
 	case "size":
-		p.line("stdout", "size "+strconv.Itoa(int(p.size.Rows))+" "+strconv.Itoa(int(p.size.Cols)))
+		p.say("stdout", "size "+strconv.Itoa(int(p.size.Rows))+" "+strconv.Itoa(int(p.size.Cols)))
 	case "cat":
 		for line := range strings.Lines(p.stdin) {
-			p.line("stdout", strings.TrimSuffix(line, "\n"))
+			text, whole := strings.CutSuffix(line, "\n")
+			p.line("stdout", text, !whole)
 		}
 	}
 }
+
+func (p *program) say(stream, text string) { p.line(stream, text, false) }
 
 // signal gives how the program ends by s, or false when it goes on.
 func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {

@@ -39,6 +39,7 @@ func TestMemory(t *testing.T) {
 			Env:     func(name string) []string { return script("env", name) },
 			Dir:     script("pwd"),
 			Cat:     script("cat"),
+			LateCat: script("sleep", "50ms", "cat"),
 			Busy:    script("print", "ready", "run"),
 			Missing: script("missing"),
 		},

@@ -31,7 +31,7 @@ func Shell(refused string) Programs {
 		Env:  func(name string) []string { return sh(fmt.Sprintf(`printf '%%s\n' "$%s"`, name)) },
 		Dir:  sh("pwd"),
 		User: sh(`echo "$(id -u):$(id -g)"`),
-		Cat:  []string{"cat"},
+		Cat:  []string{"cat"}, LateCat: sh("sleep 0.2; exec cat"),
 		Echo: func(text string) []string { return sh(`printf '%s\n' "$1"`, text) },
 		Tree: sh(`trap '' TERM
 			(trap '' TERM HUP; sleep 1000 & sleep 1000 & wait) &

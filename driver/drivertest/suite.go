@@ -21,8 +21,7 @@ type Harness struct {
 	// Env is given to every task, PATH say.
 	Env      []string
 	Programs Programs
-	NoStdin  bool // tasks have none
-	Many     int  // machines of the case "many at once"; default 200
+	Many     int // machines of the case "many at once"; default 200
 }
 
 // Host is a machine on which drivers run.
@@ -59,6 +58,7 @@ type Programs struct {
 	Dir      []string                                  // prints its working directory
 	User     []string                                  // prints the number of its user, and fails unless Task.User was used
 	Cat      []string                                  // copies stdin to stdout
+	LateCat  []string                                  // as Cat, a moment after its start
 	Echo     func(text string) []string                // prints text, an argument of the program
 	Tree     []string                                  // prints "ready"; children and grandchildren, some ignoring signals, until it is ended
 	Leaver   []string                                  // ends at once with 0, leaves children in its process group behind

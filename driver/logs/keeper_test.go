@@ -121,7 +121,7 @@ func TestBootsFollowOneAnother(t *testing.T) {
 	second.say(t, "second\n")
 	second.end(t)
 	mustDone(t, k, second.Source)
-	if diff := cmp.Diff([]string{"first", "half", "second"}, lines(t, k, someMachine)["stdout"]); diff != "" {
+	if diff := cmp.Diff([]string{"first", "half…", "second"}, records(t, k, someMachine)); diff != "" {
 		t.Errorf("the log (-want +got):\n%s", diff)
 	}
 }

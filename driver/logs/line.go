@@ -97,7 +97,7 @@ func cut(b, data []byte, at time.Time, stream string, limit int) (records []byte
 }
 
 // again gives the records that cut has made of data, or of a last line without
-// its end.
+// its end. last: an earlier release has made that a whole line.
 func again(data []byte, at time.Time, stream string, last bool) []byte {
 	var b []byte
 	rest := splitLines(data, func(text []byte, partial bool) { b = appendLine(b, at, stream, partial, text) })

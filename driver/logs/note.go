@@ -16,7 +16,7 @@ type note struct {
 	From       int64     `json:"from"`           // the bytes from here
 	To         int64     `json:"to"`             // to here
 	At         time.Time `json:"at,omitzero"`    // became records of this time
-	Last       bool      `json:"last,omitempty"` // of which the last had no newline and gets none any more
+	Last       bool      `json:"last,omitempty"` // of an earlier release: a last line without its newline became a whole one
 	Place      place     `json:"place,omitzero"` // there
 }
 

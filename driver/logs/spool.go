@@ -246,7 +246,7 @@ func (s *spool) finish() error {
 		if _, err := s.file.ReadAt(rest, s.note.To); err != nil {
 			s.skip()
 		} else {
-			s.append(appendLine(nil, at, s.stream, false, rest), note{To: s.size, At: at, Last: true})
+			s.append(appendLine(nil, at, s.stream, true, rest), note{To: s.size, At: at})
 		}
 	}
 	// The note goes last: without it a file that is still there would be new.

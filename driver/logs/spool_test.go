@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,7 +109,14 @@ func TestRepair(t *testing.T) {
 }
 
 // TestRepairOfTheLast: the last line, which has no end, is repaired as such.
+// What an earlier release was writing of it is repaired as that meant it.
 func TestRepairOfTheLast(t *testing.T) {
+	for name, earlier := range map[string]bool{"this release": false, "an earlier one": true} {
+		t.Run(name, func(t *testing.T) { repairLast(t, earlier) })
+	}
+}
+
+func repairLast(t *testing.T, earlier bool) {
 	b := newSpoolBed(t)
 	b.take(t, "zero\nhalf")
 	spooled, err := os.ReadFile(b.spool.file.Name())
@@ -126,6 +134,24 @@ func TestRepairOfTheLast(t *testing.T) {
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !bytes.HasSuffix(want, []byte(" stdout P half\n")) {
+		t.Errorf("the log is %q: the last line has not ended", want)
+	}
+	if earlier {
+		want = bytes.Replace(want, []byte(" P half"), []byte(" F half"), 1)
+		text, err := os.ReadFile(note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := decodeNote(text)
+		n.Last = true
+		if text, err = n.encode(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(note, text, 0o600), os.WriteFile(path, want, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Rename(note, b.spool.base+".note"); err != nil {
 		t.Fatal(err)

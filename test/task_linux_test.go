@@ -1,0 +1,171 @@
+package test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// task has work done by a program of an image.
+func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskReply {
+	y.Helper()
+	if in.Guest == nil {
+		in.Guest = &bourse.Guest{MemoryMB: 64}
+	}
+	reply, err := y.api.RunTask(y.Context(), app, in, id)
+	if err != nil {
+		y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
+	}
+	return reply
+}
+
+// nothingRuns waits until no machine of the app is there, and nothing of a
+// container.
+func (y *yard) nothingRuns() {
+	y.Helper()
+	eventually(y.T, 15*time.Second, "nothing is left", func() error {
+		list, _, err := y.api.Machines(y.Context(), app, machinesapi.ListMachines{})
+		for _, m := range list {
+			if m.State != bourse.StateDestroyed {
+				err = errors.Join(err, fmt.Errorf("machine %s is %s", m.ID, m.State))
+			}
+		}
+		for _, what := range y.containerd.Leftovers() {
+			err = errors.Join(err, errors.New(what))
+		}
+		return err
+	})
+}
+
+// A program of an image is run for a payload: it is pulled, gets all of it,
+// its answer comes back byte for byte, and its machine is gone.
+func TestTasksOfImages(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/wc", "-c"}})
+	random := make([]byte, bourse.MaxPayload)
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(random) // never fails
+	sum := sha256.Sum256(random)
+	for name, c := range map[string]struct {
+		in   machinesapi.RunTask
+		end  bourse.TaskEnd
+		code int
+		want string
+	}{
+		"the image's own": {machinesapi.RunTask{PayloadBase64: random}, bourse.TaskAnswered, 0, "1048576\n"},
+		"a command":       {machinesapi.RunTask{PayloadBase64: random, Command: []string{"busybox", "sha256sum"}}, bourse.TaskAnswered, 0, hex.EncodeToString(sum[:]) + "  -\n"},
+		"bytes":           {machinesapi.RunTask{PayloadBase64: random, Command: []string{"cat"}}, bourse.TaskAnswered, 0, string(random)},
+		"no payload":      {machinesapi.RunTask{}, bourse.TaskAnswered, 0, "0\n"},
+		"a code": {
+			machinesapi.RunTask{Command: []string{"sh", "-c", "printf half; echo why >&2; exit $CODE"}, Env: map[string]string{"CODE": "3"}},
+			bourse.TaskFailed, 3, "half",
+		},
+		"a payload that is not read": {machinesapi.RunTask{PayloadBase64: random, Command: []string{"echo", "done"}}, bourse.TaskAnswered, 0, "done\n"},
+		"a timeout": {
+			machinesapi.RunTask{PayloadBase64: random, Command: []string{"sleep", "100"}, Timeout: bourse.Duration(time.Second)},
+			bourse.TaskTimeout, -1, "",
+		},
+	} {
+		in := c.in
+		in.Image = image.Name
+		got := y.task(in, "")
+		if got.End != c.end || got.ExitCode != c.code || string(got.Bytes()) != c.want {
+			t.Errorf("%s: %s, code %d, %.60q, want %s, %d, %.60q: %s", name, got.End, got.ExitCode, got.Bytes(), c.end, c.code, c.want, got.Error)
+		}
+	}
+	y.nothingRuns()
+
+	id := bourse.NewOrderID()
+	first := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
+	again := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
+	if !first.OK || !again.Again || string(again.Bytes()) != string(first.Bytes()) || again.Machine != first.Machine {
+		t.Errorf("first %+v, again %+v", first, again)
+	}
+	_, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: y.registry.Name("nothing:1")}, "")
+	if reply, told := errors.AsType[*machinesapi.ReplyError](err); !told || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedImage {
+		t.Errorf("an image that is not there: %v, %+v", err, reply)
+	}
+	if _, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: bourse.ImagePull, Command: []string{"x"}}, ""); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("a poller's: %v", err)
+	}
+	y.nothingRuns()
+}
+
+// As a person does it, and as it comes.
+func TestTasksOfImagesStream(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/wc", "-c"}})
+	cmd := exec.Command(binary, "--api", "http://"+y.broker.API, "task", "run", "--image", image.Name, "--vm-memory", "64MiB", "--payload", "-")
+	cmd.Stdin = strings.NewReader("hello")
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "5\n" {
+		t.Errorf("bourse task run: %q, %v", out, err)
+	}
+	parts := 0
+	var told strings.Builder
+	reply, err := y.api.StreamTask(t.Context(), app, machinesapi.RunTask{
+		Image: image.Name, Guest: &bourse.Guest{MemoryMB: 64}, Command: []string{"sh", "-c", "echo one; sleep 1; cat"}, Payload: []byte(`"two"`),
+	}, "", func(part []byte) { parts++; told.Write(part) })
+	if err != nil || !reply.OK || told.String() != "one\ntwo" || string(reply.Bytes()) != "one\ntwo" || parts < 2 {
+		t.Errorf("streamed %q in %d parts; %+v, %v", told.String(), parts, reply, err)
+	}
+	y.nothingRuns()
+}
+
+// A program of an image that was started for a payload goes on when its
+// worker's daemon is killed, and who asks again gets its answer.
+func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, 1)
+	image := y.push("box:1", ocispec.ImageConfig{})
+	id := bourse.NewOrderID()
+	payload := strings.Repeat("payload ", bourse.MaxPayload/8)
+	task := machinesapi.RunTask{
+		Image: image.Name, Command: []string{"sh", "-c", "sleep 3; cat"}, PayloadBase64: []byte(payload),
+		Guest: &bourse.Guest{MemoryMB: 64}, Timeout: bourse.Duration(30 * time.Second),
+	}
+	told := make(chan error, 1)
+	go func() {
+		_, err := y.api.RunTask(t.Context(), app, task, id)
+		told <- err
+	}()
+	var machine bourse.MachineID
+	eventually(t, 20*time.Second, "it runs", func() error {
+		list, _, err := y.api.Machines(t.Context(), app, machinesapi.ListMachines{})
+		if err != nil || len(list) != 1 || list[0].State != bourse.StateStarted {
+			return fmt.Errorf("machines %+v, %w", list, err)
+		}
+		machine = list[0].ID
+		return nil
+	})
+	w := y.workers[0]
+	w.settle()
+	if err := w.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the caller was told %v", err)
+	}
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the answer is told again", func() error {
+		reply, err := y.api.RunTask(t.Context(), app, task, id)
+		if err == nil && (!reply.OK || !reply.Again || reply.Machine != machine || string(reply.Bytes()) != payload) {
+			t.Errorf("again: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Again, reply.Error)
+		}
+		return err
+	})
+	y.nothingRuns()
+}

@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// coldImage makes an order for work of a program of the rig's image.
+func coldImage(t testing.TB, payload string, words ...string) *bourse.Order {
+	t.Helper()
+	o := cold(t, payload, words...)
+	o.Config.Image = rigImage
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// nothingLeft: of tasks that have ended, the host has nothing any more.
+func (h *host) nothingLeft() {
+	h.t.Helper()
+	slots, open := h.slots(), h.openTasks()
+	if slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 || len(h.rig.network.attached()) != 0 {
+		h.t.Errorf("%d slots, tasks %v, machines %v, networks of %v are left", slots, open, h.kept(), h.rig.network.attached())
+	}
+	h.verify()
+}
+
+// The image is pulled first, and that does not count: here it takes longer
+// than the task may.
+func TestAColdTaskOfAnImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		words []string
+		want  string
+		text  string
+		took  time.Duration
+	}{
+		"answers":        {[]string{"cat"}, "answered 0 one\ntwo", "", 20 * time.Second},
+		"fails":          {[]string{"cat", "exit", "3"}, "failed 3 one\ntwo", "exit code 3", 20 * time.Second},
+		"takes its time": {[]string{"sleep", "4s", "cat"}, "answered 0 one\ntwo", "", 24 * time.Second},
+		"takes forever":  {[]string{"run"}, "timeout -1 ", "after its timeout of 5s", 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newRigged(t, newRig)
+				spy := h.withSpy()
+				h.rig.images.takes = 20 * time.Second
+				h.start(nil)
+				order := coldImage(t, "one\ntwo", c.words...)
+				if q, err := h.quote(t.Context(), order.Asked()); err != nil || q.Refusal != nil {
+					t.Fatalf("quote %+v, %v", q, err)
+				}
+				got := h.result(t.Context(), order)
+				if ended(got) != c.want || !strings.Contains(got.Error, c.text) || got.Took != c.took {
+					t.Errorf("got %.60q after %s: %s, want %q after %s: … %s", ended(got), got.Took, got.Error, c.want, c.took, c.text)
+				}
+				if task := spy.tasks[0]; string(task.Stdin) != "one\ntwo" || !slices.Equal(task.Command, c.words) {
+					t.Errorf("the driver was told %q, stdin %q", task.Command, task.Stdin)
+				}
+				h.reaches(got.Machine, bourse.StateDestroyed)
+				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+				if err != nil || !fill.Again || ended(fill.Task) != ended(got) || len(spy.tasks) != 1 {
+					t.Errorf("again: %+v, %v", fill, err)
+				}
+				if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
+					t.Errorf("the image is in use: %v, %v", gone, err)
+				}
+				h.nothingLeft()
+				h.crash()
+			})
+		})
+	}
+}
+
+func TestAColdTaskOfNoImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		order := coldImage(t, "", "cat")
+		order.Config.Image = "example.com/nothing"
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedImage || refusal.Resource != order.Config.Image {
+			t.Errorf("refusal %+v, %v", refusal, err)
+		}
+		order = coldImage(t, "", "cat")
+		order.Config.Image = bourse.ImagePull
+		if err := order.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), "poller") {
+			t.Errorf("a poller's: %v", err)
+		}
+		h.nothingLeft()
+		h.crash()
+	})
+}
+
+// Its caller leaves while the image is pulled.
+func TestAColdTaskIsCutInItsPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newRigged(t, newRig)
+		h.rig.images.takes = time.Hour
+		h.start(nil)
+		order := coldImage(t, "", "cat")
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
+		defer leave()
+		fill, _, err := h.claim(ctx, &bourse.Claim{Order: *order})
+		if err != nil || fill == nil || fill.Task.End != bourse.TaskCanceled {
+			t.Fatalf("told %+v, %v", fill, err)
+		}
+		h.reaches(fill.Task.Machine, bourse.StateDestroyed)
+		if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled {
+			t.Errorf("again: %+v", got)
+		}
+		h.nothingLeft()
+		h.crash()
+	})
+}
+
+// The daemon dies while the image is pulled, which fails then: who asks again
+// is refused.
+func TestAColdTasksImageGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newRigged(t, newRig)
+		h.rig.images.takes = time.Hour
+		h.start(nil)
+		order := coldImage(t, "", "cat")
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _, _, _ = h.Worker.claim(ctx, &bourse.Claim{Order: *order}) }()
+		synctest.Wait()
+		h.crash()
+		leave() // who asked has seen the connection end
+		h.rig.images.mu.Lock()
+		clear(h.rig.images.registry)
+		h.rig.images.mu.Unlock()
+		h.start(nil)
+		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || fill != nil || refusal == nil {
+			t.Errorf("again: %+v, %+v, %v", fill, refusal, err)
+		}
+		time.Sleep(time.Minute)
+		h.nothingLeft()
+		h.crash()
+	})
+}
+
+// Invariants 4 to 7 of cold tasks of images: the daemon dies before and after
+// every commit of one.
+func TestADaemonDiesAtEveryCommitOfAColdTaskOfAnImage(t *testing.T) {
+	var commits uint64
+	synctest.Test(t, func(t *testing.T) {
+		h := newRigged(t, newRig)
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		h.result(t.Context(), coldImage(t, "in", "sleep", "1s", "cat"))
+		time.Sleep(time.Minute)
+		h.nothingLeft()
+		h.crash()
+	})
+	t.Logf("%d commits", commits)
+	if commits < 7 {
+		t.Fatalf("a cold task of an image makes %d commits only", commits)
+	}
+	for n := uint64(2); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { dieInColdImage(t, stage, n) })
+			})
+		}
+	}
+}
+
+func dieInColdImage(t *testing.T, stage store.FaultStage, n uint64) {
+	h := newRigged(t, newRig)
+	order := coldImage(t, "in", "sleep", "1s", "cat")
+	told := ""
+	if h.tryStart(crashAt(stage, n)) == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
+		if fill != nil && fill.Task.OK() {
+			told = ended(fill.Task)
+		}
+		cancel()
+		h.crash()
+	}
+	h.start(nil)
+	got := h.result(t.Context(), order)
+	if ended(got) != "answered 0 in" && (told != "" || got.End != bourse.TaskCanceled) {
+		t.Errorf("told %q before, and now %q: %s", told, ended(got), got.Error)
+	}
+	time.Sleep(time.Minute)
+	if starts := h.rig.containers.Starts(); starts > 1 || starts == 0 && got.OK() {
+		t.Errorf("its program was started %d times", starts)
+	}
+	h.nothingLeft()
+	h.crash()
+}

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// What a task's own program writes to stdout is told as it comes, and all of
+// it once; what it writes to stderr is not.
+func TestAColdTaskStreams(t *testing.T) {
+	for name, c := range map[string]struct {
+		words []string
+		want  []string // parts, with the second in which they came
+	}{
+		"as it comes": {
+			[]string{"warn", "oops", "print", "one", "sleep", "1s", "print", "two", "sleep", "2s", "cat"},
+			[]string{"0 ", "0 one\n", "1 two\n", "3 in"},
+		},
+		"nothing": {[]string{"sleep", "1s"}, []string{"0 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				order := cold(t, "in", c.words...)
+				began := time.Now()
+				var parts []string
+				order.Task.Output = func(part []byte) {
+					parts = append(parts, string('0'+rune(time.Since(began)/time.Second))+" "+string(part))
+				}
+				got := h.result(t.Context(), order)
+				if !slices.Equal(parts, c.want) || !got.OK() {
+					t.Errorf("parts %q, want %q; %+v", parts, c.want, got)
+				}
+				h.crash()
+			})
+		})
+	}
+}
+
+// A long answer is whole, whatever of it was followed; a longer one than may
+// be is not told past the limit.
+func TestALongAnswerStreams(t *testing.T) {
+	for lines, whole := range map[string]bool{"50000": true, "150000": false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(t, nil)
+			order := cold(t, "", "lines", "0", lines)
+			var told strings.Builder
+			order.Task.Output = func(part []byte) { told.Write(part) }
+			got := h.result(t.Context(), order)
+			if got.OK() != whole || whole && told.String() != string(got.Answer) || told.Len() > bourse.MaxAnswer {
+				t.Errorf("%s lines: %d bytes were told, the answer has %d: %s", lines, told.Len(), len(got.Answer), got.Error)
+			}
+			h.crash()
+		})
+	}
+}
+
+// A task that is refused is none that was accepted.
+func TestARefusedTaskDoesNotStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		order := cold(t, "", "missing")
+		order.Task.Output = func([]byte) { t.Error("it was told of") }
+		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || refusal == nil {
+			t.Errorf("refusal %+v, %v", refusal, err)
+		}
+		h.crash()
+	})
+}
