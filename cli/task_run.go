@@ -205,16 +205,23 @@ func (s *shell) explainTask(err error, f *taskFlags, task string) error {
 	return err
 }
 
-// printTask writes the answer as the program did.
+// printTask writes the answer as the program did; for a person, as lines.
 func (s *shell) printTask(t *machinesapi.TaskReply) error {
 	if s.json {
 		if err := s.printJSON(t); err != nil {
 			return err
 		}
-	} else if _, err := s.Out.Write(t.Bytes()); err != nil {
+	} else if _, err := s.Out.Write(s.asLines(t.Bytes())); err != nil {
 		return err
 	}
 	return s.taskExit(t)
+}
+
+func (s *shell) asLines(answer []byte) []byte {
+	if s.Out.TTY && len(answer) > 0 && answer[len(answer)-1] != '\n' {
+		return append(answer, '\n')
+	}
+	return answer
 }
 
 // taskExit ends the command as the task ended.
