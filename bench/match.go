@@ -86,16 +86,14 @@ func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
 		if err := startEcho(h, over.nats); err != nil {
 			return err
 		}
-		nc, err := client.Connect(over.nats)
+		floor, err := newFloor(h, over.nats)
 		if err != nil {
 			return err
 		}
-		defer nc.Close()
-		floor := func() error { _, err := nc.Request(echoSubject, payload, 5*time.Second); return err }
 		ways := []way{
 			{"nats_match", over.match}, {"direct_match", plain.match}, {"nats_task", over.call}, {"direct_task", plain.call},
 		}
-		if err := oneClient(ctx, out, floor, ways); err != nil {
+		if err := oneClient(ctx, out, floor.request, ways); err != nil {
 			return err
 		}
 		if err := sixteen(out, floor, ways); err != nil {
@@ -103,6 +101,41 @@ func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		return noFit(ctx, out, over)
 	})
+}
+
+// natsClients is how many clients there are at once.
+const natsClients = 16
+
+// natsFloor is what NATS takes for a request and its echo: by clients of their
+// own, and by callers that share a connection, whose messages then share
+// system calls.
+type natsFloor struct{ free chan *client.Conn }
+
+func newFloor(h *harness, url string) (*natsFloor, error) {
+	f := &natsFloor{free: make(chan *client.Conn, natsClients)}
+	for range natsClients {
+		nc, err := client.Connect(url)
+		if err != nil {
+			return nil, err
+		}
+		h.Cleanup(nc.Close)
+		f.free <- nc
+	}
+	return f, nil
+}
+
+func (f *natsFloor) request() error {
+	nc := <-f.free
+	defer func() { f.free <- nc }()
+	_, err := nc.Request(echoSubject, payload, 5*time.Second)
+	return err
+}
+
+// shared gives a connection for all.
+func (f *natsFloor) shared() func() error {
+	nc := <-f.free
+	f.free <- nc
+	return func() error { _, err := nc.Request(echoSubject, payload, 5*time.Second); return err }
 }
 
 // payload is what the task is asked, and the floor's echo.
@@ -150,16 +183,21 @@ func oneClient(ctx context.Context, out Figures, floor func() error, ways []way)
 	return nil
 }
 
-func sixteen(out Figures, floor func() error, ways []way) error {
-	const clients, rounds, each = 16, 3, 4000
-	var bare []float64
+func sixteen(out Figures, floor *natsFloor, ways []way) error {
+	const clients, rounds, each = natsClients, 3, 4000
+	var bare, shared []float64
 	rates, refused := make([][]float64, len(ways)), make([]atomic.Int64, len(ways))
 	for range rounds {
-		rate, err := together(clients, 5*each, func(int) error { return floor() })
+		rate, err := together(clients, 5*each, func(int) error { return floor.request() })
 		if err != nil {
 			return err
 		}
 		bare = append(bare, rate)
+		one := floor.shared()
+		if rate, err = together(clients, 5*each, func(int) error { return one() }); err != nil {
+			return err
+		}
+		shared = append(shared, rate)
 		for i, w := range ways {
 			rate, err := together(clients, each, func(int) error { return w.insist(&refused[i]) })
 			if err != nil {
@@ -168,7 +206,7 @@ func sixteen(out Figures, floor func() error, ways []way) error {
 			rates[i] = append(rates[i], rate)
 		}
 	}
-	out["floor_nats_c16_rps"] = median(bare)
+	out["floor_nats_c16_rps"], out["floor_nats_shared_c16_rps"] = median(bare), median(shared)
 	for i, w := range ways {
 		out[w.name+"_c16_rps"] = median(rates[i])
 		out[w.name+"_c16_ratio"] = median(rates[i]) / median(bare)
