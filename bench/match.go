@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,7 @@ func startEcho(h *harness, url string) error {
 		return err
 	}
 	c := exec.Command(self, "-echo", url) //nolint:noctx // it ends with its input
-	c.Stderr = os.Stderr
+	c.Stderr, c.Env = os.Stderr, serverEnv()
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err
@@ -70,6 +71,8 @@ func startEcho(h *harness, url string) error {
 // Over NATS and over the direct fabric, with one client and with 16; from a
 // broker's place, and through the API.
 func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
+	// This process stands in a broker's place, and has as many processors.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(serverProcs()))
 	return inHarness(ctx, lab, func(h *harness) error {
 		program, err := buildIncrement(ctx, lab)
 		if err != nil {
