@@ -45,12 +45,7 @@ lint:
 	$(TOOL) golangci-lint run ./...
 
 fuzz: ## run every fuzz test for FUZZTIME (10s)
-	@for pkg in $$($(GO) list ./...); do \
-	  for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$name"; \
-	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
-	  done; \
-	done
+	@GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 bench: build ## measure, and write bench/out.json
 	@scripts/need-host
