@@ -177,7 +177,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Unlock()
 	if credit > 0 {
 		if err := c.send(frame{kind: kindCredit, window: uint32(credit)}, c.to); err != nil {
-			c.breakOff(errors.Join(errDown, err))
+			c.breakOff(err)
 		}
 	}
 	return n, nil
@@ -195,7 +195,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 		if n > 0 {
 			if err := c.send(frame{kind: kindData, data: p[done : done+n]}, c.to); err != nil {
-				c.lose(errors.Join(errDown, err))
+				c.lose(err)
 				return done, c.failed("write", err)
 			}
 		}

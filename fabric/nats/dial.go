@@ -37,7 +37,7 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	err = c.send(frame{kind: kindOpen, from: l.own, window: uint32(c.window)}, l.at(to)+"dial."+strconv.Itoa(int(port)))
 	if err != nil {
 		c.lose(errDown)
-		return nil, fmt.Errorf("dial %s: %w", hostport, errors.Join(errDown, err))
+		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	if err := c.opening(ctx); err != nil {
 		c.breakOff(net.ErrClosed)

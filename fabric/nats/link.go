@@ -229,9 +229,16 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 
 // send publishes one message.
 func (l *Link) send(to, reply string, data []byte) error {
-	err := l.nats.PublishRequest(to, reply, data)
-	if errors.Is(err, client.ErrMaxPayload) {
+	return l.sent(l.nats.PublishRequest(to, reply, data))
+}
+
+// sent says what an error of sending means.
+func (l *Link) sent(err error) error {
+	switch {
+	case errors.Is(err, client.ErrMaxPayload):
 		l.Oversized.Add(1)
+	case errors.Is(err, client.ErrReconnectBufExceeded): // there is none: see options
+		return errDown
 	}
 	return err
 }
