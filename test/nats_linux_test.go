@@ -236,4 +236,7 @@ func TestTwoNetworks(t *testing.T) {
 	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
 		t.Errorf("an order while the other is lost: %v", err)
 	}
+	if err := there.start(); err != nil { // and ends its machines with the test
+		t.Fatal(err)
+	}
 }
