@@ -90,10 +90,11 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 
 // fills tells whether f is of the order, and what it asks for.
 func fills(f *bourse.Fill, order *bourse.Order) bool {
-	return f.Sale().Order == order.ID && (f.Hold != nil) == (order.Hold != nil)
+	return f.Sale().Order == order.ID && (f.Hold != nil) == (order.Hold != nil) &&
+		(f.Task != nil) == (order.Task != nil) && (f.Volume != nil) == (order.Volume != nil)
 }
 
-func unfill(q *bourse.Quote) { q.Filled, q.FilledVolume, q.FilledHold = nil, nil, nil }
+func unfill(q *bourse.Quote) { q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil }
 
 // absurd names what is impossible in a willing quote, "" when nothing is.
 func absurd(q *bourse.Quote) string {
