@@ -249,6 +249,7 @@ func (w *Worker) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.
 		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("its answer has more than %d bytes", bourse.MaxAnswer)
 		return nil
 	case bourse.CodeOf(err) == bourse.CodeNotFound: // destroyed in the same moment
+		out.End, out.ExitCode, out.Error = bourse.TaskLost, -1, "what it wrote is gone with its machine"
 		return nil
 	}
 	out.Answer = answer

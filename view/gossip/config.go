@@ -33,8 +33,6 @@ type Config struct {
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumours   Rumours              // default: none
 	Transport memberlist.Transport // default: sockets
-
-	finds bool // Find was given
 }
 
 // Rumours is what travels with the gossip of the membership, in packets to
@@ -61,10 +59,6 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.finds = c.Find != nil
-	if !c.finds {
-		c.Find = func(context.Context) []string { return nil }
-	}
 	if c.OnLost == nil {
 		c.OnLost = func(bourse.Member, time.Time) {}
 	}
@@ -73,6 +67,14 @@ func (c Config) withDefaults() Config {
 	}
 	c.Timing = c.Timing.withDefaults()
 	return c
+}
+
+// found gives members that were found.
+func (c *Config) found(ctx context.Context) []string {
+	if c.Find == nil {
+		return nil
+	}
+	return c.Find(ctx)
 }
 
 // Validate reports CodeInvalid for a config that no member can have.

@@ -26,9 +26,9 @@ const (
 // from then on those that are missing. It closes joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
-	met := len(m.toJoin(m.config.Join)) == 0 && !m.config.finds // nobody to wait for
+	met := len(m.toJoin(m.config.Join)) == 0 && m.config.Find == nil // nobody to wait for
 	for first := true; ctx.Err() == nil; first = false {
-		for _, address := range m.toCall(time.Now(), m.config.Find(ctx)) {
+		for _, address := range m.toCall(time.Now(), m.config.found(ctx)) {
 			met = m.call(ctx, address) || met
 		}
 		if first {
