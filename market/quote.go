@@ -94,7 +94,9 @@ func fills(f *bourse.Fill, order *bourse.Order) bool {
 		(f.Task != nil) == (order.Task != nil) && (f.Volume != nil) == (order.Volume != nil)
 }
 
-func unfill(q *bourse.Quote) { q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil }
+func unfill(q *bourse.Quote) {
+	q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil
+}
 
 // absurd names what is impossible in a willing quote, "" when nothing is.
 func absurd(q *bourse.Quote) string {
