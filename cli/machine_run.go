@@ -121,6 +121,9 @@ func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error
 			}
 		}
 		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && onlyImage(reply.Refusals) {
+			if reply.Refusals[0].Resource == bourse.ImagePull {
+				return hint(err, "machines of image pull need a gateway: bourse serve worker --pull")
+			}
 			return hint(err,
 				"is the image's name right? Machines of images need workers with containerd, run as root: bourse serve worker --help",
 				"or a command of the host itself: bourse machine run host -- COMMAND")
