@@ -45,7 +45,7 @@
 //	market        the exchange: candidates, quotes, ranking, claims, the decision
 //	fabric        how a broker reaches workers; fabric/direct is HTTP
 //	view          what every server has heard of the cluster; view/gossip spreads it, view/query asks it
-//	store         the worker's bbolt file
+//	store         the worker's bbolt file, with a write-ahead log
 //	driver        the contract with what runs machines; driver/process runs host commands
 //	gateway       HTTP for pollers, on a worker with driver/pull
 //	supervise     a few commands without any server

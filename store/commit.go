@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -75,8 +73,8 @@ func (c *Commit) finish(err error) {
 
 // Submit queues fn, which will be executed in a read-write transaction on the
 // store's own goroutine, after everything submitted before. It does not block.
-// fn must not block either, and may be executed more than once, each time in a
-// fresh transaction; its error undoes all that it did and is what Wait gives.
+// fn must not block either; its error undoes all that it did and is what Wait
+// gives.
 func (s *Store) Submit(fn func(*Tx) error) *Commit { return s.submit(fn, false) }
 
 func (s *Store) submit(fn func(*Tx) error, relaxed bool) *Commit {
@@ -195,9 +193,9 @@ func finishAll(batch []*Commit, err error) {
 // commit makes a batch durable. An error of a function is told only when what
 // it was based on is durable.
 func (s *Store) commit(batch []*Commit) {
-	tx, good, refused, err := s.apply(batch)
-	if err == nil && tx != nil {
-		err = s.land(tx, good)
+	after, good, refused, err := s.apply(batch)
+	if err == nil && len(s.record) > walHeader {
+		err = s.land(after, good)
 	}
 	if err != nil {
 		s.log.Error("commit failed", "transactions", len(batch), "err", err)
@@ -208,88 +206,81 @@ func (s *Store) commit(batch []*Commit) {
 	for c, err := range refused {
 		c.finish(err)
 	}
+	s.turn()
 }
 
-// apply executes the functions in order. One that fails after it has written
-// spoils the transaction: the others are executed again without it. tx is nil
-// when nothing is to be written.
-func (s *Store) apply(batch []*Commit) (_ *bbolt.Tx, good []*Commit, refused map[*Commit]error, _ error) {
-	refused = map[*Commit]error{}
-again:
-	tx, err := s.db.Begin(true)
+// apply executes the functions in order, each on what the ones before it have
+// left, and gives what that is. What they have written is in s.record.
+func (s *Store) apply(batch []*Commit) (after *changes, good []*Commit, refused map[*Commit]error, _ error) {
+	if cap(s.record) > recordKept {
+		s.record = nil
+	}
+	s.record = append(s.record[:0], make([]byte, walHeader)...)
+	before, err := s.begin()
 	if err != nil {
 		return nil, nil, nil, unavailable(err)
 	}
-	good, dirty := good[:0], false
+	defer before.end()
+	after, good = before.latest, batch[:0:0]
 	for _, c := range batch {
-		if refused[c] != nil {
+		t := &Tx{layers: before, writes: &s.record}
+		t.latest = after.Copy()
+		mark := len(s.record)
+		if err := s.execute(c.fn, t); err != nil {
+			if refused == nil {
+				refused = map[*Commit]error{}
+			}
+			refused[c] = err
+			s.record = s.record[:mark]
 			continue
 		}
-		t := &Tx{tx: tx}
-		if err := s.execute(c.fn, t); err != nil {
-			refused[c] = err
-			if !t.dirty {
-				continue
-			}
-			if err := tx.Rollback(); err != nil {
-				return nil, nil, nil, unavailable(err)
-			}
-			goto again
+		good = append(good, c)
+		if len(s.record) > mark {
+			after = t.latest
 		}
-		good, dirty = append(good, c), dirty || t.dirty
 	}
-	if !dirty {
-		return nil, good, refused, tx.Rollback()
-	}
-	return tx, good, refused, nil
+	return after, good, refused, nil
 }
+
+// recordKept is the largest record whose memory is used again.
+const recordKept = 1 << 20
 
 // execute runs one function; a panic is its error.
 func (s *Store) execute(fn func(*Tx) error, t *Tx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.Error("transaction panicked", "err", v, "stack", string(debug.Stack()))
-			t.dirty = true // nobody knows
 			err = bourse.Errorf(bourse.CodeInternal, "a transaction panicked: %v", v)
 		}
 	}()
 	return fn(t)
 }
 
-// land commits a transaction that is complete.
-func (s *Store) land(tx *bbolt.Tx, good []*Commit) error {
+// land makes durable what the functions of good have written, and visible.
+func (s *Store) land(after *changes, good []*Commit) error {
 	s.commits++
-	before := tx.ID() - 1
 	for _, c := range good {
 		close(c.applied)
 	}
 	runtime.Gosched() // whoever answers from Applied does so while we write
-	// A crash from here to the end of Commit leaves the file as it was before
+	// A crash from here to the end of append leaves the log as it was before
 	// the batch, or with all of it: nothing of it has been acknowledged.
-	err := s.fault(FaultBefore, s.commits)
-	if err != nil {
-		_ = tx.Rollback() // the process counts as dead
-		err = s.fail(err)
-	} else if err = tx.Commit(); err != nil {
-		if err = unavailable(err); s.visible() != before {
-			err = s.fail(err)
-		}
-	} else if err = s.fault(FaultAfter, s.commits); err != nil {
-		err = s.fail(err)
+	if err := s.fault(FaultBefore, s.commits); err != nil {
+		return s.fail(err)
 	}
-	return err
-}
-
-// visible gives the number of the transaction that readers see. When a failed
-// commit has moved it, its last page was written and not synced: the disk may
-// hold either state, and going on could mix them.
-func (s *Store) visible() int {
-	tx, err := s.db.Begin(false)
-	if err != nil {
-		return -1
+	switch err := s.wal.append(s.record); {
+	case errors.Is(err, errNotSynced):
+		return s.fail(err)
+	case err != nil:
+		return unavailable(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // of a read
-	return tx.ID()
+	if err := s.fault(FaultAfter, s.commits); err != nil {
+		return s.fail(err)
+	}
+	s.layout.Lock()
+	s.now.latest = after
+	s.layout.Unlock()
+	return nil
 }
 
 // fail stops all further writing.
@@ -297,6 +288,13 @@ func (s *Store) fail(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = &bourse.Error{Code: bourse.CodeUnavailable, Message: errKilled.Error(), Err: cause}
+	return s.failed
+}
+
+// dead gives why nothing is written any more; nil when that is not so.
+func (s *Store) dead() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.failed
 }
 

@@ -1,12 +1,16 @@
-// Package store is the durable memory of a worker: one bbolt file.
+// Package store is the durable memory of a worker: a bbolt file, and beside it
+// a write-ahead log of what is not in that file yet.
 //
-// # Schema, version 3
+// # Schema, version 4
 //
+//	worker.wal.0, worker.wal.1               see wal
 //	worker.db
 //	├── meta
 //	│   ├── "version"                        uint32, big endian: the version of this schema
 //	│   ├── "identity"                       Identity
-//	│   └── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
+//	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
+//	│   ├── "logged"                         uint64, big endian: the number of the last entry of log; since version 4, like the next
+//	│   └── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
@@ -68,20 +72,28 @@
 //   - A transaction whose function fails leaves no trace and harms no other.
 //   - Indexes and sums change in the transaction of the record that they are
 //     about; [Tx.Verify] proves it.
-//   - Nothing is cached: reads come from the mapped file.
+//   - Nothing is cached but what is not in the file yet, some MiB at most: reads
+//     come from that and from the mapped file.
 //   - A file of a newer schema is not opened and not changed.
 //
 // # Group commit
 //
 // [Open] starts one goroutine, which [Store.Close] ends. It takes everything
-// that was submitted meanwhile, executes it in one bbolt transaction in order
-// of submission and commits that once: many who write at the same moment share
-// one pair of fsyncs, and one who writes alone waits for nothing but his own.
-// Functions passed to Submit run on that goroutine: they must not block, nor
-// call Submit and wait, and may run more than once.
+// that was submitted meanwhile, executes it in order of submission, and writes
+// what came of it as one record at the end of the write-ahead log: many who
+// write at the same moment share one sync, and one who writes alone waits for
+// nothing but his own. Functions passed to Submit run on that goroutine: they
+// must not block, nor call Submit and wait.
+//
+// What is in the log and not in the file is also in memory, as a tree of
+// changed keys that snapshots share. When a file of the log is full, a
+// checkpoint moves that tree into the bbolt file, in parts, while the other
+// file of the log takes what comes. A part that is moved twice, after a crash,
+// leaves the same. Close moves what is left; Open moves what a crash has left.
 //
 // A commit that fails (a full disk) has changed nothing; all who took part are
-// told so with CodeUnavailable, and the next one may succeed. Only when the
-// last sync fails is it unknown what the disk holds: the store then refuses
-// all further writes until it is opened again.
+// told so with CodeUnavailable, and the next one may succeed. A checkpoint that
+// fails is repeated, and meanwhile the log grows. Only when a sync fails is it
+// unknown what the disk holds: the store then refuses all further writes until
+// it is opened again.
 package store

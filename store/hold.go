@@ -66,7 +66,7 @@ func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return all[bourse.Hold](t, 
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
 	prefix := append([]byte(reservation), 0)
-	c := t.bucket(bucketHoldOf).Cursor()
+	c := t.cursor(bucketHoldOf)
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		h, _, err := t.Hold(bourse.OrderID(k[len(prefix):]))
 		if err != nil {
@@ -79,7 +79,7 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 
 // NextExpiry tells when the next hold ends, false when there is none.
 func (t *Tx) NextExpiry() (time.Time, bool) {
-	k, _ := t.bucket(bucketHoldEnd).Cursor().First()
+	k, _ := t.cursor(bucketHoldEnd).First()
 	at, _ := splitTimeKey(k)
 	return at, k != nil
 }
@@ -87,7 +87,7 @@ func (t *Tx) NextExpiry() (time.Time, bool) {
 // expired gives the holds that have ended by a time.
 func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	var out []bourse.Hold
-	c := t.bucket(bucketHoldEnd).Cursor()
+	c := t.cursor(bucketHoldEnd)
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
 		at, order := splitTimeKey(k)
 		if at.After(by) {
@@ -119,7 +119,7 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 // CommittedAt is Committed for who decides: no hold counts in it whose time is
 // over. One that may write ends those; one that only reads leaves them out.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
-	if t.tx.Writable() {
+	if t.writes != nil {
 		if _, err := t.ExpireHolds(now); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,9 @@ type Entry struct {
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
+// keyLogged has the number of the last entry that was ever written.
+var keyLogged = []byte("logged")
+
 // KindMachine is the kind of the entries about machines, which DeleteMachine
 // takes with it.
 const KindMachine = "machine"
@@ -33,10 +36,8 @@ func (t *Tx) Append(e Entry) (Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	t.dirty = true
-	b := t.bucket(bucketLog)
-	b.FillPercent = 1 // it only grows at its end
-	if e.Seq, err = b.NextSequence(); err != nil {
+	e.Seq = uint64Of(t.get(bucketMeta, keyLogged)) + 1
+	if err := t.put(bucketMeta, keyLogged, uint64Bytes(e.Seq)); err != nil {
 		return e, err
 	}
 	seq := uint64Bytes(e.Seq)
@@ -60,8 +61,11 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 		return nil, err
 	}
 	var out []Entry
-	c := t.bucket(bucketLogOf).Cursor()
-	for k := last(c, prefix); bytes.HasPrefix(k, prefix) && (limit <= 0 || len(out) < limit); k, _ = c.Prev() {
+	c := t.cursor(bucketLogOf)
+	// Prefixes end with a zero byte, so no key is between them and end without
+	// having the prefix.
+	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
+	for k, _ := c.Before(end); bytes.HasPrefix(k, prefix) && (limit <= 0 || len(out) < limit); k, _ = c.Prev() {
 		var e Entry
 		ok, err := t.record(bucketLog, k[len(prefix):], &e)
 		if err != nil {
@@ -74,29 +78,11 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	return out, nil
 }
 
-// last moves c to the last key that has a prefix, or to one before all of them.
-func last(c interface {
-	Seek(k []byte) (key, value []byte)
-	Last() (key, value []byte)
-	Prev() (key, value []byte)
-}, prefix []byte,
-) []byte {
-	// Prefixes end with a zero byte, so no key is between prefix and end
-	// without having the prefix.
-	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
-	if k, _ := c.Seek(end); k == nil {
-		k, _ = c.Last()
-		return k
-	}
-	k, _ := c.Prev()
-	return k
-}
-
 // Since gives the entries after number seq, oldest first, at most limit of
 // them; all when limit is not positive.
 func (t *Tx) Since(seq uint64, limit int) ([]Entry, error) {
 	var out []Entry
-	c := t.bucket(bucketLog).Cursor()
+	c := t.cursor(bucketLog)
 	for k, v := c.Seek(uint64Bytes(seq + 1)); k != nil && (limit <= 0 || len(out) < limit); k, v = c.Next() {
 		var e Entry
 		if err := decode(v, &e); err != nil {
@@ -114,7 +100,7 @@ func (t *Tx) deleteEntries(kind, id string) error {
 		return err
 	}
 	var keys [][]byte
-	c := t.bucket(bucketLogOf).Cursor()
+	c := t.cursor(bucketLogOf)
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		keys = append(keys, bytes.Clone(k))
 	}

@@ -98,7 +98,7 @@ func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] {
 func (t *Tx) MachinesOf(app bourse.AppName) iter.Seq2[bourse.Machine, error] {
 	return func(yield func(bourse.Machine, error) bool) {
 		prefix := append([]byte(app), 0)
-		c := t.bucket(bucketMachineApp).Cursor()
+		c := t.cursor(bucketMachineApp)
 		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 			m, err := t.Machine(bourse.MachineID(k[len(prefix):]))
 			if !yield(m, err) || err != nil {
@@ -133,7 +133,7 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 // holds keep, by resource. Who decides asks CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
-	c := t.bucket(bucketCommitted).Cursor()
+	c := t.cursor(bucketCommitted)
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if len(v) != 8 {
 			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of %s", bourse.Quoted(string(k)))

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -18,16 +19,31 @@ type migration func(*bbolt.Tx) error
 // Entries are added, never changed: files of every age are in use.
 func migrations() []migration {
 	return []migration{
-		createBuckets(
-			bucketMeta, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
-			bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
-		),
-		createBuckets(bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots),
-		createBuckets(bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHolds, bucketHoldOf, bucketHoldEnd),
+		createBuckets(buckets1),
+		createBuckets(buckets2),
+		createBuckets(buckets3),
+		countLogged, // from here on the store may have a write-ahead log beside it
 	}
 }
 
-func createBuckets(names ...string) migration {
+// The buckets that each version added.
+var (
+	buckets1 = []string{
+		bucketMeta, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
+		bucketCommitted, bucketOrders, bucketOrderTime, bucketApps, bucketLog, bucketLogOf, bucketRuns, bucketRunKey, bucketRunOpen,
+	}
+	buckets2   = []string{bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots}
+	buckets3   = []string{bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHolds, bucketHoldOf, bucketHoldEnd}
+	allBuckets = slices.Concat(buckets1, buckets2, buckets3)
+)
+
+// countLogged moves the number of the last log entry to where the write-ahead
+// log can have it.
+func countLogged(tx *bbolt.Tx) error {
+	return tx.Bucket([]byte(bucketMeta)).Put(keyLogged, uint64Bytes(tx.Bucket([]byte(bucketLog)).Sequence()))
+}
+
+func createBuckets(names []string) migration {
 	return func(tx *bbolt.Tx) error {
 		for _, name := range names {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {

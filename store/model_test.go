@@ -157,12 +157,15 @@ func reset(t *rapid.T, s *Store) {
 func empty(t *rapid.T, s *Store, buckets ...string) {
 	err := s.Update(t.Context(), func(tx *Tx) error {
 		for _, b := range buckets {
-			tx.dirty = true
-			if err := tx.tx.DeleteBucket([]byte(b)); err != nil {
-				return err
+			var keys [][]byte
+			c := tx.cursor(b)
+			for k, _ := c.First(); k != nil; k, _ = c.Next() {
+				keys = append(keys, k)
 			}
-			if _, err := tx.tx.CreateBucket([]byte(b)); err != nil {
-				return err
+			for _, k := range keys {
+				if err := tx.delete(b, k); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

@@ -63,7 +63,7 @@ func (t *Tx) PutOrder(o OrderRecord) error {
 // with it.
 func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
 	var old [][]byte
-	c := t.bucket(bucketOrderTime).Cursor()
+	c := t.cursor(bucketOrderTime)
 	for k, filler := c.First(); k != nil && len(old) < most; k, filler = c.Next() {
 		if at, _ := splitTimeKey(k); !at.Before(before) {
 			break

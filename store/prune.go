@@ -69,7 +69,7 @@ func (t *Tx) pruneVolumes(before time.Time, most int) (int, error) {
 // oldest first.
 func (t *Tx) gone(bucket string, before time.Time, most int) []string {
 	var old []string
-	c := t.bucket(bucket).Cursor()
+	c := t.cursor(bucket)
 	for k, _ := c.First(); k != nil && len(old) < most; k, _ = c.Next() {
 		at, id := splitTimeKey(k)
 		if !at.Before(before) {

@@ -78,7 +78,7 @@ func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 // Runs gives every run that is kept, by definition and resource.
 func (t *Tx) Runs() iter.Seq2[fsm.Record, error] {
 	return func(yield func(fsm.Record, error) bool) {
-		c := t.bucket(bucketRuns).Cursor()
+		c := t.cursor(bucketRuns)
 		for k, v := c.First(); k != nil; k, v = c.Next() {
 			rec, err := decodeRun(v)
 			if !yield(rec, err) || err != nil {
@@ -91,7 +91,7 @@ func (t *Tx) Runs() iter.Seq2[fsm.Record, error] {
 // unfinished gives the runs that have not ended, in the order of creation.
 func (t *Tx) unfinished() ([]fsm.Record, error) {
 	var out []fsm.Record
-	c := t.bucket(bucketRunOpen).Cursor()
+	c := t.cursor(bucketRunOpen)
 	for k, at := c.First(); k != nil; k, at = c.Next() {
 		b := t.get(bucketRuns, at)
 		if b == nil {
@@ -111,7 +111,7 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 func (t *Tx) PruneRuns(before time.Time, most int) (int, error) {
 	type place struct{ id, key []byte }
 	var old []place
-	c := t.bucket(bucketRunKey).Cursor()
+	c := t.cursor(bucketRunKey)
 	for id, k := c.First(); id != nil && len(old) < most; id, k = c.Next() {
 		// The engine makes the ids, and in order: what follows is younger.
 		if u, err := ulid.ParseStrict(string(id)); err == nil && u.Timestamp().After(before) {

@@ -33,6 +33,8 @@ type Config struct {
 	// had been killed: before, nothing of the commit is on disk; after, all is
 	// and nobody was told.
 	Fault func(stage FaultStage, n uint64) error
+	part  func() error // for tests: called before each part of a checkpoint; an error is that of the disk
+	turn  int64        // for tests: how much of a write-ahead log's file is used before the other takes over; default walSize
 }
 
 // FaultStage says on which side of a commit Config.Fault is called.
@@ -47,12 +49,24 @@ const (
 
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
-	db    *bbolt.DB
-	log   *slog.Logger
-	keep  time.Duration
-	fault func(FaultStage, uint64) error
-	ended chan struct{} // closed when the committer has returned
+	db      *bbolt.DB
+	wal     *wal // used by the committer only, like the next two
+	commits uint64
+	record  []byte // of the present commit
+	log     *slog.Logger
+	keep    time.Duration
+	fault   func(FaultStage, uint64) error
+	part    func() error
+	closing chan struct{}  // closed by Close
+	ended   chan struct{}  // closed when the committer has returned
+	moves   sync.WaitGroup // of the checkpoint
 
+	queued
+	contents
+}
+
+// queued is what was submitted.
+type queued struct {
 	mu      sync.Mutex // never held over I/O
 	work    *sync.Cond // of mu: queue has grown, or closed is set
 	queue   []*Commit
@@ -60,9 +74,16 @@ type Store struct {
 	lingers bool    // it will be in a moment
 	last    *Commit // submitted latest; nil before the first
 	closed  bool
-	failed  error  // why nothing is written any more
-	shared  int    // how many transactions the last commit had
-	commits uint64 // touched by the committer only
+	failed  error // why nothing is written any more
+	shared  int   // how many transactions the last commit had
+}
+
+// contents is what is durable.
+type contents struct {
+	// layout is held, for reading, while the file and now are looked at as one:
+	// a checkpoint that has ended takes away what the file had not before.
+	layout sync.RWMutex
+	now    snapshot
 }
 
 const (
@@ -70,8 +91,6 @@ const (
 	// The file is mapped once, at a size that it hardly ever outgrows: growing
 	// the map makes writers wait for readers. It costs address space only.
 	initialMap = 1 << 30
-	// The file grows in steps of this size; each takes one more sync.
-	growStep = 16 << 20
 )
 
 // Open opens the store in cfg.Dir, and makes it when there is none. It starts
@@ -87,10 +106,10 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syncDir(cfg.Dir); err != nil {
-		return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err), db.Close())
+	s := &Store{
+		db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, part: cfg.part, closing: make(chan struct{}), ended: make(chan struct{}),
+		contents: contents{now: snapshot{latest: newChanges()}},
 	}
-	s := &Store{db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, ended: make(chan struct{})}
 	s.work = sync.NewCond(&s.mu)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -101,8 +120,28 @@ func Open(cfg Config) (*Store, error) {
 	if s.fault == nil {
 		s.fault = func(FaultStage, uint64) error { return nil }
 	}
+	if s.part == nil {
+		s.part = func() error { return nil }
+	}
+	if s.wal, err = openWAL(cfg.Dir, cfg.turn); err == nil {
+		err = s.recoverLog()
+	}
+	if err == nil {
+		err = syncDir(cfg.Dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), s.closeFiles())
+	}
 	go s.commitAll()
 	return s, nil
+}
+
+func (s *Store) closeFiles() error {
+	err := s.db.Close()
+	if s.wal != nil {
+		err = errors.Join(err, s.wal.close())
+	}
+	return err
 }
 
 // openFile opens, checks and migrates the file. A damaged one may make bbolt
@@ -126,10 +165,6 @@ func openFile(path string) (db *bbolt.DB, err error) {
 	case err != nil:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err)
 	}
-	db.AllocSize = growStep
-	if err := reserve(path, growStep); err != nil {
-		return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err), db.Close())
-	}
 	if err := migrate(db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), db.Close())
 	}
@@ -144,19 +179,29 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Close waits until everything submitted is durable, or has failed, and closes
-// the file. What is submitted later fails with CodeUnavailable.
+// Close waits until everything submitted is durable, or has failed, moves it
+// into the file and closes that. What is submitted later fails with
+// CodeUnavailable.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	again := s.closed
+	if !again {
+		close(s.closing)
+	}
 	s.closed = true
 	s.work.Broadcast()
 	s.mu.Unlock()
 	<-s.ended
+	s.moves.Wait()
 	if again {
 		return nil
 	}
-	return s.db.Close()
+	if now := s.shown(); s.dead() == nil && now.moving == nil && now.latest.Len() > 0 {
+		if err := s.move(now.latest, s.wal.seq); err != nil {
+			s.log.Error("checkpoint failed: the write-ahead log has the rest", "err", err)
+		}
+	}
+	return s.closeFiles()
 }
 
 // Update submits fn and waits until it is durable. When ctx ends first the
@@ -169,11 +214,37 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 // and keeps none waiting, but keeps the file from reusing space: fn should be
 // short, and must not write.
 func (s *Store) View(fn func(*Tx) error) error {
-	err := s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx}) })
+	l, err := s.begin()
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return errClosed
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	return fn(&Tx{layers: l})
+}
+
+// begin gives what is durable now, until end is called.
+func (s *Store) begin() (layers, error) {
+	s.layout.RLock()
+	defer s.layout.RUnlock()
+	file, err := s.db.Begin(false)
+	return layers{s.now, file}, err
+}
+
+// shown gives what is durable beside the file.
+func (s *Store) shown() snapshot {
+	s.layout.RLock()
+	defer s.layout.RUnlock()
+	return s.now
+}
+
+// show makes a snapshot the present one.
+func (s *Store) show(now snapshot) {
+	s.layout.Lock()
+	defer s.layout.Unlock()
+	s.now = now
 }
 
 // Sync waits until everything that was submitted before the call is durable or

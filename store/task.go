@@ -138,7 +138,7 @@ func (t *Tx) TaskUndone(id bourse.OrderID) error {
 // OpenTasks gives the orders of all tasks that are under way.
 func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	return func(yield func(OrderRecord, error) bool) {
-		c := t.bucket(bucketTaskOpen).Cursor()
+		c := t.cursor(bucketTaskOpen)
 		for k, _ := c.First(); k != nil; k, _ = c.Next() {
 			o, ok, err := t.Order(bourse.OrderID(k))
 			if err == nil && (!ok || o.Task == nil) {
@@ -155,7 +155,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 func (t *Tx) WarmFor(app bourse.AppName, task string) []bourse.MachineID {
 	var out []bourse.MachineID
 	prefix := append(append(append([]byte(app), 0), task...), 0)
-	c := t.bucket(bucketMachineTask).Cursor()
+	c := t.cursor(bucketMachineTask)
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		out = append(out, bourse.MachineID(k[len(prefix):]))
 	}
@@ -171,7 +171,7 @@ func (t *Tx) pruneTasks(before time.Time, most int) (int, error) {
 func (t *Tx) dropTasks(most int, due func(ended time.Time) bool) (int, error) {
 	n := 0
 	for ; n < most; n++ {
-		k, size := t.bucket(bucketTaskTime).Cursor().First()
+		k, size := t.cursor(bucketTaskTime).First()
 		at, id := splitTimeKey(k)
 		if k == nil || !due(at) {
 			break

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"strings"
@@ -16,8 +17,8 @@ import (
 // passed to, on that goroutine only. A sequence that one of its methods gives
 // reads as it goes: nothing is to be written while it is ranged over.
 type Tx struct {
-	tx    *bbolt.Tx
-	dirty bool // something was written
+	layers
+	writes *[]byte // the record of the commit that it becomes part of; nil: it must not write
 }
 
 var _ fsm.Tx = (*Tx)(nil)
@@ -52,19 +53,28 @@ const (
 	bucketHoldEnd       = "hold_end"
 )
 
-func (t *Tx) bucket(name string) *bbolt.Bucket { return t.tx.Bucket([]byte(name)) }
-
-func (t *Tx) get(bucket string, key []byte) []byte { return t.bucket(bucket).Get(key) }
-
+// put keeps value.
 func (t *Tx) put(bucket string, key, value []byte) error {
-	t.dirty = true
-	return t.bucket(bucket).Put(key, value)
+	return t.change(change{bucket: bucket, key: bytes.Clone(key), value: value})
 }
 
 func (t *Tx) delete(bucket string, key []byte) error {
-	t.dirty = true
-	return t.bucket(bucket).Delete(key)
+	return t.change(change{bucket: bucket, key: bytes.Clone(key)})
 }
+
+func (t *Tx) change(c change) error {
+	if t.writes == nil {
+		return errReadOnly
+	}
+	if len(c.key) == 0 || len(c.key) > bbolt.MaxKeySize {
+		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(c.key))
+	}
+	*t.writes = appendOp(*t.writes, &c)
+	t.latest.Set(c)
+	return nil
+}
+
+var errReadOnly = bourse.Errorf(bourse.CodeInternal, "a transaction that reads must not write")
 
 // maxKeyPart bounds each part of a key in bytes.
 const maxKeyPart = 1024

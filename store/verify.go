@@ -141,7 +141,7 @@ func (t *Tx) expectRest(set func(string, []byte, []byte), add func(string, strin
 // compare reports how a bucket differs from what it should hold.
 func (t *Tx) compare(bucket string, want map[string][]byte) (errs []error) {
 	seen := map[string]bool{}
-	c := t.bucket(bucket).Cursor()
+	c := t.cursor(bucket)
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		seen[string(k)] = true
 		if w, ok := want[string(k)]; !ok || !bytes.Equal(v, w) {

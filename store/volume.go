@@ -113,7 +113,7 @@ func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return all[bourse.Volum
 func (t *Tx) VolumesOf(app bourse.AppName) iter.Seq2[bourse.Volume, error] {
 	return func(yield func(bourse.Volume, error) bool) {
 		prefix := append([]byte(app), 0)
-		c := t.bucket(bucketVolumeApp).Cursor()
+		c := t.cursor(bucketVolumeApp)
 		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 			v, err := t.Volume(bourse.VolumeID(k[len(prefix):]))
 			if !yield(v, err) || err != nil {

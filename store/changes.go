@@ -1,0 +1,74 @@
+package store
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/tidwall/btree"
+	"go.etcd.io/bbolt"
+)
+
+// change is what is newest of one key and not in the file yet.
+type change struct {
+	bucket string
+	key    []byte
+	value  []byte // nil: the key was removed
+}
+
+// changes is the changes of many keys, the latest of each, in the order of
+// buckets and keys. Copying is cheap: copies share what neither changes.
+type changes = btree.BTreeG[change]
+
+// changesDegree keeps nodes small: each transaction copies those it touches.
+const changesDegree = 16
+
+func newChanges() *changes {
+	return btree.NewBTreeGOptions(func(a, b change) bool {
+		if c := strings.Compare(a.bucket, b.bucket); c != 0 {
+			return c < 0
+		}
+		return bytes.Compare(a.key, b.key) < 0
+	}, btree.Options{NoLocks: true, Degree: changesDegree})
+}
+
+// snapshot is a state of the store: the file, what a checkpoint is moving into
+// it, and what came later. It is not changed any more.
+type snapshot struct {
+	latest *changes
+	moving *changes // nil: there is no checkpoint under way
+}
+
+// layers is a snapshot with its file, as a transaction reads it.
+type layers struct {
+	snapshot
+	file *bbolt.Tx
+}
+
+// end lets go of the file.
+func (l *layers) end() { _ = l.file.Rollback() } // of a read
+
+// get gives the value of a key, nil when there is none.
+func (l *layers) get(bucket string, key []byte) []byte {
+	at := change{bucket: bucket, key: key}
+	if c, ok := l.latest.Get(at); ok {
+		return c.value
+	}
+	if l.moving != nil {
+		if c, ok := l.moving.Get(at); ok {
+			return c.value
+		}
+	}
+	return l.file.Bucket([]byte(bucket)).Get(key)
+}
+
+// cursor gives the keys of a bucket in their order, or in the reverse.
+func (l *layers) cursor(bucket string) *cursor {
+	c := &cursor{sources: make([]source, 0, 3)}
+	for _, tree := range []*changes{l.latest, l.moving} {
+		if tree != nil && tree.Len() > 0 {
+			c.sources = append(c.sources, &treeSource{bucket: bucket, iter: tree.Iter()})
+		}
+	}
+	c.sources = append(c.sources, &fileSource{cursor: l.file.Bucket([]byte(bucket)).Cursor()})
+	return c
+}

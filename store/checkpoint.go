@@ -1,0 +1,147 @@
+package store
+
+import (
+	"runtime"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// partChanges and partBytes bound one of the file's transactions of a
+// checkpoint, so that nobody waits long for the processor.
+const (
+	partChanges = 1000
+	partBytes   = 1 << 20
+)
+
+// keyMoved has the number of the last record of the write-ahead log that is
+// in the file.
+var keyMoved = []byte("moved")
+
+// The time after which a checkpoint that failed is tried again; it doubles.
+const (
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 10 * time.Second
+)
+
+// turn starts a checkpoint when it is time for one and none is under way. It
+// is called by the store's goroutine, between two commits.
+func (s *Store) turn() {
+	now := s.shown()
+	if !s.wal.full() || now.moving != nil {
+		return
+	}
+	if err := s.wal.turn(); err != nil {
+		s.log.Error("the write-ahead log does not shrink", "err", err) // it is only larger than need be
+	}
+	all, seq := now.latest, s.wal.seq
+	s.show(snapshot{latest: newChanges(), moving: all})
+	s.moves.Go(func() { s.checkpoint(all, seq) })
+}
+
+// checkpoint moves changes into the file, until that has succeeded, the store
+// is closed, or nobody can tell any more what the file holds. Up to seq all
+// is in the file then.
+func (s *Store) checkpoint(all *changes, seq uint64) {
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		err := s.move(all, seq)
+		if err == nil {
+			s.layout.Lock()
+			s.now.moving = nil
+			s.layout.Unlock()
+			return
+		}
+		s.log.Error("checkpoint failed", "err", err)
+		if s.dead() != nil {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// move writes changes into the file, in parts: as long as the write-ahead log
+// has them, it does not matter how many of them a crash leaves there.
+func (s *Store) move(all *changes, seq uint64) error {
+	iter := all.Iter()
+	defer iter.Release()
+	for more := iter.First(); ; {
+		if err := s.part(); err != nil {
+			return unavailable(err)
+		}
+		before := s.visible()
+		err := s.db.Update(func(tx *bbolt.Tx) error {
+			for n, size := 0, 0; more && n < partChanges && size < partBytes; n++ {
+				c := iter.Item()
+				if err := c.write(tx); err != nil {
+					return err
+				}
+				size += len(c.key) + len(c.value)
+				more = iter.Next()
+			}
+			if more {
+				return nil
+			}
+			return tx.Bucket([]byte(bucketMeta)).Put(keyMoved, uint64Bytes(seq))
+		})
+		switch {
+		case err != nil && s.visible() != before:
+			return s.fail(err)
+		case err != nil:
+			return unavailable(err)
+		case !more:
+			return nil
+		}
+		runtime.Gosched()
+	}
+}
+
+// write makes the change in the file.
+func (c *change) write(tx *bbolt.Tx) error {
+	b := tx.Bucket([]byte(c.bucket))
+	if c.bucket == bucketLog {
+		b.FillPercent = 1 // it only grows at its end
+	}
+	if c.value == nil {
+		return b.Delete(c.key)
+	}
+	return b.Put(c.key, c.value)
+}
+
+// visible gives the number of the transaction that readers of the file see.
+// When one that failed has moved it, its last page was written and not synced:
+// the disk may hold either state, and going on could mix them.
+func (s *Store) visible() int {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return -1
+	}
+	defer tx.Rollback() //nolint:errcheck // of a read
+	return tx.ID()
+}
+
+// recoverLog moves into the file what the write-ahead log has beyond it.
+func (s *Store) recoverLog() error {
+	var moved uint64
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		moved = uint64Of(tx.Bucket([]byte(bucketMeta)).Get(keyMoved))
+		return nil
+	})
+	if err != nil {
+		return unavailable(err)
+	}
+	records, err := s.wal.after(moved)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	all := newChanges()
+	for _, r := range records {
+		if err := readOps(r.body, all); err != nil {
+			return err
+		}
+	}
+	return s.move(all, s.wal.seq)
+}
