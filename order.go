@@ -208,7 +208,7 @@ type Refusal struct {
 // about; the worker keeps that with the machine.
 type Claim struct {
 	Order    Order    `json:"order"`
-	Decision Decision `json:"decision"`
+	Decision Decision `json:"decision,omitzero"` // none of an order for work
 }
 
 // Fill is a worker's yes to a claim.

@@ -32,11 +32,10 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 // The rounds are copied because they go on being written here.
 func (t *trade) sofar() *bourse.Claim {
 	t.claim.Order = *t.order
-	t.claim.Decision = t.decision
 	if t.order.Task != nil { // its worker keeps the end of it, and we the decision
-		t.claim.Decision.Rounds = nil
 		return &t.claim
 	}
+	t.claim.Decision = t.decision
 	t.claim.Decision.Rounds = slices.Clone(t.decision.Rounds)
 	return &t.claim
 }

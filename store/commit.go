@@ -194,7 +194,7 @@ func finishAll(batch []*Commit, err error) {
 // it was based on is durable.
 func (s *Store) commit(batch []*Commit) {
 	after, good, refused, err := s.apply(batch)
-	if err == nil && len(s.record) > walHeader {
+	if err == nil && len(s.writes.record) > walHeader {
 		err = s.land(after, good)
 	}
 	if err != nil {
@@ -210,35 +210,35 @@ func (s *Store) commit(batch []*Commit) {
 }
 
 // apply executes the functions in order, each on what the ones before it have
-// left, and gives what that is. What they have written is in s.record.
+// left, and gives what that is. What they have written is in s.writes.
 func (s *Store) apply(batch []*Commit) (after *changes, good []*Commit, refused map[*Commit]error, _ error) {
-	if cap(s.record) > recordKept {
-		s.record = nil
+	w := &s.writes
+	if cap(w.record) > recordKept {
+		w.record = nil
 	}
-	s.record = append(s.record[:0], make([]byte, walHeader)...)
+	w.record = append(w.record[:0], make([]byte, walHeader)...)
 	before, err := s.begin()
 	if err != nil {
 		return nil, nil, nil, unavailable(err)
 	}
 	defer before.end()
-	after, good = before.latest, batch[:0:0]
+	after, good = before.latest.Copy(), batch[:0:0]
 	for _, c := range batch {
-		t := &Tx{layers: before, writes: &s.record}
-		t.latest = after.Copy()
-		mark := len(s.record)
+		t := &Tx{layers: before, writes: w}
+		t.latest = after
+		mark := len(w.record)
+		w.undo = w.undo[:0]
 		if err := s.execute(c.fn, t); err != nil {
 			if refused == nil {
 				refused = map[*Commit]error{}
 			}
 			refused[c] = err
-			s.record = s.record[:mark]
+			t.takeBack(mark)
 			continue
 		}
 		good = append(good, c)
-		if len(s.record) > mark {
-			after = t.latest
-		}
 	}
+	clear(w.undo[:cap(w.undo)]) // they hold on to values
 	return after, good, refused, nil
 }
 
@@ -268,7 +268,7 @@ func (s *Store) land(after *changes, good []*Commit) error {
 	if err := s.fault(FaultBefore, s.commits); err != nil {
 		return s.fail(err)
 	}
-	switch err := s.wal.append(s.record); {
+	switch err := s.wal.append(s.writes.record); {
 	case errors.Is(err, errNotSynced):
 		return s.fail(err)
 	case err != nil:

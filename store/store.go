@@ -52,7 +52,7 @@ type Store struct {
 	db      *bbolt.DB
 	wal     *wal // used by the committer only, like the next two
 	commits uint64
-	record  []byte // of the present commit
+	writes  writes // of the present commit
 	log     *slog.Logger
 	keep    time.Duration
 	fault   func(FaultStage, uint64) error

@@ -87,10 +87,30 @@ func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 // committed sums. It tells whether the task was under way until now: the first
 // end is the one that counts.
 func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
+	if t.get(bucketTaskOpen, []byte(id)) == nil {
+		return false, nil
+	}
 	o, ok, err := t.Order(id)
-	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
+	if err != nil || !ok || o.Task == nil {
 		return false, err
 	}
+	return t.endTask(o, result, at)
+}
+
+// WarmTaskEnded is TaskEnded for who has the record that was given to
+// TaskBegun, which nothing changes as long as the task is under way.
+func (t *Tx) WarmTaskEnded(begun OrderRecord, result bourse.TaskResult, at time.Time) (bool, error) {
+	if t.get(bucketTaskOpen, []byte(begun.ID)) == nil {
+		return false, nil
+	}
+	task := *begun.Task
+	begun.Task = &task
+	return t.endTask(begun, result, at)
+}
+
+// endTask ends a task that is under way.
+func (t *Tx) endTask(o OrderRecord, result bourse.TaskResult, at time.Time) (bool, error) {
+	id := o.ID
 	if result.End == "" {
 		return false, bourse.Errorf(bourse.CodeInternal, "task %s has no end", id)
 	}

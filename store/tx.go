@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,19 @@ import (
 // reads as it goes: nothing is to be written while it is ranged over.
 type Tx struct {
 	layers
-	writes *[]byte // the record of the commit that it becomes part of; nil: it must not write
+	writes *writes // of the commit that it becomes part of; nil: it must not write
+}
+
+// writes is what the transactions of a commit have written so far.
+type writes struct {
+	record []byte // of the write-ahead log
+	undo   []undo // of the present transaction's writes
+}
+
+// undo is what a write has replaced.
+type undo struct {
+	change
+	had bool // else there was no change of the key
 }
 
 var _ fsm.Tx = (*Tx)(nil)
@@ -69,9 +82,26 @@ func (t *Tx) change(c change) error {
 	if len(c.key) == 0 || len(c.key) > bbolt.MaxKeySize {
 		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(c.key))
 	}
-	*t.writes = appendOp(*t.writes, &c)
-	t.latest.Set(c)
+	t.writes.record = appendOp(t.writes.record, &c)
+	old, had := t.latest.Set(c)
+	if !had {
+		old = c
+	}
+	t.writes.undo = append(t.writes.undo, undo{old, had})
 	return nil
+}
+
+// takeBack undoes all that t has written since the record had so many bytes.
+func (t *Tx) takeBack(mark int) {
+	w := t.writes
+	w.record = w.record[:mark]
+	for _, u := range slices.Backward(w.undo) {
+		if u.had {
+			t.latest.Set(u.change)
+		} else {
+			t.latest.Delete(u.change)
+		}
+	}
 }
 
 var errReadOnly = bourse.Errorf(bourse.CodeInternal, "a transaction that reads must not write")

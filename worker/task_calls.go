@@ -22,6 +22,7 @@ type taskCalls struct {
 // ends it.
 type taskCall struct {
 	order bourse.OrderID
+	begun store.OrderRecord // of a warm one; set before it is recorded
 	cut   context.CancelCauseFunc
 	write func(*store.Tx) error // records its end
 	saved *store.Commit         // of write

@@ -73,7 +73,8 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 		Order: order.ID, Name: order.Task.Name, Worker: w.self.Worker, Region: w.self.Region, Machine: m.id, StartedAt: began.UTC(),
 	}
 	begun := result // of its own: when ctx ends first the transaction is still at work
-	err = w.store.Update(ctx, func(tx *store.Tx) error { return w.recordTask(tx, order, begun) })
+	call.begun = taskRecord(order, begun)
+	err = w.store.Update(ctx, func(tx *store.Tx) error { return w.recordTask(tx, call.begun) })
 	if r, ok := errors.AsType[refused](err); ok {
 		return nil, w.vouched(taskView{refusal: &r.Refusal}).refusal, nil
 	}
@@ -129,17 +130,23 @@ func (w *Worker) taskAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Ref
 	return &bourse.Fill{Task: result, Again: true}, nil, nil
 }
 
+// taskRecord is what is known of a call that begins.
+func taskRecord(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
+	return store.OrderRecord{
+		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, Takes: taskTakes(order), Result: begun},
+	}
+}
+
 // recordTask is the intent of a call: what it takes, and that it begins.
-func (w *Worker) recordTask(tx *store.Tx, order *bourse.Order, result bourse.TaskResult) error {
-	before, refusal, err := taskBefore(tx, order.ID)
+func (w *Worker) recordTask(tx *store.Tx, begun store.OrderRecord) error {
+	before, refusal, err := taskBefore(tx, begun.ID)
 	switch {
 	case err != nil:
 		return err
 	case before != nil:
-		return bourse.Errorf(bourse.CodeInternal, "task %s was begun without a call", order.ID)
+		return bourse.Errorf(bourse.CodeInternal, "task %s was begun without a call", begun.ID)
 	}
-	takes := taskTakes(order)
-	if refusal == nil && len(takes) > 0 {
+	if takes := begun.Task.Takes; refusal == nil && len(takes) > 0 {
 		committed, err := tx.CommittedAt(time.Now())
 		if err != nil {
 			return err
@@ -149,9 +156,7 @@ func (w *Worker) recordTask(tx *store.Tx, order *bourse.Order, result bourse.Tas
 	if refusal != nil {
 		return refused{*refusal}
 	}
-	return tx.TaskBegun(store.OrderRecord{
-		ID: order.ID, At: result.StartedAt, Task: &store.TaskRecord{App: order.App.Name, Takes: takes, Result: result},
-	})
+	return tx.TaskBegun(begun)
 }
 
 // endTask has a task's end recorded, without waiting for it.
@@ -159,7 +164,7 @@ func (w *Worker) endTask(call *taskCall, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	w.counts.task(result.End)
 	w.saveTask(call, func(tx *store.Tx) error {
-		_, err := tx.TaskEnded(call.order, result, at)
+		_, err := tx.WarmTaskEnded(call.begun, result, at)
 		return err
 	})
 }
