@@ -119,3 +119,32 @@ func TestMigrateStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A file of version 3 opens, has all that it had, and goes on counting its log
+// where bbolt's own sequence was, not where the last entry is.
+func TestMigrateFromVersion3(t *testing.T) {
+	dir := golden(t, "version3.db.gz")
+	for n := range 2 { // the second time it is of this release
+		s, err := Open(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view(t, s, func(tx *Tx) error {
+			if got := tx.LivingOf("default"); got != 3 {
+				t.Errorf("%d machines, want 3", got)
+			}
+			return tx.Verify()
+		})
+		var e Entry
+		update(t, s, func(tx *Tx) (err error) {
+			e, err = tx.Append(Entry{Kind: KindMachine, ID: string(machineID(0)), Type: "start"})
+			return err
+		})
+		if want := uint64(4 + n); e.Seq != want {
+			t.Errorf("the next entry has number %d, want %d", e.Seq, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
