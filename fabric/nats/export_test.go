@@ -43,3 +43,22 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 		}
 	}
 }
+
+// Forgotten waits until nobody is at the subject any more, as NATS sees it from
+// here.
+func (l *Link) Forgotten(ctx context.Context, subject string) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		_, err := l.nats.RequestWithContext(within, subject, nil)
+		cancel()
+		if errors.Is(err, client.ErrNoResponders) || !l.nats.IsConnected() {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Nothing is a subject of l's that means nothing.
+func (l *Link) Nothing() string { return l.home + "nothing" }

@@ -1,0 +1,181 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// call is one that this end made and that waits for its answer. The link's
+// lock guards what changes.
+type call struct {
+	number uint64
+	to     Address
+	sent   atomic.Bool // its request has left
+	seen   bool        // by the watch
+	status int
+	size   uint32
+	have   []byte        // of the answer's body
+	err    error         // why there is no answer
+	done   chan struct{} // has room for one; gets it when the call leaves the table
+}
+
+var (
+	errNobody  = errors.New("nobody takes calls there")
+	errClosing = errors.New("the link is closing")
+	errAnother = errors.New("another server has its address")
+	errBroken  = errors.New("the worker broke it off")
+	errUnheard = errors.New("the worker knows nothing of it")
+)
+
+// fits tells whether a message of so many bytes is small enough to be sent as
+// one: well below what NATS takes.
+func (l *Link) fits(size int) bool { return int64(size) <= l.nats.MaxPayload()/2 }
+
+// call sends one request to a worker and waits for its answer. Its errors are
+// those of [fabric.Fabric.Call]; errNobody says that nobody takes calls there
+// and nothing was sent.
+func (l *Link) call(ctx context.Context, to bourse.Member, at Address, request []byte) (fabric.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return fabric.Answer{}, fabric.Unsent(to, err)
+	}
+	c := &call{to: at, done: make(chan struct{}, 1)}
+	subject, err := l.begin(c)
+	if err != nil {
+		return fabric.Answer{}, fabric.Unsent(to, err)
+	}
+	if err := l.send(subject, l.inbox+number(c.number), request); err != nil {
+		l.end(c, err)
+		if neverSent(err) {
+			return fabric.Answer{}, fabric.Unsent(to, err)
+		}
+		return fabric.Answer{}, fabric.Lost(ctx, to, err)
+	}
+	c.sent.Store(true)
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if l.end(c, ctx.Err()) {
+			l.leave(c)
+		}
+	}
+	switch {
+	case c.err == nil:
+		return c.answer(to)
+	case errors.Is(c.err, errNobody):
+		return fabric.Answer{}, c.err
+	}
+	return fabric.Answer{}, fabric.Lost(ctx, to, c.err)
+}
+
+// neverSent tells whether an error of sending means that nothing was sent,
+// rather than something.
+func neverSent(err error) bool {
+	return errors.Is(err, errDown) || errors.Is(err, client.ErrConnectionClosed) || errors.Is(err, client.ErrMaxPayload)
+}
+
+// answer gives what has come, whole.
+func (c *call) answer(to bourse.Member) (fabric.Answer, error) {
+	if c.status == statusAnother {
+		return fabric.Answer{}, fabric.Unsent(to, errAnother)
+	}
+	return fabric.Answer{Status: c.status, Body: c.have}, nil
+}
+
+// begin enters a call into the link's table and gives the subject of its
+// request.
+func (l *Link) begin(c *call) (subject string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return "", errClosing
+	}
+	l.lastCall++
+	c.number = l.lastCall
+	l.mine[c.number] = c
+	return l.meet(c.to).calls, nil
+}
+
+// end is finish for who does not hold the lock.
+func (l *Link) end(c *call, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.finish(c, err)
+}
+
+// finish takes a call out of the table, with the reason why it has no answer;
+// nil: it has. It tells whether the call was there: only one end is the first.
+// l.mu is held.
+func (l *Link) finish(c *call, err error) bool {
+	if l.mine[c.number] != c {
+		return false
+	}
+	delete(l.mine, c.number)
+	c.err = err
+	c.done <- struct{}{}
+	return true
+}
+
+// leave tells the worker that nobody waits for its answer any more.
+func (l *Link) leave(c *call) {
+	_ = l.nats.Publish(l.calls(c.to), appendLeave(nil, callID{l.own, c.number})) // down: the worker sees that, too
+}
+
+// takeAnswer takes a message for one of our calls, by its number.
+func (l *Link) takeAnswer(token string, m *client.Msg) {
+	n, ok := parseNumber(token)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mine[n]
+	switch {
+	case !ok || n > l.lastCall:
+		l.Strange.Add(1)
+	case c == nil:
+		l.Late.Add(1)
+	case nobody(m):
+		l.finish(c, errNobody)
+	case !l.hearAnswer(c, m.Data):
+		l.Strange.Add(1)
+	}
+}
+
+// hearAnswer takes a message for a call. It tells whether it makes sense.
+// l.mu is held.
+func (l *Link) hearAnswer(c *call, b []byte) bool {
+	if len(b) == 1 && callKind(b[0]) == callBroken {
+		l.hear(c.to)
+		l.finish(c, errBroken)
+		return true
+	}
+	p, err := parsePart(b)
+	if err != nil {
+		return false
+	}
+	l.hear(c.to)
+	if !c.add(&p) {
+		l.finish(c, errLost)
+	} else if len(c.have) == int(c.size) {
+		l.finish(c, nil)
+	}
+	return true
+}
+
+// add adds a part. It tells whether it is the next one.
+func (c *call) add(p *part) bool {
+	if p.offset == 0 && c.status == 0 {
+		c.status, c.size = p.status, p.size
+		c.have = slices.Clip(p.data) // what comes after it in memory is not ours
+		return true
+	}
+	if c.status != p.status || c.size != p.size || int(p.offset) != len(c.have) || len(p.data) == 0 {
+		return false
+	}
+	c.have = append(c.have, p.data...)
+	return true
+}

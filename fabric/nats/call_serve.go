@@ -1,0 +1,192 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+const (
+	callsOnce = 4096            // calls that are served at a time; more are turned away
+	callGrace = 3 * time.Second // for calls under way when the server is asked to end
+)
+
+// statusAnother answers a call that is for another worker.
+const statusAnother = http.StatusMisdirectedRequest
+
+// desk is where a worker serves calls. The link's lock guards what changes.
+type desk struct {
+	id      bourse.WorkerID
+	handler http.Handler
+	busy    int
+	closing bool
+	free    chan struct{} // closed when nobody is busy, and it is closing
+}
+
+// served is a call of another's.
+type served struct {
+	id     callID
+	answer string // subject
+	request
+	cut  context.CancelCauseFunc
+	left atomic.Bool // nobody waits for the answer
+	seen bool        // by the watch; under the link's lock
+}
+
+// Serve has a worker answer calls as its handler does, until stop is called:
+// that takes no more, gives those under way a few seconds and cancels the rest.
+// It returns when all have ended. Serve is called once, by one who needs no
+// proof of who calls.
+func (l *Link) Serve(id bourse.WorkerID, handler http.Handler) (stop func(), err error) {
+	d := &desk{id: id, handler: handler, free: make(chan struct{})}
+	l.mu.Lock()
+	l.desk = d
+	l.mu.Unlock()
+	sub, err := l.subscribe(l.calls(l.own), l.takeCall)
+	if err != nil {
+		return nil, err
+	}
+	if l.nats.IsConnected() {
+		_ = l.nats.FlushTimeout(lastWords) // from now on calls come; until then they go over connections
+	}
+	return func() {
+		_ = sub.Unsubscribe() // without NATS nothing comes anyway
+		l.closeDesk(d)
+	}, nil
+}
+
+// closeDesk takes no more calls and waits for those under way.
+func (l *Link) closeDesk(d *desk) {
+	l.mu.Lock()
+	if !d.closing {
+		d.closing = true
+		if d.busy == 0 {
+			close(d.free)
+		}
+	}
+	l.mu.Unlock()
+	select {
+	case <-d.free:
+		return
+	case <-time.After(callGrace):
+	case <-l.ended:
+	}
+	l.config.Log.Warn("calls still under way are cut off")
+	l.mu.Lock()
+	for _, c := range l.theirs {
+		c.cut(errClosing)
+	}
+	l.mu.Unlock()
+	<-d.free
+}
+
+// takeCall takes a message at the subject of calls.
+func (l *Link) takeCall(m *client.Msg) {
+	kind := callKind(0)
+	if len(m.Data) > 0 {
+		kind = callKind(m.Data[0])
+	}
+	switch kind {
+	case callRequest:
+		l.takeRequest(m)
+	case callLeave:
+		l.takeLeave(m.Data[1:])
+	case callRoll:
+		l.takeRollOfCaller(m.Data)
+	default:
+		l.Strange.Add(1)
+	}
+}
+
+// takeLeave cancels the handler of a call that nobody waits for any more.
+func (l *Link) takeLeave(b []byte) {
+	id, err := parseLeave(b)
+	if err != nil {
+		l.Strange.Add(1)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.theirs[id]; c != nil {
+		l.hear(id.from)
+		c.leave()
+	}
+}
+
+// takeRequest has a call served.
+func (l *Link) takeRequest(m *client.Msg) {
+	id, ok := l.callOf(m.Reply)
+	r, err := parseRequest(m.Data[1:])
+	if !ok || err != nil || len(r.body) > fabric.MaxBody {
+		l.Strange.Add(1)
+		return
+	}
+	ctx, cut := context.WithCancelCause(context.Background())
+	c := &served{id: id, answer: m.Reply, request: r, cut: cut}
+	switch d, err := l.enter(ctx, c); {
+	case errors.Is(err, errTwice):
+		l.Strange.Add(1)
+		cut(nil)
+	case err != nil:
+		l.Dropped.Add(1)
+		cut(nil)
+		h := hold()
+		fabric.WriteFailure(h, bourse.Errorf(bourse.CodeUnavailable, "worker %s: %w", d.id, err))
+		l.reply(c.answer, h)
+		h.release()
+	}
+}
+
+var (
+	errTwice = errors.New("a call that is under way")
+	errBusy  = errors.New("too many calls are under way")
+)
+
+// enter has a call served, unless it says why not.
+func (l *Link) enter(ctx context.Context, c *served) (*desk, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.desk
+	switch {
+	case l.theirs[c.id] != nil:
+		return d, errTwice
+	case l.closed || d.closing:
+		return d, errClosing
+	case d.busy >= callsOnce:
+		return d, errBusy
+	}
+	l.hear(c.id.from)
+	l.theirs[c.id] = c
+	d.busy++
+	l.work.Go(func() { l.serve(ctx, d, c) })
+	return d, nil
+}
+
+// serve has the handler answer a call. The call leaves the table after its
+// answer was sent: see takeRollOfCaller.
+func (l *Link) serve(ctx context.Context, d *desk, c *served) {
+	h := hold()
+	defer h.release()
+	whole := l.handle(ctx, d, c, h)
+	switch {
+	case c.left.Load():
+	case whole:
+		l.reply(c.answer, h)
+	default:
+		l.breakCall(c.answer)
+	}
+	c.cut(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.theirs, c.id)
+	if d.busy--; d.busy == 0 && d.closing {
+		close(d.free)
+	}
+}
