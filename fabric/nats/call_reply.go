@@ -2,7 +2,6 @@ package nats
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -79,7 +78,7 @@ func (h *held) release() {
 
 // handle has the handler answer a call into h. It tells whether the reply is
 // whole: a handler that panics breaks it off.
-func (l *Link) handle(ctx context.Context, d *desk, c *served, h *held) (whole bool) {
+func (l *Link) handle(d *desk, c *served, h *held) (whole bool) {
 	if c.to != d.id {
 		h.WriteHeader(statusAnother)
 		return true
@@ -91,7 +90,7 @@ func (l *Link) handle(ctx context.Context, d *desk, c *served, h *held) (whole b
 	}
 	r := &http.Request{
 		Method: c.method, URL: u, RequestURI: c.uri, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": contentType}, Body: http.NoBody, ContentLength: int64(len(c.body)),
+		Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(c.body)),
 	}
 	if len(c.body) > 0 {
 		r.Body = body{bytes.NewReader(c.body)}
@@ -106,11 +105,9 @@ func (l *Link) handle(ctx context.Context, d *desk, c *served, h *held) (whole b
 			whole = false
 		}
 	}()
-	d.handler.ServeHTTP(h, r.WithContext(ctx))
+	d.handler.ServeHTTP(h, r.WithContext(c.ctx))
 	return true
 }
-
-var contentType = []string{"application/json"}
 
 // body is a request's, whole.
 type body struct{ *bytes.Reader }

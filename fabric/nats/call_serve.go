@@ -16,6 +16,9 @@ import (
 const (
 	callsOnce = 4096            // calls that are served at a time; more are turned away
 	callGrace = 3 * time.Second // for calls under way when the server is asked to end
+	// idleCrew is how many goroutines wait for the next call: a new one would
+	// grow its stack anew, which costs as much as all else here.
+	idleCrew = 64
 )
 
 // statusAnother answers a call that is for another worker.
@@ -25,7 +28,9 @@ const statusAnother = http.StatusMisdirectedRequest
 type desk struct {
 	id      bourse.WorkerID
 	handler http.Handler
-	busy    int
+	busy    int          // calls under way
+	idle    int          // goroutines that wait for one
+	next    chan *served // for them; has room for all
 	closing bool
 	free    chan struct{} // closed when nobody is busy, and it is closing
 }
@@ -35,6 +40,7 @@ type served struct {
 	id     callID
 	answer string // subject
 	request
+	ctx  context.Context //nolint:containedctx // the handler's, on its way to the goroutine
 	cut  context.CancelCauseFunc
 	left atomic.Bool // nobody waits for the answer
 	seen bool        // by the watch; under the link's lock
@@ -45,7 +51,7 @@ type served struct {
 // It returns when all have ended. Serve is called once, by one who needs no
 // proof of who calls.
 func (l *Link) Serve(id bourse.WorkerID, handler http.Handler) (stop func(), err error) {
-	d := &desk{id: id, handler: handler, free: make(chan struct{})}
+	d := &desk{id: id, handler: handler, next: make(chan *served, idleCrew), free: make(chan struct{})}
 	l.mu.Lock()
 	l.desk = d
 	l.mu.Unlock()
@@ -129,8 +135,8 @@ func (l *Link) takeRequest(m *client.Msg) {
 		return
 	}
 	ctx, cut := context.WithCancelCause(context.Background())
-	c := &served{id: id, answer: m.Reply, request: r, cut: cut}
-	switch d, err := l.enter(ctx, c); {
+	c := &served{id: id, answer: m.Reply, request: r, ctx: ctx, cut: cut}
+	switch d, err := l.enter(c); {
 	case errors.Is(err, errTwice):
 		l.Strange.Add(1)
 		cut(nil)
@@ -150,7 +156,7 @@ var (
 )
 
 // enter has a call served, unless it says why not.
-func (l *Link) enter(ctx context.Context, c *served) (*desk, error) {
+func (l *Link) enter(c *served) (*desk, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.desk
@@ -165,16 +171,43 @@ func (l *Link) enter(ctx context.Context, c *served) (*desk, error) {
 	l.hear(c.id.from)
 	l.theirs[c.id] = c
 	d.busy++
-	l.work.Go(func() { l.serve(ctx, d, c) })
+	if d.idle > 0 {
+		d.idle--
+		d.next <- c
+	} else {
+		l.work.Go(func() { l.crew(d, c) })
+	}
 	return d, nil
 }
 
-// serve has the handler answer a call. The call leaves the table after its
-// answer was sent: see takeRollOfCaller.
-func (l *Link) serve(ctx context.Context, d *desk, c *served) {
+// crew serves a call, and others after it.
+func (l *Link) crew(d *desk, c *served) {
+	for l.serve(d, c) {
+		select {
+		case c = <-d.next:
+			continue
+		default:
+		}
+		select {
+		case c = <-d.next:
+		case <-d.free:
+			return
+		case <-l.ended: // from now on nothing is put into next
+			select {
+			case c = <-d.next:
+			default:
+				return
+			}
+		}
+	}
+}
+
+// serve has the handler answer a call, and tells whether to wait for another.
+// The call leaves the table after its answer was sent: see takeRollOfCaller.
+func (l *Link) serve(d *desk, c *served) (more bool) {
 	h := hold()
 	defer h.release()
-	whole := l.handle(ctx, d, c, h)
+	whole := l.handle(d, c, h)
 	switch {
 	case c.left.Load():
 	case whole:
@@ -189,4 +222,9 @@ func (l *Link) serve(ctx context.Context, d *desk, c *served) {
 	if d.busy--; d.busy == 0 && d.closing {
 		close(d.free)
 	}
+	if d.idle == idleCrew {
+		return false
+	}
+	d.idle++
+	return true
 }
