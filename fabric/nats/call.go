@@ -31,7 +31,6 @@ var (
 	errClosing = errors.New("the link is closing")
 	errAnother = errors.New("another server has its address")
 	errBroken  = errors.New("the worker broke it off")
-	errUnheard = errors.New("the worker knows nothing of it")
 )
 
 // fits tells whether a message of so many bytes is small enough to be sent as
@@ -50,42 +49,41 @@ func (l *Link) call(ctx context.Context, to bourse.Member, at Address, request [
 	if err != nil {
 		return fabric.Answer{}, fabric.Unsent(to, err)
 	}
-	if err := l.send(subject, l.inbox+number(c.number), request); err != nil {
-		l.end(c, err)
-		if neverSent(err) {
-			return fabric.Answer{}, fabric.Unsent(to, err)
-		}
-		return fabric.Answer{}, fabric.Lost(ctx, to, err)
-	}
-	c.sent.Store(true)
+	l.post(letter{to: subject, reply: l.inbox + number(c.number), data: request, call: c})
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		if l.end(c, ctx.Err()) {
 			l.leave(c)
-		}
+		} // else its end came at the same time
 	}
-	switch {
+	return c.outcome(ctx, to)
+}
+
+// outcome says what has become of a call that has ended.
+func (c *call) outcome(ctx context.Context, to bourse.Member) (fabric.Answer, error) {
+	var none fabric.Answer
+	switch e, ok := errors.AsType[sendError](c.err); {
+	case c.err == nil && c.status == statusAnother:
+		return none, fabric.Unsent(to, errAnother)
 	case c.err == nil:
-		return c.answer(to)
+		return fabric.Answer{Status: c.status, Body: c.have}, nil
+	case ok && e.nothing():
+		return none, fabric.Unsent(to, c.err)
 	case errors.Is(c.err, errNobody):
-		return fabric.Answer{}, c.err
+		return none, c.err
 	}
-	return fabric.Answer{}, fabric.Lost(ctx, to, c.err)
+	return none, fabric.Lost(ctx, to, c.err)
 }
 
-// neverSent tells whether an error of sending means that nothing was sent,
-// rather than something.
-func neverSent(err error) bool {
-	return errors.Is(err, errDown) || errors.Is(err, client.ErrConnectionClosed) || errors.Is(err, client.ErrMaxPayload)
-}
+// sendError is what went wrong when a request was sent.
+type sendError struct{ error }
 
-// answer gives what has come, whole.
-func (c *call) answer(to bourse.Member) (fabric.Answer, error) {
-	if c.status == statusAnother {
-		return fabric.Answer{}, fabric.Unsent(to, errAnother)
-	}
-	return fabric.Answer{Status: c.status, Body: c.have}, nil
+func (e sendError) Unwrap() error { return e.error }
+
+// nothing tells whether nothing was sent, rather than something.
+func (e sendError) nothing() bool {
+	return errors.Is(e, errDown) || errors.Is(e, client.ErrConnectionClosed) || errors.Is(e, client.ErrMaxPayload)
 }
 
 // begin enters a call into the link's table and gives the subject of its
@@ -122,9 +120,10 @@ func (l *Link) finish(c *call, err error) bool {
 	return true
 }
 
-// leave tells the worker that nobody waits for its answer any more.
+// leave tells the worker that nobody waits for its answer any more. It comes
+// after the request.
 func (l *Link) leave(c *call) {
-	_ = l.nats.Publish(l.calls(c.to), appendLeave(nil, callID{l.own, c.number})) // down: the worker sees that, too
+	l.post(letter{to: l.calls(c.to), data: appendLeave(nil, callID{l.own, c.number})})
 }
 
 // takeAnswer takes a message for one of our calls, by its number.

@@ -136,7 +136,7 @@ func (l *Link) reply(to string, h *held) {
 
 // breakCall tells a caller that there will be no answer. Where that cannot be
 // said now, a roll tells it.
-func (l *Link) breakCall(to string) { _ = l.nats.Publish(to, []byte{byte(callBroken)}) }
+func (l *Link) breakCall(to string) { l.post(letter{to: to, data: []byte{byte(callBroken)}}) }
 
 // partMost is the most that one part of an answer carries.
 func (l *Link) partMost() int {

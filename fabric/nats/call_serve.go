@@ -28,6 +28,7 @@ const statusAnother = http.StatusMisdirectedRequest
 type desk struct {
 	id      bourse.WorkerID
 	handler http.Handler
+	most    int          // calls at a time
 	busy    int          // calls under way
 	idle    int          // goroutines that wait for one
 	next    chan *served // for them; has room for all
@@ -47,25 +48,21 @@ type served struct {
 }
 
 // Serve has a worker answer calls as its handler does, until stop is called:
-// that takes no more, gives those under way a few seconds and cancels the rest.
-// It returns when all have ended. Serve is called once, by one who needs no
+// that turns more away, gives those under way a few seconds and cancels the
+// rest. It returns when all have ended. Serve is called once, by one who needs no
 // proof of who calls.
 func (l *Link) Serve(id bourse.WorkerID, handler http.Handler) (stop func(), err error) {
-	d := &desk{id: id, handler: handler, next: make(chan *served, idleCrew), free: make(chan struct{})}
+	d := &desk{id: id, handler: handler, most: callsOnce, next: make(chan *served, idleCrew), free: make(chan struct{})}
 	l.mu.Lock()
 	l.desk = d
 	l.mu.Unlock()
-	sub, err := l.subscribe(l.calls(l.own), l.takeCall)
-	if err != nil {
+	if _, err := l.subscribe(l.calls(l.own), l.takeCall); err != nil {
 		return nil, err
 	}
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // from now on calls come; until then they go over connections
 	}
-	return func() {
-		_ = sub.Unsubscribe() // without NATS nothing comes anyway
-		l.closeDesk(d)
-	}, nil
+	return func() { l.closeDesk(d) }, nil
 }
 
 // closeDesk takes no more calls and waits for those under way.
@@ -165,7 +162,7 @@ func (l *Link) enter(c *served) (*desk, error) {
 		return d, errTwice
 	case l.closed || d.closing:
 		return d, errClosing
-	case d.busy >= callsOnce:
+	case d.busy >= d.most:
 		return d, errBusy
 	}
 	l.hear(c.id.from)
@@ -206,13 +203,14 @@ func (l *Link) crew(d *desk, c *served) {
 // The call leaves the table after its answer was sent: see takeRollOfCaller.
 func (l *Link) serve(d *desk, c *served) (more bool) {
 	h := hold()
-	defer h.release()
 	whole := l.handle(d, c, h)
 	switch {
 	case c.left.Load():
+		h.release()
 	case whole:
-		l.reply(c.answer, h)
+		l.post(letter{to: c.answer, held: h})
 	default:
+		h.release()
 		l.breakCall(c.answer)
 	}
 	c.cut(nil)

@@ -33,6 +33,7 @@ type Link struct {
 	work   sync.WaitGroup // of asks that are being answered, and the watch
 
 	findable sync.Once
+	out      outbox
 
 	mu sync.Mutex
 	tables
@@ -165,6 +166,7 @@ func (l *Link) Close() {
 	l.resetAll("the other end is closing", true)
 	l.endCalls(errClosing)
 	l.work.Wait()
+	l.posted()
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // who is gone cannot be told
 	}

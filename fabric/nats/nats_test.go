@@ -93,6 +93,10 @@ type network struct {
 	ca     *admission.CA
 	fabric *nats.Fabric
 
+	noCalls bool         // the next workers take none
+	links   []*nats.Link // of the workers
+	stops   []func()     // of their calls
+
 	mu      sync.Mutex
 	workers int // in gru
 }
@@ -137,12 +141,14 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 		n.t.Fatalf("offer: %v", err)
 	}
 	endCalls := func() {}
-	if n.ca == nil {
+	if n.ca == nil && !n.noCalls {
 		var err error
 		if endCalls, err = link.Serve(id, h); err != nil {
 			n.t.Fatalf("serve: %v", err)
 		}
 	}
+	endCalls = sync.OnceFunc(endCalls)
+	n.links, n.stops = append(n.links, link), append(n.stops, endCalls)
 	n.reaches(link)
 	n.mu.Lock()
 	n.workers++

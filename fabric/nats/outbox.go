@@ -1,0 +1,86 @@
+package nats
+
+import (
+	"runtime"
+	"sync"
+)
+
+// letter is a message of a call.
+type letter struct {
+	to, reply string
+	data      []byte
+	call      *call         // that it begins; nil: none
+	held      *held         // the answer that it is, in place of data; nil: none
+	left      chan struct{} // closed when all before it have left; nil: nobody waits
+}
+
+// outbox has messages that are ready at about the same time leave together: a
+// system call of ours and one of the NATS server for each is most of what a
+// call costs under load. It has no goroutine: who comes first sends for all.
+// Messages leave in the order in which they came.
+type outbox struct {
+	mu      sync.Mutex // taken under no other lock
+	letters []letter
+	spare   []letter // memory for the next ones
+	busy    bool     // somebody sends
+}
+
+// post sends a message, soon.
+func (l *Link) post(m letter) {
+	o := &l.out
+	o.mu.Lock()
+	o.letters = append(o.letters, m)
+	first := !o.busy
+	o.busy = true
+	o.mu.Unlock()
+	if !first {
+		return
+	}
+	runtime.Gosched() // others who are ready now come to post theirs
+	for batch := o.take(nil); len(batch) > 0; batch = o.take(batch) {
+		for i := range batch {
+			l.mail(&batch[i])
+		}
+		clear(batch)
+	}
+}
+
+// take gives what is to be sent, or nothing: then nobody sends any more. It
+// takes what has been sent, whose memory is used again.
+func (o *outbox) take(sent []letter) []letter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if sent != nil {
+		o.spare = sent[:0]
+	}
+	batch := o.letters
+	o.letters, o.spare = o.spare, nil
+	o.busy = len(batch) > 0
+	return batch
+}
+
+// mail hands a message to NATS, and tells whom it concerns when that fails.
+func (l *Link) mail(m *letter) {
+	switch {
+	case m.left != nil:
+		close(m.left)
+	case m.held != nil:
+		l.reply(m.to, m.held)
+		m.held.release()
+	case m.call != nil:
+		err := l.send(m.to, m.reply, m.data)
+		m.call.sent.Store(err == nil)
+		if err != nil {
+			l.end(m.call, sendError{err})
+		}
+	default:
+		_ = l.nats.Publish(m.to, m.data) // down: the other end sees that, too; else a roll tells it
+	}
+}
+
+// posted waits until all that has been posted has left for NATS.
+func (l *Link) posted() {
+	left := make(chan struct{})
+	l.post(letter{left: left})
+	<-left
+}
