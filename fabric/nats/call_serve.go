@@ -127,8 +127,12 @@ func (l *Link) takeLeave(b []byte) {
 func (l *Link) takeRequest(m *client.Msg) {
 	id, ok := l.callOf(m.Reply)
 	r, err := parseRequest(m.Data[1:])
-	if !ok || err != nil || len(r.body) > fabric.MaxBody {
+	switch {
+	case !ok || err != nil:
 		l.Strange.Add(1)
+		return
+	case len(r.body) > fabric.MaxBody:
+		l.Oversized.Add(1)
 		return
 	}
 	ctx, cut := context.WithCancelCause(context.Background())
