@@ -18,6 +18,7 @@ type call struct {
 	number uint64
 	to     Address
 	sent   atomic.Bool // its request has left
+	over   atomic.Bool // it has left the table
 	seen   bool        // by the watch
 	status int
 	size   uint32
@@ -116,6 +117,7 @@ func (l *Link) finish(c *call, err error) bool {
 	}
 	delete(l.mine, c.number)
 	c.err = err
+	c.over.Store(true)
 	c.done <- struct{}{}
 	return true
 }

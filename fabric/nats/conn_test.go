@@ -128,8 +128,11 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 	}
-	for _, data := range [][]byte{nil, {0}, {1}, {1, 2}, {2, 1}, {3, 0, 200}, {5}, {5, 1}, []byte("garbage"), large, append([]byte{1, 0, 0, 0}, large...)} {
+	for _, data := range [][]byte{nil, {0}, {1}, {1, 2}, {2, 1}, {3, 0, 200}, {5}, {5, 1}, []byte("garbage"), append([]byte{1, 0, 0, 0}, large...)} {
 		for _, reply := range []string{"", inbox, home + "answer.1"} {
+			if len(data) > len(large) && reply != home+"answer.1" {
+				continue // once is enough
+			}
 			if err := stranger.PublishMsg(&client.Msg{Subject: link.CallSubject(), Reply: reply, Data: data}); err != nil {
 				t.Fatal(err)
 			}

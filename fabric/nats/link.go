@@ -89,6 +89,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 		config: c, own: newAddress(), base: c.Prefix + "." + c.Cluster + ".", ended: make(chan struct{}),
 		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]*peer{}},
 	}
+	l.out.wake, l.out.stop, l.out.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.mine, l.theirs = map[uint64]*call{}, map[callID]*served{}
 	l.home = l.at(l.own)
 	l.inbox = l.home + "answer."
@@ -120,6 +121,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 		l.nats.Close()
 		return nil, ctx.Err()
 	}
+	go l.sendPosts() // until Close
 	l.work.Go(l.watch)
 	return l, nil
 }
@@ -166,7 +168,7 @@ func (l *Link) Close() {
 	l.resetAll("the other end is closing", true)
 	l.endCalls(errClosing)
 	l.work.Wait()
-	l.posted()
+	l.endPosts()
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // who is gone cannot be told
 	}

@@ -16,32 +16,49 @@ type letter struct {
 
 // outbox has messages that are ready at about the same time leave together: a
 // system call of ours and one of the NATS server for each is most of what a
-// call costs under load. It has no goroutine: who comes first sends for all.
-// Messages leave in the order in which they came.
+// call costs under load. They leave in the order in which they came, from a
+// goroutine of their own: NATS may stand still, and callers have deadlines.
 type outbox struct {
+	wake chan struct{} // has room for one
+	stop chan struct{} // closed to end the goroutine
+	done chan struct{} // closed when it has ended
+
 	mu      sync.Mutex // taken under no other lock
 	letters []letter
 	spare   []letter // memory for the next ones
-	busy    bool     // somebody sends
+	busy    bool     // the goroutine is at work, or was woken
 }
 
-// post sends a message, soon.
+// post sends a message, soon. It does not block.
 func (l *Link) post(m letter) {
 	o := &l.out
 	o.mu.Lock()
 	o.letters = append(o.letters, m)
-	first := !o.busy
+	idle := !o.busy
 	o.busy = true
 	o.mu.Unlock()
-	if !first {
-		return
+	if idle {
+		o.wake <- struct{}{}
 	}
-	runtime.Gosched() // others who are ready now come to post theirs
-	for batch := o.take(nil); len(batch) > 0; batch = o.take(batch) {
-		for i := range batch {
-			l.mail(&batch[i])
+}
+
+// sendPosts sends what is posted until it is stopped.
+func (l *Link) sendPosts() {
+	o := &l.out
+	defer close(o.done)
+	for {
+		select {
+		case <-o.wake:
+		case <-o.stop:
+			return
 		}
-		clear(batch)
+		runtime.Gosched() // others who are ready now come to post theirs
+		for batch := o.take(nil); len(batch) > 0; batch = o.take(batch) {
+			for i := range batch {
+				l.mail(&batch[i])
+			}
+			clear(batch)
+		}
 	}
 }
 
@@ -67,6 +84,7 @@ func (l *Link) mail(m *letter) {
 	case m.held != nil:
 		l.reply(m.to, m.held)
 		m.held.release()
+	case m.call != nil && m.call.over.Load(): // nobody waits any more
 	case m.call != nil:
 		err := l.send(m.to, m.reply, m.data)
 		m.call.sent.Store(err == nil)
@@ -78,9 +96,11 @@ func (l *Link) mail(m *letter) {
 	}
 }
 
-// posted waits until all that has been posted has left for NATS.
-func (l *Link) posted() {
+// endPosts ends the goroutine when all that has been posted has left for NATS.
+func (l *Link) endPosts() {
 	left := make(chan struct{})
 	l.post(letter{left: left})
 	<-left
+	close(l.out.stop)
+	<-l.out.done
 }
