@@ -125,7 +125,7 @@ func (l *Link) finish(c *call, err error) bool {
 // leave tells the worker that nobody waits for its answer any more. It comes
 // after the request.
 func (l *Link) leave(c *call) {
-	l.post(letter{to: l.calls(c.to), data: appendLeave(nil, callID{l.own, c.number})})
+	l.post(letter{to: l.calls(c.to), data: leaving(callID{l.own, c.number})})
 }
 
 // takeAnswer takes a message for one of our calls, by its number.

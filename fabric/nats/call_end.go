@@ -78,10 +78,10 @@ func (l *Link) callRolls() {
 	}
 	l.mu.Unlock()
 	for a, r := range calls {
-		_ = l.nats.Publish(l.calls(a), r.append(nil)) // the next round says it again
+		_ = l.nats.Publish(l.calls(a), r.bytes()) // the next round says it again
 	}
 	for a, r := range serves {
-		_ = l.nats.Publish(l.at(a)+"roll", r.append(nil))
+		_ = l.nats.Publish(l.at(a)+"roll", r.bytes())
 	}
 }
 
@@ -101,7 +101,7 @@ func (l *Link) takeRollOfServer(b []byte) {
 	}
 	l.mu.Unlock()
 	for _, n := range gone {
-		_ = l.nats.Publish(l.calls(r.from), appendLeave(nil, callID{l.own, n}))
+		_ = l.nats.Publish(l.calls(r.from), leaving(callID{l.own, n}))
 	}
 }
 

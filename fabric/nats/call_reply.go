@@ -96,9 +96,9 @@ func (l *Link) handle(d *desk, c *served, h *held) (whole bool) {
 		r.Body = body{bytes.NewReader(c.body)}
 	}
 	defer func() {
-		switch v := recover(); {
-		case v == nil:
-		case v == http.ErrAbortHandler: //nolint:errorlint // it is that value
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
 			whole = false
 		default:
 			l.config.Log.Error("a call's handler panicked", "uri", c.uri, "panic", v, "stack", string(debug.Stack()))

@@ -141,14 +141,14 @@ func parsePart(b []byte) (part, error) {
 	return p, nil
 }
 
-// appendLeave writes onto b that nobody waits for a call any more.
-func appendLeave(b []byte, id callID) []byte {
-	b = append(b, byte(callLeave))
+// leaving writes that nobody waits for a call any more.
+func leaving(id callID) []byte {
+	b := []byte{byte(callLeave)}
 	from := id.from.As16()
 	return binary.BigEndian.AppendUint64(append(b, from[:]...), id.number)
 }
 
-// parseLeave reads what appendLeave wrote, after its kind.
+// parseLeave reads what leaving wrote, after its kind.
 func parseLeave(b []byte) (callID, error) {
 	from, err := addressIn(b)
 	if err != nil {
@@ -170,17 +170,17 @@ type roll struct {
 // mostInRoll bounds how many calls a roll names; others come with a later one.
 const mostInRoll = 512
 
-// append writes the roll onto b.
-func (r *roll) append(b []byte) []byte {
+// bytes writes the roll.
+func (r *roll) bytes() []byte {
 	from := r.from.As16()
-	b = append(append(b, byte(callRoll)), from[:]...)
+	b := append([]byte{byte(callRoll)}, from[:]...)
 	for _, n := range r.numbers {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return b
 }
 
-// parseRoll reads what append wrote, after its kind.
+// parseRoll reads what bytes wrote, after its kind.
 func parseRoll(b []byte) (roll, error) {
 	from, err := addressIn(b)
 	if err != nil {

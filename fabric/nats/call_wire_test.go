@@ -90,17 +90,17 @@ func FuzzPart(f *testing.F) {
 // FuzzRoll reads what anybody may send about calls.
 func FuzzRoll(f *testing.F) {
 	r := roll{from: newAddress(), numbers: []uint64{1, 1<<64 - 1}}
-	f.Add(r.append(nil)[1:])
-	f.Add(appendLeave(nil, callID{r.from, 7})[1:])
+	f.Add(r.bytes()[1:])
+	f.Add(leaving(callID{r.from, 7})[1:])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseRoll(b); err == nil {
-			again, err := parseRoll(r.append(nil)[1:])
+			again, err := parseRoll(r.bytes()[1:])
 			if err != nil || again.from != r.from || !slices.Equal(again.numbers, r.numbers) {
 				t.Errorf("%+v became %+v, %v", r, again, err)
 			}
 		}
-		if id, err := parseLeave(b); err == nil && !bytes.Equal(appendLeave(nil, id)[1:], b) {
+		if id, err := parseLeave(b); err == nil && !bytes.Equal(leaving(id)[1:], b) {
 			t.Errorf("%x was read as %v", b, id)
 		}
 	})
