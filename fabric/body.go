@@ -106,7 +106,11 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 	if n > most {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes", from.ID, most)
 	}
-	if err := json.Unmarshal(buf.Bytes(), v); err != nil {
+	return decodeReply(from, buf.Bytes(), v)
+}
+
+func decodeReply(from bourse.Member, body []byte, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return nil

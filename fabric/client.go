@@ -14,10 +14,16 @@ import (
 // Client is the worker's API on top of a Fabric, typed. Its errors are those
 // of [Fabric.Call] and those that the worker answered with, code and message
 // as the worker wrote them.
-type Client struct{ fabric Fabric }
+type Client struct {
+	fabric    Fabric
+	messenger Messenger // nil: the fabric is none
+}
 
 // NewClient makes the client of a fabric.
-func NewClient(f Fabric) *Client { return &Client{fabric: f} }
+func NewClient(f Fabric) *Client {
+	m, _ := f.(Messenger)
+	return &Client{fabric: f, messenger: m}
+}
 
 // Ask puts an order to many workers side by side; see [Fabric].
 func (c *Client) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
@@ -37,6 +43,11 @@ type ask struct {
 // exchange sends a to one worker and reads its reply.
 func exchange[Reply any](ctx context.Context, c *Client, to bourse.Member, a ask) (Reply, error) {
 	var reply Reply
+	if c.messenger != nil && a.isAct() {
+		if sent, err := c.message(ctx, to, &a, &reply); sent || err != nil {
+			return reply, err
+		}
+	}
 	resp, err := c.open(ctx, to, a)
 	if err != nil {
 		return reply, err
@@ -74,15 +85,23 @@ func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Respo
 // setBody gives req a JSON body. What the worker would refuse for its size is
 // refused here, before it travels.
 func setBody(req *http.Request, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encodeBody(v)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "the request cannot be written as JSON: %w", err)
-	}
-	if len(body) > MaxBody {
-		return bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
+		return err
 	}
 	setBytes(req, body)
 	return nil
+}
+
+func encodeBody(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written as JSON: %w", err)
+	}
+	if len(body) > MaxBody {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
+	}
+	return body, nil
 }
 
 // setBytes gives req a JSON body that is at hand as bytes, so that a Fabric

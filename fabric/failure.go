@@ -58,16 +58,21 @@ func failureOf(err error) Failure {
 	return f
 }
 
-// readFailure rebuilds the error that a worker answered with. An answer that
-// is no Failure is CodeInternal: whoever wrote it, nobody knows what they did.
+// readFailure rebuilds the error that a worker answered with.
 func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) error {
-	var f Failure
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
 	if err != nil {
 		return Lost(ctx, from, err)
 	}
+	return failureIn(from, resp.StatusCode, body)
+}
+
+// failureIn rebuilds the error that a worker answered with. An answer that is
+// no Failure is CodeInternal: whoever wrote it, nobody knows what they did.
+func failureIn(from bourse.Member, status int, body []byte) error {
+	var f Failure
 	if json.Unmarshal(body, &f) != nil || f.Code == "" {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, resp.StatusCode)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, status)
 	}
 	return f.told(from)
 }

@@ -157,7 +157,7 @@ func (s *server) tellCounts(ctx context.Context) error {
 		if now := s.link.Counts(); now != told {
 			told = now
 			s.log.Info("on NATS since the start", "reconnects", now.Reconnects, "slow_consumers", now.SlowConsumers, "oversized", now.Oversized,
-				"strange", now.Strange, "resets", now.Resets, "dropped", now.Dropped)
+				"strange", now.Strange, "resets", now.Resets, "dropped", now.Dropped, "late", now.Late)
 		}
 	}
 }

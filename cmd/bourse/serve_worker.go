@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -139,6 +140,15 @@ func (h *host) serveAPI(ctx context.Context) error {
 			return err
 		}
 		defer withdraw()
+	}
+	if h.link != nil && secure == nil { // a message proves nothing of who sent it
+		stop, err := h.link.Serve(h.self.ID, h.worker.Handler())
+		if err != nil {
+			return err
+		}
+		stop = sync.OnceFunc(stop)
+		defer stop()
+		defer context.AfterFunc(ctx, stop)() // beside that of the server
 	}
 	return direct.Serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure, h.log)
 }

@@ -24,16 +24,26 @@ func hang(arrived, left chan<- struct{}) http.Handler {
 }
 
 func testCallerLeaves(t *testing.T, n Network) {
-	arrived, left := make(chan struct{}), make(chan struct{})
-	w := n.Serve("w1", hang(arrived, left))
-	ctx, leave := context.WithCancel(soon(t))
-	go func() {
-		<-arrived
-		leave()
-	}()
-	_, err := fabric.NewClient(n.Fabric()).Facts(ctx, w.Member)
-	wantCode(t, err, bourse.CodeCanceled)
-	await(t, "the handler to see that the caller left", left)
+	for what, call := range map[string]func(context.Context, *fabric.Client, bourse.Member) error{
+		"a question": func(ctx context.Context, c *fabric.Client, to bourse.Member) error {
+			_, err := c.Facts(ctx, to)
+			return err
+		},
+		"an act": func(ctx context.Context, c *fabric.Client, to bourse.Member) error {
+			_, _, err := c.Claim(ctx, to, &bourse.Claim{})
+			return err
+		},
+	} {
+		arrived, left := make(chan struct{}), make(chan struct{})
+		w := n.Serve("w1", hang(arrived, left))
+		ctx, leave := context.WithCancel(soon(t))
+		go func() {
+			<-arrived
+			leave()
+		}()
+		wantCode(t, call(ctx, fabric.NewClient(n.Fabric()), w.Member), bourse.CodeCanceled)
+		await(t, "the handler to see that the caller of "+what+" left", left)
+	}
 }
 
 func testReaderLeaves(t *testing.T, n Network) {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 )
 
 // maxChunk is the most that one frame carries: less where NATS takes less.
@@ -73,7 +72,7 @@ func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*C
 		return nil, errors.New("the connection exists")
 	}
 	l.conns[name] = c
-	l.peers[peer] = time.Now()
+	l.hear(peer)
 	return c, nil
 }
 

@@ -101,6 +101,11 @@ func TestStrangers(t *testing.T) {
 	if _, err := link.Offer("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)
 	}
+	stop, err := link.Serve("w1", quoting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
 	link.Transport()
 	one, other := pair(t, open(t, s.ClientURL()), link)
 	stranger, err := client.Connect(s.ClientURL())
@@ -111,7 +116,7 @@ func TestStrangers(t *testing.T) {
 	home := "bourse.test.at." + link.Token() + "."
 	inbox := stranger.NewInbox()
 	large := make([]byte, 9<<20)
-	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "nothing", "…"} {
+	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "answer", "answer.1", "answer.x", "roll", "nothing", "…"} {
 		for _, data := range [][]byte{nil, {}, {0}, []byte("not JSON"), []byte(`{"id":`), {2, 0, 0, 0, 0, 0, 0, 0, 1}, large} {
 			for _, reply := range []string{"", inbox, home + "c.x"} {
 				if len(data) == len(large) && reply != inbox {
@@ -120,6 +125,16 @@ func TestStrangers(t *testing.T) {
 				if err := stranger.PublishMsg(&client.Msg{Subject: home + what, Reply: reply, Data: data}); err != nil {
 					t.Fatalf("publish to %s: %v", what, err)
 				}
+			}
+		}
+	}
+	for _, data := range [][]byte{nil, {0}, {1}, {1, 2}, {2, 1}, {3, 0, 200}, {5}, {5, 1}, []byte("garbage"), append([]byte{1, 0, 0, 0}, large...)} {
+		for _, reply := range []string{"", inbox, home + "answer.1"} {
+			if len(data) > len(large) && reply != home+"answer.1" {
+				continue // once is enough
+			}
+			if err := stranger.PublishMsg(&client.Msg{Subject: link.CallSubject(), Reply: reply, Data: data}); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}

@@ -15,6 +15,8 @@
 //   - packets, of the membership's gossip: see [Transport].
 //   - orders, [Fabric.Ask]: one message to a region's subject, or to the
 //     subjects of a sample, answered by quotes to the asker's own.
+//   - calls, [Fabric.Send]: a small act, above all a claim, as one message to
+//     the worker's subject, answered whole to the caller's own.
 //
 // # Subjects
 //
@@ -26,6 +28,9 @@
 //	at.<address>.ask           an order, to this worker alone
 //	at.<address>.quote.<n>.*   answers to the n-th order that this server asks about
 //	at.<address>.ping          is anybody there
+//	at.<address>.answer.<n>    what becomes of this server's n-th call: parts, in order, or a break
+//	at.<address>.roll          calls of this server that a worker takes for being under way
+//	call.<address>             calls to a worker, who leaves them, and a caller's roll
 //	region.<region>.orders     orders, to every worker of a region
 //	join                       answered by some member: its address
 //
@@ -33,12 +38,27 @@
 // one that is out of date has no subscriber: NATS says so at once, and so do
 // we.
 //
+// # Calls
+//
+// A call has a number that its caller never gives again. Its answer may have
+// several parts; one missing means that it is lost. A caller whose context ends
+// says so, and the handler's context ends. That nobody takes calls at an
+// address, an older worker for one, is NATS's own answer: then nothing was
+// sent, and the fabric goes over a connection. Every third of the patience both
+// ends compare the calls between them that have been under way for a while: what
+// the other knows nothing of has been lost on the way. A peer that is gone or
+// silent ends the calls with it as it does connections.
+//
+// The messages of calls leave from one goroutine, in order: see outbox. A
+// worker serves calls on goroutines that are kept, and turns away those that
+// are too many.
+//
 // # What is lost
 //
 // NATS delivers at most once. Frames are numbered: where one is missing the
 // connection is reset, as it is when either end loses its NATS server, when
 // the other end is gone (no responders, or no sign of life for [goneAfter]),
-// or when this process was too slow to take messages. Above it all of that is
-// a broken connection: an outcome that is unknown, which the market knows how
-// to treat. Nothing is repeated here.
+// or when this process was too slow to take messages; a call's answer is lost
+// then. Above it all of that is an outcome that is unknown, which the market
+// knows how to treat. Nothing is repeated here.
 package nats

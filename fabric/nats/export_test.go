@@ -43,3 +43,57 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 		}
 	}
 }
+
+// Forgotten waits until nobody is at the subject any more, as NATS sees it from
+// here.
+func (l *Link) Forgotten(ctx context.Context, subject string) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		_, err := l.nats.RequestWithContext(within, subject, nil)
+		cancel()
+		if errors.Is(err, client.ErrNoResponders) || !l.nats.IsConnected() {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Nothing is a subject of l's that means nothing.
+func (l *Link) Nothing() string { return l.home + "nothing" }
+
+// MaxPart is the most that one part of an answer carries, by default.
+const MaxPart = maxChunk
+
+// CallSubject is where l takes calls.
+func (l *Link) CallSubject() string { return l.calls(l.own) }
+
+// AnswerSubject is where l takes what becomes of its n-th call.
+func (l *Link) AnswerSubject(n uint64) string { return l.answers(callID{l.own, n}) }
+
+// TakesAtOnce bounds how many calls l serves at a time.
+func (l *Link) TakesAtOnce(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.desk.most = n
+}
+
+// Forget makes the link know nothing of the calls under way, as if messages had
+// been lost.
+func (l *Link) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.mine)
+	for _, c := range l.theirs {
+		c.leave() // its handler ends, and answers nothing
+	}
+	clear(l.theirs)
+}
+
+// Calls gives how many calls are under way, of l's own and of others.
+func (l *Link) Calls() (mine, theirs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mine), len(l.theirs)
+}

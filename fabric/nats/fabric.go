@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -12,19 +13,22 @@ import (
 // Fabric is the fabric of a cluster of which some or all servers are on NATS.
 // Requests to those go over the link's connections, to the others as they
 // always did: Caller knows both ways by the address. Orders are put to those
-// on NATS with one message where that can be done.
+// on NATS with one message where that can be done, and so are small acts.
 type Fabric struct {
 	Caller fabric.Fabric // required; it dials places of the link with Link.Dial
 	Link   *Link         // required
 	// Population gives how many workers of a region others know of; nil: it
 	// is not known, and each is asked by a message of its own.
 	Population func(bourse.Region) int
-	// Private has orders put over the caller's connections only: those prove
-	// to whom they lead.
+	// Private has everything go over the caller's connections: those prove to
+	// whom they lead.
 	Private bool
 }
 
-var _ fabric.Fabric = (*Fabric)(nil)
+var (
+	_ fabric.Fabric    = (*Fabric)(nil)
+	_ fabric.Messenger = (*Fabric)(nil)
+)
 
 // Ask puts an order to many workers side by side; see [fabric.Fabric].
 func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
@@ -87,4 +91,19 @@ func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 // Call sends one request to one worker; see [fabric.Fabric].
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	return f.Caller.Call(ctx, to, req)
+}
+
+// Send sends one request as a message to a worker that takes calls; see
+// [fabric.Messenger].
+func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (a fabric.Answer, sent bool, err error) {
+	at, _, ok := parsePlace(to.Address)
+	size := len(to.ID) + len(m.Method) + len(m.URI) + len(m.Body) + requestHeader
+	if f.Private || !ok || !f.Link.fits(size) {
+		return fabric.Answer{}, false, nil
+	}
+	a, err = f.Link.call(ctx, to, at, appendRequest(make([]byte, 0, size), to.ID, m))
+	if errors.Is(err, errNobody) {
+		return fabric.Answer{}, false, nil
+	}
+	return a, true, err
 }

@@ -28,10 +28,12 @@ type Link struct {
 	own    Address
 	base   string // of all subjects: prefix and cluster, with a dot
 	home   string // of those that are ours
+	inbox  string // of those for answers to our calls
 	ended  chan struct{}
 	work   sync.WaitGroup // of asks that are being answered, and the watch
 
 	findable sync.Once
+	out      outbox
 
 	mu sync.Mutex
 	tables
@@ -42,10 +44,11 @@ type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
 	asks      map[string]*asked
-	peers     map[Address]time.Time // with connections, and when each was last heard
+	peers     map[Address]*peer // with connections or calls
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
+	callTables
 }
 
 // Counters is what a link has seen since it was opened.
@@ -55,17 +58,18 @@ type Counters struct {
 	Oversized     atomic.Int64 // messages too large to be sent, or to be taken
 	Strange       atomic.Int64 // messages that make no sense
 	Resets        atomic.Int64 // connections that were broken off
-	Dropped       atomic.Int64 // orders that nobody had time to answer
+	Dropped       atomic.Int64 // orders and calls that nobody had time for
+	Late          atomic.Int64 // answers that came when their callers had left
 }
 
 // Counts is what Counters had at one moment.
-type Counts struct{ Reconnects, SlowConsumers, Oversized, Strange, Resets, Dropped int64 }
+type Counts struct{ Reconnects, SlowConsumers, Oversized, Strange, Resets, Dropped, Late int64 }
 
 // Counts reads the counters.
 func (c *Counters) Counts() Counts {
 	return Counts{
 		Reconnects: c.Reconnects.Load(), SlowConsumers: c.SlowConsumers.Load(), Oversized: c.Oversized.Load(),
-		Strange: c.Strange.Load(), Resets: c.Resets.Load(), Dropped: c.Dropped.Load(),
+		Strange: c.Strange.Load(), Resets: c.Resets.Load(), Dropped: c.Dropped.Load(), Late: c.Late.Load(),
 	}
 }
 
@@ -83,9 +87,12 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	l := &Link{
 		config: c, own: newAddress(), base: c.Prefix + "." + c.Cluster + ".", ended: make(chan struct{}),
-		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]time.Time{}},
+		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]*peer{}},
 	}
+	l.out.wake, l.out.stop, l.out.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	l.mine, l.theirs = map[uint64]*call{}, map[callID]*served{}
 	l.home = l.at(l.own)
+	l.inbox = l.home + "answer."
 	options, err := c.options(l)
 	if err != nil {
 		return nil, err
@@ -114,6 +121,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 		l.nats.Close()
 		return nil, ctx.Err()
 	}
+	go l.sendPosts() // until Close
 	l.work.Go(l.watch)
 	return l, nil
 }
@@ -158,7 +166,9 @@ func (l *Link) Close() {
 		_ = n.Close()
 	}
 	l.resetAll("the other end is closing", true)
+	l.endCalls(errClosing)
 	l.work.Wait()
+	l.endPosts()
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // who is gone cannot be told
 	}
@@ -180,6 +190,10 @@ func (l *Link) subscribe(subject string, take func(*client.Msg)) (*client.Subscr
 func (l *Link) take(m *client.Msg) {
 	what, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, l.home), ".")
 	switch what {
+	case "answer":
+		l.takeAnswer(rest, m)
+	case "roll":
+		l.takeRollOfServer(m.Data)
 	case "c":
 		l.takeFrame(rest, m)
 	case "packet":
@@ -206,7 +220,7 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 	l.mu.Lock()
 	c := l.conns[name]
 	if c != nil {
-		l.peers[c.peer] = time.Now()
+		l.hear(c.peer)
 	}
 	l.mu.Unlock()
 	switch {
@@ -260,6 +274,7 @@ func (l *Link) disconnected(_ *client.Conn, err error) {
 	}
 	l.config.Log.Warn("NATS is lost", "err", err)
 	l.resetAll(errDown.Error(), false)
+	l.endCalls(errDown)
 }
 
 func (l *Link) reconnected(c *client.Conn) {
@@ -272,6 +287,7 @@ func (l *Link) complained(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)
 		l.resetAll(errSlow.Error(), true)
+		l.endCalls(errSlow)
 	}
 	l.config.Log.Warn("NATS complains", "err", err)
 }

@@ -93,6 +93,10 @@ type network struct {
 	ca     *admission.CA
 	fabric *nats.Fabric
 
+	noCalls bool         // the next workers take none
+	links   []*nats.Link // of the workers
+	stops   []func()     // of their calls
+
 	mu      sync.Mutex
 	workers int // in gru
 }
@@ -136,6 +140,15 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	if _, err := link.Offer(id, "gru", h); err != nil {
 		n.t.Fatalf("offer: %v", err)
 	}
+	endCalls := func() {}
+	if n.ca == nil && !n.noCalls {
+		var err error
+		if endCalls, err = link.Serve(id, h); err != nil {
+			n.t.Fatalf("serve: %v", err)
+		}
+	}
+	endCalls = sync.OnceFunc(endCalls)
+	n.links, n.stops = append(n.links, link), append(n.stops, endCalls)
 	n.reaches(link)
 	n.mu.Lock()
 	n.workers++
@@ -143,9 +156,11 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	kill := sync.OnceFunc(func() {
 		link.Cut()
 		wg.Wait()
+		n.forgets(link)
 	})
 	n.t.Cleanup(func() {
 		stop()
+		endCalls()
 		kill()
 	})
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
@@ -166,6 +181,17 @@ func (n *network) reaches(worker *nats.Link) {
 	}
 	if err != nil {
 		n.t.Fatalf("the broker does not hear of the worker: %v", err)
+	}
+}
+
+// forgets waits until the broker's NATS server has heard that a worker's
+// connection has ended: what is sent before that is lost with it.
+func (n *network) forgets(worker *nats.Link) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.Context()), patience)
+	defer cancel()
+	if err := n.fabric.Link.Forgotten(ctx, worker.Nothing()); err != nil {
+		n.t.Errorf("the broker does not hear that the worker is gone: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -102,24 +101,3 @@ func (o *offer) answer(order []byte) *client.Msg {
 	}
 	return reply
 }
-
-// held is a reply that is kept until it is complete.
-type held struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (h *held) Header() http.Header {
-	if h.header == nil {
-		h.header = http.Header{}
-	}
-	return h.header
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (h *held) WriteHeader(status int) { h.status = status }
-
-// Write implements http.ResponseWriter.
-func (h *held) Write(p []byte) (int, error) { return h.body.Write(p) }

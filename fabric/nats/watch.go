@@ -7,8 +7,28 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// watch looks after those at the other ends of connections until the link is
-// closed: who has said nothing for a while is asked for a sign of life.
+// peer is a server at the other ends of connections or calls.
+type peer struct {
+	heard time.Time // when it gave the last sign of life
+	calls string    // subject at which it takes calls
+}
+
+// hear notes a sign of life of an address. l.mu is held.
+func (l *Link) hear(a Address) { l.meet(a).heard = time.Now() }
+
+// meet gives the peer at an address that is spoken to from now on. l.mu is
+// held.
+func (l *Link) meet(a Address) *peer {
+	p := l.peers[a]
+	if p == nil {
+		p = &peer{heard: time.Now(), calls: l.calls(a)}
+		l.peers[a] = p
+	}
+	return p
+}
+
+// watch looks after those at the other ends of connections and calls until the
+// link is closed: who has said nothing for a while is asked for a sign of life.
 func (l *Link) watch() {
 	every := l.config.Patience / 3
 	tick := time.NewTicker(every)
@@ -25,11 +45,12 @@ func (l *Link) watch() {
 			for _, a := range quiet {
 				l.lost(a, errQuiet)
 			}
+			l.callRolls()
 		}
 	}
 }
 
-// silent gives those with connections that have not been heard for a while,
+// silent gives those with connections or calls that have not been heard for a while,
 // and those that have been silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
@@ -38,8 +59,14 @@ func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) 
 	for _, c := range l.conns {
 		used[c.peer] = true
 	}
-	for a, heard := range l.peers {
-		switch silence := now.Sub(heard); {
+	for _, c := range l.mine {
+		used[c.to] = true
+	}
+	for id := range l.theirs {
+		used[id.from] = true
+	}
+	for a, p := range l.peers {
+		switch silence := now.Sub(p.heard); {
 		case !used[a]:
 			delete(l.peers, a)
 		case silence >= l.config.Patience:
@@ -51,7 +78,7 @@ func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) 
 	return ask, gone
 }
 
-// lost breaks off all connections with an address.
+// lost breaks off all connections and calls with an address.
 func (l *Link) lost(a Address, why error) {
 	l.mu.Lock()
 	var all []*Conn
@@ -64,6 +91,7 @@ func (l *Link) lost(a Address, why error) {
 	for _, c := range all {
 		c.breakOff(why)
 	}
+	l.endCallsWith(a, why)
 }
 
 // pong says who we are.
@@ -87,8 +115,8 @@ func (l *Link) takePing(of string, m *client.Msg) {
 		return
 	}
 	l.mu.Lock()
-	if _, known := l.peers[from]; known {
-		l.peers[from] = time.Now()
+	if l.peers[from] != nil {
+		l.hear(from)
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
@@ -96,7 +124,7 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 }
 
-// known gives those with connections whose address is written so.
+// known gives those whom we watch whose address is written so.
 func (l *Link) known(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()

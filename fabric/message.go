@@ -1,0 +1,61 @@
+package fabric
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Messenger is what a [Fabric] may be, too: it carries a small act as one
+// message, and its whole answer back, for less than a stream costs.
+type Messenger interface {
+	// Send puts one request to one worker and gives its answer; errors are
+	// those of Call. Without sent there is no message for it, too large or to
+	// one who takes none: nothing was sent, and it is for Call.
+	Send(ctx context.Context, to bourse.Member, m *Message) (a Answer, sent bool, err error)
+}
+
+// Message is a request that is known whole.
+type Message struct {
+	Method string
+	URI    string // path and query, escaped
+	Body   []byte // JSON; nil: none. It is the sender's again when Send returns
+}
+
+// Answer is a reply that is known whole.
+type Answer struct {
+	Status int
+	Body   []byte // the receiver's
+}
+
+// MaxAnswer bounds the body of an Answer.
+const MaxAnswer = maxReply
+
+// message sends a as a message and reads its answer into v. Without sent it is for
+// a stream.
+func (c *Client) message(ctx context.Context, to bourse.Member, a *ask, v any) (sent bool, err error) {
+	u, err := a.route.url(a.id)
+	if err != nil {
+		return false, err
+	}
+	u.RawQuery = a.query.Encode()
+	m := Message{Method: a.route.method, URI: u.RequestURI()}
+	if a.body != nil {
+		if m.Body, err = encodeBody(a.body); err != nil {
+			return false, err
+		}
+	}
+	reply, sent, err := c.messenger.Send(ctx, to, &m)
+	switch {
+	case err != nil || !sent:
+		return false, err
+	case reply.Status > 299:
+		return true, failureIn(to, reply.Status, reply.Body)
+	}
+	return true, decodeReply(to, reply.Body, v)
+}
+
+// isAct tells whether a changes something. Lists are not acts: they may be
+// long, and are better read as they come.
+func (a *ask) isAct() bool { return a.route.method != http.MethodGet && a.stream == nil }

@@ -1,0 +1,362 @@
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	client "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/fabric/nats"
+)
+
+// send sends a call as a message.
+func send(ctx context.Context, n *network, w fabrictest.Worker, body string) (fabric.Answer, error) {
+	a, sent, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
+	if err == nil && !sent {
+		err = errors.New("no message was sent")
+	}
+	return a, err
+}
+
+// stuck is a handler that answers nothing until its request's context ends.
+type stuck struct{ arrived, left chan struct{} }
+
+func newStuck() *stuck { return &stuck{make(chan struct{}), make(chan struct{})} }
+
+func (s *stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	close(s.arrived)
+	<-r.Context().Done()
+	close(s.left)
+}
+
+// calls makes a call that sticks, and gives what becomes of it once it has
+// arrived.
+func (s *stuck) calls(t *testing.T, n *network) (w fabrictest.Worker, outcome <-chan error) {
+	t.Helper()
+	w = n.Serve("w1", s)
+	got := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := send(ctx, n, w, "{}")
+		got <- err
+	}()
+	await(t, s.arrived)
+	return w, got
+}
+
+func await(t *testing.T, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+	}
+}
+
+// lost wants the answer of a call to be lost, and soon.
+func lost(t *testing.T, outcome <-chan error, since time.Time) {
+	t.Helper()
+	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("got %v, want the answer lost", err)
+	}
+	if took := time.Since(since); took > 10*time.Second {
+		t.Errorf("it was known after %s", took)
+	}
+}
+
+// TestCall shows what a handler sees of a call, and its caller of the answer.
+func TestCall(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	var got http.Request
+	var body []byte
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = *r
+		body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "the answer")
+	}))
+	a, err := send(t.Context(), n, w, "the request")
+	if err != nil || a.Status != http.StatusAccepted || string(a.Body) != "the answer" {
+		t.Errorf("got %d %q, %v", a.Status, a.Body, err)
+	}
+	if got.Method != http.MethodPost || got.URL.Path != "/worker/claim" || got.URL.RawQuery != "a=1" || got.ContentLength != 11 || string(body) != "the request" {
+		t.Errorf("the handler saw %s %s, %d bytes: %q", got.Method, got.URL, got.ContentLength, body)
+	}
+}
+
+// TestAnswers shows that answers come whole, whatever their size.
+func TestAnswers(t *testing.T) {
+	for name, most := range map[string]int32{"usual": 0, "small": 4 << 10} {
+		t.Run(name, func(t *testing.T) {
+			s := serverWith(t, &server.Options{MaxPayload: most})
+			n := newNetwork(t, s.ClientURL(), false, nil)
+			reply := bytes.Repeat([]byte("0123456789abcdef!"), 1<<18)
+			w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				text, _ := io.ReadAll(r.Body)
+				size, _ := strconv.Atoi(string(text))
+				_, _ = w.Write(reply[:size])
+			}))
+			limit := nats.MaxPart
+			if most > 0 {
+				limit = int(most) - 11
+			}
+			for _, size := range []int{0, 1, limit - 1, limit, limit + 1, 2 * limit, 2*limit + 1, 3 << 20} {
+				a, err := send(t.Context(), n, w, strconv.Itoa(size))
+				if err != nil || a.Status != http.StatusOK || !bytes.Equal(a.Body, reply[:size]) {
+					t.Errorf("%d bytes: got %d, status %d, %v", size, len(a.Body), a.Status, err)
+				}
+			}
+			if got := n.fabric.Link.Counts(); got.Strange+got.Oversized+got.Late > 0 {
+				t.Errorf("counted %+v", got)
+			}
+		})
+	}
+}
+
+// TestCallTooLarge shows that what is too large for a message goes over a
+// connection, and so do calls to a worker that takes none.
+func TestCallTooLarge(t *testing.T) {
+	n := newNetwork(t, serverWith(t, maxPayload(4<<10)).ClientURL(), false, nil)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var c bourse.Claim
+		if err := fabric.ReadJSON(w, r, &c); err != nil {
+			fabric.WriteFailure(w, err)
+			return
+		}
+		fabric.WriteJSON(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: r.Proto + strconv.Itoa(len(c.Order.Config.Init.Exec))}})
+	})
+	w := n.Serve("w1", h)
+	n.noCalls = true
+	older := n.Serve("w1", h)
+	large := &bourse.Claim{Order: bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: make([]string, 4<<10)}}}}
+	for name, c := range map[string]struct {
+		claim *bourse.Claim
+		to    fabrictest.Worker
+		want  string
+	}{
+		"small": {&bourse.Claim{}, w, "HTTP/1.10"}, "large": {large, w, "HTTP/1.14096"}, "to one that takes no calls": {&bourse.Claim{}, older, "HTTP/1.10"},
+	} {
+		_, refusal, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), c.to.Member, c.claim)
+		if err != nil || refusal == nil || refusal.Detail != c.want {
+			t.Errorf("%s: got %+v, %v", name, refusal, err)
+		}
+		_, sent, _ := n.fabric.Send(t.Context(), c.to.Member, &fabric.Message{Method: http.MethodPost, URI: "/", Body: make([]byte, 2<<10)})
+		if sent {
+			t.Errorf("%s: a call of half of what NATS takes is sent as a message", name)
+		}
+	}
+}
+
+// TestCallerDies shows that a worker cancels the calls of a caller that has
+// gone without a word.
+func TestCallerDies(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	s := newStuck()
+	_, outcome := s.calls(t, n)
+	n.fabric.Link.Cut()
+	if err := <-outcome; err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
+		t.Errorf("the caller has %v", err)
+	}
+	await(t, s.left)
+}
+
+// TestCalledDies shows that the answers of a worker that has gone are lost.
+func TestCalledDies(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	s := newStuck()
+	w, outcome := s.calls(t, n)
+	began := time.Now()
+	w.Kill()
+	lost(t, outcome, began)
+	await(t, s.left)
+}
+
+// TestSilent shows that the answer of a process that stands still is lost after
+// a while, though NATS still knows it.
+func TestSilent(t *testing.T) {
+	url := embedded(t)
+	n := newNetwork(t, url, false, nil)
+	other, err := client.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, subject := range []string{"bourse.test.call.*", "bourse.test.at.fd6e61747300000000000000000000aa.>"} {
+		if _, err := other.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	outcome := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = send(ctx, n, fabrictest.Worker{Member: bourse.Member{ID: "w1", Address: "[fd6e:6174:7300::aa]:1"}}, "{}")
+	outcome <- err
+	lost(t, outcome, began)
+}
+
+// TestForgotten shows that a call of which either end knows nothing, because
+// messages were lost on the way, ends at the other.
+func TestForgotten(t *testing.T) {
+	t.Run("by the worker", func(t *testing.T) {
+		n := newNetwork(t, embedded(t), false, nil)
+		s := newStuck()
+		_, outcome := s.calls(t, n)
+		began := time.Now()
+		n.links[0].Forget()
+		lost(t, outcome, began)
+	})
+	t.Run("by the caller", func(t *testing.T) {
+		n := newNetwork(t, embedded(t), false, nil)
+		s := newStuck()
+		w := n.Serve("w1", s)
+		ctx, leave := context.WithCancel(t.Context())
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := send(ctx, n, w, "{}")
+			outcome <- err
+		}()
+		await(t, s.arrived)
+		n.fabric.Link.Forget()
+		await(t, s.left)
+		n.links[0].Close()
+		n.fabric.Link.Close()
+		leave()
+	})
+}
+
+// TestCallNATSRestarts shows that a NATS server that ends in the middle leaves
+// the outcome unknown, and that the worker notices.
+func TestCallNATSRestarts(t *testing.T) {
+	s := serverWith(t, &server.Options{})
+	n := newNetwork(t, s.ClientURL(), false, nil)
+	h := newStuck()
+	w, outcome := h.calls(t, n)
+	began := time.Now()
+	s.Shutdown()
+	s.WaitForShutdown()
+	lost(t, outcome, began)
+	await(t, h.left)
+	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("without NATS: %v", err)
+	}
+}
+
+// TestTooManyCalls shows that a call too many is turned away at once.
+func TestTooManyCalls(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	s := newStuck()
+	w := n.Serve("w1", s)
+	n.links[0].TakesAtOnce(1)
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := send(ctx, n, w, "{}")
+		done <- err
+	}()
+	await(t, s.arrived)
+	_, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{})
+	if bourse.CodeOf(err) != bourse.CodeUnavailable || n.links[0].Dropped.Load() != 1 {
+		t.Errorf("got %v, %d counted", err, n.links[0].Dropped.Load())
+	}
+	leave()
+	if err := <-done; bourse.CodeOf(err) != bourse.CodeCanceled {
+		t.Errorf("the first: %v", err)
+	}
+	await(t, s.left)
+}
+
+// TestCallsEnd shows that a worker which ends gives calls under way a while,
+// and takes no more.
+func TestCallsEnd(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	arrived, finish := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(finish) })
+	defer release()
+	once := sync.OnceFunc(func() { close(arrived) })
+	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		once()
+		<-finish
+		_, _ = io.WriteString(w, "done")
+	}))
+	answered := make(chan error, 1)
+	go func() {
+		a, err := send(t.Context(), n, w, "{}")
+		if err == nil && string(a.Body) != "done" {
+			err = fmt.Errorf("answered %q", a.Body)
+		}
+		answered <- err
+	}()
+	await(t, arrived)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.stops[0]()
+	}()
+	for turned := false; !turned; {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // until it takes no more
+		a, err := send(ctx, n, w, "{}")
+		cancel()
+		turned = err == nil && a.Status == http.StatusServiceUnavailable
+	}
+	release()
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	await(t, ended)
+}
+
+// TestCallsCut shows that a handler which goes on is canceled when its worker
+// ends, and a caller's calls end with its link.
+func TestCallsCut(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	s := newStuck()
+	_, outcome := s.calls(t, n)
+	n.stops[0]()
+	await(t, s.left)
+	if err := <-outcome; err != nil {
+		t.Errorf("the handler answered, and the caller has %v", err)
+	}
+	s = newStuck()
+	_, outcome = s.calls(t, n)
+	n.fabric.Link.Close()
+	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("a call of a link that was closed: %v", err)
+	}
+	await(t, s.left)
+}
+
+// TestHandlerPanics shows that a handler that breaks off leaves the outcome
+// unknown, and its worker alive.
+func TestHandlerPanics(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	w := n.Serve("w1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); string(b) != "well" {
+			panic("a bug")
+		}
+	}))
+	began := time.Now()
+	outcome := make(chan error, 1)
+	_, err := send(t.Context(), n, w, "{}")
+	outcome <- err
+	lost(t, outcome, began)
+	if _, err := send(t.Context(), n, w, "well"); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}

@@ -1,0 +1,197 @@
+package nats
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// callKind says what a message of calls is: its first byte.
+type callKind byte
+
+// The kinds of messages of calls. Their numbers are on the wire.
+const (
+	callRequest callKind = 1 // to a worker, with a subject for the answer: see appendRequest
+	callLeave   callKind = 2 // to a worker: nobody waits for the answer any more; a callID
+	callPart    callKind = 3 // to a caller: a part of an answer, see part
+	callBroken  callKind = 4 // to a caller: there will be no answer
+	callRoll    callKind = 5 // either way: calls that the sender takes for being under way, see roll
+)
+
+// callID is a call's name: nobody else's, and never given twice.
+type callID struct {
+	from   Address // of the caller
+	number uint64
+}
+
+// calls is the subject at which an address takes calls.
+func (l *Link) calls(a Address) string { return l.base + "call." + token(a) }
+
+// answers is the subject at which a caller takes what becomes of a call.
+func (l *Link) answers(id callID) string { return l.at(id.from) + "answer." + number(id.number) }
+
+// callOf reads the call's name out of such a subject.
+func (l *Link) callOf(subject string) (callID, bool) {
+	const mid = ".answer."
+	var b [16]byte
+	rest, ok := strings.CutPrefix(subject, l.base)
+	if ok {
+		rest, ok = strings.CutPrefix(rest, "at.")
+	}
+	if !ok || len(rest) < 2*len(b) || !strings.HasPrefix(rest[2*len(b):], mid) {
+		return callID{}, false
+	}
+	if _, err := hex.Decode(b[:], []byte(rest[:2*len(b)])); err != nil {
+		return callID{}, false
+	}
+	n, ok := parseNumber(rest[2*len(b)+len(mid):])
+	id := callID{from: netip.AddrFrom16(b), number: n}
+	return id, ok && network.Contains(id.from)
+}
+
+// number writes a call's number as a token of a subject.
+func number(n uint64) string { return strconv.FormatUint(n, 36) }
+
+func parseNumber(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 36, 64)
+	return n, err == nil && number(n) == s
+}
+
+// request is what a worker reads of one.
+type request struct {
+	to          bourse.WorkerID
+	method, uri string
+	body        []byte
+}
+
+// requestHeader is the most that a request needs beside its texts and body.
+const requestHeader = 1 + 3*binary.MaxVarintLen32
+
+// appendRequest writes a request onto b: the worker, the method and the URI,
+// each after its length, and the body.
+func appendRequest(b []byte, to bourse.WorkerID, m *fabric.Message) []byte {
+	b = append(b, byte(callRequest))
+	for _, s := range [...]string{string(to), m.Method, m.URI} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return append(b, m.Body...)
+}
+
+// parseRequest reads what appendRequest wrote, after its kind. The body is part
+// of b.
+func parseRequest(b []byte) (r request, err error) {
+	var texts [3]string
+	for i := range texts {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return r, fmt.Errorf("a request that is cut short")
+		}
+		texts[i], b = text(b[used:used+int(n)]), b[used+int(n):]
+	}
+	return request{to: bourse.WorkerID(texts[0]), method: texts[1], uri: texts[2], body: b}, nil
+}
+
+// text is string(b), which needs no memory for a usual method.
+func text(b []byte) string {
+	if string(b) == http.MethodPost {
+		return http.MethodPost
+	}
+	return string(b)
+}
+
+// part is a part of an answer. They come in order, the first at offset 0; the
+// answer is complete when it has size bytes.
+type part struct {
+	status int
+	size   uint32 // of the whole body
+	offset uint32 // of data in it
+	data   []byte
+}
+
+const partHeader = 11
+
+// putPart writes what comes before a part's data into b, which has room for
+// partHeader.
+func putPart(b []byte, status int, size, offset uint32) {
+	b[0] = byte(callPart)
+	binary.BigEndian.PutUint16(b[1:], uint16(status))
+	binary.BigEndian.PutUint32(b[3:], size)
+	binary.BigEndian.PutUint32(b[7:], offset)
+}
+
+// parsePart reads a part, its kind included. Its data is part of b.
+func parsePart(b []byte) (part, error) {
+	if len(b) < partHeader || callKind(b[0]) != callPart {
+		return part{}, fmt.Errorf("a part of %d bytes", len(b))
+	}
+	p := part{
+		status: int(binary.BigEndian.Uint16(b[1:])), size: binary.BigEndian.Uint32(b[3:]),
+		offset: binary.BigEndian.Uint32(b[7:]), data: b[partHeader:],
+	}
+	if p.size > fabric.MaxAnswer || uint64(p.offset)+uint64(len(p.data)) > uint64(p.size) || p.status < 100 || p.status > 999 {
+		return p, fmt.Errorf("a part of %d bytes at %d, of %d, with status %d", len(p.data), p.offset, p.size, p.status)
+	}
+	return p, nil
+}
+
+// leaving writes that nobody waits for a call any more.
+func leaving(id callID) []byte {
+	b := []byte{byte(callLeave)}
+	from := id.from.As16()
+	return binary.BigEndian.AppendUint64(append(b, from[:]...), id.number)
+}
+
+// parseLeave reads what leaving wrote, after its kind.
+func parseLeave(b []byte) (callID, error) {
+	from, err := addressIn(b)
+	if err != nil {
+		return callID{}, err
+	}
+	if len(b) != 24 {
+		return callID{}, fmt.Errorf("a call's name of %d bytes", len(b))
+	}
+	return callID{from: from, number: binary.BigEndian.Uint64(b[16:])}, nil
+}
+
+// roll is what one end takes for being under way between it and another. Of
+// what the other knows nothing, it says so.
+type roll struct {
+	from    Address // of the sender
+	numbers []uint64
+}
+
+// mostInRoll bounds how many calls a roll names; others come with a later one.
+const mostInRoll = 512
+
+// bytes writes the roll.
+func (r *roll) bytes() []byte {
+	from := r.from.As16()
+	b := append([]byte{byte(callRoll)}, from[:]...)
+	for _, n := range r.numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+// parseRoll reads what bytes wrote, after its kind.
+func parseRoll(b []byte) (roll, error) {
+	from, err := addressIn(b)
+	if err != nil {
+		return roll{}, err
+	}
+	r, b := roll{from: from}, b[16:]
+	if len(b)%8 != 0 || len(b)/8 > mostInRoll {
+		return roll{}, fmt.Errorf("a roll of %d bytes", len(b))
+	}
+	for ; len(b) > 0; b = b[8:] {
+		r.numbers = append(r.numbers, binary.BigEndian.Uint64(b))
+	}
+	return r, nil
+}
