@@ -89,6 +89,9 @@ func (c *Conn) Close() {
 	<-c.over
 }
 
+// Done is closed when the connection has ended and nothing of it is left.
+func (c *Conn) Done() <-chan struct{} { return c.over }
+
 // Ended tells whether the connection takes no calls any more.
 func (c *Conn) Ended() bool {
 	c.w.mu.Lock()

@@ -69,12 +69,20 @@ func (p *program) serveFrames(t testing.TB, h http.HandlerFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- warm.Serve(ctx, ln, 0, func(ctx context.Context, c *warm.Call) warm.Answer {
+		ended <- warm.Serve(ctx, ln, 0, func(ctx context.Context, c *warm.Call) (a warm.Answer) {
 			defer p.arrive(c.Order)()
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(c.Payload))
 			r.Header.Set("Content-Type", c.Type)
 			r.Header.Set("Bourse-Deadline", c.Deadline.Format(time.RFC3339Nano))
 			w := httptest.NewRecorder()
+			r.Header.Set("Bourse-Order-Id", c.Order)
+			defer func() {
+				if err := recover(); err != nil && err != http.ErrAbortHandler { //nolint:errorlint // it is the one that is panicked with
+					panic(err)
+				} else if err != nil {
+					a = warm.Answer{Status: http.StatusInternalServerError}
+				}
+			}()
 			h(w, r)
 			return warm.Answer{Status: w.Code, Type: w.Header().Get("Content-Type"), Body: w.Body.Bytes()}
 		})
