@@ -19,6 +19,13 @@ import (
 // serve runs a program until the test ends, and gives where it listens.
 func serve(t *testing.T, concurrency int, h warm.Handler) string {
 	t.Helper()
+	address, _ := serveUntil(t, concurrency, h)
+	return address
+}
+
+// serveUntil is serve, and gives how to end the program before.
+func serveUntil(t *testing.T, concurrency int, h warm.Handler) (string, context.CancelFunc) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +39,7 @@ func serve(t *testing.T, concurrency int, h warm.Handler) string {
 			t.Errorf("the program ended with %v", err)
 		}
 	})
-	return ln.Addr().String()
+	return ln.Addr().String(), stop
 }
 
 // open connects to a program until the test ends.
@@ -92,14 +99,14 @@ func TestACallAndItsAnswer(t *testing.T) {
 }
 
 // Many callers with payloads of all sizes, some of whom leave or run out of
-// time, while the program answers in any order and its connection is cut now
-// and then. Everyone gets their own answer, or one of the ends that there are;
+// time, while the program answers in any order and dies in the end, or its
+// connection does. Everyone gets their own answer, or one of the ends that there are;
 // no payload arrives that is told as not sent; what is given up is told to the
 // handler.
 func TestManyCallers(t *testing.T) {
-	const callers, each, connections = 16, 150, 4
+	const callers, each, rounds = 16, 150, 4
 	var arrived sync.Map
-	address := serve(t, 0, func(ctx context.Context, call *warm.Call) warm.Answer {
+	echo := func(ctx context.Context, call *warm.Call) warm.Answer {
 		if _, twice := arrived.LoadOrStore(call.Order, true); twice {
 			t.Errorf("call %s arrived twice", call.Order)
 		}
@@ -107,9 +114,10 @@ func TestManyCallers(t *testing.T) {
 			<-ctx.Done()
 		}
 		return warm.Answer{Type: call.Type, Body: append([]byte(call.Order+" "), call.Payload...)}
-	})
+	}
 	var ends [4]atomic.Int64
-	for range connections {
+	for round := range rounds {
+		address, stop := serveUntil(t, 0, echo)
 		c := open(t, address)
 		var group sync.WaitGroup
 		for n := range uint64(callers) {
@@ -126,10 +134,14 @@ func TestManyCallers(t *testing.T) {
 			})
 		}
 		group.Go(func() {
-			for ends[answered].Load() < 50 { // so that something was cut
+			for ends[answered].Load() < callers*each/4 {
 				time.Sleep(time.Millisecond)
 			}
-			c.Close()
+			if round%2 == 0 {
+				c.Close()
+			} else {
+				stop() // the program dies
+			}
 		})
 		group.Wait()
 		ends[answered].Store(0)
