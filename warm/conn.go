@@ -43,6 +43,7 @@ type Conn struct {
 	w    writer
 	idle time.Duration
 	over chan struct{} // closed when its reader has ended
+	free sync.Pool     // of waiters
 
 	mu      sync.Mutex
 	last    uint64
@@ -62,17 +63,21 @@ type waiter struct {
 	err   error
 }
 
-var waiters = sync.Pool{New: func() any {
+func newWaiter() any {
 	w := &waiter{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
 	return w
-}}
+}
+
+// restPatience is how long the rest of an answer may take to come once it has
+// begun: nobody else is answered in the meantime.
+const restPatience = 10 * time.Second
 
 // NewConn makes calls over conn, which is its own from then on. Unused for idle
 // it is closed; 0: never.
 func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	c := &Conn{idle: idle, over: make(chan struct{}), waiting: map[uint64]*waiter{}}
-	c.w.conn, c.w.try = conn, trier(conn)
+	c.w.conn, c.w.try, c.free.New = conn, trier(conn), newWaiter
 	if idle > 0 {
 		c.mu.Lock()
 		c.timer = time.AfterFunc(idle, c.look)
@@ -137,8 +142,8 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if !word(q.Order) || !media(q.Type) || len(q.Payload) > bourse.MaxPayload {
 		return Answer{}, NotSent{errors.New("the call is not in its bounds")}
 	}
-	w := waiters.Get().(*waiter) //nolint:forcetypeassert // New makes no other
-	defer waiters.Put(w)
+	w := c.free.Get().(*waiter) //nolint:forcetypeassert // newWaiter makes no other
+	defer c.free.Put(w)
 	w.timer.Reset(time.Until(q.Deadline))
 	defer w.timer.Stop()
 	id, err := c.enter(w)
@@ -254,6 +259,13 @@ func (c *Conn) cancel(id uint64) {
 func (c *Conn) read(conn net.Conn) {
 	defer close(c.over)
 	r := newReader(conn)
+	r.hurry = func(waited bool) {
+		var until time.Time
+		if waited {
+			until = time.Now().Add(restPatience)
+		}
+		_ = conn.SetReadDeadline(until) // of a connection that is closed it does not matter
+	}
 	var err error
 	for media := ""; err == nil; {
 		media, err = c.readReply(r, media)

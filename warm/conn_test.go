@@ -1,15 +1,19 @@
 package warm_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -237,4 +241,42 @@ func TestAConnectionThatIsLeft(t *testing.T) {
 		t.Errorf("the call under way: %s", got)
 	}
 	<-c.Done()
+}
+
+// In virtual time, over a pipe: a connection that nobody uses is closed, and so
+// is one on which the rest of an answer does not come.
+func TestConnectionsThatAreClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply string
+		want  string // how the call ends
+		after time.Duration
+	}{
+		"unused":      {"DONE 1 200 0 -\n", "", 2 * time.Second},
+		"half a line": {"DONE 1 2", "i/o timeout", 10 * time.Second},
+		"half a body": {"DONE 1 200 5 -\nab", "i/o timeout", 10 * time.Second},
+		"nothing":     {"", "deadline", time.Minute + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				go func() {
+					r := bufio.NewReader(far)
+					_, _ = r.ReadString('\n')
+					_, _ = io.WriteString(far, c.reply)
+					_, _ = io.Copy(io.Discard, r) // until it is closed
+					_ = far.Close()
+				}()
+				began := time.Now()
+				conn := warm.NewConn(near, time.Second)
+				_, err := conn.Call(t.Context(), &warm.Call{Order: "o", Deadline: began.Add(time.Minute)})
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("the call ended with %v, want %q", err, c.want)
+				}
+				<-conn.Done()
+				if took := time.Since(began); took > c.after {
+					t.Errorf("closed after %s, want %s", took, c.after)
+				}
+			})
+		})
+	}
 }

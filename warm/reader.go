@@ -12,6 +12,11 @@ type reader struct {
 	src  io.Reader
 	buf  []byte // buf[r:w] was read and not yet taken
 	r, w int
+
+	// hurry, when set, is told that the rest of a frame is waited for, and that
+	// it has come.
+	hurry func(bool)
+	late  bool // it was told so
 }
 
 const readerSize = 16 << 10
@@ -21,6 +26,7 @@ func newReader(src io.Reader) *reader { return &reader{src: src, buf: make([]byt
 // line takes a line, and gives it without its newline; it is good until the
 // next call. The error is io.EOF when the stream ends before it.
 func (r *reader) line() ([]byte, error) {
+	r.rest(false)
 	seen := 0
 	for {
 		if i := bytes.IndexByte(r.buf[r.r+seen:r.w], '\n'); i >= 0 {
@@ -34,6 +40,9 @@ func (r *reader) line() ([]byte, error) {
 		if seen = r.w - r.r; seen >= maxLine {
 			return nil, errLongLine
 		}
+		if seen > 0 {
+			r.rest(true)
+		}
 		if err := r.fill(); err != nil {
 			if errors.Is(err, io.EOF) && seen > 0 {
 				err = io.ErrUnexpectedEOF
@@ -44,6 +53,14 @@ func (r *reader) line() ([]byte, error) {
 }
 
 var errLongLine = fmt.Errorf("malformed frame: a line of more than %d bytes", maxLine)
+
+// rest tells whether the rest of a frame is waited for from now on.
+func (r *reader) rest(waited bool) {
+	if waited != r.late && r.hurry != nil {
+		r.late = waited
+		r.hurry(waited)
+	}
+}
 
 // fill reads more, behind what there is.
 func (r *reader) fill() error {
@@ -66,6 +83,7 @@ func (r *reader) body(p []byte) error {
 	if n == len(p) {
 		return nil
 	}
+	r.rest(true)
 	_, err := io.ReadFull(r.src, p[n:])
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -77,6 +95,10 @@ func (r *reader) body(p []byte) error {
 func (r *reader) skip(n int) error {
 	k := min(n, r.w-r.r)
 	r.r += k
+	if k == n {
+		return nil
+	}
+	r.rest(true)
 	if _, err := io.CopyN(io.Discard, r.src, int64(n-k)); err != nil {
 		return io.ErrUnexpectedEOF
 	}

@@ -229,22 +229,3 @@ func TestAMachineThatStopsIsLeft(t *testing.T) {
 		t.Errorf("%d connections, want one for each boot", len(opened))
 	}
 }
-
-// A connection is closed when no call has used it for a while.
-func TestAnUnusedConnectionIsClosed(t *testing.T) {
-	closed := make(chan struct{}, 1)
-	p := rawProgram(t, func(c net.Conn, r *bufio.Reader) {
-		for id := readCall(r); id != ""; id = readCall(r) {
-			_, _ = fmt.Fprintf(c, "DONE %s 200 2 -\nhi", id)
-		}
-		closed <- struct{}{}
-	})
-	h := newHost(t, nil)
-	h.place(p.warmed("echo", 2))
-	for range 2 {
-		if got := h.result(t.Context(), call(t, "echo", 1)); ended(got) != "answered 0 hi" {
-			t.Errorf("got %+v", got)
-		}
-		<-closed
-	}
-}
