@@ -162,7 +162,7 @@ func echo(protocol string) error {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		stop()
 	}()
-	fmt.Println(ln.Addr())
+	fmt.Fprintln(os.Stdout, ln.Addr())
 	if protocol == "frames" {
 		return warm.Serve(ctx, ln, 0, func(_ context.Context, c *warm.Call) warm.Answer { return warm.Answer{Body: c.Payload} })
 	}

@@ -9,8 +9,8 @@ import (
 // callContext is the context of a handler: its values are those of Serve's. It
 // has nothing to end and costs nothing until somebody asks for its end.
 type callContext struct {
-	context.Context
-	deadline time.Time
+	context.Context //nolint:containedctx // it is one
+	deadline        time.Time
 
 	mu   sync.Mutex
 	done chan struct{} // nil until it is asked for
