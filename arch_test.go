@@ -41,6 +41,7 @@ var floors = map[string]int{
 	"fabric/fabrictest":         2,
 	"fabric/nats":               2,
 	"market":                    2,
+	"warm":                      2,
 	"market/markettest":         2,
 	"machinesapi":               2,
 	"worker":                    3,
@@ -105,6 +106,7 @@ var edges = map[string]map[string]string{
 		"store":   "its truth",
 		"network": "attaches machines to it",
 		"volume":  "hands its manifests from worker to worker",
+		"warm":    "speaks frames to the programs of warm machines",
 	},
 	"broker": {
 		"fabric":      "asks workers through its client",
@@ -114,7 +116,8 @@ var edges = map[string]map[string]string{
 		"driver/pull": "speaks for its pollers",
 		"fabric":      "reads and writes bodies as every server does",
 	},
-	"supervise": {"driver": "runs its tasks through one"},
+	"examples/increment": {"warm": "shows a program that speaks frames"},
+	"supervise":          {"driver": "runs its tasks through one"},
 	"cli": {
 		"internal/admission": "asks which addresses need credentials",
 		"machinesapi":        "is its client",

@@ -6,13 +6,23 @@ import (
 )
 
 // TaskConfig says that a machine stays warm for a task: its program answers
-// payloads over HTTP on a port of its own, and a call costs no start.
+// payloads on a port of its own, and a call costs no start.
 type TaskConfig struct {
-	Name        string   `json:"name"`                  // required; what calls name, one in its app
-	Concurrency int      `json:"concurrency,omitempty"` // payloads at once; default 1, at most MaxTaskConcurrency
-	Port        int      `json:"port,omitempty"`        // where the program listens; 0: what its $PORT says
-	Timeout     Duration `json:"timeout,omitempty"`     // no call takes longer; default: what the call says
+	Name        string       `json:"name"`                  // required; what calls name, one in its app
+	Concurrency int          `json:"concurrency,omitempty"` // payloads at once; default 1, at most MaxTaskConcurrency
+	Port        int          `json:"port,omitempty"`        // where the program listens; 0: what its $PORT says
+	Protocol    TaskProtocol `json:"protocol,omitempty"`    // what the program speaks there; default TaskHTTP
+	Timeout     Duration     `json:"timeout,omitempty"`     // no call takes longer; default: what the call says
 }
+
+// TaskProtocol is how payloads get to the program of a warm machine.
+type TaskProtocol string
+
+// The protocols. The empty one is TaskHTTP.
+const (
+	TaskHTTP   TaskProtocol = "http"   // a request for each payload
+	TaskFrames TaskProtocol = "frames" // lines and bytes on one connection, which cost less: docs/tasks.md
+)
 
 // Bounds and defaults of tasks.
 const (
@@ -37,6 +47,8 @@ func (c *TaskConfig) Validate() error {
 		return Errorf(CodeInvalid, "invalid config.task.concurrency %d: use 1 to %d", c.Concurrency, MaxTaskConcurrency)
 	case c.Port < 0 || c.Port > 65535:
 		return Errorf(CodeInvalid, "invalid config.task.port %d: use 1 to 65535", c.Port)
+	case c.Protocol != "" && c.Protocol != TaskHTTP && c.Protocol != TaskFrames:
+		return Errorf(CodeInvalid, "invalid config.task.protocol %s: use %s or %s", Quoted(string(c.Protocol)), TaskHTTP, TaskFrames)
 	case c.Timeout < 0 || time.Duration(c.Timeout) > MaxTaskTimeout:
 		return Errorf(CodeInvalid, "invalid config.task.timeout %s: use up to %s", time.Duration(c.Timeout), MaxTaskTimeout)
 	}

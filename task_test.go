@@ -66,6 +66,7 @@ func TestOrdersForWork(t *testing.T) {
 func TestTaskConfigs(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"name":"inc"}`: "", `{"name":"inc","concurrency":10000,"port":65535,"timeout":"5m"}`: "",
+		`{"name":"inc","protocol":"http"}`: "", `{"name":"inc","protocol":"frames"}`: "", `{"name":"inc","protocol":"HTTP"}`: "protocol",
 		`{}`: "task", `{"name":"a b"}`: "task", `{"name":"*"}`: "task", `{"name":"inc","concurrency":-1}`: "concurrency",
 		`{"name":"inc","concurrency":10001}`: "concurrency", `{"name":"inc","port":65536}`: "port", `{"name":"inc","timeout":"6m"}`: "timeout",
 	} {

@@ -15,14 +15,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // Lab is a temporary directory and the servers started in it.
 type Lab struct {
-	binary  string
-	dir     string
-	servers []*Server
+	binary   string
+	dir      string
+	protocol bourse.TaskProtocol // of warm programs
+	servers  []*Server
 }
 
 // Server is one process of the program.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/query"
 )
 
@@ -31,6 +32,7 @@ func main() {
 	out := flag.String("out", "", "write the figures to this file, as JSON")
 	binary := flag.String("binary", "bin/bourse", "the program to measure")
 	only := flag.String("only", "", "comma list of benchmarks to run; default all")
+	protocol := flag.String("task-protocol", string(bourse.TaskFrames), "what warm programs speak: frames, or http to compare")
 	echoAt := flag.String("echo", "", "be the responder of a floor, at the NATS server with this `URL`, until standard input ends")
 	flag.Parse()
 	if *echoAt != "" {
@@ -42,13 +44,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *binary, *only, *out); err != nil {
+	if err := run(ctx, *binary, *only, *out, bourse.TaskProtocol(*protocol)); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, only, out string) error {
+func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProtocol) error {
 	if err := query.BoundMemory(); err != nil { // as servers do, before the first view is opened
 		return err
 	}
@@ -79,7 +81,7 @@ func run(ctx context.Context, binary, only, out string) error {
 			continue
 		}
 		begin := time.Now()
-		if err := inLab(ctx, binary, figures, b); err != nil {
+		if err := inLab(ctx, binary, protocol, figures, b); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%-12s %s\n", b.name, time.Since(begin).Round(time.Millisecond))
@@ -98,11 +100,12 @@ func run(ctx context.Context, binary, only, out string) error {
 	return os.WriteFile(out, append(text, '\n'), 0o644)
 }
 
-func inLab(ctx context.Context, binary string, figures Figures, b benchmark) error {
+func inLab(ctx context.Context, binary string, protocol bourse.TaskProtocol, figures Figures, b benchmark) error {
 	lab, err := newLab(binary)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
+	lab.protocol = protocol
 	return b.run(ctx, lab, figures)
 }

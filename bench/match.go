@@ -67,7 +67,8 @@ func startEcho(h *harness, url string) error {
 }
 
 // benchMatch: an order matched, claimed (on disk) and its task answered by a
-// warm program, against a request and its echo over the same NATS server.
+// warm program that speaks frames (-task-protocol http compares), against a
+// request and its echo over the same NATS server.
 // Over NATS and over the direct fabric, with one client and with 16; from a
 // broker's place, and through the API.
 func benchMatch(ctx context.Context, lab *Lab, out Figures) error {

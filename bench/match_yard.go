@@ -85,6 +85,10 @@ func (l *Lab) startNATS(ctx context.Context) (*Server, error) {
 
 // warmUp runs the program on each worker, and waits until it answers.
 func (y *taskYard) warmUp(program string) error {
+	command := []string{program}
+	if y.lab.protocol == bourse.TaskFrames {
+		command = append(command, "-frames")
+	}
 	err := until(y.ctx, 10*time.Second, "all workers take orders", func() bool {
 		known, err := y.api.Workers(y.ctx)
 		return err == nil && len(known) == len(y.workers)
@@ -92,8 +96,8 @@ func (y *taskYard) warmUp(program string) error {
 	for _, w := range y.workers {
 		if err == nil {
 			_, err = y.api.Create(y.ctx, app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
-				Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: []string{program}},
-				Task: &bourse.TaskConfig{Name: taskName, Concurrency: 10}, Requirements: bourse.Requirements{"host": {Label: w.Name}},
+				Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: command},
+				Task: &bourse.TaskConfig{Name: taskName, Concurrency: 10, Protocol: y.lab.protocol}, Requirements: bourse.Requirements{"host": {Label: w.Name}},
 			}}, "")
 		}
 	}

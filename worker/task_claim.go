@@ -80,7 +80,7 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 	}
 	switch {
 	case ctx.Err() != nil: // it may still be recorded
-		w.broken(ctx, m, 0, ctx.Err(), &result)
+		w.broken(m, 0, errCut{context.Cause(ctx)}, &result)
 		w.endTask(call, result)
 		return &bourse.Fill{Task: &result}, nil, nil
 	case bourse.CodeOf(err) == bourse.CodeUnavailable: // the disk is full, or worse: nothing was recorded

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/warm"
 )
 
 func TestAWarmTaskIsAnswered(t *testing.T) {
@@ -187,6 +188,12 @@ func TestAMachinesLimitOfItsTask(t *testing.T) {
 // A program that listens a moment after its start is waited for; one that
 // never does is a refusal, and nothing is left of the order.
 func TestAProgramThatIsLate(t *testing.T) {
+	for _, protocol := range taskProtocols {
+		t.Run(string(protocol), func(t *testing.T) { programThatIsLate(t, protocol) })
+	}
+}
+
+func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +201,9 @@ func TestAProgramThatIsLate(t *testing.T) {
 	port := ln.Addr().(*net.TCPAddr).Port
 	_ = ln.Close()
 	h := newHost(t, nil)
-	m := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "late", Port: port} })
+	m := h.place(func(o *bourse.Order) {
+		o.Config.Task = &bourse.TaskConfig{Name: "late", Port: port, Protocol: protocol}
+	})
 	order := call(t, "late", 1)
 	go func() {
 		for h.slots() == 0 { // until the call is under way
@@ -205,6 +214,10 @@ func TestAProgramThatIsLate(t *testing.T) {
 			t.Error(err)
 			return
 		}
+		if protocol == bourse.TaskFrames {
+			_ = warm.Serve(t.Context(), ln, 0, func(context.Context, *warm.Call) warm.Answer { return warm.Answer{Body: []byte("here")} })
+			return
+		}
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) })}
 		t.Cleanup(func() { _ = server.Close() })
 		_ = server.Serve(ln)
@@ -213,7 +226,7 @@ func TestAProgramThatIsLate(t *testing.T) {
 		t.Errorf("got %s: %s", ended(got), got.Error)
 	}
 
-	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })
+	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1, Protocol: protocol} })
 	h.warm.patience = 0 // it has had its time
 	order = call(t, "never", 4)
 	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
@@ -310,6 +323,12 @@ func done(t *testing.T, h *host, _ *program) *bourse.Order {
 // The caller leaves, or the order is canceled: the program sees the end of its
 // request, and a repetition gets that end.
 func TestATaskIsCutWithItsCaller(t *testing.T) {
+	for _, protocol := range taskProtocols {
+		t.Run(string(protocol), func(t *testing.T) { cutWithItsCaller(t, protocol) })
+	}
+}
+
+func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 	for name, end := range map[string]func(*host, *bourse.Order, context.CancelFunc){
 		"left": func(_ *host, _ *bourse.Order, leave context.CancelFunc) { leave() },
 		"canceled": func(h *host, o *bourse.Order, _ context.CancelFunc) {
@@ -320,7 +339,7 @@ func TestATaskIsCutWithItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			arrived, cut := make(chan struct{}), make(chan struct{})
-			p := newProgram(t, func(_ http.ResponseWriter, r *http.Request) {
+			p := newProgramOf(t, protocol, func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				close(arrived)
 				<-r.Context().Done()

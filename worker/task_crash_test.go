@@ -14,8 +14,8 @@ import (
 )
 
 // scriptedProgram does what the payload says.
-func scriptedProgram(t testing.TB) *program {
-	return newProgram(t, func(w http.ResponseWriter, r *http.Request) {
+func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
+	return newProgramOf(t, protocol, func(w http.ResponseWriter, r *http.Request) {
 		switch body, _ := io.ReadAll(r.Body); string(body) {
 		case "fail":
 			http.Error(w, "failed", http.StatusTeapot)
@@ -68,11 +68,20 @@ func scriptedOrders(t testing.TB) []*bourse.Order {
 // lost, nothing is under way, no payload has arrived twice, and who asks again
 // gets what was told first, or that the task was lost.
 func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
+	for _, protocol := range taskProtocols {
+		t.Run(string(protocol), func(t *testing.T) { dieInTasks(t, protocol) })
+	}
+}
+
+// taskProtocols are those that programs of warm machines may speak.
+var taskProtocols = []bourse.TaskProtocol{bourse.TaskHTTP, bourse.TaskFrames}
+
+func dieInTasks(t *testing.T, protocol bourse.TaskProtocol) {
 	var commits uint64
 	h := newHostDown(t, nil)
 	h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 	told := map[bourse.OrderID]string{}
-	if err := h.tasksLife(scriptedProgram(t), scriptedOrders(t), told); err != nil || len(told) != 4 {
+	if err := h.tasksLife(scriptedProgram(t, protocol), scriptedOrders(t), told); err != nil || len(told) != 4 {
 		t.Fatalf("the scenario fails by itself: %v, %v", err, told)
 	}
 	h.crash()
@@ -82,13 +91,13 @@ func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
 	}
 	for n := uint64(2); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
-			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { dieInTask(t, stage, n) })
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { dieInTask(t, protocol, stage, n) })
 		}
 	}
 }
 
-func dieInTask(t *testing.T, stage store.FaultStage, n uint64) {
-	p := scriptedProgram(t)
+func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStage, n uint64) {
+	p := scriptedProgram(t, protocol)
 	h := newHostDown(t, nil)
 	orders, told := scriptedOrders(t), map[bourse.OrderID]string{}
 	if h.tryStart(crashAt(stage, n)) == nil {

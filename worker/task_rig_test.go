@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -13,15 +14,17 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/warm"
 )
 
 // program is what answers the payloads of a warm machine, with what it has
 // seen.
 type program struct {
-	*httptest.Server
-	calls atomic.Int64 // payloads that arrived
-	now   atomic.Int64 // of them at this moment
-	most  atomic.Int64 // at once, ever
+	protocol bourse.TaskProtocol
+	listener net.Listener
+	calls    atomic.Int64 // payloads that arrived
+	now      atomic.Int64 // of them at this moment
+	most     atomic.Int64 // at once, ever
 
 	arrived, left chan struct{} // one for each payload, as it comes and when it is done with
 
@@ -32,30 +35,82 @@ type program struct {
 // newProgram serves calls with h; nil: it answers "answer".
 func newProgram(t testing.TB, h http.HandlerFunc) *program {
 	t.Helper()
-	p := &program{seen: map[bourse.OrderID]int{}, arrived: make(chan struct{}, 1<<12), left: make(chan struct{}, 1<<12)}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.calls.Add(1)
-		now := p.now.Add(1)
-		defer func() {
-			p.now.Add(-1)
-			p.left <- struct{}{}
-		}()
-		p.mu.Lock()
-		p.most.Store(max(p.most.Load(), now))
-		p.seen[bourse.OrderID(r.Header.Get("Bourse-Order-Id"))]++
-		p.mu.Unlock()
-		p.arrived <- struct{}{}
-		if h == nil {
-			_, _ = w.Write([]byte("answer"))
-			return
-		}
+	return newProgramOf(t, bourse.TaskHTTP, h)
+}
+
+// newProgramOf is newProgram in a protocol. Over frames a handler has the
+// request and the reply of HTTP all the same, but no connection to break.
+func newProgramOf(t testing.TB, protocol bourse.TaskProtocol, h http.HandlerFunc) *program {
+	t.Helper()
+	p := &program{protocol: protocol, seen: map[bourse.OrderID]int{}, arrived: make(chan struct{}, 1<<12), left: make(chan struct{}, 1<<12)}
+	if h == nil {
+		h = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("answer")) }
+	}
+	if protocol == bourse.TaskFrames {
+		p.serveFrames(t, h)
+		return p
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer p.arrive(r.Header.Get("Bourse-Order-Id"))()
 		h(w, r)
 	}))
-	t.Cleanup(p.Close)
+	p.listener = s.Listener
+	t.Cleanup(s.Close)
 	return p
 }
 
-func (p *program) port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
+func (p *program) serveFrames(t testing.TB, h http.HandlerFunc) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.listener = ln
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- warm.Serve(ctx, ln, 0, func(ctx context.Context, c *warm.Call) (a warm.Answer) {
+			defer p.arrive(c.Order)()
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(c.Payload))
+			r.Header.Set("Content-Type", c.Type)
+			r.Header.Set("Bourse-Deadline", c.Deadline.Format(time.RFC3339Nano))
+			w := httptest.NewRecorder()
+			r.Header.Set("Bourse-Order-Id", c.Order)
+			defer func() {
+				if err := recover(); err != nil && err != http.ErrAbortHandler { //nolint:errorlint // it is the one that is panicked with
+					panic(err)
+				} else if err != nil {
+					a = warm.Answer{Status: http.StatusInternalServerError}
+				}
+			}()
+			h(w, r)
+			return warm.Answer{Status: w.Code, Type: w.Header().Get("Content-Type"), Body: w.Body.Bytes()}
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// arrive notes that a payload has arrived; what it gives, that it is done with.
+func (p *program) arrive(order string) func() {
+	p.calls.Add(1)
+	now := p.now.Add(1)
+	p.mu.Lock()
+	p.most.Store(max(p.most.Load(), now))
+	p.seen[bourse.OrderID(order)]++
+	p.mu.Unlock()
+	p.arrived <- struct{}{}
+	return func() {
+		p.now.Add(-1)
+		p.left <- struct{}{}
+	}
+}
+
+func (p *program) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
 // times tells how often an order's payload has arrived.
 func (p *program) times(id bourse.OrderID) int {
@@ -67,7 +122,7 @@ func (p *program) times(id bourse.OrderID) int {
 // warmed makes an order's machine warm for a task that p answers.
 func (p *program) warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
-		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.port()}
+		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.port(), Protocol: p.protocol}
 	}
 }
 

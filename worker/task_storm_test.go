@@ -15,8 +15,14 @@ import (
 // callers that leave, timeouts, repetitions, a machine that is restarted.
 // No payload arrives twice, and at the end no slot and no place is lost.
 func TestAStormOfTasks(t *testing.T) {
+	for _, protocol := range taskProtocols {
+		t.Run(string(protocol), func(t *testing.T) { stormOfTasks(t, protocol) })
+	}
+}
+
+func stormOfTasks(t *testing.T, protocol bourse.TaskProtocol) {
 	const callers, each, places = 16, 40, 4
-	p := newProgram(t, func(w http.ResponseWriter, r *http.Request) {
+	p := newProgramOf(t, protocol, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-time.After(time.Duration(rand.IntN(3)) * time.Millisecond):
 			if rand.IntN(10) == 0 {

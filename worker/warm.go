@@ -2,7 +2,6 @@ package worker
 
 import (
 	"net"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -26,18 +25,19 @@ type warmMachines struct {
 
 // warmMachine is a machine whose program answers payloads.
 type warmMachine struct {
-	id      bourse.MachineID
-	boot    int
-	address string // of its program: host and port
-	port    uint16
-	private bool          // in a network of its own
-	places  int           // payloads at once; 0: it does not serve
-	limit   time.Duration // of a call; 0: none of its own
-	since   time.Time     // it was started, or changed, last
-	busy    int           // places in use
-	changes int           // of its record, as far as heard of; begins with 1
-	read    int           // the last of them that the fields above know
-	http    *http.Transport
+	id       bourse.MachineID
+	boot     int
+	address  string // of its program: host and port
+	port     uint16
+	private  bool // in a network of its own
+	protocol bourse.TaskProtocol
+	places   int           // payloads at once; 0: it does not serve
+	limit    time.Duration // of a call; 0: none of its own
+	since    time.Time     // it was started, or changed, last
+	busy     int           // places in use
+	changes  int           // of its record, as far as heard of; begins with 1
+	read     int           // the last of them that the fields above know
+	link     warmLink
 }
 
 // Connections of calls.
@@ -69,8 +69,8 @@ func (s *warmMachines) drop(m *warmMachine) {
 		if s.known[m.id] == m {
 			delete(s.known, m.id)
 		}
-		if m.http != nil {
-			m.http.CloseIdleConnections()
+		if m.link != nil {
+			m.link.leave()
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int,
 }
 
 // learn takes what the store said of a machine at least since a change.
-func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, transport func(*warmMachine) *http.Transport) {
+func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, link func(*warmMachine) warmLink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if change < m.read {
@@ -117,12 +117,13 @@ func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, tr
 		return
 	}
 	address, port := warmAddress(rec)
-	if m.http == nil || m.boot != rec.Boot.Number || m.address != address {
-		if m.http != nil {
-			m.http.CloseIdleConnections()
+	if m.link == nil || m.boot != rec.Boot.Number || m.address != address || m.protocol != task.Protocol {
+		if m.link != nil {
+			m.link.leave()
 		}
 		m.boot, m.address, m.port, m.private = rec.Boot.Number, address, port, rec.PrivateIP.IsValid()
-		m.http = transport(m)
+		m.protocol = task.Protocol
+		m.link = link(m)
 	}
 	m.places, m.limit, m.since = task.Places(), time.Duration(task.Timeout), rec.UpdatedAt
 }
@@ -199,7 +200,7 @@ func (w *Worker) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				err = nil // gone, and so is the zero record
 			}
-			w.warm.learn(m, change, &rec, w.warmTransport)
+			w.warm.learn(m, change, &rec, w.warmLinkTo)
 			if err != nil {
 				return nil, err
 			}

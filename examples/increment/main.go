@@ -1,44 +1,57 @@
 // Command increment is a task to keep warm: it listens on $PORT, and answers
 // the payload {"N":41,"SleepSec":0.5}, or a number alone, with the number after
-// it, as many at once as it is asked.
+// it, as many at once as it is asked. It speaks HTTP, and with -frames the
+// protocol that costs less (config.task.protocol).
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/bourse-dev/bourse/warm"
 )
 
 func main() {
-	if err := run(); err != nil {
+	frames := flag.Bool("frames", false, "speak frames instead of HTTP")
+	flag.Parse()
+	if err := run(*frames); err != nil {
 		fmt.Fprintln(os.Stderr, "increment:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(frames bool) error {
 	port := os.Getenv("PORT")
 	if port == "" {
 		return errors.New("$PORT says where to listen, and it is not set")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: http.HandlerFunc(increment), ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServe() }()
-	select {
-	case err := <-ended:
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:"+port)
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		return server.Close()
 	}
+	if frames {
+		return warm.Serve(ctx, ln, 0, answerCall)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(answerRequest), ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // payload is what increment is asked.
@@ -47,25 +60,51 @@ type payload struct {
 	SleepSec float64 // before it answers
 }
 
-// increment answers one payload. The end of the request, when its caller has
-// left or its time is over, ends the sleep.
-func increment(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
+
+// increment answers one payload. The end of ctx, when its caller has left or
+// its time is over, ends the sleep.
+func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
-	if err == nil && json.Unmarshal(body, &in.N) != nil {
+	var err error
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		err = json.Unmarshal(body, &in)
+	} else {
+		err = json.Unmarshal(body, &in.N)
 	}
 	if err != nil || !(in.SleepSec >= 0 && in.SleepSec <= 3600) {
-		http.Error(w, `send a number, or {"N":41,"SleepSec":0.5}`, http.StatusBadRequest)
-		return
+		return nil, errPayload
 	}
 	if in.SleepSec > 0 {
 		select {
 		case <-time.After(time.Duration(in.SleepSec * float64(time.Second))):
-		case <-r.Context().Done():
-			return
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
+	return append(strconv.AppendInt(nil, in.N+1, 10), '\n'), nil
+}
+
+// answerCall answers a payload that came in a frame.
+func answerCall(ctx context.Context, call *warm.Call) warm.Answer {
+	answer, err := increment(ctx, call.Payload)
+	if err != nil {
+		return warm.Answer{Status: http.StatusBadRequest, Type: "text/plain", Body: []byte(err.Error())}
+	}
+	return warm.Answer{Type: "application/json", Body: answer}
+}
+
+// answerRequest answers a payload that came as the body of a request.
+func answerRequest(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	var answer []byte
+	if err == nil {
+		answer, err = increment(r.Context(), body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintln(w, in.N+1)
+	_, _ = w.Write(answer) // nobody is there to be told
 }
