@@ -49,6 +49,7 @@
 //	driver        the contract with what runs machines; driver/process runs host commands
 //	gateway       HTTP for pollers, on a worker with driver/pull
 //	supervise     a few commands without any server
+//	warm          frames between a worker and a program that stays warm, both ends
 //	machinesapi   wire types and the Go client of the public API
 //	fsm           durable typed state machines
 //	bourse        this vocabulary; imports nothing of the project
