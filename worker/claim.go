@@ -129,8 +129,12 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 		}
 		w.applied.expect(m.ID)
 		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), req, fsm.StartOptions{
-			Write: inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
+			Write:     inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
+			Meanwhile: func() { w.prepareStart(&m) },
 		})
+		if err != nil {
+			w.unprepare(ctx, &m)
+		}
 		if !errors.Is(err, errTaken) {
 			return m, run, err
 		}
