@@ -16,12 +16,13 @@ import (
 // and it ends with its session. The thread that has forked it is kept for it.
 type loaded struct {
 	t       *task
-	with    *surroundings // set before ready
+	with    *surroundings // set before lives is closed
+	lives   chan struct{} // closed when with is set, or it could not be loaded
 	decided chan struct{} // closed when it is let go or dropped
 	gone    chan struct{} // closed when it was dropped and nothing of it is left
 
 	// Under the table's mutex.
-	ready bool // it may be let go
+	ready bool // it was loaded, and may be let go
 	over  bool // decided
 	let   bool // it was let go
 }
@@ -62,17 +63,18 @@ func (s *supervisor) lendLoader(me *session, work func(here group)) bool {
 	return true
 }
 
-// prepare loads a task and answers as soon as it could run, or with why it is
+// prepare loads a task and answers as soon as it is executed, or with why it is
 // not loaded: then nothing is left of it. It returns when the task is let go
 // or dropped. The calling thread is locked and does nothing else meanwhile; here
 // is the group that it stands in.
 func (s *supervisor) prepare(ctx context.Context, me *session, req *request, here group) {
-	l, err := s.load(me, req.Start, here)
+	l, err := s.load(req.Start, here, func(pid int) {
+		me.send(&reply{ID: req.ID, Status: &driver.Status{ID: req.Start.ID, PID: pid}})
+	})
 	if err != nil {
 		me.send(&reply{ID: req.ID, Error: companion.ErrorOf(err)})
 		return
 	}
-	me.send(&reply{ID: req.ID, Status: &driver.Status{ID: l.t.id, PID: l.t.pid}})
 	select {
 	case <-l.decided:
 	case <-ctx.Done():
@@ -85,22 +87,24 @@ func (s *supervisor) prepare(ctx context.Context, me *session, req *request, her
 	s.limitSoon(l.t, l.with, req.Start.Limits)
 }
 
-// load executes a task's program without running it.
-func (s *supervisor) load(me *session, sp *spec, here group) (*loaded, error) {
+// load executes a task's program without running it. executed is called at once
+// when that is sure: the program halts while the answer is on its way.
+func (s *supervisor) load(sp *spec, here group, executed func(pid int)) (*loaded, error) {
 	l, err := s.reserveLoaded(sp.ID)
 	if err != nil {
 		return nil, err
 	}
-	var halted error
-	if l.with, err = s.fork(l.t, sp, here, func(pid int) { halted = awaitHalt(pid) }); err != nil {
+	defer close(l.lives)
+	l.with, err = s.fork(l.t, sp, here, func(pid int) {
+		executed(pid)
+		if awaitHalt(pid) != nil {
+			killHalted(pid) // to be sure: it has ended, which is told when it is let go
+		}
+	})
+	if err != nil {
 		s.children.refuse(err)
 		s.discard(l)
 		return nil, err
-	}
-	if halted != nil {
-		s.drop(l)
-		s.unload(me, l)
-		return nil, halted
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +128,7 @@ func (s *supervisor) reserveLoaded(id driver.TaskID) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.loaded = &loaded{t: t, decided: make(chan struct{}), gone: make(chan struct{})}
+	m.loaded = &loaded{t: t, lives: make(chan struct{}), decided: make(chan struct{}), gone: make(chan struct{})}
 	return m.loaded, nil
 }
 
@@ -132,6 +136,9 @@ func (s *supervisor) reserveLoaded(id driver.TaskID) (*loaded, error) {
 // daemon has told others already that it runs, so if it does not, that is told
 // as its end.
 func (s *supervisor) letGo(me *session, id driver.TaskID, at time.Time) {
+	if l := s.loadedAs(id); l != nil {
+		<-l.lives // soon: it was executed
+	}
 	s.mu.Lock()
 	m := s.machines[id.Machine]
 	if m == nil || m.loaded == nil || m.loaded.t.id != id || !m.loaded.ready || m.loaded.over {
@@ -166,13 +173,14 @@ func (s *supervisor) abandonLocked(l *loaded) bool {
 	return !l.let
 }
 
-// dropTask is drop by a task's id.
-func (s *supervisor) dropTask(id driver.TaskID) {
+// loadedAs gives the loaded task with an id, nil when there is none.
+func (s *supervisor) loadedAs(id driver.TaskID) *loaded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.machines[id.Machine]; m != nil && m.loaded != nil && m.loaded.t.id == id {
-		s.abandonLocked(m.loaded)
+		return m.loaded
 	}
+	return nil
 }
 
 // makeWayLocked drops what is loaded of a machine and gives its entry once
@@ -217,13 +225,7 @@ func (s *supervisor) discard(l *loaded) {
 // findSoon is find for who asks on another connection than the one on which
 // the task is let go, which may be a moment behind.
 func (s *supervisor) findSoon(ctx context.Context, id driver.TaskID) (*task, error) {
-	s.mu.Lock()
-	var l *loaded
-	if m := s.machines[id.Machine]; m != nil && m.loaded != nil && m.loaded.t.id == id {
-		l = m.loaded
-	}
-	s.mu.Unlock()
-	if l != nil {
+	if l := s.loadedAs(id); l != nil {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		select {

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"os"
-	"strconv"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +21,7 @@ const canLoad = true
 
 // awaitHalt waits until the calling thread's new child has halted after its
 // exec, and makes sure that it does not outlive this thread so. An error means
-// that it is not to be let go: it has ended, or tracing costs it privileges.
+// that it has ended.
 //
 // It is not left alone with SIGTRAP taken from it and EXITKILL not yet set: a
 // tracer that died in between would leave it running.
@@ -30,10 +32,7 @@ func awaitHalt(pid int) error {
 	if err := syscall.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "the program has ended: %w", err)
 	}
-	if err := waitHalt(pid, unix.WSTOPPED|unix.WNOHANG); err != nil {
-		return err
-	}
-	return unprivileged(pid)
+	return waitHalt(pid, unix.WSTOPPED|unix.WNOHANG)
 }
 
 func waitHalt(pid, options int) error {
@@ -45,19 +44,52 @@ func waitHalt(pid, options int) error {
 	}
 }
 
+// maxInterpreters is how many scripts the kernel follows to a program.
+const maxInterpreters = 5
+
 // unprivileged reports a program whose file gives it privileges: the kernel
 // does not give them to who is traced by somebody without.
-func unprivileged(pid int) error {
-	exe := "/proc/" + strconv.Itoa(pid) + "/exe" // the interpreter, of a script
-	info, err := os.Stat(exe)
+func unprivileged(path string) error {
+	for range maxInterpreters {
+		next, err := interpreterOf(path)
+		if err != nil || next == "" {
+			return err
+		}
+		path = next
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "the program is a script of scripts")
+}
+
+// interpreterOf gives the program that executes a script, "" for what is none.
+func interpreterOf(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "the program's file cannot be seen: %w", err)
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the program's file cannot be read: %w", err)
 	}
-	capable, err := unix.Getxattr(exe, "security.capability", nil)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the program's file cannot be seen: %w", err)
+	}
+	capable, err := unix.Fgetxattr(int(f.Fd()), "security.capability", nil)
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 || (err == nil && capable > 0) {
-		return bourse.Errorf(bourse.CodeUnavailable, "the program has privileges of its own")
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the program has privileges of its own")
 	}
-	return nil
+	head := make([]byte, 256) // as much as the kernel looks at
+	n, err := f.Read(head)
+	if err != nil && err != io.EOF {
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the program's file cannot be read: %w", err)
+	}
+	line, script := bytes.CutPrefix(head[:n], []byte("#!"))
+	if !script {
+		return "", nil
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := bytes.Fields(line)
+	if len(words) == 0 || !filepath.IsAbs(string(words[0])) {
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the script's interpreter is unknown")
+	}
+	return string(words[0]), nil
 }
 
 // setGoing has a program run that the calling thread has loaded. It fails when

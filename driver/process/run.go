@@ -52,7 +52,7 @@ type child struct {
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // files are a terminal, which becomes its own
 	// halted, if set, has the program halt before its first instruction, and is
-	// called on the forking thread to wait for that.
+	// called on the forking thread when it was executed, to wait for that.
 	halted func(pid int)
 	// born is called as soon as the child lives, before anybody can know of
 	// its end, and gives what is called then.
@@ -77,6 +77,15 @@ func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int,
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {
 		return 0, err
+	}
+	if p.halted != nil {
+		file := path
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(with.dir, file)
+		}
+		if err := unprivileged(file); err != nil {
+			return 0, err
+		}
 	}
 	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
 		// A session's leader leads a process group, too.

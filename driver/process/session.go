@@ -177,7 +177,9 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			s.letGo(me, req.Task, req.At)
 			continue
 		case opDrop:
-			s.dropTask(req.Task)
+			if l := s.loadedAs(req.Task); l != nil {
+				s.drop(l)
+			}
 			continue
 		}
 		select {
