@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -38,7 +39,7 @@ func awaitHalt(pid int) error {
 func waitHalt(pid, options int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, options, nil)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			return os.NewSyscallError("waitid", err)
 		}
 	}
@@ -77,7 +78,7 @@ func interpreterOf(path string) (string, error) {
 	}
 	head := make([]byte, 256) // as much as the kernel looks at
 	n, err := f.Read(head)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", bourse.Errorf(bourse.CodeUnavailable, "the program's file cannot be read: %w", err)
 	}
 	line, script := bytes.CutPrefix(head[:n], []byte("#!"))

@@ -54,7 +54,7 @@ func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (i
 func (c *children) reap() {
 	for {
 		pid, status, err := c.wait()
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 {

@@ -181,6 +181,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 				s.drop(l)
 			}
 			continue
+		default:
 		}
 		select {
 		case me.slots <- struct{}{}:
