@@ -11,11 +11,16 @@ import (
 // what it can without running anything of it. What is made ready is the very
 // task that launch starts, or launch starts from the beginning.
 
-// prepareStart has m's driver prepare its start, if it can.
-func (w *Worker) prepareStart(m *bourse.Machine) {
-	if d := w.preparer(m); d != nil {
-		d.Prepare(w.task(m, fit{}))
+// prepareStart has m's driver prepare its start, if it can. Where several
+// machines are started at once the processors have enough to do meanwhile, and
+// it would only be more work. It tells whether the driver was asked.
+func (w *Worker) prepareStart(m *bourse.Machine) bool {
+	d := w.preparer(m)
+	if d == nil || !w.applied.alone() {
+		return false
 	}
+	d.Prepare(w.task(m, fit{}))
+	return true
 }
 
 // preparer gives the driver that prepares starts of m; nil for none. A task's
@@ -36,7 +41,7 @@ func (w *Worker) preparer(m *bourse.Machine) driver.Preparer {
 // When ctx has ended nobody knows whether it was; then the driver does so
 // after a while.
 func (w *Worker) unprepare(ctx context.Context, m *bourse.Machine) {
-	if w.preparer(m) == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	if err := w.cfg.Driver.Destroy(ctx, m.ID); err != nil {
