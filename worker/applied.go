@@ -26,6 +26,13 @@ func (a *applied) expect(id bourse.MachineID) {
 	a.records[id] = nil
 }
 
+// alone tells whether a single record is expected.
+func (a *applied) alone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.records) == 1
+}
+
 // put hands m over, if somebody expects it.
 func (a *applied) put(m bourse.Machine) {
 	a.mu.Lock()

@@ -37,6 +37,8 @@ type grouping interface {
 	// new group: work passes the group to fork. It does not wait for work, and
 	// tells whether there was such a thread.
 	lend(work func(here group)) bool
+	// stands tells whether lend ever has such a thread.
+	stands() bool
 	// labels are driver.Driver's.
 	labels() map[string]string
 	// close removes what all groups stand in. It is called last.
@@ -59,5 +61,6 @@ func (ungrouped) fork(_ group, _ driver.Limits, forkExec forkFunc) (int, group, 
 }
 
 func (ungrouped) lend(func(group)) bool     { return false }
+func (ungrouped) stands() bool              { return false }
 func (ungrouped) labels() map[string]string { return map[string]string{"cgroup": "none"} }
 func (ungrouped) close()                    {}

@@ -91,6 +91,8 @@ func (g *v1Groups) lend(work func(here group)) bool {
 	}
 }
 
+func (*v1Groups) stands() bool { return true }
+
 // forkLent forks from the calling thread, which stands in own: it only has to
 // enter what few tasks need, and goes back from there.
 func (g *v1Groups) forkLent(own *v1Group, l driver.Limits, forkExec forkFunc) (int, group, error) {

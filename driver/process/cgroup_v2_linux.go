@@ -72,6 +72,8 @@ func (g *v2Groups) bursts() bool { return g.has("cpu") && exists(g.dir, "cpu.max
 // lend has nothing to lend: a child is born in any group at once.
 func (*v2Groups) lend(func(group)) bool { return false }
 
+func (*v2Groups) stands() bool { return false }
+
 func (g *v2Groups) fork(in group, l driver.Limits, forkExec forkFunc) (int, group, error) {
 	own, given := in.(*v2Group)
 	if !given {

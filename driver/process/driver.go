@@ -24,6 +24,8 @@ type Driver struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
+	prepared preparations
+
 	mu     sync.Mutex
 	link   *link         // nil while there is no supervisor that can be used
 	up     chan struct{} // closed while there is a link
@@ -51,6 +53,7 @@ func New(cfg Config) *Driver {
 // CodeUnavailable, and so does every later one.
 func (d *Driver) Close() error {
 	d.cancel(errClosed)
+	d.prepared.forget("")
 	d.mu.Lock()
 	if d.link != nil {
 		_ = d.link.conn.Close()
@@ -113,6 +116,12 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 	if err != nil {
 		return driver.Status{}, err
 	}
+	if p := d.prepared.get(task.ID); p != nil {
+		if status, done, err := d.startPrepared(ctx, p, sp); done {
+			return status, err
+		}
+	}
+	d.prepared.forget(task.ID.Machine) // the supervisor drops it now
 	err = d.call(ctx, &request{Op: opStart, Start: sp}, func(r *reply) {
 		if r.Error == nil && r.Status != nil {
 			d.mirror.put(*r.Status)
@@ -201,6 +210,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
+	d.prepared.forget(id)
 	err := d.call(ctx, &request{Op: opDestroy, Machine: id}, func(r *reply) {
 		if r.Error == nil {
 			d.mirror.destroy(id)

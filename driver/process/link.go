@@ -38,8 +38,9 @@ func errLinkEnded(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the supervisor cannot be reached", Err: cause}
 }
 
-// call sends a request and waits for its answer. apply may be nil.
-func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
+// send sends a request. What it gives has its answer, or is closed without one
+// when the link ends. apply may be nil.
+func (l *link) send(req *request, apply func(*reply)) (<-chan *reply, error) {
 	p := &pending{done: make(chan *reply, 1), apply: apply}
 	l.mu.Lock()
 	if l.err != nil {
@@ -58,8 +59,17 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return nil, errLinkEnded(err)
 	}
+	return p.done, nil
+}
+
+// call is send that waits for the answer.
+func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
+	done, err := l.send(req, apply)
+	if err != nil {
+		return nil, err
+	}
 	select {
-	case r := <-p.done:
+	case r := <-done:
 		if r == nil {
 			return nil, errLinkEnded(l.ended())
 		}

@@ -28,6 +28,8 @@ type session struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // requests under way
 	slots  chan struct{}  // bounds them
+	loads  chan struct{}  // bounds the tasks that are loaded
+	read   chan struct{}  // closed when nothing more is read
 
 	writing sync.Mutex
 
@@ -38,6 +40,7 @@ type session struct {
 // Bounds of a connection.
 const (
 	helloTimeout = 5 * time.Second
+	readTimeout  = time.Second      // of what a daemon has written before it was replaced
 	sendTimeout  = 10 * time.Second // a daemon that does not read is as good as dead
 	maxRequests  = 16384            // followed logs and stops under way count
 )
@@ -140,7 +143,7 @@ func closeAll(files []int) {
 func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, first *request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), cancels: map[uint64]context.CancelFunc{}}
+	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), loads: make(chan struct{}, maxLoaded), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, Minor: protocolMinor, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
 		// It keeps its tasks and whoever uses them; the other side explains.
@@ -151,6 +154,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 		return nil // it tries again, and finds or starts the next one
 	}
 	defer s.leave(me)
+	defer close(me.read)
 	// What the one before left is found by its mark. Its own tasks are held,
 	// so this only costs when something went wrong.
 	me.work.Go(s.killLeftovers)
@@ -164,9 +168,20 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			}
 			return err
 		}
-		if req.Op == opCancel {
+		// These take no time, and come before whatever is asked later.
+		switch req.Op {
+		case opCancel:
 			me.giveUp(req.ID)
 			continue
+		case opGo:
+			s.letGo(me, req.Task, req.At)
+			continue
+		case opDrop:
+			if l := s.loadedAs(req.Task); l != nil {
+				s.drop(l)
+			}
+			continue
+		default:
 		}
 		select {
 		case me.slots <- struct{}{}:
@@ -174,15 +189,25 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			me.send(&reply{ID: req.ID, Error: &companion.Error{Code: bourse.CodeUnavailable, Message: "too many requests under way"}})
 			continue
 		}
-		ctx, done := me.begin(ctx, req.ID)
-		me.work.Add(1)
-		work := func(here group) {
+		s.dispatch(ctx, me, req)
+	}
+}
+
+// dispatch has a request done on a goroutine of its own.
+func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
+	ctx, done := me.begin(ctx, req.ID)
+	me.work.Add(1)
+	with := func(do func(context.Context, *session, *request, group)) func(group) {
+		return func(here group) {
 			defer func() { done(); <-me.slots; me.work.Done() }()
-			s.handle(ctx, me, req, here)
+			do(ctx, me, req, here)
 		}
-		if req.Op != opStart || req.Start.apart() || !s.grouping().lend(work) {
-			go work(nil)
-		}
+	}
+	switch {
+	case req.Op == opPrepare && req.Start != nil && !req.Start.apart() && s.lendLoader(me, with(s.prepare)):
+	case req.Op == opStart && !req.Start.apart() && s.grouping().lend(with(s.handle)):
+	default:
+		go with(s.handle)(nil)
 	}
 }
 
@@ -225,6 +250,13 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
+		// What its daemon has written counts: it may have told others already
+		// that a task runs. The daemon can write no more.
+		_ = before.conn.CloseRead()
+		select {
+		case <-before.read:
+		case <-time.After(readTimeout): // it was being written to, and nobody read
+		}
 		before.close()
 		before.work.Wait()
 	}
@@ -266,6 +298,8 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 	switch req.Op {
 	case opStart:
 		answer.Status, err = s.handleStart(req.Start, here)
+	case opPrepare: // there was no thread for it
+		err = bourse.Errorf(bourse.CodeUnavailable, "nothing can be loaded now")
 	case opSignal:
 		err = s.signal(req.Task, syscall.Signal(req.Signal))
 	case opStop:

@@ -181,10 +181,16 @@ func (s *supervisor) grouping() grouping {
 	return s.groups
 }
 
-// runs tells whether a task is held and has not ended.
+// runs tells whether a task is held, or loaded, and has not ended.
 func (s *supervisor) runs(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machines[id.Machine]
-	return m != nil && m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
+	switch {
+	case m == nil:
+		return false
+	case m.loaded != nil && m.loaded.t.id == id:
+		return true
+	}
+	return m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
 }

@@ -17,6 +17,7 @@ type machine struct {
 	newest     int           // the highest boot that was ever started
 	destroying int           // calls of destroy under way
 	watchers   int
+	loaded     *loaded // the task that may be let go
 	log        *logs.Log
 }
 
@@ -32,7 +33,7 @@ func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 
 // dropLocked removes an entry that says nothing.
 func (s *supervisor) dropLocked(id bourse.MachineID) {
-	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
+	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 && m.loaded == nil {
 		delete(s.machines, id)
 	}
 }
@@ -65,28 +66,35 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machineLocked(id.Machine)
+	m := s.makeWayLocked(id.Machine)
 	defer s.dropLocked(id.Machine)
 	if t := m.tasks[id.Boot]; t != nil {
 		return t, false, nil
 	}
+	if t, err = s.newTaskLocked(m, id); err != nil {
+		return nil, false, err
+	}
+	m.tasks[id.Boot] = t
+	return t, true, nil
+}
+
+// newTaskLocked makes a task of a machine that may have it.
+func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) {
 	switch {
 	case s.stopping:
-		return nil, false, bourse.Errorf(bourse.CodeUnavailable, "the supervisor is ending")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the supervisor is ending")
 	case m.destroying > 0:
-		return nil, false, bourse.Errorf(bourse.CodeUnavailable, "machine %s is being destroyed", id.Machine)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "machine %s is being destroyed", id.Machine)
 	case id.Boot <= m.newest:
-		return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is not newer than %d", id.Machine, id.Boot, m.newest)
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is not newer than %d", id.Machine, id.Boot, m.newest)
 	}
 	for boot, t := range m.tasks {
 		if t.status.Exit == nil {
-			return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
 		}
 	}
-	t = &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}
-	m.tasks[id.Boot] = t
 	m.log.Configure(s.settings.LogBytes, s.settings.LogFiles)
-	return t, true, nil
+	return &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}, nil
 }
 
 // settle records how a launch went. One that failed leaves nothing behind.

@@ -28,6 +28,7 @@ type task struct {
 	at      time.Time     // of its start
 	failure string        // why the supervisor killed it; under the table's mutex
 	with    *surroundings // nil once it has ended
+	dropped *loaded       // set before it is killed without having run
 	output  *output
 	log     *logs.Log
 }
@@ -60,21 +61,32 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 // launch starts the program of a task that has been entered in the table.
 // here is the group that the calling thread stands in, nil for none.
 func (s *supervisor) launch(t *task, sp *spec, here group) error {
-	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User, group: here, over: make(chan struct{})}
-	var err error
-	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
+	with, err := s.fork(t, sp, here, nil)
+	if err != nil {
 		return err
 	}
+	s.limitSoon(t, with, sp.Limits)
+	return nil
+}
+
+// fork makes what a task's program needs and executes it. halted is as in
+// child. The end of the program waits for with.forks to be done: for its
+// limits.
+func (s *supervisor) fork(t *task, sp *spec, here group, halted func(pid int)) (with *surroundings, err error) {
+	with = &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User, group: here, over: make(chan struct{})}
+	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
+		return nil, err
+	}
 	if err := s.enterDir(t.id.Machine, with); err != nil {
-		return err
+		return nil, err
 	}
 	command := stringsOf(sp.Command)
 	if len(command) == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "no command")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
 	}
 	stdin, err := s.stdin(sp.Stdin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		if stdin != s.null {
@@ -83,38 +95,42 @@ func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	}()
 	stdout, outEnd, err := pipe()
 	if err != nil {
-		return startError(command[0], with, err)
+		return nil, startError(command[0], with, err)
 	}
 	stderr, errEnd, err := pipe()
 	if err != nil {
-		return errors.Join(startError(command[0], with, err), syscall.Close(stdout), syscall.Close(outEnd))
+		return nil, errors.Join(startError(command[0], with, err), syscall.Close(stdout), syscall.Close(outEnd))
 	}
 	t.with = with
 	lives := false
 	files := [3]uintptr{stdin.Fd(), uintptr(outEnd), uintptr(errEnd)}
-	with.forks.Add(1) // its end waits for its limits
+	with.forks.Add(1)
 	born := func(pid int, g group) func(ended) {
 		lives = true
 		t.pid, t.at, with.group = pid, time.Now().UTC(), g
 		t.output = newOutput(stdout, stderr, t.log)
 		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
 	}
-	_, err = s.run(s.grouping(), with, child{command: command, env: with.env, limits: sp.Limits, files: files, born: born})
+	_, err = s.run(s.grouping(), with, child{command: command, env: with.env, limits: sp.Limits, files: files, halted: halted, born: born})
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
 		with.apart.close()
 		with.forks.Done()
-		return cmp.Or(err, errors.Join(syscall.Close(stdout), syscall.Close(stderr)))
+		return nil, cmp.Or(err, errors.Join(syscall.Close(stdout), syscall.Close(stderr)))
 	}
-	// Nobody waits for the limits to be set: see standers.
+	return with, nil
+}
+
+// limitSoon sets the limits of a task that runs. Nobody waits for that: see
+// standers.
+func (s *supervisor) limitSoon(t *task, with *surroundings, l driver.Limits) {
 	s.work.Go(func() {
 		defer with.forks.Done()
 		pause(respite, with.over)
 		if with.group != nil {
-			s.limit(t, with.group, sp.Limits)
+			s.limit(t, with.group, l)
 		}
 	})
-	return nil
 }
 
 // respite is how long what nobody waits for is put off after a start, so that
@@ -178,6 +194,11 @@ func (s *supervisor) finish(t *task, e ended) {
 		if err := g.remove(); err != nil {
 			s.log.Warn("a task's cgroup remains", "machine", t.id.Machine, "err", err)
 		}
+	}
+	if t.dropped != nil {
+		t.log.Close()
+		s.discard(t.dropped)
+		return
 	}
 	s.end(t, exit)
 }
