@@ -27,7 +27,7 @@
 //  2. No pending. Every order ends filled or refused before its deadline.
 //  3. Region is law. A machine never lands outside the regions its order names, in their order of preference.
 //  4. Never oversold. For each resource of a worker, used is at most capacity times overcommit, at every instant.
-//  5. Intent before effect. Nothing exists on a host without a durable record written first.
+//  5. Intent before effect. Nothing runs or stays on a host without a durable record written first.
 //  6. A bounce is invisible. kill -9 of the worker daemon and a restart stop no machine and lose no exit code, event or log line.
 //  7. Once. A claim is idempotent by order id; an unknown outcome is canceled before another fill counts.
 //  8. The view is a hint. Stale or empty, it costs time or a refusal, never a wrong placement.
