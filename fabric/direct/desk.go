@@ -66,12 +66,12 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 		fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "%w", errClosing))
 		return
 	}
-	conn, _, err := http.NewResponseController(w).Hijack()
+	conn, ahead, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
-	in := newInbound(d, conn, r, handler)
+	in := newInbound(d, conn, ahead.Reader, r, handler)
 	if !d.enter(in) {
 		_ = conn.Close()
 	}

@@ -24,6 +24,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +58,7 @@ type Fabric struct {
 	transport *http.Transport
 	streams   *http.Transport // of requests whose body goes on while the reply does
 	lines     lines           // of calls
+	waiters   sync.Pool       // of *waiter
 	secure    bool
 }
 

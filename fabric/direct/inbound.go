@@ -2,10 +2,13 @@ package direct
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,13 +52,20 @@ type served struct {
 	left  bool // nobody waits for the answer; under the connection's lock
 }
 
-func newInbound(d *desk, conn net.Conn, r *http.Request, handler http.Handler) *inbound {
+// newInbound makes the connection of a request; ahead may have bytes of it that
+// were read already.
+func newInbound(d *desk, conn net.Conn, ahead *bufio.Reader, r *http.Request, handler http.Handler) *inbound {
 	in := &inbound{
 		desk: d, conn: conn, handler: handler, calls: map[uint64]*served{},
 		like: r.WithContext(context.WithoutCancel(r.Context())),
 	}
 	in.room.L = &in.mu
-	in.reader = bufio.NewReaderSize(in, readAhead)
+	var from io.Reader = in
+	if n := ahead.Buffered(); n > 0 {
+		first, _ := ahead.Peek(n) // they are there
+		from = io.MultiReader(bytes.NewReader(slices.Clone(first)), in)
+	}
+	in.reader = bufio.NewReaderSize(from, readAhead)
 	in.pending.buf = []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n")
 	return in
 }

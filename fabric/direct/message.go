@@ -12,13 +12,18 @@ import (
 
 var _ fabric.Messenger = (*Fabric)(nil)
 
-// waiter is a call by itself, with its channel.
+// waiter is a call by itself, with its channel. A fabric keeps them.
 type waiter struct {
 	call
 	own chan *call
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{own: make(chan *call, 1)} }}
+func (f *Fabric) waiter() *waiter {
+	if w, ok := f.waiters.Get().(*waiter); ok {
+		return w
+	}
+	return &waiter{own: make(chan *call, 1)}
+}
 
 // Send sends one request as a message, over the connection of calls to its
 // worker; see [fabric.Messenger].
@@ -29,10 +34,10 @@ func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) 
 	if !sendable(m) {
 		return fabric.Answer{}, false, nil
 	}
-	w := waiters.Get().(*waiter)
+	w := f.waiter()
 	defer func() {
 		w.call = call{}
-		waiters.Put(w)
+		f.waiters.Put(w)
 	}()
 	for range 2 { // the first connection may just have ended
 		l, err := f.lines.get(ctx, &to)
