@@ -168,6 +168,14 @@ func (d *desk) refuse() {
 	}
 }
 
+// abort takes no more calls, and breaks all connections.
+func (d *desk) abort() {
+	d.refuse()
+	for _, in := range d.all() {
+		in.end()
+	}
+}
+
 // wait waits for calls to end. It tells whether they have before ctx did.
 func (d *desk) wait(ctx context.Context) bool {
 	select {

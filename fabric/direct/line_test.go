@@ -132,7 +132,7 @@ func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (error
 // TestSilentWorker shows that the answer of a worker that says nothing any more
 // is lost after a while.
 func TestSilentWorker(t *testing.T) {
-	pings := 0
+	var pings atomic.Int32
 	bubble(t, upgraded(func(_ net.Conn, r *bufio.Reader) {
 		for {
 			kind, _, _, err := next(r)
@@ -140,14 +140,14 @@ func TestSilentWorker(t *testing.T) {
 				return
 			}
 			if kind == 5 {
-				pings++
+				pings.Add(1)
 			}
 		}
 	}), func(t *testing.T, f *direct.Fabric) {
 		err, took := within(t, f, time.Hour, "{}")
 		wantCode(t, err, bourse.CodeTimeout)
-		if took > 15*time.Second || pings != 1 {
-			t.Errorf("it was known after %s and %d pings", took, pings)
+		if took > 15*time.Second || pings.Load() != 1 {
+			t.Errorf("it was known after %s and %d pings", took, pings.Load())
 		}
 	})
 }

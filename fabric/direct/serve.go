@@ -51,6 +51,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	}()
 	select {
 	case err := <-ended:
+		calls.abort()
 		return errors.Join(err, server.Close())
 	case <-ctx.Done():
 	}
