@@ -101,3 +101,8 @@ func take(r *bufio.Reader, n int) ([]byte, error) {
 	}
 	return b, err
 }
+
+// sendable tells whether a message is small enough for a frame.
+func sendable(m *fabric.Message) bool {
+	return len(m.Method)+len(m.URI)+len(m.Body)+fabric.MessageRoom <= maxRequest
+}

@@ -86,7 +86,7 @@ func FuzzInbound(f *testing.F) {
 	f.Add(post)
 	f.Add(frames(post, frame{frameLeave, 1, 0}.append(nil), frame{framePing, 0, 0}.append(nil), post, post))
 	f.Add(frame{frameRequest, 2, maxRequest}.append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(_ *testing.T, b []byte) {
 		d := newDesk(slog.New(slog.DiscardHandler))
 		conn := heap{Reader: bytes.NewReader(b)}
 		in := newInbound(d, conn, bufio.NewReader(conn), new(http.Request), http.NotFoundHandler())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,11 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-const (
-	maxBacklog = 1 << 20  // bytes that wait to be written; then others go another way, or wait
-	maxSpare   = 64 << 10 // bytes of a buffer whose memory is kept
-	readAhead  = 16 << 10 // bytes of a reader's buffer
-)
+// readAhead is how many bytes a reader's buffer has.
+const readAhead = 16 << 10
 
 // call is one that this end made and that waits for its answer. The line's lock
 // guards it as long as it is in the line's table.
@@ -53,37 +49,6 @@ type line struct {
 	pinged  bool      // and nothing was heard since
 	seen    uint64    // the newest call at the last tick
 	used    time.Time // when a call was last under way, as ticks see it
-}
-
-// pending is what waits to be written to a connection, under its lock.
-type pending struct {
-	buf     []byte
-	spare   []byte // memory for the next
-	writing bool   // somebody writes until buf is empty
-	written uint64 // bytes that were given to the connection, ever
-}
-
-// elect tells whether it is for the caller to write.
-func (p *pending) elect() bool {
-	mine := !p.writing
-	p.writing = true
-	return mine
-}
-
-// take gives what is to be written next, or nothing: then nobody writes any
-// more. It takes what has been written, whose memory is used again.
-func (p *pending) take(done []byte) []byte {
-	if cap(done) > 0 && cap(done) <= maxSpare {
-		p.spare = done[:0]
-	}
-	p.writing = len(p.buf) > 0
-	if !p.writing {
-		return nil
-	}
-	b := p.buf
-	p.buf, p.spare = p.spare, nil
-	p.written += uint64(len(b))
-	return b
 }
 
 var (
@@ -129,10 +94,6 @@ func (l *line) begin(c *call, m *fabric.Message) (flush, crowd bool, err error) 
 	frame{frameRequest, c.number, len(p.buf) - at - frameHeader}.put(p.buf[at:])
 	return p.elect(), crowd, nil
 }
-
-// yield lets others who are ready come to write theirs first: a system call for
-// each is most of what a call costs under load.
-func yield() { runtime.Gosched() }
 
 // flush writes until there is nothing to be written. When the worker does not
 // read, another goroutine goes on.

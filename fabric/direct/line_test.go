@@ -103,14 +103,13 @@ func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
 }
 
 // next reads a frame.
-func next(r *bufio.Reader) (kind byte, number uint64, body []byte, err error) {
+func next(r *bufio.Reader) (kind byte, number uint64, err error) {
 	var head [13]byte
 	if _, err = io.ReadFull(r, head[:]); err != nil {
-		return 0, 0, nil, err
+		return 0, 0, err
 	}
-	body = make([]byte, binary.BigEndian.Uint32(head[:]))
-	_, err = io.ReadFull(r, body)
-	return head[4], binary.BigEndian.Uint64(head[5:]), body, err
+	_, err = r.Discard(int(binary.BigEndian.Uint32(head[:])))
+	return head[4], binary.BigEndian.Uint64(head[5:]), err
 }
 
 // written is a frame.
@@ -121,12 +120,12 @@ func written(kind byte, number uint64, body string) []byte {
 }
 
 // within sends a call with a deadline, and tells how long it took.
-func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (error, time.Duration) {
+func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
-	_, err := send(ctx, f, someone, body)
-	return err, time.Since(began)
+	_, err = send(ctx, f, someone, body)
+	return time.Since(began), err
 }
 
 // TestSilentWorker shows that the answer of a worker that says nothing any more
@@ -135,7 +134,7 @@ func TestSilentWorker(t *testing.T) {
 	var pings atomic.Int32
 	bubble(t, upgraded(func(_ net.Conn, r *bufio.Reader) {
 		for {
-			kind, _, _, err := next(r)
+			kind, _, err := next(r)
 			if err != nil {
 				return
 			}
@@ -144,7 +143,7 @@ func TestSilentWorker(t *testing.T) {
 			}
 		}
 	}), func(t *testing.T, f *direct.Fabric) {
-		err, took := within(t, f, time.Hour, "{}")
+		took, err := within(t, f, time.Hour, "{}")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took > 15*time.Second || pings.Load() != 1 {
 			t.Errorf("it was known after %s and %d pings", took, pings.Load())
@@ -156,17 +155,17 @@ func TestSilentWorker(t *testing.T) {
 // want, and that what never left was not sent.
 func TestWorkerThatDoesNotRead(t *testing.T) {
 	bubble(t, upgraded(func(net.Conn, *bufio.Reader) { time.Sleep(time.Hour) }), func(t *testing.T, f *direct.Fabric) {
-		err, took := within(t, f, 100*time.Millisecond, "first")
+		took, err := within(t, f, 100*time.Millisecond, "first")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took != 100*time.Millisecond {
 			t.Errorf("the first was held for %s", took)
 		}
-		err, took = within(t, f, 100*time.Millisecond, "second")
+		took, err = within(t, f, 100*time.Millisecond, "second")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took != 100*time.Millisecond {
 			t.Errorf("the second was held for %s", took)
 		}
-		err, took = within(t, f, time.Hour, "third")
+		took, err = within(t, f, time.Hour, "third")
 		wantCode(t, err, bourse.CodeUnavailable)
 		if took > 10*time.Second {
 			t.Errorf("it was known after %s", took)
@@ -198,7 +197,7 @@ func TestLongCalls(t *testing.T) {
 		}
 	})), func(t *testing.T, f *direct.Fabric) {
 		for range 2 {
-			err, took := within(t, f, time.Hour, "{}")
+			took, err := within(t, f, time.Hour, "{}")
 			if err != nil || took != 10*time.Minute {
 				t.Errorf("got %v after %s", err, took)
 			}
@@ -227,7 +226,7 @@ func TestSilentCaller(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = io.WriteString(c, "GET /worker/calls HTTP/1.1\r\nHost: w1\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\n")
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols { //nolint:bodyclose // it has none
 			t.Fatalf("got %+v, %v", resp, err)
 		}
 		_, _ = c.Write(written(1, 1, "\x04POST\x02/x{}"))
@@ -285,21 +284,21 @@ func TestStrangeWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, upgraded(func(c net.Conn, r *bufio.Reader) {
-				_, _, _, _ = next(r)
+				_, _, _ = next(r)
 				_, _ = io.WriteString(c, says)
 			}), func(t *testing.T, f *direct.Fabric) {
-				err, _ := within(t, f, time.Minute, "{}")
+				_, err := within(t, f, time.Minute, "{}")
 				wantCode(t, err, bourse.CodeTimeout)
 			})
 		})
 	}
 	t.Run("answers to others", func(t *testing.T) {
 		bubble(t, upgraded(func(c net.Conn, r *bufio.Reader) {
-			_, number, _, _ := next(r)
+			_, number, _ := next(r)
 			for _, n := range []uint64{0, number + 1, number, number} {
 				_, _ = c.Write(written(3, n, "\x00\xc8ok"))
 			}
-			_, _, _, _ = next(r)
+			_, _, _ = next(r)
 		}), func(t *testing.T, f *direct.Fabric) {
 			a, err := send(t.Context(), f, someone, "{}")
 			if err != nil || string(a.Body) != "ok" {

@@ -1,32 +1,19 @@
 package direct
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
-	"math"
-	"net"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
-const (
-	// callsPath and callsProtocol are what a connection of calls begins with: a
-	// request that asks to go on in frames.
-	callsPath     = "/worker/calls"
-	callsProtocol = "bourse-calls"
-	// shunned is how long a worker that takes no calls is not asked again: one
-	// of an older release.
-	shunned = time.Minute
-)
+// shunned is how long a worker that takes no calls is not asked again: one of an
+// older release.
+const shunned = time.Minute
 
 // lines are a fabric's connections of calls: one to each worker that was called
 // lately, by its name and address.
@@ -185,64 +172,3 @@ var (
 	errNoCalls = errors.New("it takes no calls")
 	errClosed  = errors.New("the fabric was closed")
 )
-
-// open dials a worker and asks it to take calls. errNoCalls says that it is
-// there and does not.
-func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*line, *bufio.Reader, error) {
-	c, err := ls.dial(ctx, "tcp", to.Address)
-	if err != nil {
-		return nil, nil, err
-	}
-	below := newNowait(c)
-	var conn net.Conn = below
-	if ls.config != nil {
-		if conn, err = secured(ctx, below, ls.config, serverName(*to), "http/1.1"); err != nil {
-			return nil, nil, err
-		}
-	}
-	l := newLine(conn, below, &ls.work, ended)
-	r, err := l.upgrade(ctx, to)
-	if err != nil {
-		_ = conn.Close()
-		return nil, nil, err
-	}
-	below.waiting = false
-	return l, r, nil
-}
-
-// upgrade asks a worker to go on in frames.
-func (l *line) upgrade(ctx context.Context, to *bourse.Member) (*bufio.Reader, error) {
-	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	ask := &http.Request{
-		Method: http.MethodGet, URL: &url.URL{Path: callsPath}, Host: to.Address, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}, "User-Agent": nil},
-	}
-	if err := ask.Write(l.conn); err != nil {
-		return nil, errors.Join(errNoCalls, err)
-	}
-	within := &io.LimitedReader{R: l, N: maxHeader}
-	r := bufio.NewReaderSize(within, readAhead)
-	answer, err := http.ReadResponse(r, ask)
-	if err != nil {
-		return nil, errors.Join(errNoCalls, err)
-	}
-	within.N = math.MaxInt64
-	switch {
-	case answer.StatusCode == http.StatusSwitchingProtocols && answer.Header.Get("Upgrade") == callsProtocol:
-		if !stop() {
-			return nil, ctx.Err() // its deadline is set, or soon will be
-		}
-		return r, nil
-	case answer.StatusCode == http.StatusMisdirectedRequest:
-		return nil, errAnother
-	case answer.StatusCode == http.StatusServiceUnavailable:
-		return nil, errClosing
-	}
-	return nil, errNoCalls
-}
-
-// sendable tells whether a message is small enough for a frame.
-func sendable(m *fabric.Message) bool {
-	return len(m.Method)+len(m.URI)+len(m.Body)+fabric.MessageRoom <= maxRequest
-}
