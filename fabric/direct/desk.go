@@ -73,7 +73,7 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	}
 	in := newInbound(d, conn, ahead.Reader, r, handler)
 	if !d.enter(in) {
-		_ = conn.Close()
+		in.end()
 	}
 }
 
@@ -85,7 +85,6 @@ func (d *desk) enter(in *inbound) bool {
 		return false
 	}
 	d.open[in] = true
-	in.watch()
 	d.work.Go(func() {
 		in.say(nil) // what it begins with
 		d.crew(in)

@@ -1,16 +1,3 @@
-// Package direct is the fabric of HTTP: a request goes straight to the
-// worker's address, over HTTP/1.1 in the clear or, with TLS, over HTTP/2 with
-// certificates on both ends. A request whose body goes on while its reply does
-// has a connection of HTTP/1.1 for itself.
-//
-// It never speaks to the wrong worker. With TLS the server's certificate must
-// name the worker (see admission.Identity), and connections are kept by that
-// name and the address. In the clear each request carries the worker's id and
-// [Handler] answers only to its own; so when an address changes hands nothing
-// happens there.
-//
-// What is sent twice: a request of which not one byte was written to a kept
-// connection that turned out to be closed. Nothing else, reads excepted.
 package direct
 
 import (

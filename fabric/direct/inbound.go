@@ -49,11 +49,14 @@ type served struct {
 	ctx   context.Context //nolint:containedctx // the handler's, on its way to where it is served
 	cut   context.CancelCauseFunc
 	crowd bool // there is more to be read
-	left  bool // nobody waits for the answer; under the connection's lock
+
+	// Under the connection's lock.
+	left   bool // nobody waits for the answer
+	broken bool // it was cut off: whatever its handler says, there is no answer
 }
 
-// newInbound makes the connection of a request; ahead may have bytes of it that
-// were read already.
+// newInbound makes the connection of a request, which ends with end; ahead may
+// have bytes of it that were read already.
 func newInbound(d *desk, conn net.Conn, ahead *bufio.Reader, r *http.Request, handler http.Handler) *inbound {
 	in := &inbound{
 		desk: d, conn: conn, handler: handler, calls: map[uint64]*served{},
@@ -66,25 +69,22 @@ func newInbound(d *desk, conn net.Conn, ahead *bufio.Reader, r *http.Request, ha
 		from = io.MultiReader(bytes.NewReader(slices.Clone(first)), in)
 	}
 	in.reader = bufio.NewReaderSize(from, readAhead)
+	in.timer = time.AfterFunc(callerSilence, in.look)
 	in.pending.buf = []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n")
 	return in
 }
 
-// watch ends the connection when nothing is heard for long.
-func (in *inbound) watch() {
+// look ends the connection when nothing was heard since the last look.
+func (in *inbound) look() {
+	if !in.heard.Swap(false) {
+		in.end()
+		return
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.timer = time.AfterFunc(callerSilence, func() {
-		if !in.heard.Swap(false) {
-			in.end()
-			return
-		}
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		if !in.over {
-			in.timer.Reset(callerSilence)
-		}
-	})
+	if !in.over {
+		in.timer.Reset(callerSilence)
+	}
 }
 
 // Read reads from the connection, and notes that something was heard.
@@ -182,19 +182,19 @@ func (in *inbound) answer(c *served, h *fabric.Held, whole bool) {
 	defer h.Release()
 	defer c.cut(nil)
 	b := h.Bytes()
-	if whole {
-		frame{frameAnswer, c.number, len(b) - frameHeader}.put(b)
-		binary.BigEndian.PutUint16(b[frameHeader:], uint16(h.Status()))
-	} else {
-		b = b[:frameHeader]
-		frame{kind: frameBroken, number: c.number}.put(b)
-	}
 	in.mu.Lock()
 	delete(in.calls, c.number)
 	crowd := c.crowd || len(in.calls) > 0
 	if c.left {
 		in.mu.Unlock()
 		return
+	}
+	if whole && !c.broken {
+		frame{frameAnswer, c.number, len(b) - frameHeader}.put(b)
+		binary.BigEndian.PutUint16(b[frameHeader:], uint16(h.Status()))
+	} else {
+		b = b[:frameHeader]
+		frame{kind: frameBroken, number: c.number}.put(b)
 	}
 	in.post(b, crowd)
 }
@@ -256,11 +256,13 @@ func (in *inbound) flush() {
 	}
 }
 
-// cut cancels all calls. Their answers are still sent.
+// cut cancels all calls. Their callers hear that there is no answer, as those of
+// requests do: what a handler says that was canceled is not what it did.
 func (in *inbound) cut(why error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, c := range in.calls {
+		c.broken = true
 		c.cut(why)
 	}
 }

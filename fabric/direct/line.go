@@ -14,7 +14,7 @@ import (
 )
 
 // readAhead is how many bytes a reader's buffer has.
-const readAhead = 16 << 10
+const readAhead = 8 << 10
 
 // call is one that this end made and that waits for its answer. The line's lock
 // guards it as long as it is in the line's table.
@@ -132,8 +132,11 @@ func (l *line) flushKept() {
 // say sends a frame that holds nothing.
 func (l *line) say(f frame) {
 	l.mu.Lock()
-	l.pending.buf = f.append(l.pending.buf)
-	flush := l.pending.elect()
+	flush := false
+	if l.err == nil {
+		l.pending.buf = f.append(l.pending.buf)
+		flush = l.pending.elect()
+	}
 	l.mu.Unlock()
 	if flush {
 		l.flush()
@@ -146,9 +149,8 @@ func (l *line) leave(c *call) (ok bool) {
 	l.mu.Lock()
 	ok = l.calls[c.number] == c
 	delete(l.calls, c.number)
-	over := l.err != nil
 	l.mu.Unlock()
-	if ok && !over {
+	if ok {
 		l.say(frame{kind: frameLeave, number: c.number})
 	}
 	return ok

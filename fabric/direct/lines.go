@@ -12,8 +12,9 @@ import (
 )
 
 // shunned is how long a worker that takes no calls is not asked again: one of an
-// older release.
-const shunned = time.Minute
+// older release; and shunnedBriefly one that did not answer, which perhaps is about
+// to end or to begin.
+const shunned, shunnedBriefly = time.Minute, time.Second
 
 // lines are a fabric's connections of calls: one to each worker that was called
 // lately, by its name and address.
@@ -124,6 +125,8 @@ func (ls *lines) connect(ctx context.Context, key peerKey, p *peer, to *bourse.M
 	switch {
 	case errors.Is(err, errNoCalls):
 		p.until = time.Now().Add(shunned)
+	case errors.Is(err, errNoAnswer):
+		p.until = time.Now().Add(shunnedBriefly)
 	case err != nil || late:
 		p.err = cmp.Or(err, errClosed)
 		delete(ls.peers, key)
@@ -169,6 +172,7 @@ func (ls *lines) close() {
 }
 
 var (
-	errNoCalls = errors.New("it takes no calls")
-	errClosed  = errors.New("the fabric was closed")
+	errNoCalls  = errors.New("it takes no calls")
+	errNoAnswer = errors.New("it does not say whether it takes calls")
+	errClosed   = errors.New("the fabric was closed")
 )

@@ -188,8 +188,6 @@ func TestServeCutsOffCalls(t *testing.T) {
 		default:
 			t.Error("the handler has not ended")
 		}
-		if err := <-answered; err != nil {
-			t.Errorf("the handler answered, and the caller has %v", err)
-		}
+		wantCode(t, <-answered, bourse.CodeTimeout)
 	})
 }

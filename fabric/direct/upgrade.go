@@ -22,7 +22,7 @@ const (
 )
 
 // open dials a worker and asks it to take calls. errNoCalls says that it is
-// there and does not.
+// there and does not, errNoAnswer that it does not say.
 func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*line, *bufio.Reader, error) {
 	c, err := ls.dial(ctx, "tcp", to.Address)
 	if err != nil {
@@ -54,13 +54,13 @@ func (l *line) upgrade(ctx context.Context, to *bourse.Member) (*bufio.Reader, e
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}, "User-Agent": nil},
 	}
 	if err := ask.Write(l.conn); err != nil {
-		return nil, errors.Join(errNoCalls, err)
+		return nil, unanswered(ctx, err)
 	}
 	within := &io.LimitedReader{R: l, N: maxHeader}
 	r := bufio.NewReaderSize(within, readAhead)
 	answer, err := http.ReadResponse(r, ask) //nolint:bodyclose // it ends with the connection
 	if err != nil {
-		return nil, errors.Join(errNoCalls, err)
+		return nil, unanswered(ctx, err)
 	}
 	within.N = math.MaxInt64
 	switch {
@@ -75,4 +75,13 @@ func (l *line) upgrade(ctx context.Context, to *bourse.Member) (*bufio.Reader, e
 		return nil, errClosing
 	}
 	return nil, errNoCalls
+}
+
+// unanswered is the error of one who did not answer. Who says nothing for long is
+// none that takes calls: something between may swallow what it does not know.
+func unanswered(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.Join(errNoCalls, err)
+	}
+	return errors.Join(errNoAnswer, err)
 }
