@@ -21,7 +21,7 @@ func AskAll(ctx context.Context, call Call, to []bourse.Member, order *bourse.Or
 	var wg sync.WaitGroup
 	var mu sync.Mutex // around answer
 	one := func(m bourse.Member) {
-		q, err := askOne(ctx, call, m, body)
+		q, err := AskOne(ctx, call, m, body)
 		if err != nil || ctx.Err() != nil {
 			return // missing, whatever the reason
 		}

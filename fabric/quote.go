@@ -33,10 +33,18 @@ func QuoteRequest(ctx context.Context, order []byte) (*http.Request, error) {
 	return req.WithContext(ctx), nil
 }
 
+// QuoteMessage is QuoteRequest for those who carry messages.
+func QuoteMessage(order []byte) Message {
+	return Message{Method: routeQuote.method, URI: routeQuote.before, Body: order}
+}
+
 // DecodeQuote reads the answer of a worker. One that is no quote of the worker
 // that was asked is an error.
 func DecodeQuote(from bourse.Member, body []byte) (bourse.Quote, error) {
 	var q bourse.Quote
+	if len(body) > maxQuote {
+		return q, bourse.Errorf(bourse.CodeInternal, "worker %s gave a quote of %d bytes", from.ID, len(body))
+	}
 	if err := json.Unmarshal(body, &q); err != nil {
 		return q, bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
@@ -50,8 +58,8 @@ func checkQuote(from bourse.Member, q *bourse.Quote) error {
 	return q.Takes.Validate()
 }
 
-// askOne asks one worker.
-func askOne(ctx context.Context, call Call, to bourse.Member, order []byte) (bourse.Quote, error) {
+// AskOne puts an order, as EncodeOrder wrote it, to one worker by a request.
+func AskOne(ctx context.Context, call Call, to bourse.Member, order []byte) (bourse.Quote, error) {
 	var q bourse.Quote
 	req, err := QuoteRequest(ctx, order)
 	if err != nil {

@@ -205,9 +205,9 @@ func segmentIn(frame []byte) (segment, bool) {
 }
 
 // deaf makes a rule that drops every reply on a connection from side to side
-// from the moment on in which a request that begins so has passed. Each such
-// connection is told of once.
-func deaf(request string) (rule, <-chan struct{}) {
+// from the moment on in which a segment with such a request has passed. Each
+// such connection is told of once.
+func deaf(request []byte) (rule, <-chan struct{}) {
 	var mu sync.Mutex
 	conns := map[[2]netip.AddrPort]bool{}
 	passed := make(chan struct{}, 64)
@@ -221,7 +221,7 @@ func deaf(request string) (rule, <-chan struct{}) {
 		if conns[[2]netip.AddrPort{s.to, s.from}] {
 			return false
 		}
-		if key := [2]netip.AddrPort{s.from, s.to}; bytes.HasPrefix(s.data, []byte(request)) && !conns[key] {
+		if key := [2]netip.AddrPort{s.from, s.to}; bytes.Contains(s.data, request) && !conns[key] {
 			conns[key] = true
 			passed <- struct{}{}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -117,7 +118,8 @@ func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) mac
 // come back. It returns when both machines run.
 func (s *split) loseReplies(waits *sync.WaitGroup) {
 	s.t.Helper()
-	hear, passed := deaf(fabric.PathClaim + " ")
+	method, path, _ := strings.Cut(fabric.PathClaim, " ")
+	hear, passed := deaf(fabric.AppendMessage(nil, &fabric.Message{Method: method, URI: path}))
 	s.lan.set(hear)
 	place := func(region string, into *lostOrder) {
 		in := sleeper(region, s.mark)

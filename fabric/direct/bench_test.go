@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/fabric/direct"
 )
 
 // BenchmarkCall is one round trip with a quote's sizes, on loopback: what
@@ -66,20 +67,25 @@ func measure(b *testing.B, call func() (*http.Response, error)) {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return err
 	}
+	many(b, one)
+}
+
+// many measures fn with one caller, and with sixteen.
+func many(b *testing.B, fn func() error) {
 	b.Run("clients=1", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := one(); err != nil {
+			if err := fn(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("clients=16", func(b *testing.B) {
 		b.ReportAllocs()
-		b.SetParallelism(8)
+		b.SetParallelism(16 / runtime.GOMAXPROCS(0))
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if err := one(); err != nil {
+				if err := fn(); err != nil {
 					b.Error(err)
 					return
 				}
@@ -88,11 +94,64 @@ func measure(b *testing.B, call func() (*http.Response, error)) {
 	})
 }
 
-// BenchmarkAsk is an order put to six workers, typed at both ends.
+// BenchmarkEcho is one round trip of 1 kB: as a message, and as a request.
+func BenchmarkEcho(b *testing.B) {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	body := bytes.Repeat([]byte{'q'}, 1<<10)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // calls have deadlines
+	defer cancel()
+	for _, secure := range []bool{false, true} {
+		name, n := "plain", newNetwork(b, nil)
+		if secure {
+			name, n = "tls", newNetwork(b, newCA(b))
+		}
+		w := n.Serve("w1", echo)
+		b.Run(name+"/message", func(b *testing.B) {
+			many(b, func() error {
+				a, sent, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim", Body: body})
+				if err == nil && (!sent || len(a.Body) != len(body)) {
+					err = fmt.Errorf("sent: %v, %d bytes", sent, len(a.Body))
+				}
+				return err
+			})
+		})
+		b.Run(name+"/request", func(b *testing.B) {
+			measure(b, func() (*http.Response, error) { return n.fabric.Call(ctx, w.Member, request(body)) })
+		})
+	}
+}
+
+// BenchmarkAsk is an order put to two and to six workers, typed at both ends: as
+// messages, and as requests.
 func BenchmarkAsk(b *testing.B) {
 	n := newNetwork(b, nil)
-	var members []bourse.Member
-	for _, id := range []bourse.WorkerID{"w1", "w2", "w3", "w4", "w5", "w6"} {
+	members := quoters(n, "w1", "w2", "w3", "w4", "w5", "w6")
+	order := &bourse.Order{ID: bourse.NewOrderID(), Regions: []bourse.Choice{{"gru"}}, Config: bourse.Config{Image: "host"}}
+	for _, workers := range []int{2, 6} {
+		for name, ask := range map[string]func(context.Context, func(bourse.Quote)){
+			"messages": func(ctx context.Context, one func(bourse.Quote)) { n.fabric.Ask(ctx, members[:workers], order, one) },
+			"requests": func(ctx context.Context, one func(bourse.Quote)) {
+				fabric.AskAll(ctx, n.fabric.Call, members[:workers], order, one)
+			},
+		} {
+			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
+				many(b, func() error {
+					ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+					defer cancel()
+					got := 0
+					if ask(ctx, func(bourse.Quote) { got++ }); got != workers {
+						return fmt.Errorf("%d of %d answered", got, workers)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// quoters are workers that answer every order.
+func quoters(n *network, ids ...bourse.WorkerID) (members []bourse.Member) {
+	for _, id := range ids {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var o bourse.Order
 			if err := fabric.ReadJSON(w, r, &o); err != nil {
@@ -101,19 +160,9 @@ func BenchmarkAsk(b *testing.B) {
 			}
 			fabric.WriteJSON(w, bourse.Quote{Worker: id, Region: "gru", Accounts: []bourse.Account{{Resource: "cpu", Total: 8000}}})
 		})
-		members = append(members, n.Serve(id, direct.Handler(id, h)).Member)
+		members = append(members, n.Serve(id, h).Member)
 	}
-	order := &bourse.Order{ID: bourse.NewOrderID(), Regions: []bourse.Choice{{"gru"}}, Config: bourse.Config{Image: "host"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
-		got := 0
-		n.fabric.Ask(ctx, members, order, func(bourse.Quote) { got++ })
-		cancel()
-		if got != len(members) {
-			b.Fatalf("%d of %d answered", got, len(members))
-		}
-	}
+	return members
 }
 
 // BenchmarkStream is a command's output and input at once, a megabyte of each

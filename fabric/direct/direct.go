@@ -1,16 +1,3 @@
-// Package direct is the fabric of HTTP: a request goes straight to the
-// worker's address, over HTTP/1.1 in the clear or, with TLS, over HTTP/2 with
-// certificates on both ends. A request whose body goes on while its reply does
-// has a connection of HTTP/1.1 for itself.
-//
-// It never speaks to the wrong worker. With TLS the server's certificate must
-// name the worker (see admission.Identity), and connections are kept by that
-// name and the address. In the clear each request carries the worker's id and
-// [Handler] answers only to its own; so when an address changes hands nothing
-// happens there.
-//
-// What is sent twice: a request of which not one byte was written to a kept
-// connection that turned out to be closed. Nothing else, reads excepted.
 package direct
 
 import (
@@ -24,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +44,8 @@ const (
 type Fabric struct {
 	transport *http.Transport
 	streams   *http.Transport // of requests whose body goes on while the reply does
+	lines     lines           // of calls
+	waiters   sync.Pool       // of *waiter
 	secure    bool
 }
 
@@ -82,12 +72,15 @@ func NewOver(dialer Dialer, config *tls.Config) *Fabric {
 	}
 	if config == nil {
 		t.Protocols.SetHTTP1(true)
-		return &Fabric{transport: t, streams: newStreams(dial, nil)}
+		return &Fabric{transport: t, streams: newStreams(dial, nil), lines: lines{dial: dial, peers: map[peerKey]*peer{}}}
 	}
 	t.Protocols.SetHTTP2(true)
 	t.MaxConnsPerHost = connsPerWorker
 	t.DialTLSContext = secureDialer(dial, config, "h2")
-	return &Fabric{transport: t, streams: newStreams(dial, config), secure: true}
+	return &Fabric{
+		transport: t, streams: newStreams(dial, config), secure: true,
+		lines: lines{dial: dial, config: config, peers: map[peerKey]*peer{}},
+	}
 }
 
 // newStreams makes the transport of requests whose bodies have no known length.
@@ -104,12 +97,11 @@ func newStreams(dial Dialer, config *tls.Config) *http.Transport {
 	return t
 }
 
-// Close closes the connections that no request uses.
-func (f *Fabric) Close() { f.transport.CloseIdleConnections() }
-
-// Ask puts an order to many workers side by side; see [fabric.Fabric].
-func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
-	fabric.AskAll(ctx, f.Call, to, order, answer)
+// Close closes the connections that no request uses, and those of calls: their
+// answers are lost.
+func (f *Fabric) Close() {
+	f.transport.CloseIdleConnections()
+	f.lines.close()
 }
 
 // Call sends one request to one worker; see [fabric.Fabric].
@@ -217,13 +209,19 @@ func secureDialer(dial Dialer, config *tls.Config, protocol string) Dialer {
 		if err != nil {
 			return nil, err
 		}
-		own := config.Clone()
-		own.ServerName = name
-		own.NextProtos = []string{protocol}
-		secure := tls.Client(c, own)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, &dialError{errors.Join(err, c.Close())}
-		}
-		return secure, nil
+		return secured(ctx, c, config, name, protocol)
 	}
+}
+
+// secured speaks TLS on a connection, which it closes when that fails: the
+// server must prove to be who has the name.
+func secured(ctx context.Context, c net.Conn, config *tls.Config, name, protocol string) (net.Conn, error) {
+	own := config.Clone()
+	own.ServerName = name
+	own.NextProtos = []string{protocol}
+	secure := tls.Client(c, own)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, &dialError{errors.Join(err, c.Close())}
+	}
+	return secure, nil
 }

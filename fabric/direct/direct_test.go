@@ -1,6 +1,7 @@
 package direct_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -31,6 +32,8 @@ type network struct {
 	t      testing.TB
 	ca     *admission.CA
 	fabric *direct.Fabric
+	at     string           // address of the next worker; "": any
+	older  http.HandlerFunc // in place of what takes connections of calls, of the next worker
 }
 
 func newNetwork(t testing.TB, ca *admission.CA) *network {
@@ -51,7 +54,15 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	if n.ca != nil {
 		config = credentials(n.t, n.ca, id, bourse.RoleWorker).Server(bourse.RoleBroker)
 	}
-	ln, kill := serve(n.t, direct.Handler(id, h), config)
+	h = direct.Handler(id, h)
+	if older := n.older; older != nil {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/worker/calls", older)
+		mux.Handle("/", h)
+		h = mux
+	}
+	ln, kill := serveAt(n.t, cmp.Or(n.at, "127.0.0.1:0"), h, config)
+	n.at, n.older = "", nil
 	return fabrictest.Worker{Member: member(id, ln), Kill: kill}
 }
 
@@ -63,7 +74,12 @@ func member(id bourse.WorkerID, ln net.Listener) bourse.Member {
 // listener it closes everything at once.
 func serve(t testing.TB, h http.Handler, config *tls.Config) (net.Listener, func()) {
 	t.Helper()
-	ln := listen(t)
+	return serveAt(t, "127.0.0.1:0", h, config)
+}
+
+func serveAt(t testing.TB, address string, h http.Handler, config *tls.Config) (net.Listener, func()) {
+	t.Helper()
+	ln := listenAt(t, address)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = direct.Serve(ctx, ln, h, config, slog.New(slog.DiscardHandler)) })
@@ -80,8 +96,13 @@ func serve(t testing.TB, h http.Handler, config *tls.Config) (net.Listener, func
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()
+	return listenAt(t, "127.0.0.1:0")
+}
+
+func listenAt(t testing.TB, address string) net.Listener {
+	t.Helper()
 	var lc net.ListenConfig
-	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ln, err := lc.Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}

@@ -21,11 +21,16 @@ const (
 // Serve answers requests on ln, which it closes, until ctx ends; with config
 // over TLS. Then it takes no more, gives those under way a few seconds, ends
 // the contexts of the rest and closes their connections; it returns when the
-// listener and all connections are closed, nil when that was because of ctx.
+// listener and all connections are closed, nil when that was because of ctx; and
+// when the handlers of calls have ended.
 // Handlers that stream for ever should end with their own component.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)
+	calls := newDesk(log)
+	base = context.WithValue(base, deskKey{}, calls)
+	defer calls.close()
+	defer calls.refuse()
 	server := &http.Server{
 		Handler:           h,
 		TLSConfig:         config,
@@ -46,16 +51,18 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	}()
 	select {
 	case err := <-ended:
+		calls.abort()
 		return errors.Join(err, server.Close())
 	case <-ctx.Done():
 	}
+	calls.refuse()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := server.Shutdown(last)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if !calls.wait(last) || errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("requests still under way are cut off")
 		cut(errClosing)
-		err = server.Close()
+		err = server.Close() // after Shutdown, whatever became of that
 	}
 	<-ended // http.ErrServerClosed
 	return err

@@ -2,11 +2,14 @@ package direct_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -110,4 +113,81 @@ func TestServeRefuses(t *testing.T) {
 	if want := "HTTP/1.1 431"; len(reply) < len(want) || string(reply[:len(want)]) != want {
 		t.Errorf("a header of 1 MiB: got %q, want %s", reply, want)
 	}
+}
+
+// TestServeFinishesCalls shows that a call under way is answered after the
+// server was asked to end, that more are turned away meanwhile, and that the
+// server then has ended.
+func TestServeFinishesCalls(t *testing.T) {
+	ln := listen(t)
+	arrived, finish := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(arrived) })
+	h := direct.Handler("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		once()
+		<-finish
+		_, _ = io.WriteString(w, "done")
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- direct.Serve(ctx, ln, h, nil, slog.New(slog.DiscardHandler)) }()
+	f := direct.New(nil)
+	t.Cleanup(f.Close)
+	answered := make(chan error, 1)
+	go func() {
+		a, err := send(t.Context(), f, member("w1", ln), "{}")
+		if err == nil && string(a.Body) != "done" {
+			err = fmt.Errorf("answered %q", a.Body)
+		}
+		answered <- err
+	}()
+	await(t, "the call", arrived)
+	stop()
+	for turned := false; !turned; {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until it takes no more
+		a, err := send(ctx, f, member("w1", ln), "{}")
+		cancel()
+		turned = err == nil && a.Status == http.StatusServiceUnavailable
+	}
+	close(finish)
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
+
+// TestServeCutsOffCalls shows that a call which does not end cannot keep a server
+// from ending, and that its handler has ended by then.
+func TestServeCutsOffCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := newPipes(), newStuck()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- direct.Serve(ctx, p, direct.Handler("w1", s), nil, slog.New(slog.DiscardHandler))
+		}()
+		f := direct.NewOver(p.dial, nil)
+		defer f.Close()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := send(t.Context(), f, someone, "{}")
+			answered <- err
+		}()
+		<-s.arrived
+		stop()
+		began := time.Now()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		select {
+		case <-s.left:
+		default:
+			t.Error("the handler has not ended")
+		}
+		wantCode(t, <-answered, bourse.CodeTimeout)
+	})
 }

@@ -54,6 +54,12 @@ func testAsk(t *testing.T, n Network) {
 		})).Member,
 		n.Serve("good-2", quoting("good-2")).Member,
 	}
+	for range 2 { // the second time there are connections
+		askRound(t, n, members)
+	}
+}
+
+func askRound(t *testing.T, n Network, members []bourse.Member) {
 	ctx, cancel := context.WithTimeout(soon(t), 500*time.Millisecond)
 	defer cancel()
 	var got []bourse.WorkerID

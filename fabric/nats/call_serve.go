@@ -131,7 +131,7 @@ func (l *Link) takeRequest(m *client.Msg) {
 	case !ok || err != nil:
 		l.Strange.Add(1)
 		return
-	case len(r.body) > fabric.MaxBody:
+	case len(r.Body) > fabric.MaxBody:
 		l.Oversized.Add(1)
 		return
 	}
@@ -144,10 +144,10 @@ func (l *Link) takeRequest(m *client.Msg) {
 	case err != nil:
 		l.Dropped.Add(1)
 		cut(nil)
-		h := hold()
+		h := fabric.Hold(partHeader)
 		fabric.WriteFailure(h, bourse.Errorf(bourse.CodeUnavailable, "worker %s: %w", d.id, err))
 		l.reply(c.answer, h)
-		h.release()
+		h.Release()
 	}
 }
 
@@ -206,15 +206,15 @@ func (l *Link) crew(d *desk, c *served) {
 // serve has the handler answer a call, and tells whether to wait for another.
 // The call leaves the table after its answer was sent: see takeRollOfCaller.
 func (l *Link) serve(d *desk, c *served) (more bool) {
-	h := hold()
+	h := fabric.Hold(partHeader)
 	whole := l.handle(d, c, h)
 	switch {
 	case c.left.Load():
-		h.release()
+		h.Release()
 	case whole:
 		l.post(letter{to: c.answer, held: h})
 	default:
-		h.release()
+		h.Release()
 		l.breakCall(c.answer)
 	}
 	c.cut(nil)

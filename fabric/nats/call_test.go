@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -358,5 +359,37 @@ func TestHandlerPanics(t *testing.T) {
 	lost(t, outcome, began)
 	if _, err := send(t.Context(), n, w, "well"); err != nil {
 		t.Errorf("the next one: %v", err)
+	}
+}
+
+// messenger is a fabric that counts the messages that it is given.
+type messenger struct {
+	fabric.Fabric
+	to []bourse.WorkerID
+}
+
+func (m *messenger) Send(_ context.Context, to bourse.Member, _ *fabric.Message) (fabric.Answer, bool, error) {
+	m.to = append(m.to, to.ID)
+	return fabric.Answer{Status: http.StatusOK}, true, nil
+}
+
+// TestMessagesOfTheCaller shows that messages to workers that are not on NATS,
+// and those that must prove where they lead, are the caller's.
+func TestMessagesOfTheCaller(t *testing.T) {
+	n := newNetwork(t, embedded(t), false, nil)
+	w := n.Serve("w1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	var m messenger
+	n.fabric.Caller = &m
+	elsewhere := fabrictest.Worker{Member: bourse.Member{ID: "w2", Address: "192.0.2.1:1"}}
+	for _, private := range []bool{false, true} {
+		n.fabric.Private = private
+		for _, to := range []fabrictest.Worker{w, elsewhere} {
+			if a, err := send(t.Context(), n, to, "{}"); err != nil || a.Status != http.StatusOK {
+				t.Errorf("to %s: got %d, %v", to.Member.ID, a.Status, err)
+			}
+		}
+	}
+	if want := []bourse.WorkerID{"w2", "w1", "w2"}; !slices.Equal(m.to, want) {
+		t.Errorf("the caller was given messages to %v, want %v", m.to, want)
 	}
 }

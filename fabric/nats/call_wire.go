@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -66,44 +65,29 @@ func parseNumber(s string) (uint64, bool) {
 
 // request is what a worker reads of one.
 type request struct {
-	to          bourse.WorkerID
-	method, uri string
-	body        []byte
+	to bourse.WorkerID
+	fabric.Message
 }
 
 // requestHeader is the most that a request needs beside its texts and body.
-const requestHeader = 1 + 3*binary.MaxVarintLen32
+const requestHeader = 1 + binary.MaxVarintLen32 + fabric.MessageRoom
 
-// appendRequest writes a request onto b: the worker, the method and the URI,
-// each after its length, and the body.
+// appendRequest writes a request onto b: the worker, after its length, and the
+// message.
 func appendRequest(b []byte, to bourse.WorkerID, m *fabric.Message) []byte {
-	b = append(b, byte(callRequest))
-	for _, s := range [...]string{string(to), m.Method, m.URI} {
-		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-	}
-	return append(b, m.Body...)
+	return fabric.AppendMessage(fabric.AppendText(append(b, byte(callRequest)), string(to)), m)
 }
 
 // parseRequest reads what appendRequest wrote, after its kind. The body is part
 // of b.
 func parseRequest(b []byte) (r request, err error) {
-	var texts [3]string
-	for i := range texts {
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n > uint64(len(b)-used) {
-			return r, fmt.Errorf("a request that is cut short")
-		}
-		texts[i], b = text(b[used:used+int(n)]), b[used+int(n):]
+	to, b, err := fabric.CutText(b)
+	if err != nil {
+		return r, err
 	}
-	return request{to: bourse.WorkerID(texts[0]), method: texts[1], uri: texts[2], body: b}, nil
-}
-
-// text is string(b), which needs no memory for a usual method.
-func text(b []byte) string {
-	if string(b) == http.MethodPost {
-		return http.MethodPost
-	}
-	return string(b)
+	r.to = bourse.WorkerID(to)
+	r.Message, err = fabric.ParseMessage(b)
+	return r, err
 }
 
 // part is a part of an answer. They come in order, the first at offset 0; the

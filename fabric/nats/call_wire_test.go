@@ -33,7 +33,7 @@ func TestRequest(t *testing.T) {
 	m := fabric.Message{Method: "PATCH", URI: "/worker/volumes/a%2Fb?x=1", Body: []byte("{}")}
 	b := appendRequest(nil, "w1", &m)
 	got, err := parseRequest(b[1:])
-	if err != nil || got.to != "w1" || got.method != m.Method || got.uri != m.URI || string(got.body) != "{}" || callKind(b[0]) != callRequest {
+	if err != nil || got.to != "w1" || got.Method != m.Method || got.URI != m.URI || string(got.Body) != "{}" || callKind(b[0]) != callRequest {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for n := range len(b) - len(m.Body) - 1 {
@@ -55,8 +55,8 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseRequest(appendRequest(nil, r.to, &fabric.Message{Method: r.method, URI: r.uri, Body: r.body})[1:])
-		if err != nil || again.to != r.to || again.method != r.method || again.uri != r.uri || !bytes.Equal(again.body, r.body) {
+		again, err := parseRequest(appendRequest(nil, r.to, &r.Message)[1:])
+		if err != nil || again.to != r.to || again.Method != r.Method || again.URI != r.URI || !bytes.Equal(again.Body, r.Body) {
 			t.Errorf("%+v became %+v, %v", r, again, err)
 		}
 	})

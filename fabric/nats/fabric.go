@@ -93,12 +93,18 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return f.Caller.Call(ctx, to, req)
 }
 
-// Send sends one request as a message to a worker that takes calls; see
-// [fabric.Messenger].
+// Send sends one request as a message to a worker that takes calls: of the link,
+// or of the caller where that has messages; see [fabric.Messenger].
 func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (a fabric.Answer, sent bool, err error) {
 	at, _, ok := parsePlace(to.Address)
+	if f.Private || !ok {
+		if other, ok := f.Caller.(fabric.Messenger); ok {
+			return other.Send(ctx, to, m)
+		}
+		return fabric.Answer{}, false, nil
+	}
 	size := len(to.ID) + len(m.Method) + len(m.URI) + len(m.Body) + requestHeader
-	if f.Private || !ok || !f.Link.fits(size) {
+	if !f.Link.fits(size) {
 		return fabric.Answer{}, false, nil
 	}
 	a, err = f.Link.call(ctx, to, at, appendRequest(make([]byte, 0, size), to.ID, m))

@@ -93,11 +93,11 @@ func (o *offer) answer(order []byte) *client.Msg {
 		reply.Header.Set(headerFailure, string(bourse.CodeOf(err)))
 		return reply
 	}
-	var w held
+	var w fabric.Held
 	o.handler.ServeHTTP(&w, req)
-	reply.Data = w.body.Bytes()
-	if w.status > 299 {
-		reply.Header.Set(headerFailure, http.StatusText(w.status))
+	reply.Data = w.Bytes()
+	if w.Status() > 299 {
+		reply.Header.Set(headerFailure, http.StatusText(w.Status()))
 	}
 	return reply
 }

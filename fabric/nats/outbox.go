@@ -3,6 +3,8 @@ package nats
 import (
 	"runtime"
 	"sync"
+
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 // letter is a message of a call.
@@ -10,7 +12,7 @@ type letter struct {
 	to, reply string
 	data      []byte
 	call      *call         // that it begins; nil: none
-	held      *held         // the answer that it is, in place of data; nil: none
+	held      *fabric.Held  // the answer that it is, in place of data; nil: none
 	left      chan struct{} // closed when all before it have left; nil: nobody waits
 }
 
@@ -83,7 +85,7 @@ func (l *Link) mail(m *letter) {
 		close(m.left)
 	case m.held != nil:
 		l.reply(m.to, m.held)
-		m.held.release()
+		m.held.Release()
 	case m.call != nil && m.call.over.Load(): // nobody waits any more
 	case m.call != nil:
 		err := l.send(m.to, m.reply, m.data)

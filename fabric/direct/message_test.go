@@ -1,0 +1,265 @@
+package direct_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+const patience = 20 * time.Second
+
+// send sends a request as a message.
+func send(ctx context.Context, f *direct.Fabric, to bourse.Member, body string) (fabric.Answer, error) {
+	a, sent, err := f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
+	if err == nil && !sent {
+		err = errors.New("no message was sent")
+	}
+	return a, err
+}
+
+// both runs a test in the clear and with TLS.
+func both(t *testing.T, test func(t *testing.T, n *network)) {
+	t.Run("plain", func(t *testing.T) { test(t, newNetwork(t, nil)) })
+	t.Run("TLS", func(t *testing.T) { test(t, newNetwork(t, newCA(t))) })
+}
+
+// stuck is a handler that answers nothing until its request's context ends.
+type stuck struct {
+	arrived, left chan struct{}
+	cause         error
+}
+
+func newStuck() *stuck { return &stuck{arrived: make(chan struct{}), left: make(chan struct{})} }
+
+func (s *stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	close(s.arrived)
+	<-r.Context().Done()
+	s.cause = context.Cause(r.Context())
+	close(s.left)
+}
+
+func await(t *testing.T, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+func wantCode(t *testing.T, err error, want bourse.Code) {
+	t.Helper()
+	if got := bourse.CodeOf(err); err == nil || got != want {
+		t.Errorf("got %v (code %q), want code %q", err, got, want)
+	}
+}
+
+// TestMessage shows what a handler sees of a message, also of who sent it, and
+// its sender of the answer.
+func TestMessage(t *testing.T) {
+	both(t, func(t *testing.T, n *network) {
+		w := n.Serve("w1", admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprintln(w, r.Method, r.URL, r.RequestURI, len(r.Header), r.ContentLength, string(body), r.RemoteAddr != "")
+			if r.TLS != nil {
+				who, err := admission.IdentityOf(r.TLS.PeerCertificates[0])
+				fmt.Fprintln(w, who.ID, who.Role, err)
+			}
+		}), bourse.RoleBroker))
+		want := "POST /worker/claim?a=1 /worker/claim?a=1 0 11 the request true\n"
+		if n.ca != nil {
+			want += "broker-1 broker <nil>\n"
+		}
+		for range 2 {
+			a, err := send(t.Context(), n.fabric, w.Member, "the request")
+			if err != nil || a.Status != http.StatusAccepted || string(a.Body) != want {
+				t.Errorf("got %d %q, %v, want %q", a.Status, a.Body, err, want)
+			}
+		}
+	})
+}
+
+// TestMessageProvesItself shows that messages are let in by the certificate of
+// their connection.
+func TestMessageProvesItself(t *testing.T) {
+	ca := newCA(t)
+	server := credentials(t, ca, "w1", bourse.RoleWorker).Server(bourse.RoleBroker, bourse.RoleWorker)
+	ln, _ := serve(t, direct.Handler("w1", admission.Require(refuse(t), bourse.RoleBroker)), server)
+	f := direct.New(credentials(t, ca, "w2", bourse.RoleWorker).Client())
+	t.Cleanup(f.Close)
+	a, err := send(t.Context(), f, member("w1", ln), "{}")
+	if err != nil || a.Status != http.StatusForbidden {
+		t.Errorf("got %d %q, %v, want it forbidden", a.Status, a.Body, err)
+	}
+	_, _, err = fabric.NewClient(f).Claim(t.Context(), member("w0", ln), &bourse.Claim{})
+	wantCode(t, err, bourse.CodeUnavailable)
+}
+
+// TestMessageSizes shows that answers come whole, whatever their size.
+func TestMessageSizes(t *testing.T) {
+	both(t, func(t *testing.T, n *network) {
+		reply := bytes.Repeat([]byte("0123456789abcdef!"), 1<<18)
+		w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text, _ := io.ReadAll(r.Body)
+			size, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+			_, _ = w.Write(reply[:size])
+		}))
+		for _, size := range []int{0, 1, 16 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 3 << 20} {
+			body := strconv.Itoa(size) + strings.Repeat(" ", min(size, 200<<10))
+			a, err := send(t.Context(), n.fabric, w.Member, body)
+			if err != nil || a.Status != http.StatusOK || !bytes.Equal(a.Body, reply[:size]) {
+				t.Errorf("%d bytes: got %d, status %d, %v", size, len(a.Body), a.Status, err)
+			}
+		}
+	})
+}
+
+// TestOtherWays shows that what is too large for a message is sent as a request,
+// and so is what is for a worker that takes no messages.
+func TestOtherWays(t *testing.T) {
+	way := func(w http.ResponseWriter, r *http.Request) {
+		var c bourse.Claim
+		if err := fabric.ReadJSON(w, r, &c); err != nil {
+			fabric.WriteFailure(w, err)
+			return
+		}
+		kind := "message"
+		if r.Header.Get("Bourse-To") != "" {
+			kind = "request"
+		}
+		fabric.WriteJSON(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: kind}})
+	}
+	both(t, func(t *testing.T, n *network) {
+		var asked atomic.Int32
+		w := n.Serve("w1", http.HandlerFunc(way))
+		n.older = func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			http.NotFound(w, r)
+		}
+		older := n.Serve("w2", http.HandlerFunc(way))
+		large := &bourse.Claim{Order: bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: make([]string, 100<<10)}}}}
+		for range 3 {
+			for _, c := range []struct {
+				name  string
+				claim *bourse.Claim
+				to    fabrictest.Worker
+				want  string
+			}{
+				{"small", &bourse.Claim{}, w, "message"},
+				{"large", large, w, "request"},
+				{"to an older one", &bourse.Claim{}, older, "request"},
+			} {
+				_, refusal, err := fabric.NewClient(n.fabric).Claim(t.Context(), c.to.Member, c.claim)
+				if err != nil || refusal == nil || refusal.Detail != c.want {
+					t.Errorf("%s: got %+v, %v, want a %s", c.name, refusal, err, c.want)
+				}
+			}
+		}
+		if asked.Load() != 1 {
+			t.Errorf("the older worker was asked %d times to take calls, want 1", asked.Load())
+		}
+	})
+}
+
+// TestCallerGoes shows that a worker cancels the calls of a caller that has
+// gone.
+func TestCallerGoes(t *testing.T) {
+	both(t, func(t *testing.T, n *network) {
+		s := newStuck()
+		w := n.Serve("w1", s)
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := send(t.Context(), n.fabric, w.Member, "{}")
+			outcome <- err
+		}()
+		await(t, "the call", s.arrived)
+		n.fabric.Close()
+		wantCode(t, <-outcome, bourse.CodeTimeout)
+		await(t, "the handler to end", s.left)
+		if !errors.Is(s.cause, context.Canceled) {
+			t.Errorf("the handler ended for %v", s.cause)
+		}
+	})
+}
+
+// TestWorkerRestarts shows that a worker that is back at its address is called
+// there, and another one at its address is not.
+func TestWorkerRestarts(t *testing.T) {
+	both(t, func(t *testing.T, n *network) {
+		echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+		w := n.Serve("w1", echo)
+		for range 2 {
+			if a, err := send(t.Context(), n.fabric, w.Member, "hello"); err != nil || string(a.Body) != "hello" {
+				t.Fatalf("got %q, %v", a.Body, err)
+			}
+			w.Kill()
+			n.at = w.Member.Address
+			for end := time.Now().Add(patience); n.fabric.Lines() > 0 && time.Now().Before(end); {
+				runtime.Gosched() // until it has seen that the connection ended
+			}
+			w = n.Serve("w1", echo)
+		}
+		w.Kill()
+		n.Serve("w2", refuse(t))
+		_, err := send(t.Context(), n.fabric, w.Member, "hello")
+		wantCode(t, err, bourse.CodeUnavailable)
+	})
+}
+
+// TestTooManyCalls shows that a call too many is turned away at once.
+func TestTooManyCalls(t *testing.T) {
+	n := newNetwork(t, nil)
+	arrived, finish := make(chan struct{}, direct.CallsOnce), make(chan struct{})
+	w := n.Serve("w1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-finish
+	}))
+	var wg sync.WaitGroup
+	for range direct.CallsOnce {
+		wg.Go(func() {
+			if _, err := send(t.Context(), n.fabric, w.Member, "{}"); err != nil {
+				t.Errorf("one of those it takes: %v", err)
+			}
+		})
+	}
+	for range direct.CallsOnce {
+		<-arrived
+	}
+	_, _, err := fabric.NewClient(n.fabric).Claim(t.Context(), w.Member, &bourse.Claim{})
+	wantCode(t, err, bourse.CodeUnavailable)
+	close(finish)
+	wg.Wait()
+}
+
+// TestHandlerPanics shows that a handler that breaks off leaves the outcome
+// unknown, and its worker alive.
+func TestHandlerPanics(t *testing.T) {
+	n := newNetwork(t, nil)
+	w := n.Serve("w1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); string(b) != "well" {
+			panic("a bug")
+		}
+	}))
+	_, err := send(t.Context(), n.fabric, w.Member, "{}")
+	wantCode(t, err, bourse.CodeTimeout)
+	if _, err := send(t.Context(), n.fabric, w.Member, "well"); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
