@@ -20,7 +20,7 @@ func (f *warmFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.name, "task", "", "stay warm for the task of this `name`: its program answers payloads on $PORT")
 	flags.IntVar(&f.concurrency, "task-concurrency", 0, "so `many` payloads at once (default 1)")
 	flags.IntVar(&f.port, "task-port", 0, "`port` that its program listens on (default: its $PORT)")
-	flags.StringVar(&f.protocol, "task-protocol", "", "`http` or frames, which cost less: what its program speaks (default http)")
+	flags.StringVar(&f.protocol, "task-protocol", "", "`protocol` that its program speaks: http, or frames, which cost less (default http)")
 	flags.DurationVar(&f.timeout, "task-timeout", 0, "end every call after this `time` (default: as the call says)")
 }
 

@@ -136,6 +136,8 @@ var prepareCases = map[string]func(*suite){
 		}
 	},
 	"prepared many at once": func(s *suite) {
+		first := s.task(s.p.Exit(0))
+		s.prepare(first)
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
@@ -155,8 +157,6 @@ var prepareCases = map[string]func(*suite){
 				}
 			})
 		}
-		first := s.task(s.p.Exit(0))
-		s.prepare(first)
 		wg.Wait()
 		s.destroy(first.ID.Machine)
 		s.wantProcesses(0)
