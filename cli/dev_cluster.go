@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	devPatience    = 5 * time.Second  // that a server has to end in good order
-	devGrace       = 2 * time.Second  // that what is left behind has after that
-	devReadyWithin = 20 * time.Second // for all servers to be ready and to know each other
+	devPatience    = 5 * time.Second // that a server has to end in good order
+	devGrace       = 2 * time.Second // that what is left behind has after that
+	devReadyWithin = time.Minute     // for all servers to be ready and to know each other, on the busiest host
 	devHeardStep   = 5 * time.Millisecond
 )
 
