@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -136,11 +137,11 @@ type walRecord struct {
 func (w *wal) after(seq uint64) ([]walRecord, error) {
 	var all []walRecord
 	for i, f := range w.files {
-		b := make([]byte, w.sizes[i])
-		if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		records, err := readRecords(io.NewSectionReader(f, 0, w.sizes[i]))
+		if err != nil {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "read the write-ahead log: %w", err)
 		}
-		all = append(all, readRecords(b)...)
+		all = append(all, records...)
 	}
 	slices.SortFunc(all, func(a, b walRecord) int { return cmp.Compare(a.seq, b.seq) })
 	all = slices.DeleteFunc(all, func(r walRecord) bool { return r.seq <= seq })
@@ -153,25 +154,41 @@ func (w *wal) after(seq uint64) ([]walRecord, error) {
 	return all, nil
 }
 
-// readRecords gives the records at the beginning of a file's bytes, up to the
-// first that is not whole or does not continue the one before: it was being
-// written when the power went, or is left from an earlier turn.
-func readRecords(b []byte) []walRecord {
+// readRecords gives the records at the beginning of a file, up to the first
+// that is not whole or does not continue the one before: it was being written
+// when the power went, or is left from an earlier turn. Nothing behind it is
+// read.
+func readRecords(file *io.SectionReader) ([]walRecord, error) {
 	var out []walRecord
-	for len(b) > walHeader {
-		n := int64(binary.BigEndian.Uint32(b))
-		if n == 0 || n > int64(len(b))-walHeader {
+	in := bufio.NewReader(file)
+	for left := file.Size(); left > walHeader; {
+		var head [walHeader]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return out, whole(err)
+		}
+		n := int64(binary.BigEndian.Uint32(head[:]))
+		if left -= walHeader + n; n == 0 || left < 0 {
 			break
 		}
-		r := walRecord{seq: binary.BigEndian.Uint64(b[8:]), body: b[walHeader : walHeader+n]}
-		if crc32.Checksum(b[8:walHeader+n], castagnoli) != binary.BigEndian.Uint32(b[4:]) ||
-			len(out) > 0 && r.seq != out[len(out)-1].seq+1 {
+		r := walRecord{seq: binary.BigEndian.Uint64(head[8:]), body: make([]byte, n)}
+		if _, err := io.ReadFull(in, r.body); err != nil {
+			return out, whole(err)
+		}
+		sum := crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, r.body)
+		if sum != binary.BigEndian.Uint32(head[4:]) || len(out) > 0 && r.seq != out[len(out)-1].seq+1 {
 			break
 		}
 		out = append(out, r)
-		b = b[walHeader+n:]
 	}
-	return out
+	return out, nil
+}
+
+// whole gives an error of reading, but for the file's end.
+func whole(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
 }
 
 // The operations in a record's body: a byte, the bucket and the key, each after

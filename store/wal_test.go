@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -253,7 +254,11 @@ func FuzzReadRecords(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for i, r := range append(readRecords(b), walRecord{body: b}) {
+		records, err := readRecords(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
+		if err != nil {
+			t.Error(err)
+		}
+		for i, r := range append(records, walRecord{body: b}) {
 			into := newChanges()
 			if err := readOps(r.body, into); err != nil && bourse.CodeOf(err) != bourse.CodeInternal {
 				t.Errorf("record %d: code %s", i, bourse.CodeOf(err))
