@@ -10,6 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
+// patience is how many times as long the second asking waits when the first had no
+// answer at all.
+const patience = 4
+
 // ask puts the order to members and gives their quotes, of the same index. Who
 // did not answer in time has a refusal that says so.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
@@ -17,6 +21,12 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	// Whatever hangs, half of the time left is for claims.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
 	quotes := hear(ctx, t.x.cfg.Trader, within, t.order, members)
+	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
+		// That nobody at all has answered is rather our own doing, on a host that
+		// is short of breath: they are asked once more, with more patience.
+		within = min(patience*within, time.Until(t.deadline)/2)
+		quotes = hear(ctx, t.x.cfg.Trader, within, t.order, members)
+	}
 	for i := range quotes {
 		if q := &quotes[i]; q.Worker == "" {
 			m := &members[i]
