@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/store"
 )
 
 // coldImage makes an order for work of a program of the rig's image.
@@ -152,50 +150,15 @@ func TestAColdTasksImageGoes(t *testing.T) {
 // Invariants 4 to 7 of cold tasks of images: the daemon dies before and after
 // every commit of one.
 func TestADaemonDiesAtEveryCommitOfAColdTaskOfAnImage(t *testing.T) {
-	var commits uint64
-	synctest.Test(t, func(t *testing.T) {
-		h := newRigged(t, newRig)
-		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
-		h.result(t.Context(), coldImage(t, "in", "sleep", "1s", "cat"))
-		time.Sleep(time.Minute)
-		h.nothingLeft()
-		h.crash()
-	})
-	t.Logf("%d commits", commits)
-	if commits < 7 {
-		t.Fatalf("a cold task of an image makes %d commits only", commits)
-	}
-	for n := uint64(2); n <= commits; n++ {
-		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
-			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { dieInColdImage(t, stage, n) })
-			})
-		}
-	}
-}
-
-func dieInColdImage(t *testing.T, stage store.FaultStage, n uint64) {
-	h := newRigged(t, newRig)
-	order := coldImage(t, "in", "sleep", "1s", "cat")
-	told := ""
-	if h.tryStart(crashAt(stage, n)) == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
-		if fill != nil && fill.Task.OK() {
-			told = ended(fill.Task)
-		}
-		cancel()
-		h.crash()
-	}
-	h.start(nil)
-	got := h.result(t.Context(), order)
-	if ended(got) != "answered 0 in" && (told != "" || got.End != bourse.TaskCanceled) {
-		t.Errorf("told %q before, and now %q: %s", told, ended(got), got.Error)
-	}
-	time.Sleep(time.Minute)
-	if starts := h.rig.containers.Starts(); starts > 1 || starts == 0 && got.OK() {
-		t.Errorf("its program was started %d times", starts)
-	}
-	h.nothingLeft()
-	h.crash()
+	coldLife{
+		host:   func(t *testing.T) *host { return newRigged(t, newRig) },
+		order:  func(t *testing.T) *bourse.Order { return coldImage(t, "in", "sleep", "1s", "cat") },
+		within: 4 * time.Second, answer: "answered 0 in", commits: 7,
+		after: func(h *host, got bourse.TaskResult) {
+			if starts := h.rig.containers.Starts(); starts > 1 || starts == 0 && got.OK() {
+				h.t.Errorf("its program was started %d times", starts)
+			}
+			h.nothingLeft()
+		},
+	}.dieAtEveryCommit(t)
 }

@@ -137,34 +137,59 @@ func TestAColdTaskIsCut(t *testing.T) {
 // commit of one. It goes on all the same, its program is started once, and who
 // asks again gets its answer.
 func TestADaemonDiesAtEveryCommitOfAColdTask(t *testing.T) {
+	coldLife{
+		host:   func(t *testing.T) *host { return newHostDown(t, nil) },
+		order:  func(t *testing.T) *bourse.Order { return cold(t, "in\n", "sleep", "1s", "cat") },
+		within: 3 * time.Second, answer: "answered 0 in\n", commits: 5,
+		after: func(h *host, _ bourse.TaskResult) {
+			if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 {
+				h.t.Errorf("%d slots, tasks %v, machines %v are left", slots, open, h.kept())
+			}
+			if starts := h.mem.Starts(); starts != 1 {
+				h.t.Errorf("its program was started %d times", starts)
+			}
+			h.verify()
+		},
+	}.dieAtEveryCommit(t)
+}
+
+// coldLife is a cold task whose daemon dies in the middle of it.
+type coldLife struct {
+	host    func(*testing.T) *host // a daemon that is not started
+	order   func(*testing.T) *bourse.Order
+	within  time.Duration // its caller waits so long
+	answer  string
+	commits uint64 // at least
+	after   func(*host, bourse.TaskResult)
+}
+
+func (l coldLife) dieAtEveryCommit(t *testing.T) {
 	var commits uint64
 	synctest.Test(t, func(t *testing.T) {
-		h := newHostDown(t, nil)
+		h := l.host(t)
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
-		h.result(t.Context(), cold(t, "in\n", "sleep", "1s", "cat"))
-		h.slots()
+		got := h.result(t.Context(), l.order(t))
 		time.Sleep(time.Minute)
+		l.after(h, *got)
 		h.crash()
 	})
 	t.Logf("%d commits", commits)
-	if commits < 5 {
-		t.Fatalf("a cold task makes %d commits only", commits)
+	if commits < l.commits {
+		t.Fatalf("the task makes %d commits only", commits)
 	}
 	for n := uint64(2); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { dieInColdTask(t, stage, n) })
+				synctest.Test(t, func(t *testing.T) { l.die(t, stage, n) })
 			})
 		}
 	}
 }
 
-func dieInColdTask(t *testing.T, stage store.FaultStage, n uint64) {
-	h := newHostDown(t, nil)
-	order := cold(t, "in\n", "sleep", "1s", "cat")
-	told := ""
+func (l coldLife) die(t *testing.T, stage store.FaultStage, n uint64) {
+	h, order, told := l.host(t), l.order(t), ""
 	if h.tryStart(crashAt(stage, n)) == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), l.within)
 		fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
 		if fill != nil && fill.Task.OK() {
 			told = ended(fill.Task)
@@ -174,17 +199,11 @@ func dieInColdTask(t *testing.T, stage store.FaultStage, n uint64) {
 	}
 	h.start(nil)
 	got := h.result(t.Context(), order)
-	if ended(got) != "answered 0 in\n" && (told != "" || got.End != bourse.TaskCanceled) {
+	if ended(got) != l.answer && (told != "" || got.End != bourse.TaskCanceled) {
 		t.Errorf("told %q before, and now %q: %s", told, ended(got), got.Error)
 	}
 	time.Sleep(time.Minute)
-	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 {
-		t.Errorf("%d slots, tasks %v, machines %v are left", slots, open, h.kept())
-	}
-	if starts := h.mem.Starts(); starts != 1 {
-		t.Errorf("its program was started %d times", starts)
-	}
-	h.verify()
+	l.after(h, *got)
 	h.crash()
 }
 
