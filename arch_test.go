@@ -53,6 +53,7 @@ var floors = map[string]int{
 	"internal/admission":        2,
 	"internal/duplex":           2,
 	"internal/containerdtest":   2,
+	"internal/trywrite":         2,
 	"bench":                     5,
 	"scripts/demo":              5,
 	"examples/hello":            5,
@@ -88,7 +89,9 @@ var edges = map[string]map[string]string{
 	"fabric/direct": {
 		"fabric":             "implements it",
 		"internal/admission": "names servers in certificates",
+		"internal/trywrite":  "its callers write for others",
 	},
+	"warm":              {"internal/trywrite": "its callers write for others"},
 	"fabric/fabrictest": {"fabric": "is the suite of the contract"},
 	"fabric/nats":       {"fabric": "implements it"},
 	"machinesapi":       {"internal/duplex": "its streams are made of these frames"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trywrite"
 )
 
 // Call is one payload for a program.
@@ -77,7 +78,7 @@ const restPatience = 10 * time.Second
 // it is closed; 0: never.
 func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	c := &Conn{idle: idle, over: make(chan struct{}), waiting: map[uint64]*waiter{}}
-	c.w.conn, c.w.try, c.free.New = conn, trier(conn), newWaiter
+	c.w.conn, c.w.try, c.free.New = conn, trywrite.To(conn), newWaiter
 	if idle > 0 {
 		c.mu.Lock()
 		c.timer = time.AfterFunc(idle, c.look)

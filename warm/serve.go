@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trywrite"
 )
 
 // Handler answers one payload. ctx ends when the worker gives the call up, at
@@ -77,7 +78,7 @@ type workerConn struct {
 // serve reads a worker's frames until the connection ends.
 func (s *server) serve(conn net.Conn) {
 	c := &workerConn{jobs: map[uint64]*job{}}
-	c.w.conn, c.w.try = conn, trier(conn)
+	c.w.conn, c.w.try = conn, trywrite.To(conn)
 	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stop()
 	r := newReader(conn)

@@ -1,11 +1,11 @@
 package direct
 
 import (
-	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/trywrite"
 )
 
 // stall is how long the other end may read nothing of what waits for it.
@@ -15,36 +15,16 @@ const stall = 5 * time.Second
 // does not take at once is kept until Flush.
 type nowait struct {
 	net.Conn
-	raw     syscall.RawConn // nil: nobody knows what would be taken at once
-	waiting bool            // Write is that of the connection below; until nobody else uses it
+	try     func([]byte) (int, error) // what is taken at once
+	waiting bool                      // Write is that of the connection below; until nobody else uses it
 
 	mu       sync.Mutex
 	rest     []byte // not taken yet
 	flushing bool   // then all goes into rest
-	try      try
-}
-
-// try is one attempt to write; it is kept so that it needs no memory.
-type try struct {
-	p    []byte
-	n    int
-	err  error
-	once func(fd uintptr) bool
 }
 
 func newNowait(c net.Conn) *nowait {
-	w := &nowait{Conn: c, waiting: true}
-	if s, ok := c.(syscall.Conn); ok {
-		w.raw, _ = s.SyscallConn()
-	}
-	w.try.once = func(fd uintptr) bool {
-		t := &w.try
-		for t.err = syscall.EINTR; errors.Is(t.err, syscall.EINTR); {
-			t.n, t.err = syscall.Write(int(fd), t.p)
-		}
-		return true
-	}
-	return w
+	return &nowait{Conn: c, try: trywrite.To(c), waiting: true}
 }
 
 // Write writes or keeps all of p.
@@ -55,31 +35,14 @@ func (w *nowait) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
-	if w.raw != nil && !w.flushing && len(w.rest) == 0 {
+	if !w.flushing && len(w.rest) == 0 {
 		var err error
-		if n, err = w.attempt(p); err != nil {
+		if n, err = w.try(p); err != nil {
 			return n, err
 		}
 	}
 	w.rest = append(w.rest, p[n:]...)
 	return len(p), nil
-}
-
-// attempt writes what the system takes of p now. w.mu is held.
-func (w *nowait) attempt(p []byte) (int, error) {
-	t := &w.try
-	t.p, t.n, t.err = p, 0, nil
-	err := w.raw.Write(t.once)
-	t.p = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case errors.Is(t.err, syscall.EAGAIN):
-		return 0, nil
-	case t.err != nil:
-		return 0, t.err
-	}
-	return t.n, nil
 }
 
 // kept tells whether there is something to flush.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package warm
+package trywrite
 
 import (
 	"errors"
@@ -8,9 +8,11 @@ import (
 	"syscall"
 )
 
-// trier gives a function that writes as much to a connection as it takes at
-// once. One that is no socket takes nothing at once.
-func trier(conn net.Conn) func([]byte) (int, error) {
+// To gives a function that writes as much of its argument to a connection as
+// that takes at once, and tells how much that was; less than all is no error.
+// A connection that is no socket takes nothing at once. One call at a time; a
+// call needs no memory.
+func To(conn net.Conn) func([]byte) (int, error) {
 	nothing := func([]byte) (int, error) { return 0, nil }
 	c, ok := conn.(syscall.Conn)
 	if !ok {
