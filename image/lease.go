@@ -121,6 +121,9 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 		// An earlier attempt that was killed may have left more than the image.
 		err = dropLease(ctx, c, p.ref, p.err != nil || p.again)
 	}
+	if err == nil && p.err != nil && diskFull(p.err) {
+		err = sweep(ctx, c, s.config.Snapshotter)
+	}
 	if err != nil {
 		s.config.Log.Warn("pull's lease not removed", "image", p.ref.String(), "err", err)
 	}

@@ -1,0 +1,29 @@
+package image
+
+import (
+	"context"
+	"fmt"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+)
+
+// sweep gives back the disk of layers that containerd has forgotten and its
+// snapshotter still has. On a full disk a snapshotter may find no room in its own
+// database to note a removal; containerd does not ask it again before another of
+// its snapshots is removed. So an empty one is made and removed.
+func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
+	manager := c.LeasesService()
+	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settling))
+	if err != nil {
+		return fmt.Errorf("lease: %w", err)
+	}
+	_, err = c.SnapshotService(snapshotter).Prepare(leases.WithLease(ctx, lease.ID), "bourse-sweep-"+lease.ID, "")
+	if failed := manager.Delete(ctx, lease, leases.SynchronousDelete); err == nil {
+		err = failed
+	}
+	if err != nil {
+		return fmt.Errorf("sweep of %s: %w", snapshotter, err)
+	}
+	return nil
+}
