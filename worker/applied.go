@@ -6,14 +6,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// applied hands a machine's record from the run that has started it to the
-// call that waits for it, before the transaction that says so is executed, let
-// alone durable. The answer may be that early because the driver is the
-// witness: after a crash the resumed run finds the task and writes the same
-// record. The transaction is queued by then, so whoever asks next reads it.
+// applied hands a machine's record from the call that records its start to the
+// run that carries it out, and from that back to the call that waits for it,
+// before the transaction that says so is executed, let alone durable. The
+// answer may be that early because the driver is the witness: after a crash the
+// resumed run finds the task and writes the same record. The transaction is
+// queued by then, so whoever asks next reads it.
 type applied struct {
 	mu      sync.Mutex
-	records map[bourse.MachineID]*bourse.Machine // guarded by mu; nil until handed over
+	records map[bourse.MachineID]handover // guarded by mu
+}
+
+// handover is what is known of a machine that a call waits for. Nobody changes
+// the records.
+type handover struct {
+	intent  *bourse.Machine // as it is to start; nil: the store has it
+	started *bourse.Machine // as the start leaves it; nil until then
 }
 
 // expect says that somebody will take id's record. forget must follow.
@@ -21,9 +29,9 @@ func (a *applied) expect(id bourse.MachineID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.records == nil {
-		a.records = map[bourse.MachineID]*bourse.Machine{}
+		a.records = map[bourse.MachineID]handover{}
 	}
-	a.records[id] = nil
+	a.records[id] = handover{}
 }
 
 // alone tells whether a single record is expected.
@@ -33,20 +41,42 @@ func (a *applied) alone() bool {
 	return len(a.records) == 1
 }
 
+// intend hands over m as it is being recorded, for the run that will start it.
+func (a *applied) intend(m bourse.Machine) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, expected := a.records[m.ID]; expected {
+		a.records[m.ID] = handover{intent: &m}
+	}
+}
+
+// intent gives the record of a machine that is to start, once: nil if it was
+// not handed over, and to who tries again. Somebody may have changed the
+// store's since.
+func (a *applied) intent(id bourse.MachineID) *bourse.Machine {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.records[id]
+	if h.intent != nil {
+		a.records[id] = handover{}
+	}
+	return h.intent
+}
+
 // put hands m over, if somebody expects it.
 func (a *applied) put(m bourse.Machine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, expected := a.records[m.ID]; expected {
-		a.records[m.ID] = &m
+		a.records[m.ID] = handover{started: &m}
 	}
 }
 
-// take gives what was handed over, nil if nothing was.
+// take gives what put handed over, nil if nothing was.
 func (a *applied) take(id bourse.MachineID) *bourse.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.records[id]
+	return a.records[id].started
 }
 
 func (a *applied) forget(id bourse.MachineID) {

@@ -218,7 +218,15 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	if err := tx.PutMachine(&m); err != nil {
 		return err
 	}
-	return appendEvent(tx, &m, "", bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, At: m.CreatedAt})
+	launch := bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, At: m.CreatedAt}
+	if err := appendEvent(tx, &m, "", launch); err != nil {
+		return err
+	}
+	if plain(&m) { // the first step of its run is the start
+		m.LastEvents = []bourse.Event{eventOf(&m, launch)}
+		w.applied.intend(m)
+	}
+	return nil
 }
 
 // recordFit records what m has beside its program: its address, volumes and

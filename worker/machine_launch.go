@@ -52,8 +52,8 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 func withStart(m bourse.Machine, s driver.Status, now time.Time) bourse.Machine {
 	event := started(&m, s)
 	m.UpdatedAt = now
-	event.ID, event.From, event.Instance = eventID(&m, event), bourse.StateStarting, m.Instance
-	m.LastEvents = append([]bourse.Event{event}, m.LastEvents...)
+	event.From = bourse.StateStarting
+	m.LastEvents = append([]bourse.Event{eventOf(&m, event)}, m.LastEvents...)
 	return m
 }
 
