@@ -54,6 +54,7 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+	relaxMonitor()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
 	if config.TLS.Set() {

@@ -32,6 +32,7 @@ func survivor(args []string) func(dir string) int {
 	switch args[1] {
 	case supervisorWord:
 		return func(dir string) int {
+			relaxMonitor()
 			time.AfterFunc(settled, giveBack)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}
