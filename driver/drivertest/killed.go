@@ -1,0 +1,162 @@
+package drivertest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Killed kills daemons under load, again and again. What one of them had been
+// told must be so for the next; what it had not even meant to do must not be.
+type Killed struct {
+	// Daemon gives the command of a process that does what LiveOn does and writes
+	// to stdout, with machines from first on.
+	Daemon func(ctx context.Context, first int) *exec.Cmd
+	Kills  int
+	Every  int           // kills between two looks at what is there
+	Within time.Duration // of its life sign, or of its second or fourth start, a daemon is killed
+	// Look recovers a driver, and is to say what is wrong on the host beside; it
+	// calls check with the driver and what it holds.
+	Look func(t *testing.T, check func(d driver.Driver, list []driver.Status))
+}
+
+// Run is the test.
+func (k Killed) Run(t *testing.T) {
+	known := acknowledged{
+		intents: map[bourse.MachineID]bool{}, started: map[bourse.MachineID]int{},
+		destroying: map[bourse.MachineID]bool{}, destroyed: map[bourse.MachineID]bool{},
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for round := range k.Kills {
+		k.kill(t, &known, round, time.Duration(random.Int64N(int64(k.Within))))
+		if round%k.Every == k.Every-1 {
+			k.Look(t, func(d driver.Driver, list []driver.Status) { known.check(t, d, list) })
+		}
+	}
+	t.Logf("%d machines were started in %d lives", len(known.started), k.Kills)
+	if len(known.started) < k.Kills {
+		t.Errorf("only %d machines were started: the test shows nothing", len(known.started))
+	}
+}
+
+// kill starts a daemon, kills it so long after a moment that differs from round
+// to round, and takes what it has said.
+func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
+	t.Helper()
+	const numbers = 100_000 // of machines, for each daemon
+	cmd := k.Daemon(t.Context(), round*numbers)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(out)
+	if _, err := in.Peek(1); err != nil {
+		t.Fatalf("the daemon of round %d did nothing: %v", round, err)
+	}
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	left := round % 3 * 2 // starts until the moment
+	arm := func() {
+		if left--; left == -1 {
+			kill.Reset(after)
+		}
+	}
+	arm()
+	known.read(t, in, arm)
+	_ = cmd.Wait() // it was killed
+}
+
+// acknowledged is what a killed daemon's store would say.
+type acknowledged struct {
+	intents    map[bourse.MachineID]bool
+	started    map[bourse.MachineID]int // pid
+	destroying map[bourse.MachineID]bool
+	destroyed  map[bourse.MachineID]bool
+}
+
+// read reads what a daemon says until it is dead; started is called for each
+// machine that it says has started.
+func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
+	t.Helper()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		what, rest, _ := strings.Cut(lines.Text(), " ")
+		name, pid, _ := strings.Cut(rest, " ")
+		id := bourse.MachineID(name)
+		switch what {
+		case "intent":
+			a.intents[id] = true
+		case "started":
+			var n int
+			_, _ = fmt.Sscan(pid, &n)
+			a.started[id] = n
+			started()
+		case "destroying":
+			a.destroying[id] = true
+		case "destroyed":
+			a.destroyed[id] = true
+		default:
+			t.Errorf("the daemon said %q", lines.Text())
+		}
+	}
+}
+
+// check compares it with what a recovered driver holds.
+func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status) {
+	t.Helper()
+	got := map[bourse.MachineID]driver.Status{}
+	for _, status := range list {
+		got[status.ID.Machine] = status
+		if !a.intents[status.ID.Machine] {
+			t.Errorf("%s exists without an intent", status.ID.Machine)
+		}
+	}
+	for id, pid := range a.started {
+		status, ok := got[id]
+		switch fate := fateOf(id); {
+		case a.destroyed[id] && ok:
+			t.Errorf("%s was destroyed and is there again: %+v", id, status)
+		case a.destroying[id]: // both are right
+		case !ok:
+			t.Errorf("%s was started and is gone", id)
+		case fate == fateLeft && (status.Exit != nil || status.PID != pid):
+			t.Errorf("%s was started as process %d and is now %+v, %+v", id, pid, status, status.Exit)
+		case fate == fateEnds:
+			checkEnded(t, d, status.ID)
+		}
+	}
+}
+
+// checkEnded looks at a machine that ended by itself.
+func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
+	t.Helper()
+	n := numberOf(id.Machine)
+	if exit, err := d.Wait(t.Context(), id); err != nil || exit.Code != n%100 {
+		t.Errorf("%s ended with %+v, %v, want code %d", id.Machine, exit, err, n%100)
+	}
+	lines := 0
+	err := d.Logs(t.Context(), id.Machine, driver.LogQuery{}, func(l driver.LogLine) error {
+		if l.Text == fmt.Sprintf("out %d", n) {
+			lines++
+		}
+		return nil
+	})
+	if err != nil || lines != 1 {
+		t.Errorf("%s has its line %d times, %v", id.Machine, lines, err)
+	}
+}
