@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
 // pipes is a listener, and the dialer that reaches it, in memory.
@@ -124,7 +125,7 @@ func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took 
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
-	_, err = send(ctx, f, someone, body)
+	_, err = fabrictest.Send(ctx, f, someone, body)
 	return time.Since(began), err
 }
 
@@ -217,7 +218,7 @@ func TestLongCalls(t *testing.T) {
 // nothing any more.
 func TestSilentCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, s := newPipes(), newStuck()
+		p, s := newPipes(), fabrictest.NewStuck()
 		var wg sync.WaitGroup
 		wg.Go(func() { serving(s)(p) })
 		c, err := p.dial(t.Context(), "", "")
@@ -231,7 +232,7 @@ func TestSilentCaller(t *testing.T) {
 		}
 		_, _ = c.Write(written(1, 1, "\x04POST\x02/x{}"))
 		began := time.Now()
-		<-s.left
+		<-s.Left
 		if took := time.Since(began); took > 2*time.Minute {
 			t.Errorf("it was known after %s", took)
 		}
@@ -300,7 +301,7 @@ func TestStrangeWorker(t *testing.T) {
 			}
 			_, _, _ = next(r)
 		}), func(t *testing.T, f *direct.Fabric) {
-			a, err := send(t.Context(), f, someone, "{}")
+			a, err := fabrictest.Send(t.Context(), f, someone, "{}")
 			if err != nil || string(a.Body) != "ok" {
 				t.Errorf("got %q, %v", a.Body, err)
 			}
@@ -337,7 +338,7 @@ func TestStrangeCaller(t *testing.T) {
 			t.Errorf("%s: its connection is kept", name)
 		}
 		c.Close()
-		if _, err := send(t.Context(), f, member("w1", ln), "{}"); err != nil {
+		if _, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}"); err != nil {
 			t.Errorf("%s: another call: %v", name, err)
 		}
 	}

@@ -24,34 +24,10 @@ import (
 
 const patience = 20 * time.Second
 
-// send sends a request as a message.
-func send(ctx context.Context, f *direct.Fabric, to bourse.Member, body string) (fabric.Answer, error) {
-	a, sent, err := f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
-	if err == nil && !sent {
-		err = errors.New("no message was sent")
-	}
-	return a, err
-}
-
 // both runs a test in the clear and with TLS.
 func both(t *testing.T, test func(t *testing.T, n *network)) {
 	t.Run("plain", func(t *testing.T) { test(t, newNetwork(t, nil)) })
 	t.Run("TLS", func(t *testing.T) { test(t, newNetwork(t, newCA(t))) })
-}
-
-// stuck is a handler that answers nothing until its request's context ends.
-type stuck struct {
-	arrived, left chan struct{}
-	cause         error
-}
-
-func newStuck() *stuck { return &stuck{arrived: make(chan struct{}), left: make(chan struct{})} }
-
-func (s *stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	close(s.arrived)
-	<-r.Context().Done()
-	s.cause = context.Cause(r.Context())
-	close(s.left)
 }
 
 func await(t *testing.T, what string, ch <-chan struct{}) {
@@ -88,7 +64,7 @@ func TestMessage(t *testing.T) {
 			want += "broker-1 broker <nil>\n"
 		}
 		for range 2 {
-			a, err := send(t.Context(), n.fabric, w.Member, "the request")
+			a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "the request")
 			if err != nil || a.Status != http.StatusAccepted || string(a.Body) != want {
 				t.Errorf("got %d %q, %v, want %q", a.Status, a.Body, err, want)
 			}
@@ -104,7 +80,7 @@ func TestMessageProvesItself(t *testing.T) {
 	ln, _ := serve(t, direct.Handler("w1", admission.Require(refuse(t), bourse.RoleBroker)), server)
 	f := direct.New(credentials(t, ca, "w2", bourse.RoleWorker).Client())
 	t.Cleanup(f.Close)
-	a, err := send(t.Context(), f, member("w1", ln), "{}")
+	a, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}")
 	if err != nil || a.Status != http.StatusForbidden {
 		t.Errorf("got %d %q, %v, want it forbidden", a.Status, a.Body, err)
 	}
@@ -123,7 +99,7 @@ func TestMessageSizes(t *testing.T) {
 		}))
 		for _, size := range []int{0, 1, 16 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 3 << 20} {
 			body := strconv.Itoa(size) + strings.Repeat(" ", min(size, 200<<10))
-			a, err := send(t.Context(), n.fabric, w.Member, body)
+			a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, body)
 			if err != nil || a.Status != http.StatusOK || !bytes.Equal(a.Body, reply[:size]) {
 				t.Errorf("%d bytes: got %d, status %d, %v", size, len(a.Body), a.Status, err)
 			}
@@ -182,19 +158,19 @@ func TestOtherWays(t *testing.T) {
 // gone.
 func TestCallerGoes(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
-		s := newStuck()
+		s := fabrictest.NewStuck()
 		w := n.Serve("w1", s)
 		outcome := make(chan error, 1)
 		go func() {
-			_, err := send(t.Context(), n.fabric, w.Member, "{}")
+			_, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}")
 			outcome <- err
 		}()
-		await(t, "the call", s.arrived)
+		await(t, "the call", s.Arrived)
 		n.fabric.Close()
 		wantCode(t, <-outcome, bourse.CodeTimeout)
-		await(t, "the handler to end", s.left)
-		if !errors.Is(s.cause, context.Canceled) {
-			t.Errorf("the handler ended for %v", s.cause)
+		await(t, "the handler to end", s.Left)
+		if !errors.Is(s.Cause, context.Canceled) {
+			t.Errorf("the handler ended for %v", s.Cause)
 		}
 	})
 }
@@ -206,7 +182,7 @@ func TestWorkerRestarts(t *testing.T) {
 		echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 		w := n.Serve("w1", echo)
 		for range 2 {
-			if a, err := send(t.Context(), n.fabric, w.Member, "hello"); err != nil || string(a.Body) != "hello" {
+			if a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "hello"); err != nil || string(a.Body) != "hello" {
 				t.Fatalf("got %q, %v", a.Body, err)
 			}
 			w.Kill()
@@ -218,7 +194,7 @@ func TestWorkerRestarts(t *testing.T) {
 		}
 		w.Kill()
 		n.Serve("w2", refuse(t))
-		_, err := send(t.Context(), n.fabric, w.Member, "hello")
+		_, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "hello")
 		wantCode(t, err, bourse.CodeUnavailable)
 	})
 }
@@ -234,7 +210,7 @@ func TestTooManyCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	for range direct.CallsOnce {
 		wg.Go(func() {
-			if _, err := send(t.Context(), n.fabric, w.Member, "{}"); err != nil {
+			if _, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}"); err != nil {
 				t.Errorf("one of those it takes: %v", err)
 			}
 		})
@@ -257,9 +233,9 @@ func TestHandlerPanics(t *testing.T) {
 			panic("a bug")
 		}
 	}))
-	_, err := send(t.Context(), n.fabric, w.Member, "{}")
+	_, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}")
 	wantCode(t, err, bourse.CodeTimeout)
-	if _, err := send(t.Context(), n.fabric, w.Member, "well"); err != nil {
+	if _, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "well"); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

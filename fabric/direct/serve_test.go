@@ -15,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
 // TestServeFinishes shows that a request under way is answered after the
@@ -134,7 +135,7 @@ func TestServeFinishesCalls(t *testing.T) {
 	t.Cleanup(f.Close)
 	answered := make(chan error, 1)
 	go func() {
-		a, err := send(t.Context(), f, member("w1", ln), "{}")
+		a, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}")
 		if err == nil && string(a.Body) != "done" {
 			err = fmt.Errorf("answered %q", a.Body)
 		}
@@ -144,7 +145,7 @@ func TestServeFinishesCalls(t *testing.T) {
 	stop()
 	for turned := false; !turned; {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until it takes no more
-		a, err := send(ctx, f, member("w1", ln), "{}")
+		a, err := fabrictest.Send(ctx, f, member("w1", ln), "{}")
 		cancel()
 		turned = err == nil && a.Status == http.StatusServiceUnavailable
 	}
@@ -161,7 +162,7 @@ func TestServeFinishesCalls(t *testing.T) {
 // from ending, and that its handler has ended by then.
 func TestServeCutsOffCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, s := newPipes(), newStuck()
+		p, s := newPipes(), fabrictest.NewStuck()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
@@ -171,10 +172,10 @@ func TestServeCutsOffCalls(t *testing.T) {
 		defer f.Close()
 		answered := make(chan error, 1)
 		go func() {
-			_, err := send(t.Context(), f, someone, "{}")
+			_, err := fabrictest.Send(t.Context(), f, someone, "{}")
 			answered <- err
 		}()
-		<-s.arrived
+		<-s.Arrived
 		stop()
 		began := time.Now()
 		if err := <-ended; err != nil {
@@ -184,7 +185,7 @@ func TestServeCutsOffCalls(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		select {
-		case <-s.left:
+		case <-s.Left:
 		default:
 			t.Error("the handler has not ended")
 		}

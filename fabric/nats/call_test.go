@@ -3,7 +3,6 @@ package nats_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,39 +21,19 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 )
 
-// send sends a call as a message.
-func send(ctx context.Context, n *network, w fabrictest.Worker, body string) (fabric.Answer, error) {
-	a, sent, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
-	if err == nil && !sent {
-		err = errors.New("no message was sent")
-	}
-	return a, err
-}
-
-// stuck is a handler that answers nothing until its request's context ends.
-type stuck struct{ arrived, left chan struct{} }
-
-func newStuck() *stuck { return &stuck{make(chan struct{}), make(chan struct{})} }
-
-func (s *stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	close(s.arrived)
-	<-r.Context().Done()
-	close(s.left)
-}
-
-// calls makes a call that sticks, and gives what becomes of it once it has
+// sticks makes a call that sticks, and gives what becomes of it once it has
 // arrived.
-func (s *stuck) calls(t *testing.T, n *network) (w fabrictest.Worker, outcome <-chan error) {
+func sticks(t *testing.T, s *fabrictest.Stuck, n *network) (w fabrictest.Worker, outcome <-chan error) {
 	t.Helper()
 	w = n.Serve("w1", s)
 	got := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err := send(ctx, n, w, "{}")
+		_, err := fabrictest.Send(ctx, n.fabric, w.Member, "{}")
 		got <- err
 	}()
-	await(t, s.arrived)
+	await(t, s.Arrived)
 	return w, got
 }
 
@@ -89,7 +68,7 @@ func TestCall(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "the answer")
 	}))
-	a, err := send(t.Context(), n, w, "the request")
+	a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "the request")
 	if err != nil || a.Status != http.StatusAccepted || string(a.Body) != "the answer" {
 		t.Errorf("got %d %q, %v", a.Status, a.Body, err)
 	}
@@ -115,7 +94,7 @@ func TestAnswers(t *testing.T) {
 				limit = int(most) - 11
 			}
 			for _, size := range []int{0, 1, limit - 1, limit, limit + 1, 2 * limit, 2*limit + 1, 3 << 20} {
-				a, err := send(t.Context(), n, w, strconv.Itoa(size))
+				a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, strconv.Itoa(size))
 				if err != nil || a.Status != http.StatusOK || !bytes.Equal(a.Body, reply[:size]) {
 					t.Errorf("%d bytes: got %d, status %d, %v", size, len(a.Body), a.Status, err)
 				}
@@ -165,24 +144,24 @@ func TestCallTooLarge(t *testing.T) {
 // gone without a word.
 func TestCallerDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
-	s := newStuck()
-	_, outcome := s.calls(t, n)
+	s := fabrictest.NewStuck()
+	_, outcome := sticks(t, s, n)
 	n.fabric.Link.Cut()
 	if err := <-outcome; err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
 		t.Errorf("the caller has %v", err)
 	}
-	await(t, s.left)
+	await(t, s.Left)
 }
 
 // TestCalledDies shows that the answers of a worker that has gone are lost.
 func TestCalledDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
-	s := newStuck()
-	w, outcome := s.calls(t, n)
+	s := fabrictest.NewStuck()
+	w, outcome := sticks(t, s, n)
 	began := time.Now()
 	w.Kill()
 	lost(t, outcome, began)
-	await(t, s.left)
+	await(t, s.Left)
 }
 
 // TestSilent shows that the answer of a process that stands still is lost after
@@ -207,7 +186,7 @@ func TestSilent(t *testing.T) {
 	outcome := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err = send(ctx, n, fabrictest.Worker{Member: bourse.Member{ID: "w1", Address: "[fd6e:6174:7300::aa]:1"}}, "{}")
+	_, err = fabrictest.Send(ctx, n.fabric, bourse.Member{ID: "w1", Address: "[fd6e:6174:7300::aa]:1"}, "{}")
 	outcome <- err
 	lost(t, outcome, began)
 }
@@ -217,25 +196,25 @@ func TestSilent(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	t.Run("by the worker", func(t *testing.T) {
 		n := newNetwork(t, embedded(t), false, nil)
-		s := newStuck()
-		_, outcome := s.calls(t, n)
+		s := fabrictest.NewStuck()
+		_, outcome := sticks(t, s, n)
 		began := time.Now()
 		n.links[0].Forget()
 		lost(t, outcome, began)
 	})
 	t.Run("by the caller", func(t *testing.T) {
 		n := newNetwork(t, embedded(t), false, nil)
-		s := newStuck()
+		s := fabrictest.NewStuck()
 		w := n.Serve("w1", s)
 		ctx, leave := context.WithCancel(t.Context())
 		outcome := make(chan error, 1)
 		go func() {
-			_, err := send(ctx, n, w, "{}")
+			_, err := fabrictest.Send(ctx, n.fabric, w.Member, "{}")
 			outcome <- err
 		}()
-		await(t, s.arrived)
+		await(t, s.Arrived)
 		n.fabric.Link.Forget()
-		await(t, s.left)
+		await(t, s.Left)
 		n.links[0].Close()
 		n.fabric.Link.Close()
 		leave()
@@ -247,13 +226,13 @@ func TestForgotten(t *testing.T) {
 func TestCallNATSRestarts(t *testing.T) {
 	s := serverWith(t, &server.Options{})
 	n := newNetwork(t, s.ClientURL(), false, nil)
-	h := newStuck()
-	w, outcome := h.calls(t, n)
+	h := fabrictest.NewStuck()
+	w, outcome := sticks(t, h, n)
 	began := time.Now()
 	s.Shutdown()
 	s.WaitForShutdown()
 	lost(t, outcome, began)
-	await(t, h.left)
+	await(t, h.Left)
 	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("without NATS: %v", err)
 	}
@@ -262,16 +241,16 @@ func TestCallNATSRestarts(t *testing.T) {
 // TestTooManyCalls shows that a call too many is turned away at once.
 func TestTooManyCalls(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
-	s := newStuck()
+	s := fabrictest.NewStuck()
 	w := n.Serve("w1", s)
 	n.links[0].TakesAtOnce(1)
 	ctx, leave := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := send(ctx, n, w, "{}")
+		_, err := fabrictest.Send(ctx, n.fabric, w.Member, "{}")
 		done <- err
 	}()
-	await(t, s.arrived)
+	await(t, s.Arrived)
 	_, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{})
 	if bourse.CodeOf(err) != bourse.CodeUnavailable || n.links[0].Dropped.Load() != 1 {
 		t.Errorf("got %v, %d counted", err, n.links[0].Dropped.Load())
@@ -280,7 +259,7 @@ func TestTooManyCalls(t *testing.T) {
 	if err := <-done; bourse.CodeOf(err) != bourse.CodeCanceled {
 		t.Errorf("the first: %v", err)
 	}
-	await(t, s.left)
+	await(t, s.Left)
 }
 
 // TestCallsEnd shows that a worker which ends gives calls under way a while,
@@ -298,7 +277,7 @@ func TestCallsEnd(t *testing.T) {
 	}))
 	answered := make(chan error, 1)
 	go func() {
-		a, err := send(t.Context(), n, w, "{}")
+		a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}")
 		if err == nil && string(a.Body) != "done" {
 			err = fmt.Errorf("answered %q", a.Body)
 		}
@@ -312,7 +291,7 @@ func TestCallsEnd(t *testing.T) {
 	}()
 	for turned := false; !turned; {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // until it takes no more
-		a, err := send(ctx, n, w, "{}")
+		a, err := fabrictest.Send(ctx, n.fabric, w.Member, "{}")
 		cancel()
 		turned = err == nil && a.Status == http.StatusServiceUnavailable
 	}
@@ -327,20 +306,20 @@ func TestCallsEnd(t *testing.T) {
 // ends, and a caller's calls end with its link.
 func TestCallsCut(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
-	s := newStuck()
-	_, outcome := s.calls(t, n)
+	s := fabrictest.NewStuck()
+	_, outcome := sticks(t, s, n)
 	n.stops[0]()
-	await(t, s.left)
+	await(t, s.Left)
 	if err := <-outcome; err != nil {
 		t.Errorf("the handler answered, and the caller has %v", err)
 	}
-	s = newStuck()
-	_, outcome = s.calls(t, n)
+	s = fabrictest.NewStuck()
+	_, outcome = sticks(t, s, n)
 	n.fabric.Link.Close()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
 		t.Errorf("a call of a link that was closed: %v", err)
 	}
-	await(t, s.left)
+	await(t, s.Left)
 }
 
 // TestHandlerPanics shows that a handler that breaks off leaves the outcome
@@ -354,10 +333,10 @@ func TestHandlerPanics(t *testing.T) {
 	}))
 	began := time.Now()
 	outcome := make(chan error, 1)
-	_, err := send(t.Context(), n, w, "{}")
+	_, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}")
 	outcome <- err
 	lost(t, outcome, began)
-	if _, err := send(t.Context(), n, w, "well"); err != nil {
+	if _, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "well"); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }
@@ -384,7 +363,7 @@ func TestMessagesOfTheCaller(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		n.fabric.Private = private
 		for _, to := range []fabrictest.Worker{w, elsewhere} {
-			if a, err := send(t.Context(), n, to, "{}"); err != nil || a.Status != http.StatusOK {
+			if a, err := fabrictest.Send(t.Context(), n.fabric, to.Member, "{}"); err != nil || a.Status != http.StatusOK {
 				t.Errorf("to %s: got %d, %v", to.Member.ID, a.Status, err)
 			}
 		}

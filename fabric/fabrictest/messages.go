@@ -1,0 +1,119 @@
+package fabrictest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Send sends a request as a message, and fails when there is none for it.
+func Send(ctx context.Context, m fabric.Messenger, to bourse.Member, body string) (fabric.Answer, error) {
+	a, sent, err := m.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
+	if err == nil && !sent {
+		err = errors.New("no message was sent")
+	}
+	return a, err
+}
+
+// Stuck is a handler that answers nothing until its request's context ends.
+type Stuck struct {
+	Arrived, Left chan struct{} // closed at the beginning and the end of its only request
+	Cause         error         // of the context's end; before Left is closed it is the handler's
+}
+
+// NewStuck makes a handler for one request.
+func NewStuck() *Stuck { return &Stuck{Arrived: make(chan struct{}), Left: make(chan struct{})} }
+
+// ServeHTTP implements http.Handler.
+func (s *Stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	close(s.Arrived)
+	<-r.Context().Done()
+	s.Cause = context.Cause(r.Context())
+	close(s.Left)
+}
+
+// Seen is a handler that remembers its requests by their bodies. It echoes most
+// of them, some after a moment in which they may be canceled, and breaks off
+// the rest.
+type Seen struct {
+	mu    sync.Mutex
+	times map[string]int
+	done  map[string]bool // the handler ended by itself
+}
+
+// NewSeen makes a handler that has seen nothing.
+func NewSeen() *Seen { return &Seen{times: map[string]int{}, done: map[string]bool{}} }
+
+// ServeHTTP implements http.Handler.
+func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	s.times[string(body)]++
+	n := len(s.times)
+	s.mu.Unlock()
+	if n%17 == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	if n%3 == 0 { // canceled, or done after a moment
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(time.Duration(n%5) * time.Millisecond):
+		}
+	}
+	s.mu.Lock()
+	s.done[string(body)] = true
+	s.mu.Unlock()
+	_, _ = w.Write(body)
+}
+
+// SendMany has 32 callers send messages to a worker that s serves, each so
+// many; every third has a caller that may leave within two milliseconds. What
+// each hears must agree with what s saw. stays says that the worker is not
+// killed meanwhile: then an answer is lost only when s broke it off.
+func SendMany(t *testing.T, m fabric.Messenger, to bourse.Member, s *Seen, each int, stays bool) {
+	t.Helper()
+	var callers sync.WaitGroup
+	for c := range 32 {
+		callers.Go(func() {
+			for i := range each {
+				name := strconv.Itoa(c) + "/" + strconv.Itoa(i)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if rand.N(3) == 0 {
+					time.AfterFunc(time.Duration(rand.N(2000))*time.Microsecond, cancel)
+				}
+				a, err := Send(ctx, m, to, name)
+				cancel()
+				s.agrees(t, name, a, err, stays)
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// agrees compares what the sender of a message heard with what was seen.
+func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, stays bool) {
+	s.mu.Lock()
+	times, done := s.times[name], s.done[name]
+	s.mu.Unlock()
+	unsent := bourse.CodeOf(err) == bourse.CodeUnavailable || a.Status == http.StatusServiceUnavailable
+	switch {
+	case times > 1:
+		t.Errorf("%s was seen %d times", name, times)
+	case unsent && times > 0:
+		t.Errorf("%s was unavailable (%v), and seen", name, err)
+	case err == nil && !unsent && (!done || string(a.Body) != name):
+		t.Errorf("%s was answered with %q, done: %v", name, a.Body, done)
+	case stays && bourse.CodeOf(err) == bourse.CodeTimeout && (done || times == 0):
+		t.Errorf("%s: %v, seen %d times, done: %v", name, err, times, done)
+	}
+}
