@@ -10,8 +10,10 @@ import (
 // undoFile holds what an interrupted resize2fs has overwritten.
 const undoFile = "undo"
 
+// How long a loop device is waited for that is about to go: under load the
+// kernel has taken more than half a second.
 const (
-	unbindTries = 50
+	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
 )
 
@@ -64,8 +66,11 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 // overwrites in place what a kill in between would leave half new, so that the
 // old is kept until it is done.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
-	if free, err := unbound(ctx, path); err != nil || !free {
-		return err // detached but in use: it grows the next time
+	if free, err := unbound(ctx, path); err != nil {
+		return err
+	} else if !free { // detached but in use
+		s.log.Warn("volume is still in use and grows when it is mounted next", "volume", id)
+		return nil
 	}
 	if err := repair(ctx, id, path, true); err != nil {
 		return err
