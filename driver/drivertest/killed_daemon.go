@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// liveLanes is how many machines a daemon that is to be killed leads at once.
-const liveLanes = 4
+// liveLanes is how many machines a daemon that is to be killed leads at once. It
+// shares no factor with fates: each lane has machines of all of them.
+const liveLanes = 5
 
 // LiveOn is what a daemon does that is to be killed: it recovers d, then starts,
 // stops and destroys machines as fast as it can, numbered from first on, and writes
