@@ -38,11 +38,14 @@ var outputCases = map[string]func(*suite){
 		const lines = 300
 		task := s.task(s.p.Slow(lines, time.Millisecond))
 		s.start(task)
-		for range 5 {
-			s.awaitMore(task.ID.Machine)
+		deaths := 0
+		for ; deaths < 5 && s.writesOn(task.ID); deaths++ {
 			if got := s.reopen(); len(got) != 1 {
 				s.Fatalf("recovered %+v, want the task", got)
 			}
+		}
+		if deaths == 0 {
+			s.Fatal("it had ended before its daemon died")
 		}
 		s.wait(task.ID)
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"), 0, lines)
@@ -163,12 +166,23 @@ func (s *suite) wantLines(got []string, from, to int) {
 	}
 }
 
-// awaitMore waits for a line that is not in the log yet.
-func (s *suite) awaitMore(id bourse.MachineID) {
+// writesOn waits for a line that is not in the log yet, and tells whether it
+// came before the task's end.
+func (s *suite) writesOn(id driver.TaskID) bool {
 	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.d.Wait(ctx, id) // its error is that of ctx
+		cancel()
+	}()
 	enough := errors.New("enough")
-	err := s.d.Logs(s.ctx, id, driver.LogQuery{Tail: -1, Follow: true}, func(driver.LogLine) error { return enough })
-	if !errors.Is(err, enough) {
+	err := s.d.Logs(ctx, id.Machine, driver.LogQuery{Tail: -1, Follow: true}, func(driver.LogLine) error { return enough })
+	cancel()
+	<-ended
+	if !errors.Is(err, enough) && (!errors.Is(err, context.Canceled) || s.ctx.Err() != nil) {
 		s.Fatalf("Logs: %v", err)
 	}
+	return errors.Is(err, enough)
 }
