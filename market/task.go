@@ -16,7 +16,12 @@ import (
 // a worker that lives has seen the connection break and ends it by itself; one
 // whose daemon was restarted goes on with a program that is still running.
 
-// unsure is the error of a task that a worker may have begun.
+// unsure is the error of a task that a worker may have begun. A repetition of
+// an order with the caller's own id may even overtake the claim: both go to one
+// worker (byOrder), which makes them one. What remains open is a claim that is
+// still under way, its connection lost, when a repetition has asked everybody,
+// and then is claimed at another worker: because the broker chose the id, or
+// because the first worker refuses at that moment.
 func unsure(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
 		"the answer of worker %s was lost, and it may have begun the task: repeat with order id %s to be told how it ended", at.ID, order.ID)

@@ -93,6 +93,9 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						t.Errorf("%d claims in %s", claims, a.took)
 					}
 					c.Break(nil)
+					if !named { // see unsure: only the caller's own id is always claimed at one worker
+						c.Quiet()
+					}
 					o.Named = true
 					before := c.Ran(o.ID)
 					again := place(t.Context(), x, o)
