@@ -31,11 +31,11 @@ type loaded struct {
 // keeps a thread.
 const maxLoaded = 2
 
-// lendLoader has a task loaded by work on a thread that is kept for it: one
-// that stands ready, where there are such. It does not wait for work, and
-// tells whether there was a thread.
-func (s *supervisor) lendLoader(me *session, work func(here group)) bool {
-	if !canLoad || s.children.untraceable.Load() {
+// prepareSoon enters a task that is to be loaded, so that whatever is asked
+// about it next finds it, and has it loaded by work on a thread of its own. It
+// does not wait for work; false: it cannot be loaded now.
+func (s *supervisor) prepareSoon(me *session, sp *spec, work func(l *loaded, here group)) bool {
+	if !canLoad || sp == nil || sp.apart() || s.children.untraceable.Load() {
 		return false
 	}
 	select {
@@ -43,32 +43,46 @@ func (s *supervisor) lendLoader(me *session, work func(here group)) bool {
 	default:
 		return false
 	}
-	load := func(here group) {
-		defer func() { <-me.loads }()
-		work(here)
+	l, err := s.reserveLoaded(sp.ID)
+	if err != nil {
+		<-me.loads
+		return false
 	}
+	if !s.lendLoader(func(here group) {
+		defer func() { <-me.loads }()
+		work(l, here)
+	}) {
+		s.discard(l)
+		<-me.loads
+		return false
+	}
+	return true
+}
+
+// lendLoader has work done on a thread that is kept for it: one that stands
+// ready, where there are such. It tells whether there was a thread.
+func (s *supervisor) lendLoader(work func(here group)) bool {
 	groups := s.grouping()
 	switch {
-	case groups.lend(load):
+	case groups.lend(work):
 		return true
 	case groups.stands():
-		<-me.loads
 		return false
 	}
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		load(nil)
+		work(nil)
 	}()
 	return true
 }
 
-// prepare loads a task and answers as soon as it is executed, or with why it is
-// not loaded: then nothing is left of it. It returns when the task is let go
-// or dropped. The calling thread is locked and does nothing else meanwhile; here
-// is the group that it stands in.
-func (s *supervisor) prepare(ctx context.Context, me *session, req *request, here group) {
-	l, err := s.load(req.Start, here, func(pid int) {
+// prepare loads a task that was entered and answers as soon as it is executed,
+// or with why it is not loaded: then nothing is left of it. It returns when the
+// task is let go or dropped. The calling thread is locked and does nothing else
+// meanwhile; here is the group that it stands in.
+func (s *supervisor) prepare(ctx context.Context, me *session, req *request, l *loaded, here group) {
+	err := s.load(l, req.Start, here, func(pid int) {
 		me.send(&reply{ID: req.ID, Status: &driver.Status{ID: req.Start.ID, PID: pid}})
 	})
 	if err != nil {
@@ -89,12 +103,14 @@ func (s *supervisor) prepare(ctx context.Context, me *session, req *request, her
 
 // load executes a task's program without running it. executed is called at once
 // when that is sure: the program halts while the answer is on its way.
-func (s *supervisor) load(sp *spec, here group, executed func(pid int)) (*loaded, error) {
-	l, err := s.reserveLoaded(sp.ID)
-	if err != nil {
-		return nil, err
-	}
+func (s *supervisor) load(l *loaded, sp *spec, here group, executed func(pid int)) (err error) {
 	defer close(l.lives)
+	select {
+	case <-l.decided: // dropped before a thread came to it
+		s.discard(l)
+		return errNoTask(sp.ID)
+	default:
+	}
 	l.with, err = s.fork(l.t, sp, here, func(pid int) {
 		executed(pid)
 		if awaitHalt(pid) != nil {
@@ -104,12 +120,12 @@ func (s *supervisor) load(sp *spec, here group, executed func(pid int)) (*loaded
 	if err != nil {
 		s.children.refuse(err)
 		s.discard(l)
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.ready = true
-	return l, nil
+	return nil
 }
 
 // reserveLoaded enters a task that is to be loaded.
@@ -214,7 +230,7 @@ func (s *supervisor) discard(l *loaded) {
 	defer s.mu.Unlock()
 	m := s.machines[l.t.id.Machine]
 	m.loaded = nil
-	l.over = true
+	s.abandonLocked(l)
 	if m.newest == 0 {
 		_ = os.Remove(s.layout.home(l.t.id.Machine)) // fails when it was there and something is in it
 	}

@@ -231,3 +231,40 @@ func TestWhereNothingCanBeTraced(t *testing.T) {
 		t.Error("what is not permitted is tried again")
 	}
 }
+
+// What comes for a task right behind its hint finds it, however late a thread
+// comes to load it: the supervisor has entered it before it reads on.
+func TestAHintIsNotOvertaken(t *testing.T) {
+	for name, behind := range map[string]func(sp *spec) *request{
+		"destroyed": func(sp *spec) *request { return &request{Op: opDestroy, Machine: sp.ID.Machine} },
+		"dropped":   func(sp *spec) *request { return &request{Op: opDrop, Task: sp.ID} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGrouping(t, func(t *testing.T, h *host) {
+				loaded := 0
+				for range 200 {
+					task, path := writer(t)
+					sp, err := specOf(task)
+					if err != nil {
+						t.Fatal(err)
+					}
+					hint, err := h.d.link.send(&request{Op: opPrepare, Start: sp}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := h.d.link.write(behind(sp)); err != nil {
+						t.Fatal(err)
+					}
+					if r := <-hint; r != nil && r.Error == nil {
+						loaded++
+						awaitGone(t, r.Status.PID)
+					}
+					if _, err := os.Stat(path); err == nil {
+						t.Error("the program has run")
+					}
+				}
+				t.Logf("%d of 200 were executed before they were dropped", loaded)
+			})
+		})
+	}
+}

@@ -197,17 +197,20 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 	ctx, done := me.begin(ctx, req.ID)
 	me.work.Add(1)
-	with := func(do func(context.Context, *session, *request, group)) func(group) {
-		return func(here group) {
-			defer func() { done(); <-me.slots; me.work.Done() }()
-			do(ctx, me, req, here)
-		}
+	finish := func() { done(); <-me.slots; me.work.Done() }
+	handle := func(here group) {
+		defer finish()
+		s.handle(ctx, me, req, here)
+	}
+	prepare := func(l *loaded, here group) {
+		defer finish()
+		s.prepare(ctx, me, req, l, here)
 	}
 	switch {
-	case req.Op == opPrepare && req.Start != nil && !req.Start.apart() && s.lendLoader(me, with(s.prepare)):
-	case req.Op == opStart && !req.Start.apart() && s.grouping().lend(with(s.handle)):
+	case req.Op == opPrepare && s.prepareSoon(me, req.Start, prepare):
+	case req.Op == opStart && !req.Start.apart() && s.grouping().lend(handle):
 	default:
-		go with(s.handle)(nil)
+		go handle(nil)
 	}
 }
 
@@ -298,7 +301,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 	switch req.Op {
 	case opStart:
 		answer.Status, err = s.handleStart(req.Start, here)
-	case opPrepare: // there was no thread for it
+	case opPrepare: // see prepareSoon
 		err = bourse.Errorf(bourse.CodeUnavailable, "nothing can be loaded now")
 	case opSignal:
 		err = s.signal(req.Task, syscall.Signal(req.Signal))
