@@ -42,11 +42,17 @@ func (a *applied) alone() bool {
 }
 
 // intend hands over m as it is being recorded, for the run that will start it.
-func (a *applied) intend(m bourse.Machine) {
+func (a *applied) intend(m bourse.Machine) { a.give(m.ID, handover{intent: &m}) }
+
+// put hands m over as its start leaves it.
+func (a *applied) put(m bourse.Machine) { a.give(m.ID, handover{started: &m}) }
+
+// give keeps h, if somebody expects it.
+func (a *applied) give(id bourse.MachineID, h handover) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, expected := a.records[m.ID]; expected {
-		a.records[m.ID] = handover{intent: &m}
+	if _, expected := a.records[id]; expected {
+		a.records[id] = h
 	}
 }
 
@@ -61,15 +67,6 @@ func (a *applied) intent(id bourse.MachineID) *bourse.Machine {
 		a.records[id] = handover{}
 	}
 	return h.intent
-}
-
-// put hands m over, if somebody expects it.
-func (a *applied) put(m bourse.Machine) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, expected := a.records[m.ID]; expected {
-		a.records[m.ID] = handover{started: &m}
-	}
 }
 
 // take gives what put handed over, nil if nothing was.
