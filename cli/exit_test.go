@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bourse-dev/bourse"
 )
 
@@ -68,6 +70,30 @@ func TestUsageErrorsAreInvalid(t *testing.T) {
 		if got.code != 2 || !strings.HasPrefix(got.err, "error: ") || got.out != "" {
 			t.Errorf("%q: exit status %d, out %q, err %q; want 2 and an error", args, got.code, got.out, got.err)
 		}
+	}
+}
+
+// A placeholder that is too long would put every flag's words on a line below
+// it.
+func TestFlagsHaveTheirWordsBeside(t *testing.T) {
+	env := Env{Getenv: func(string) string { return "" }}
+	env.Out, _ = buffer("")
+	looked := 0
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		looked++
+		for line := range strings.Lines(c.LocalFlags().FlagUsagesWrapped(80)) {
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("%s --help: line %q", c.CommandPath(), line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look((&shell{Env: env}).root())
+	if looked < 50 {
+		t.Errorf("only %d commands have been looked at", looked)
 	}
 }
 

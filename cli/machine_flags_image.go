@@ -23,7 +23,7 @@ type imageFlags struct {
 }
 
 func (f *imageFlags) bind(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.ports, "port", "p", nil, "serve a port, `[PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]` such as 80 or 443:8080/tcp:tls:http; may be repeated")
+	flags.StringArrayVarP(&f.ports, "port", "p", nil, "serve a `port` of the machine, such as 80, 443:8080 (outside, inside) or 443:8080/tcp:tls:http; may be repeated")
 	flags.StringVarP(&f.volume, "volume", "v", "", "mount a volume, `VOLUME:/PATH`: its id, or its name in the app")
 	flags.StringArrayVar(&f.files, "file-local", nil, "write a local file into the machine, `/PATH=FILE`; may be repeated")
 	flags.StringArrayVar(&f.literals, "file-literal", nil, "write a text into the machine, `/PATH=TEXT`; may be repeated")
