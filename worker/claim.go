@@ -261,7 +261,7 @@ func (w *Worker) untaken(tx *store.Tx, m *bourse.Machine) error {
 	if _, taken, err := tx.MachineNamed(m.App, m.Name); err != nil || taken {
 		return errors.Join(err, errTaken)
 	}
-	return portUntaken(tx, m.Boot.Port)
+	return portUntaken(tx, m.ID, m.Boot.Port)
 }
 
 // filledBefore answers a repeated claim with the first one's machine, once

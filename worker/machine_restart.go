@@ -85,8 +85,8 @@ func (w *Worker) reboot(r *machineRun, due func(*bourse.Machine) bool) fsm.Outco
 			if !due(m) {
 				return false, nil, nil
 			}
-			if err := portUntaken(tx, port); err != nil {
-				port = 0 // taken since: better none than a lost restart
+			if portUntaken(tx, m.ID, port) != nil { // taken since
+				port, _ = w.cfg.Ports.pick(tx, m.ID) // better none than a lost restart
 			}
 			recordBoot(m, port)
 			return true, nil, nil
@@ -114,7 +114,7 @@ func (w *Worker) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			if m.State != bourse.StateRestarting || m.Boot.Number != r.Request.Boot {
 				return false, nil, errAlready
 			}
-			if err := portUntaken(tx, port); err != nil {
+			if err := portUntaken(tx, m.ID, port); err != nil {
 				return false, nil, err
 			}
 			recordBoot(m, port)

@@ -109,7 +109,7 @@ func (w *Worker) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
 		return bourse.Errorf(bourse.CodeInsufficient,
 			"could not reserve resource for machine: insufficient %s available to fulfill request on the current host (%s)", r.Resource, r.Detail)
 	}
-	if err := portUntaken(tx, port); err != nil {
+	if err := portUntaken(tx, m.ID, port); err != nil {
 		return err
 	}
 	m.Takes = takes

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
@@ -9,10 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-const (
-	envPort   = "PORT"
-	portTries = 64
-)
+const envPort = "PORT"
 
 // PortRange is where the ports come from that machines are told in $PORT,
 // both ends included.
@@ -29,28 +27,32 @@ func (p PortRange) Validate() error {
 }
 
 // pickPort gives the port for m's next boot, 0 for a machine that has all ports
-// of an address of its own.
-func (w *Worker) pickPort(m *bourse.Machine) (int, error) {
-	if m.PrivateIP.IsValid() || isPull(m.Config.Image) { // it has all ports, or is elsewhere
+// of an address of its own or whose environment names one. The transaction
+// that records it looks again: see portUntaken.
+func (w *Worker) pickPort(m *bourse.Machine) (port int, err error) {
+	_, own := m.Config.Env[envPort]
+	if own || m.PrivateIP.IsValid() || isPull(m.Config.Image) { // it has all ports, or is elsewhere
 		return 0, nil
 	}
-	return w.cfg.Ports.pick(&m.Config)
+	viewErr := w.store.View(func(tx *store.Tx) error {
+		port, err = w.cfg.Ports.pick(tx, m.ID)
+		return nil
+	})
+	return port, cmp.Or(viewErr, err)
 }
 
-// pick gives a port that nobody on the host listens on now, 0 when the
-// machine's own environment names one. Whether another machine has it is
-// checked in the transaction that records it.
-func (p PortRange) pick(c *bourse.Config) (int, error) {
-	if _, own := c.Env[envPort]; own {
-		return 0, nil
-	}
-	for range portTries {
-		port := p.First + rand.IntN(p.Last-p.First+1)
-		if bindable(port) {
+// pick gives a port that no other machine has and nobody on the host listens on
+// now: the next one from a place of chance.
+func (p PortRange) pick(tx *store.Tx, id bourse.MachineID) (int, error) {
+	n := p.Last - p.First + 1
+	from := rand.IntN(n)
+	for i := range n {
+		port := p.First + (from+i)%n
+		if portUntaken(tx, id, port) == nil && bindable(port) {
 			return port, nil
 		}
 	}
-	return 0, bourse.Errorf(bourse.CodeUnavailable, "no free port in %d-%d after %d tries", p.First, p.Last, portTries)
+	return 0, bourse.Errorf(bourse.CodeUnavailable, "no free port in %d-%d", p.First, p.Last)
 }
 
 // bindable tells whether a port of all addresses can be had now. It asks the
@@ -64,13 +66,13 @@ func bindable(port int) bool {
 	return unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil
 }
 
-// portUntaken reports errTaken when a living machine of this worker has the
-// port.
-func portUntaken(tx *store.Tx, port int) error {
+// portUntaken reports errTaken when another living machine of this worker has
+// the port.
+func portUntaken(tx *store.Tx, id bourse.MachineID, port int) error {
 	if port == 0 {
 		return nil
 	}
-	if _, taken := tx.PortUser(port); taken {
+	if user, taken := tx.PortUser(port); taken && user != id {
 		return errTaken
 	}
 	return nil

@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// freePorts gives n ports in a row that nobody listens on now.
+func freePorts(t *testing.T, n int) PortRange {
+	t.Helper()
+	for first, have := 40000, 0; first+have < 60000; {
+		if !bindable(first + have) {
+			first, have = first+have+1, 0
+		} else if have++; have == n {
+			return PortRange{First: first, Last: first + n - 1}
+		}
+	}
+	t.Fatal("the host has no ports in a row")
+	return PortRange{}
+}
+
+// Machines that do not listen have their ports all the same: as many as there
+// are ports have one each, also when they are started again, and the next one
+// is refused.
+func TestEachMachineHasAPort(t *testing.T) {
+	const ports = 8
+	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, ports) })
+	var all []bourse.MachineID
+	for range ports {
+		all = append(all, h.place().ID)
+	}
+	distinct := func(when string) {
+		t.Helper()
+		used := map[int]bourse.MachineID{}
+		for _, id := range all {
+			port := h.get(id).Boot.Port
+			if used[port] != "" || port < h.cfg.Ports.First || port > h.cfg.Ports.Last {
+				t.Errorf("%s: machine %s has port %d, which is %q's, of %+v", when, id, port, used[port], h.cfg.Ports)
+			}
+			used[port] = id
+		}
+	}
+	distinct("placed")
+	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
+	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, "no free port") {
+		t.Errorf("one more than there are ports: %+v, %v", refusal, err)
+	}
+	for range 5 {
+		var again sync.WaitGroup
+		for i, id := range all {
+			again.Go(func() {
+				act := h.restart
+				if i%2 == 0 {
+					if _, err := h.Worker.stop(t.Context(), id, fabric.Act{}); err != nil {
+						t.Error(err)
+					}
+					h.reaches(id, bourse.StateStopped)
+					act = h.Worker.start
+				}
+				if _, err := act(t.Context(), id, fabric.Act{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		again.Wait()
+		distinct("started again")
+	}
+	h.must(h.destroy(t.Context(), all[0], fabric.Act{Force: true}))
+	all[0] = h.place().ID
+	distinct("after another has gone")
+	h.verify()
+}
