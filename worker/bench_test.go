@@ -2,12 +2,15 @@ package worker
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/warm"
 )
 
 // BenchmarkClaim is what a worker adds to a start: recording the machine and
@@ -38,6 +41,45 @@ func BenchmarkClaim(b *testing.B) {
 			b.ReportMetric(float64(started.Load())/float64(b.N)/float64(time.Microsecond), "start-µs")
 		})
 	}
+}
+
+// BenchmarkTask is what a worker does for a task of a warm machine, eight at
+// once: the look, the intent, the call of a program that only echoes, the end.
+func BenchmarkTask(b *testing.B) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- warm.Serve(ctx, ln, 0, func(_ context.Context, c *warm.Call) warm.Answer {
+			return warm.Answer{Status: http.StatusOK, Body: c.Payload}
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			b.Error(err)
+		}
+	}()
+	h := newHost(b, nil)
+	h.place((&program{listener: ln, protocol: bourse.TaskFrames}).warmed("echo", 8))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range 8 {
+		wg.Go(func() {
+			for next.Add(1) <= int64(b.N) {
+				if _, refusal, err := h.claim(b.Context(), &bourse.Claim{Order: *call(b, "echo", 1)}); err != nil || refusal != nil {
+					b.Errorf("refusal %+v, error %v", refusal, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // blackHole is a view that takes everything and has nothing.
