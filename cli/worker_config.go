@@ -60,7 +60,7 @@ func (f *workerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.resources, "resource", nil, "anything countable to sell, `NAME=N` such as slots=10; may be repeated")
 	flags.StringArrayVar(&f.labels, "label", nil, "a fact that orders may require, `NAME=VALUE` such as zone=b; may be repeated")
 	flags.StringArrayVar(&f.overcommit, "overcommit", nil, "sell a resource so many times over, `NAME=F`; shared=8 sells 8 shared cpus per core")
-	flags.StringVar(&f.ports, "ports", "", "`range` of the machines' $PORT (default 20000-29999)")
+	flags.StringVar(&f.ports, "ports", "", "`range` of the machines' $PORT, one each (default 20000-29999)")
 	flags.BoolVar(&f.allowHost, "allow-host", false, "take orders for image host: commands of this very host (default true on loopback)")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "at the end destroy every machine and leave no process behind")
 }
