@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -31,6 +32,12 @@ func TestMain(m *testing.M) {
 		}
 		if lo, err := netlink.LinkByName("lo"); err != nil || netlink.LinkSetUp(lo) != nil {
 			panic("cannot set lo up")
+		}
+		// Package net looks once what the host can, at the first socket that listens
+		// at [::]: not in a namespace whose lo is down.
+		first, err := net.Listen("tcp", "[::]:0")
+		if err != nil || first.Close() != nil {
+			panic("cannot listen")
 		}
 		os.Exit(m.Run())
 	}
