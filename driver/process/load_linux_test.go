@@ -241,6 +241,12 @@ func TestAHintIsNotOvertaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachGrouping(t, func(t *testing.T, h *host) {
+				first, _ := writer(t)
+				pid := h.halted(t, first) // else this would show nothing
+				if err := h.d.Destroy(t.Context(), first.ID.Machine); err != nil {
+					t.Fatal(err)
+				}
+				awaitGone(t, pid)
 				loaded := 0
 				for range 200 {
 					task, path := writer(t)
@@ -263,9 +269,7 @@ func TestAHintIsNotOvertaken(t *testing.T) {
 						t.Error("the program has run")
 					}
 				}
-				if t.Logf("%d of 200 were executed before they were dropped", loaded); loaded == 0 {
-					t.Error("nothing was loaded: this test shows nothing")
-				}
+				t.Logf("%d of 200 were executed before they were dropped", loaded)
 			})
 		})
 	}
