@@ -48,7 +48,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 
 // atOnce starts 16 at a time.
 func (y *yard) atOnce(out Figures) error {
-	const many, rounds = 16, 4
+	const many, rounds = 16, 12
 	var ours, theirs []float64
 	for round := range rounds {
 		ids := make([]bourse.MachineID, many)
