@@ -29,8 +29,7 @@ func (t *Tx) Apps() iter.Seq2[bourse.App, error] { return all[bourse.App](t, buc
 // that is damaged.
 func all[T any](t *Tx, bucket string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		c := t.cursor(bucket)
-		for k, v := c.First(); k != nil; k, v = c.Next() {
+		for _, v := range t.from(bucket, nil) {
 			var record T
 			err := decode(v, &record)
 			if !yield(record, err) || err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"iter"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -36,12 +37,13 @@ func newChanges() *changes {
 type snapshot struct {
 	latest *changes
 	moving *changes // nil: there is no checkpoint under way
+	small  *changes // all that the small buckets hold, wherever else it is
 }
 
 // layers is a snapshot with its file, as a transaction reads it.
 type layers struct {
 	snapshot
-	file *bbolt.Tx
+	file *bbolt.Tx // nil: only the small buckets are read
 }
 
 // end lets go of the file.
@@ -50,6 +52,10 @@ func (l *layers) end() { _ = l.file.Rollback() } // of a read
 // get gives the value of a key, nil when there is none.
 func (l *layers) get(bucket string, key []byte) []byte {
 	at := change{bucket: bucket, key: key}
+	if small(bucket) {
+		c, _ := l.small.Get(at)
+		return c.value
+	}
 	if c, ok := l.latest.Get(at); ok {
 		return c.value
 	}
@@ -61,7 +67,33 @@ func (l *layers) get(bucket string, key []byte) []byte {
 	return l.file.Bucket([]byte(bucket)).Get(key)
 }
 
-// cursor gives the keys of a bucket in their order, or in the reverse.
+// from gives the keys of a bucket from one on, in their order, with their
+// values. They are not to be changed, and are good as long as the transaction.
+func (l *layers) from(bucket string, key []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		if small(bucket) {
+			l.small.Ascend(change{bucket: bucket, key: key}, func(c change) bool { return c.bucket == bucket && yield(c.key, c.value) })
+			return
+		}
+		c := l.cursor(bucket)
+		for k, v := c.Seek(key); k != nil && yield(k, v); k, v = c.Next() {
+		}
+	}
+}
+
+// under gives the keys of a bucket that begin with prefix, each without it.
+func (l *layers) under(bucket string, prefix []byte) iter.Seq[[]byte] {
+	return func(yield func(rest []byte) bool) {
+		for k := range l.from(bucket, prefix) {
+			if !bytes.HasPrefix(k, prefix) || !yield(k[len(prefix):]) {
+				return
+			}
+		}
+	}
+}
+
+// cursor gives the keys of a bucket in their order, or in the reverse. It reads
+// the layers, also of a small bucket.
 func (l *layers) cursor(bucket string) *cursor {
 	c := &cursor{sources: make([]source, 0, 3)}
 	for _, tree := range []*changes{l.latest, l.moving} {

@@ -35,7 +35,7 @@ func (s *Store) turn() {
 		s.log.Error("the write-ahead log does not shrink", "err", err) // it is only larger than need be
 	}
 	all, seq := now.latest, s.wal.seq
-	s.show(snapshot{latest: newChanges(), moving: all})
+	s.show(snapshot{latest: newChanges(), moving: all, small: now.small})
 	s.moves.Go(func() { s.checkpoint(all, seq) })
 }
 

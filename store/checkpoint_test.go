@@ -110,8 +110,7 @@ func TestReadersDuringCheckpoints(t *testing.T) {
 				err := s.View(func(tx *Tx) error {
 					a, b := uint64Of(tx.get(bucketApps, []byte("a"))), uint64Of(tx.get(bucketOrders, []byte("b")))
 					n := 0
-					c := tx.cursor(bucketApps)
-					for k, _ := c.First(); k != nil; k, _ = c.Next() {
+					for range tx.from(bucketApps, nil) {
 						n++
 					}
 					if a != b || a < least || a > 0 && n != 2 {

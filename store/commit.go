@@ -211,7 +211,7 @@ func (s *Store) commit(batch []*Commit) {
 
 // apply executes the functions in order, each on what the ones before it have
 // left, and gives what that is. What they have written is in s.writes.
-func (s *Store) apply(batch []*Commit) (after *changes, good []*Commit, refused map[*Commit]error, _ error) {
+func (s *Store) apply(batch []*Commit) (after snapshot, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &s.writes
 	if cap(w.record) > recordKept {
 		w.record = nil
@@ -219,13 +219,13 @@ func (s *Store) apply(batch []*Commit) (after *changes, good []*Commit, refused 
 	w.record = append(w.record[:0], make([]byte, walHeader)...)
 	before, err := s.begin()
 	if err != nil {
-		return nil, nil, nil, unavailable(err)
+		return after, nil, nil, unavailable(err)
 	}
 	defer before.end()
-	after, good = before.latest.Copy(), batch[:0:0]
+	after, good = before.snapshot, batch[:0:0]
+	after.latest, after.small = before.latest.Copy(), before.small.Copy()
 	for _, c := range batch {
-		t := &Tx{layers: before, writes: w}
-		t.latest = after
+		t := &Tx{layers: layers{after, before.file}, writes: w}
 		mark := len(w.record)
 		w.undo = w.undo[:0]
 		if err := s.execute(c.fn, t); err != nil {
@@ -257,7 +257,7 @@ func (s *Store) execute(fn func(*Tx) error, t *Tx) (err error) {
 }
 
 // land makes durable what the functions of good have written, and visible.
-func (s *Store) land(after *changes, good []*Commit) error {
+func (s *Store) land(after snapshot, good []*Commit) error {
 	s.commits++
 	for _, c := range good {
 		close(c.applied)
@@ -278,7 +278,7 @@ func (s *Store) land(after *changes, good []*Commit) error {
 		return s.fail(err)
 	}
 	s.layout.Lock()
-	s.now.latest = after
+	s.now.latest, s.now.small = after.latest, after.small
 	s.layout.Unlock()
 	return nil
 }

@@ -72,8 +72,9 @@
 //   - A transaction whose function fails leaves no trace and harms no other.
 //   - Indexes and sums change in the transaction of the record that they are
 //     about; [Tx.Verify] proves it.
-//   - Nothing is cached but what is not in the file yet, some MiB at most: reads
-//     come from that and from the mapped file.
+//   - Nothing is cached but what is not in the file yet, some MiB at most, and
+//     what is small: sums, and what is open. Reads come from that and from the
+//     mapped file; both change with the commit, never before it.
 //   - A file of a newer schema is not opened and not changed.
 //
 // # Group commit

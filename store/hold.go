@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"iter"
 	"time"
 
@@ -65,10 +64,8 @@ func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return all[bourse.Hold](t, 
 // in order of their orders' ids. They are read before it returns.
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
-	prefix := append([]byte(reservation), 0)
-	c := t.cursor(bucketHoldOf)
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		h, _, err := t.Hold(bourse.OrderID(k[len(prefix):]))
+	for order := range t.under(bucketHoldOf, append([]byte(reservation), 0)) {
+		h, _, err := t.Hold(bourse.OrderID(order))
 		if err != nil {
 			return nil, err
 		}
@@ -79,16 +76,17 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 
 // NextExpiry tells when the next hold ends, false when there is none.
 func (t *Tx) NextExpiry() (time.Time, bool) {
-	k, _ := t.cursor(bucketHoldEnd).First()
-	at, _ := splitTimeKey(k)
-	return at, k != nil
+	for k := range t.from(bucketHoldEnd, nil) {
+		at, _ := splitTimeKey(k)
+		return at, true
+	}
+	return time.Time{}, false
 }
 
 // expired gives the holds that have ended by a time.
 func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	var out []bourse.Hold
-	c := t.cursor(bucketHoldEnd)
-	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+	for k := range t.from(bucketHoldEnd, nil) {
 		at, order := splitTimeKey(k)
 		if at.After(by) {
 			break

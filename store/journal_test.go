@@ -66,7 +66,12 @@ func TestJournal(t *testing.T) {
 // open opens a store in a new directory for the length of a test.
 func open(t testing.TB) *Store {
 	t.Helper()
-	s, err := Open(Config{Dir: t.TempDir()})
+	return openIn(t, t.TempDir())
+}
+
+func openIn(t testing.TB, dir string) *Store {
+	t.Helper()
+	s, err := Open(Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

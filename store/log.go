@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -82,8 +83,10 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 // them; all when limit is not positive.
 func (t *Tx) Since(seq uint64, limit int) ([]Entry, error) {
 	var out []Entry
-	c := t.cursor(bucketLog)
-	for k, v := c.Seek(uint64Bytes(seq + 1)); k != nil && (limit <= 0 || len(out) < limit); k, v = c.Next() {
+	for _, v := range t.from(bucketLog, uint64Bytes(seq+1)) {
+		if limit > 0 && len(out) == limit {
+			break
+		}
 		var e Entry
 		if err := decode(v, &e); err != nil {
 			return nil, err
@@ -99,16 +102,15 @@ func (t *Tx) deleteEntries(kind, id string) error {
 	if err != nil {
 		return err
 	}
-	var keys [][]byte
-	c := t.cursor(bucketLogOf)
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		keys = append(keys, bytes.Clone(k))
+	var numbers [][]byte
+	for number := range t.under(bucketLogOf, prefix) {
+		numbers = append(numbers, bytes.Clone(number))
 	}
-	for _, k := range keys {
-		if err := t.delete(bucketLogOf, k); err != nil {
+	for _, number := range numbers {
+		if err := t.delete(bucketLogOf, slices.Concat(prefix, number)); err != nil {
 			return err
 		}
-		if err := t.delete(bucketLog, k[len(prefix):]); err != nil {
+		if err := t.delete(bucketLog, number); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"iter"
 
 	"github.com/bourse-dev/bourse"
@@ -97,10 +96,8 @@ func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] {
 // included.
 func (t *Tx) MachinesOf(app bourse.AppName) iter.Seq2[bourse.Machine, error] {
 	return func(yield func(bourse.Machine, error) bool) {
-		prefix := append([]byte(app), 0)
-		c := t.cursor(bucketMachineApp)
-		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-			m, err := t.Machine(bourse.MachineID(k[len(prefix):]))
+		for id := range t.under(bucketMachineApp, append([]byte(app), 0)) {
+			m, err := t.Machine(bourse.MachineID(id))
 			if !yield(m, err) || err != nil {
 				return
 			}
@@ -133,8 +130,7 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 // holds keep, by resource. Who decides asks CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
-	c := t.cursor(bucketCommitted)
-	for k, v := c.First(); k != nil; k, v = c.Next() {
+	for k, v := range t.from(bucketCommitted, nil) {
 		if len(v) != 8 {
 			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of %s", bourse.Quoted(string(k)))
 		}

@@ -158,8 +158,7 @@ func empty(t *rapid.T, s *Store, buckets ...string) {
 	err := s.Update(t.Context(), func(tx *Tx) error {
 		for _, b := range buckets {
 			var keys [][]byte
-			c := tx.cursor(b)
-			for k, _ := c.First(); k != nil; k, _ = c.Next() {
+			for k := range tx.from(b, nil) {
 				keys = append(keys, k)
 			}
 			for _, k := range keys {

@@ -63,9 +63,8 @@ func (t *Tx) PutOrder(o OrderRecord) error {
 // with it.
 func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
 	var old [][]byte
-	c := t.cursor(bucketOrderTime)
-	for k, filler := c.First(); k != nil && len(old) < most; k, filler = c.Next() {
-		if at, _ := splitTimeKey(k); !at.Before(before) {
+	for k, filler := range t.from(bucketOrderTime, nil) {
+		if at, _ := splitTimeKey(k); !at.Before(before) || len(old) == most {
 			break
 		}
 		if len(filler) == 0 || t.get(bucketMachines, filler) == nil && t.get(bucketVolumes, filler) == nil && t.get(bucketHolds, filler) == nil {

@@ -69,10 +69,9 @@ func (t *Tx) pruneVolumes(before time.Time, most int) (int, error) {
 // oldest first.
 func (t *Tx) gone(bucket string, before time.Time, most int) []string {
 	var old []string
-	c := t.cursor(bucket)
-	for k, _ := c.First(); k != nil && len(old) < most; k, _ = c.Next() {
+	for k := range t.from(bucket, nil) {
 		at, id := splitTimeKey(k)
-		if !at.Before(before) {
+		if !at.Before(before) || len(old) == most {
 			break
 		}
 		old = append(old, id)

@@ -78,8 +78,7 @@ func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 // Runs gives every run that is kept, by definition and resource.
 func (t *Tx) Runs() iter.Seq2[fsm.Record, error] {
 	return func(yield func(fsm.Record, error) bool) {
-		c := t.cursor(bucketRuns)
-		for k, v := c.First(); k != nil; k, v = c.Next() {
+		for _, v := range t.from(bucketRuns, nil) {
 			rec, err := decodeRun(v)
 			if !yield(rec, err) || err != nil {
 				return
@@ -91,8 +90,7 @@ func (t *Tx) Runs() iter.Seq2[fsm.Record, error] {
 // unfinished gives the runs that have not ended, in the order of creation.
 func (t *Tx) unfinished() ([]fsm.Record, error) {
 	var out []fsm.Record
-	c := t.cursor(bucketRunOpen)
-	for k, at := c.First(); k != nil; k, at = c.Next() {
+	for _, at := range t.from(bucketRunOpen, nil) {
 		b := t.get(bucketRuns, at)
 		if b == nil {
 			continue
@@ -111,10 +109,9 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 func (t *Tx) PruneRuns(before time.Time, most int) (int, error) {
 	type place struct{ id, key []byte }
 	var old []place
-	c := t.cursor(bucketRunKey)
-	for id, k := c.First(); id != nil && len(old) < most; id, k = c.Next() {
+	for id, k := range t.from(bucketRunKey, nil) {
 		// The engine makes the ids, and in order: what follows is younger.
-		if u, err := ulid.ParseStrict(string(id)); err == nil && u.Timestamp().After(before) {
+		if u, err := ulid.ParseStrict(string(id)); len(old) == most || err == nil && u.Timestamp().After(before) {
 			break
 		}
 		if t.get(bucketRunOpen, id) != nil {

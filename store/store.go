@@ -108,7 +108,6 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, part: cfg.part, closing: make(chan struct{}), ended: make(chan struct{}),
-		contents: contents{now: snapshot{latest: newChanges()}},
 	}
 	s.work = sync.NewCond(&s.mu)
 	if s.log == nil {
@@ -125,6 +124,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if s.wal, err = openWAL(cfg.Dir, cfg.turn); err == nil {
 		err = s.recoverLog()
+	}
+	if err == nil {
+		err = s.readFile()
 	}
 	if err == nil {
 		err = syncDir(cfg.Dir)
@@ -231,6 +233,19 @@ func (s *Store) begin() (layers, error) {
 	defer s.layout.RUnlock()
 	file, err := s.db.Begin(false)
 	return layers{s.now, file}, err
+}
+
+// readFile makes what the file holds the present snapshot.
+func (s *Store) readFile() error {
+	err := s.db.View(func(file *bbolt.Tx) error {
+		all, err := readSmall(file)
+		s.show(snapshot{latest: newChanges(), small: all})
+		return err
+	})
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
 }
 
 // shown gives what is durable beside the file.

@@ -37,6 +37,8 @@ const (
 	// taskDrops bounds how many old tasks one new one displaces: a large answer
 	// after many small ones is paid for by those that follow.
 	taskDrops = 64
+	// taskRoom is how much room is made at once, in bytes.
+	taskRoom = TaskBytes / 64
 	// taskOverhead is about what the indexes of an ended task take.
 	taskOverhead = 128
 )
@@ -132,11 +134,10 @@ func (t *Tx) endTask(o OrderRecord, result bourse.TaskResult, at time.Time) (boo
 	if err := t.put(bucketOrders, []byte(id), b); err != nil {
 		return false, err
 	}
-	if err := t.addTaskBytes(size); err != nil {
+	if err := t.setTaskBytes(t.taskBytes() + size); err != nil {
 		return false, err
 	}
-	_, err = t.dropTasks(taskDrops, func(time.Time) bool { return t.taskBytes() > TaskBytes })
-	return true, err
+	return true, t.shedTasks()
 }
 
 // TaskUndone removes the record of a task of which nothing was begun: the
@@ -158,8 +159,7 @@ func (t *Tx) TaskUndone(id bourse.OrderID) error {
 // OpenTasks gives the orders of all tasks that are under way.
 func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	return func(yield func(OrderRecord, error) bool) {
-		c := t.cursor(bucketTaskOpen)
-		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		for k := range t.from(bucketTaskOpen, nil) {
 			o, ok, err := t.Order(bourse.OrderID(k))
 			if err == nil && (!ok || o.Task == nil) {
 				err = bourse.Errorf(bourse.CodeInternal, "task %s is under way without a record", k)
@@ -174,45 +174,59 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 // WarmFor gives the living machines of an app that are configured for a task.
 func (t *Tx) WarmFor(app bourse.AppName, task string) []bourse.MachineID {
 	var out []bourse.MachineID
-	prefix := append(append(append([]byte(app), 0), task...), 0)
-	c := t.cursor(bucketMachineTask)
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		out = append(out, bourse.MachineID(k[len(prefix):]))
+	for id := range t.under(bucketMachineTask, append(append(append([]byte(app), 0), task...), 0)) {
+		out = append(out, bourse.MachineID(id))
 	}
 	return out
 }
 
 // pruneTasks forgets at most most tasks that ended before a time, oldest first.
 func (t *Tx) pruneTasks(before time.Time, most int) (int, error) {
-	return t.dropTasks(most, func(at time.Time) bool { return at.Before(before) })
+	return t.dropTasks(most, func(ended time.Time, _ int64) bool { return ended.Before(before) })
 }
 
-// dropTasks forgets ended tasks, oldest first, as long as the next one is due.
-func (t *Tx) dropTasks(most int, due func(ended time.Time) bool) (int, error) {
-	n := 0
-	for ; n < most; n++ {
-		k, size := t.cursor(bucketTaskTime).First()
-		at, id := splitTimeKey(k)
-		if k == nil || !due(at) {
+// shedTasks makes room when ended tasks take too much: somewhat more than there
+// has to be, for the way to the oldest leads over all that were dropped since
+// the last checkpoint.
+func (t *Tx) shedTasks() error {
+	if t.taskBytes() <= TaskBytes {
+		return nil
+	}
+	_, err := t.dropTasks(taskDrops, func(_ time.Time, kept int64) bool { return kept > TaskBytes-taskRoom })
+	return err
+}
+
+// dropTasks forgets ended tasks, oldest first, as long as the next one is due:
+// by when it ended, and by what it and all later ones take.
+func (t *Tx) dropTasks(most int, due func(ended time.Time, kept int64) bool) (int, error) {
+	var old [][]byte
+	kept := t.taskBytes()
+	for k, size := range t.from(bucketTaskTime, nil) {
+		if at, _ := splitTimeKey(k); len(old) == most || !due(at, kept) {
 			break
 		}
-		if err := t.addTaskBytes(-int64(uint64Of(size))); err != nil {
-			return n, err
-		}
-		if err := t.delete(bucketTaskTime, bytes.Clone(k)); err != nil {
-			return n, err
+		old = append(old, bytes.Clone(k))
+		kept -= int64(uint64Of(size))
+	}
+	for _, k := range old {
+		_, id := splitTimeKey(k)
+		if err := t.delete(bucketTaskTime, k); err != nil {
+			return 0, err
 		}
 		if err := t.delete(bucketOrders, []byte(id)); err != nil {
-			return n, err
+			return 0, err
 		}
 	}
-	return n, nil
+	if len(old) == 0 {
+		return 0, nil
+	}
+	return len(old), t.setTaskBytes(kept)
 }
 
 func (t *Tx) taskBytes() int64 { return int64(uint64Of(t.get(bucketMeta, keyTaskBytes))) }
 
-func (t *Tx) addTaskBytes(n int64) error {
-	return t.put(bucketMeta, keyTaskBytes, uint64Bytes(uint64(max(0, t.taskBytes()+n))))
+func (t *Tx) setTaskBytes(n int64) error {
+	return t.put(bucketMeta, keyTaskBytes, uint64Bytes(uint64(max(0, n))))
 }
 
 // expectTask is the part of Verify about one task; it gives what the task is

@@ -137,7 +137,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		if first || err != nil || err2 != nil || !ok || len(last.Task.Result.Answer) != len(answer) {
 			t.Errorf("the first is there: %t, the last %t; %v, %v", first, ok, err, err2)
 		}
-		if have := tx.taskBytes(); have > TaskBytes || have < TaskBytes-2*each {
+		if have := tx.taskBytes(); have > TaskBytes || have < TaskBytes-taskRoom-2*each {
 			t.Errorf("%d bytes are kept, want up to %d", have, TaskBytes)
 		}
 		return tx.Verify()

@@ -30,8 +30,9 @@ type writes struct {
 
 // undo is what a write has replaced.
 type undo struct {
+	tree *changes
 	change
-	had bool // else there was no change of the key
+	had bool // else the tree had nothing of the key
 }
 
 var _ fsm.Tx = (*Tx)(nil)
@@ -83,12 +84,25 @@ func (t *Tx) change(c change) error {
 		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(c.key))
 	}
 	t.writes.record = appendOp(t.writes.record, &c)
-	old, had := t.latest.Set(c)
+	t.set(t.latest, c)
+	switch {
+	case !small(c.bucket):
+	case c.value != nil:
+		t.set(t.small, c)
+	default:
+		if old, had := t.small.Delete(c); had {
+			t.writes.undo = append(t.writes.undo, undo{t.small, old, true})
+		}
+	}
+	return nil
+}
+
+func (t *Tx) set(tree *changes, c change) {
+	old, had := tree.Set(c)
 	if !had {
 		old = c
 	}
-	t.writes.undo = append(t.writes.undo, undo{old, had})
-	return nil
+	t.writes.undo = append(t.writes.undo, undo{tree, old, had})
 }
 
 // takeBack undoes all that t has written since the record had so many bytes.
@@ -97,9 +111,9 @@ func (t *Tx) takeBack(mark int) {
 	w.record = w.record[:mark]
 	for _, u := range slices.Backward(w.undo) {
 		if u.had {
-			t.latest.Set(u.change)
+			u.tree.Set(u.change)
 		} else {
-			t.latest.Delete(u.change)
+			u.tree.Delete(u.change)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (t *Tx) Verify() error {
 	if err := t.expectRest(set, add); err != nil {
 		return err
 	}
-	var errs []error
+	errs := t.verifySmall()
 	for _, bucket := range []string{
 		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
 		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
@@ -141,8 +141,7 @@ func (t *Tx) expectRest(set func(string, []byte, []byte), add func(string, strin
 // compare reports how a bucket differs from what it should hold.
 func (t *Tx) compare(bucket string, want map[string][]byte) (errs []error) {
 	seen := map[string]bool{}
-	c := t.cursor(bucket)
-	for k, v := c.First(); k != nil; k, v = c.Next() {
+	for k, v := range t.from(bucket, nil) {
 		seen[string(k)] = true
 		if w, ok := want[string(k)]; !ok || !bytes.Equal(v, w) {
 			errs = append(errs, bourse.Errorf(bourse.CodeInternal, "%s holds %q for %q, want %q (%t)", bucket, v, k, w, ok))

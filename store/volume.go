@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"iter"
 
 	"github.com/bourse-dev/bourse"
@@ -112,10 +111,8 @@ func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return all[bourse.Volum
 // included.
 func (t *Tx) VolumesOf(app bourse.AppName) iter.Seq2[bourse.Volume, error] {
 	return func(yield func(bourse.Volume, error) bool) {
-		prefix := append([]byte(app), 0)
-		c := t.cursor(bucketVolumeApp)
-		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-			v, err := t.Volume(bourse.VolumeID(k[len(prefix):]))
+		for id := range t.under(bucketVolumeApp, append([]byte(app), 0)) {
+			v, err := t.Volume(bourse.VolumeID(id))
 			if !yield(v, err) || err != nil {
 				return
 			}

@@ -188,7 +188,7 @@ func TestCursor(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer file.Rollback() //nolint:errcheck // it is not to be kept
-		b := file.Bucket([]byte(bucketHoldOf))
+		b := file.Bucket([]byte(bucketOrderTime))
 		put(func(k, v []byte) {
 			err := b.Delete(k)
 			if v != nil {
@@ -200,17 +200,17 @@ func TestCursor(t *testing.T) {
 		}, "file")
 		trees := [2]*changes{newChanges(), newChanges()}
 		for i, name := range []string{"moving", "latest"} {
-			trees[i].Set(change{bucket: bucketHoldEnd, key: []byte("b"), value: []byte("of the bucket before")})
-			trees[i].Set(change{bucket: bucketHolds, key: []byte("b"), value: []byte("of the bucket behind")})
-			put(func(k, v []byte) { trees[i].Set(change{bucket: bucketHoldOf, key: k, value: v}) }, name)
+			trees[i].Set(change{bucket: bucketMachines, key: []byte("b"), value: []byte("of the bucket before")})
+			trees[i].Set(change{bucket: bucketOrders, key: []byte("b"), value: []byte("of the bucket behind")})
+			put(func(k, v []byte) { trees[i].Set(change{bucket: bucketOrderTime, key: k, value: v}) }, name)
 		}
-		l := layers{snapshot{latest: trees[1], moving: trees[0]}, file}
+		l := layers{snapshot{latest: trees[1], moving: trees[0], small: newChanges()}, file}
 		sorted := slices.Sorted(maps.Keys(want))
 		from := string(rapid.SliceOfN(rapid.ByteRange('a', 'd'), 0, 3).Draw(rt, "from"))
 		at, _ := slices.BinarySearch(sorted, from)
-		c := l.cursor(bucketHoldOf)
+		c := l.cursor(bucketOrderTime)
 		for k, v := c.Seek([]byte(from)); k != nil; k, v = c.Next() {
-			if at >= len(sorted) || sorted[at] != string(k) || want[string(k)] != string(v) || string(l.get(bucketHoldOf, k)) != string(v) {
+			if at >= len(sorted) || sorted[at] != string(k) || want[string(k)] != string(v) || string(l.get(bucketOrderTime, k)) != string(v) {
 				rt.Fatalf("from %q: %q = %q at %d of %v", from, k, v, at, want)
 			}
 			at++

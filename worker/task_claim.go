@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -78,6 +79,9 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 	if r, ok := errors.AsType[refused](err); ok {
 		return nil, w.vouched(taskView{refusal: &r.Refusal}).refusal, nil
 	}
+	if r, ok := errors.AsType[begunBefore](err); ok {
+		return w.taskAgain(r.result)
+	}
 	switch {
 	case ctx.Err() != nil: // it may still be recorded
 		w.broken(m, 0, errCut{context.Cause(ctx)}, &result)
@@ -102,10 +106,15 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// placeFor takes a place for the order, unless the view says otherwise.
+// placeFor takes a place for the order, unless the view says otherwise. Whether
+// the order was filled here before is asked only when there is no place: else
+// the transaction that records the task asks.
 func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *warmMachine, error) {
 	for {
-		v, err := w.lookAtTask(ctx, order)
+		v, err := w.glanceAtTask(order)
+		if err == nil && v.refusal != nil {
+			v, err = w.lookAtTask(ctx, order)
+		}
 		if err != nil || v.refusal != nil || v.result != nil {
 			return v, nil, err
 		}
@@ -137,26 +146,37 @@ func taskRecord(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord 
 	}
 }
 
+// begunBefore says that the order is one that was begun here already.
+type begunBefore struct{ result *bourse.TaskResult }
+
+func (b begunBefore) Error() string { return "the task was begun already" }
+
 // recordTask is the intent of a call: what it takes, and that it begins.
 func (w *Worker) recordTask(tx *store.Tx, begun store.OrderRecord) error {
-	before, refusal, err := taskBefore(tx, begun.ID)
-	switch {
-	case err != nil:
-		return err
-	case before != nil:
-		return bourse.Errorf(bourse.CodeInternal, "task %s was begun without a call", begun.ID)
-	}
-	if takes := begun.Task.Takes; refusal == nil && len(takes) > 0 {
+	var refusal *bourse.Refusal
+	if takes := begun.Task.Takes; len(takes) > 0 {
 		committed, err := tx.CommittedAt(time.Now())
 		if err != nil {
 			return err
 		}
 		refusal = w.ledger.fits(committed, takes)
 	}
-	if refusal != nil {
-		return refused{*refusal}
+	if refusal == nil {
+		err := tx.TaskBegun(begun)
+		if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+			return err
+		}
 	}
-	return tx.TaskBegun(begun)
+	before, never, err := taskBefore(tx, begun.ID)
+	switch {
+	case err != nil:
+		return err
+	case before != nil:
+		return begunBefore{before}
+	case never == nil && refusal == nil:
+		return bourse.Errorf(bourse.CodeInternal, "order %s has a record that says nothing", begun.ID)
+	}
+	return refused{*cmp.Or(never, refusal)}
 }
 
 // endTask has a task's end recorded, without waiting for it.

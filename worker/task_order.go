@@ -73,37 +73,44 @@ func taskTakes(order *bourse.Order) bourse.Amounts {
 // read again after all that is on its way into the store: a task that has just
 // ended gives its slots back, and a machine that has just started serves.
 func (w *Worker) lookAtTask(ctx context.Context, order *bourse.Order) (taskView, error) {
-	v, err := w.glanceAtTask(order)
+	v, err := w.readTask(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
 		return v, err
 	}
 	if err := w.store.Sync(ctx); err != nil {
 		return v, err
 	}
-	return w.glanceAtTask(order)
+	return w.readTask(order)
 }
 
-func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
+func (w *Worker) readTask(order *bourse.Order) (taskView, error) {
 	var v taskView
-	var ids []bourse.MachineID
-	err := w.store.View(func(tx *store.Tx) error {
-		var err error
-		if v.result, v.refusal, err = taskBefore(tx, order.ID); err != nil || v.result != nil || v.refusal != nil {
-			return err
-		}
-		if v.committed, err = tx.CommittedAt(time.Now()); err != nil {
-			return err
-		}
-		ids = tx.WarmFor(order.App.Name, order.Task.Name)
-		return nil
+	err := w.store.View(func(tx *store.Tx) (err error) {
+		v.result, v.refusal, err = taskBefore(tx, order.ID)
+		return err
 	})
-	if err == nil && v.result == nil && v.refusal == nil {
-		v.refusal = w.refuseTaskEver(order)
-	}
 	if err != nil || v.result != nil || v.refusal != nil {
 		return w.vouched(v), err
 	}
-	if v.warm, err = w.warmFor(ids); err != nil {
+	return w.glanceAtTask(order)
+}
+
+// glanceAtTask is lookAtTask as if the order were new here.
+func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
+	v := taskView{refusal: w.refuseTaskEver(order)}
+	if v.refusal != nil {
+		return w.vouched(v), nil
+	}
+	var ids []bourse.MachineID
+	err := w.store.Glance(func(tx *store.Tx) (err error) {
+		ids = tx.WarmFor(order.App.Name, order.Task.Name)
+		v.committed, err = tx.CommittedAt(time.Now())
+		return err
+	})
+	if err == nil {
+		v.warm, err = w.warmFor(ids)
+	}
+	if err != nil {
 		return v, err
 	}
 	places, busy := w.warm.count(v.warm)
