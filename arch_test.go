@@ -54,6 +54,7 @@ var floors = map[string]int{
 	"internal/duplex":           2,
 	"internal/containerdtest":   2,
 	"internal/trywrite":         2,
+	"internal/pace":             2,
 	"bench":                     5,
 	"scripts/demo":              5,
 	"examples/hello":            5,

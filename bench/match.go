@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	client "github.com/nats-io/nats.go"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/pace"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -72,7 +74,10 @@ func startEcho(h *harness, url string) error {
 // Over NATS and over the direct fabric, with one client and with 16; from a
 // broker's place, and through the API.
 func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
-	// This process stands in a broker's place, and has as many processors.
+	// This process stands in a broker's place: it has as many processors, and
+	// paces itself like one.
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	pace.Server()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(serverProcs()))
 	return inHarness(ctx, lab, func(h *harness) error {
 		program, err := buildIncrement(ctx, lab)

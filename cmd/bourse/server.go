@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/pace"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
@@ -42,19 +42,11 @@ const joinPatience = 2 * time.Second
 // the start needs.
 const settled = time.Second
 
-// collectAt is how far the heap grows, in percent of what lives, before it is
-// collected. A server's heap is a few MiB: collecting it more often costs
-// latency and saves nothing.
-const collectAt = 400
-
 // openServer binds what the server listens on and opens its view; tag is a
 // worker's that has been here before, or 0. It starts nothing. What it opened
 // the caller closes; the membership ends with its stage.
 func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
-	relaxMonitor()
+	pace.Server()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
 	if config.TLS.Set() {

@@ -9,6 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/driver/process"
+	"github.com/bourse-dev/bourse/internal/pace"
 )
 
 // The processes that outlive a worker's daemon are this program, too, also
@@ -32,7 +33,7 @@ func survivor(args []string) func(dir string) int {
 	switch args[1] {
 	case supervisorWord:
 		return func(dir string) int {
-			relaxMonitor()
+			pace.RelaxMonitor()
 			time.AfterFunc(settled, giveBack)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}

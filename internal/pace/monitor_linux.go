@@ -1,4 +1,4 @@
-package main
+package pace
 
 import (
 	"os"
@@ -11,14 +11,14 @@ import (
 // scheduler may wake.
 const monitorSlack = time.Millisecond
 
-// relaxMonitor has the monitor of Go's scheduler, a thread of its own in each
+// RelaxMonitor has the monitor of Go's scheduler, a thread of its own in each
 // process, wake less often. While anything runs it sleeps for 20 µs, fifty times
 // and more after each pause, and on a virtual machine each time costs more
 // than that: a fifth of what a busy server used. Its work can wait: it takes the
 // processor from goroutines that have run for 10 ms, and gives that of one in a
 // system call to others, now after a millisecond. Setting another
 // thread's slack needs CAP_SYS_NICE; without it everything is as it was.
-func relaxMonitor() {
+func RelaxMonitor() {
 	if thread, ok := monitor(); ok {
 		// A hint: nothing depends on it.
 		_ = os.WriteFile(slackOf(thread), strconv.AppendInt(nil, monitorSlack.Nanoseconds(), 10), 0o600)

@@ -1,4 +1,4 @@
-package main
+package pace
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func TestMonitor(t *testing.T) {
 		t.Skipf("the slack of threads is not shown here: %v", err)
 	}
 	t.Cleanup(func() { _ = os.WriteFile(slackOf(thread), before, 0o600) })
-	relaxMonitor()
+	RelaxMonitor()
 	got, err := os.ReadFile(slackOf(thread))
 	if err != nil {
 		t.Fatal(err)
