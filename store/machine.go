@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"iter"
 
 	"github.com/bourse-dev/bourse"
@@ -124,6 +125,19 @@ func (t *Tx) LivingOf(app bourse.AppName) int {
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
+}
+
+// PortLeft tells whether a port of a range, both ends included, is no living
+// machine's.
+func (t *Tx) PortLeft(first, last int) bool {
+	next := first
+	for k := range t.from(bucketMachinePort, portKey(first)) {
+		if !bytes.Equal(k, portKey(next)) {
+			break
+		}
+		next++
+	}
+	return next <= last
 }
 
 // Committed gives what all machines, volumes and tasks together take and all

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
@@ -30,15 +31,41 @@ func (p PortRange) Validate() error {
 // of an address of its own or whose environment names one. The transaction
 // that records it looks again: see portUntaken.
 func (w *Worker) pickPort(m *bourse.Machine) (port int, err error) {
-	_, own := m.Config.Env[envPort]
-	if own || m.PrivateIP.IsValid() || isPull(m.Config.Image) { // it has all ports, or is elsewhere
+	if !needsPort(&m.Config, m.PrivateIP.IsValid()) {
 		return 0, nil
 	}
-	viewErr := w.store.View(func(tx *store.Tx) error {
+	viewErr := w.store.Glance(func(tx *store.Tx) error {
 		port, err = w.cfg.Ports.pick(tx, m.ID)
 		return nil
 	})
 	return port, cmp.Or(viewErr, err)
+}
+
+// needsPort tells whether a machine is told one of the host's ports: not when
+// its environment names one, it has all of an address of its own, or it is
+// elsewhere.
+func needsPort(c *bourse.Config, private bool) bool {
+	_, own := c.Env[envPort]
+	return !own && !private && !isPull(c.Image)
+}
+
+// resourcePorts is what a worker is short of that has no port left.
+const resourcePorts = "ports"
+
+// refusePort is the refusal of an order whose machine would find no port that
+// is not another machine's, nil when it would.
+func (w *Worker) refusePort(tx *store.Tx, order *bourse.Order) *bourse.Refusal {
+	switch p := w.cfg.Ports; {
+	case order.SkipLaunch || order.Config.Image == "" || !needsPort(&order.Config, w.private(&order.Config)):
+		return nil
+	case tx.PortLeft(p.First, p.Last):
+		return nil
+	default:
+		return &bourse.Refusal{
+			Reason: bourse.RefusedResource, Resource: resourcePorts, Wanted: 1,
+			Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", p.First, p.Last),
+		}
+	}
 }
 
 // pick gives a port that no other machine has and nobody on the host listens on

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"strings"
 	"sync"
 	"testing"
 
@@ -45,9 +44,20 @@ func TestEachMachineHasAPort(t *testing.T) {
 		}
 	}
 	distinct("placed")
+	none := func(how string, r *bourse.Refusal, err error) {
+		t.Helper()
+		if err != nil || r == nil || r.Reason != bourse.RefusedResource || r.Resource != resourcePorts || r.Wanted != 1 || r.Free != 0 {
+			t.Errorf("one more than there are ports is %s: %+v, %v", how, r, err)
+		}
+	}
+	q, err := h.quote(t.Context(), newOrder(t))
+	none("quoted", q.Refusal, err)
 	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
-	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, "no free port") {
-		t.Errorf("one more than there are ports: %+v, %v", refusal, err)
+	none("claimed", refusal, err)
+	own := newOrder(t)
+	own.Config.Env = map[string]string{envPort: "80"}
+	if q, err := h.quote(t.Context(), own); err != nil || q.Refusal != nil {
+		t.Errorf("one that names its port: %+v, %v", q.Refusal, err)
 	}
 	for range 5 {
 		var again sync.WaitGroup

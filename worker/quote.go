@@ -106,6 +106,9 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 			r = w.ledger.fits(committed, takes)
 		}
 	}
+	if r == nil {
+		r = w.refusePort(tx, order)
+	}
 	if r == nil && order.Config.Image == bourse.ImagePull && !order.SkipLaunch {
 		r = w.cfg.Pull.Room(pullLimits(&order.Config))
 	}
