@@ -89,12 +89,8 @@ func (w *wal) append(record []byte) error {
 		return fmt.Errorf("the write-ahead log has %d MiB", w.end>>20)
 	}
 	f := w.files[w.now]
-	if end > w.sizes[w.now] {
-		size := (end + w.most - 1) / w.most * w.most
-		if err := allocate(f, w.sizes[w.now], size-w.sizes[w.now]); err != nil {
-			return err
-		}
-		w.sizes[w.now] = size
+	if err := w.makeRoom(end); err != nil {
+		return err
 	}
 	body := record[walHeader:]
 	binary.BigEndian.PutUint32(record, uint32(len(body)))
@@ -108,6 +104,24 @@ func (w *wal) append(record []byte) error {
 	}
 	w.end, w.seq = end, w.seq+1
 	return nil
+}
+
+// makeRoom gives the present file places on the disk up to end: for some
+// records more, or for this one alone when the disk has no more.
+func (w *wal) makeRoom(end int64) error {
+	have := w.sizes[w.now]
+	if end <= have {
+		return nil
+	}
+	size := (end + w.most - 1) / w.most * w.most
+	err := allocate(w.files[w.now], have, size-have)
+	if err != nil && size > end {
+		size, err = end, allocate(w.files[w.now], have, end-have)
+	}
+	if err == nil {
+		w.sizes[w.now] = size
+	}
+	return err
 }
 
 // full tells whether it is time for the other file.

@@ -2,11 +2,13 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -270,4 +272,38 @@ func FuzzReadRecords(f *testing.F) {
 			}
 		}
 	})
+}
+
+// On a disk with little room the log grows by what a record needs, not by what
+// some more would.
+func TestLogGrowsByLittle(t *testing.T) {
+	dir := mountSmall(t) // 16 MiB
+	w, err := openWAL(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close() //nolint:errcheck // nothing is to be kept
+	if err := os.WriteFile(dir+"/ballast", make([]byte, 7<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := func() []byte { return make([]byte, walHeader+300<<10) }
+	written := 0
+	for ; err == nil; written++ {
+		err = w.append(record())
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("at the end: %v", err)
+	}
+	if least := (walSize + 700<<10) / len(record()); written-1 < least {
+		t.Errorf("%d records of %d bytes were taken, want %d: there was 1 MiB more", written-1, len(record()), least)
+	}
+	if err := os.Remove(dir + "/ballast"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.append(record()); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if all, err := w.after(0); err != nil || len(all) != written {
+		t.Errorf("%d records are read (%v), want %d", len(all), err, written)
+	}
 }
