@@ -28,6 +28,7 @@ type storm struct {
 	brokers []*server
 	apis    []*machinesapi.Client
 	warm    map[bourse.MachineID]bool // a task's, on each worker
+	left    chan bourse.MachineID     // to be destroyed
 
 	tasks, refused, failed, machines, reserved atomic.Int64
 }
@@ -76,7 +77,7 @@ func TestAccounts(t *testing.T) {
 
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	s := &storm{t: t, nats: startNATS(t, "127.0.0.1"), warm: map[bourse.MachineID]bool{}}
+	s := &storm{t: t, nats: startNATS(t, "127.0.0.1"), warm: map[bourse.MachineID]bool{}, left: make(chan bourse.MachineID, 100)}
 	program := filepath.Join(t.TempDir(), "increment")
 	if out, err := exec.Command("go", "build", "-o", program, "../examples/increment").CombinedOutput(); err != nil {
 		t.Fatalf("build increment: %v\n%s", err, out)
@@ -110,7 +111,13 @@ func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := do(r)
+		var err error
+		select {
+		case id := <-s.left:
+			err = s.destroy(r, id)
+		default:
+			err = do(r)
+		}
 		if took := time.Since(began); took > callerTime {
 			s.t.Errorf("a caller waited %s: %v", took, err)
 		}
@@ -154,7 +161,20 @@ func (s *storm) machine(r *rand.Rand) error {
 		return err
 	}
 	s.machines.Add(1)
-	return s.api(r).Destroy(s.t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
+	return s.destroy(r, m.ID)
+}
+
+// destroy destroys a machine, or leaves that to whoever has time for it: else
+// those whose worker was away would take all slots in the end.
+func (s *storm) destroy(r *rand.Rand, id bourse.MachineID) error {
+	err := s.api(r).Destroy(s.t.Context(), app, id, machinesapi.DestroyMachine{Force: true}, "")
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		select {
+		case s.left <- id:
+		default: // clear does it
+		}
+	}
+	return err
 }
 
 // reservation holds slots for a second or two; then it is released, used, or
@@ -174,9 +194,13 @@ func (s *storm) reservation(r *rand.Rand) error {
 		order := sleeper("gru", "")
 		order.Reservation = made.ID
 		order.Config.Guest, order.Config.Requirements = in.Orders[0].Config.Guest, in.Orders[0].Config.Requirements
-		_, err = s.api(r).Create(s.t.Context(), app, order, "")
+		m, err := s.api(r).Create(s.t.Context(), app, order, "")
+		if err != nil {
+			return err
+		}
+		return s.destroy(r, m.ID)
 	}
-	return err
+	return nil
 }
 
 // kill ends every server once or twice, at moments that what happens decides,
