@@ -37,7 +37,7 @@ func newChanges() *changes {
 type snapshot struct {
 	latest *changes
 	moving *changes // nil: there is no checkpoint under way
-	small  *changes // all that the small buckets hold, wherever else it is
+	small  *changes // all that the small buckets hold, and nothing of them is in the other two
 }
 
 // layers is a snapshot with its file, as a transaction reads it.
@@ -92,8 +92,8 @@ func (l *layers) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	}
 }
 
-// cursor gives the keys of a bucket in their order, or in the reverse. It reads
-// the layers, also of a small bucket.
+// cursor gives the keys of a bucket that is not small in their order, or in the
+// reverse.
 func (l *layers) cursor(bucket string) *cursor {
 	c := &cursor{sources: make([]source, 0, 3)}
 	for _, tree := range []*changes{l.latest, l.moving} {

@@ -34,18 +34,20 @@ func (s *Store) turn() {
 	if err := s.wal.turn(); err != nil {
 		s.log.Error("the write-ahead log does not shrink", "err", err) // it is only larger than need be
 	}
-	all, seq := now.latest, s.wal.seq
-	s.show(snapshot{latest: newChanges(), moving: all, small: now.small})
-	s.moves.Go(func() { s.checkpoint(all, seq) })
+	seq := s.wal.seq
+	s.show(snapshot{latest: newChanges(), moving: now.latest, small: now.small})
+	s.moves.Go(func() { s.checkpoint(now, seq) })
 }
 
-// checkpoint moves changes into the file, until that has succeeded, the store
-// is closed, or nobody can tell any more what the file holds. Up to seq all
-// is in the file then.
-func (s *Store) checkpoint(all *changes, seq uint64) {
+// checkpoint moves what is newest in a snapshot into the file, until that has
+// succeeded, the store is closed, or nobody can tell any more what the file
+// holds. Up to seq all is in the file then.
+func (s *Store) checkpoint(now snapshot, seq uint64) {
+	all := s.unfiled(now)
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		err := s.move(all, seq)
 		if err == nil {
+			s.filed = now.small
 			s.layout.Lock()
 			s.now.moving = nil
 			s.layout.Unlock()
@@ -61,6 +63,13 @@ func (s *Store) checkpoint(all *changes, seq uint64) {
 			return
 		}
 	}
+}
+
+// unfiled gives what the file lacks of a snapshot of which nothing is moving.
+func (s *Store) unfiled(now snapshot) *changes {
+	all := now.latest.Copy()
+	addDifference(all, s.filed, now.small)
+	return all
 }
 
 // move writes changes into the file, in parts: as long as the write-ahead log

@@ -56,9 +56,13 @@ func TestCrashInCheckpoints(t *testing.T) {
 				k, v := i%7, 1000*life+i
 				err := s.Update(t.Context(), func(tx *Tx) error {
 					if v%5 == 0 {
-						return tx.delete(bucketApps, []byte{byte(k)})
+						return errors.Join(tx.delete(bucketApps, []byte{byte(k)}), tx.delete(bucketHolds, []byte{byte(k)}))
 					}
-					return errors.Join(tx.put(bucketApps, []byte{byte(k)}, uint64Bytes(uint64(v))), tx.put(bucketApps, []byte{byte(k), 'x'}, make([]byte, 300)))
+					value := uint64Bytes(uint64(v))
+					return errors.Join(
+						tx.put(bucketApps, []byte{byte(k)}, value), tx.put(bucketApps, []byte{byte(k), 'x'}, make([]byte, 300)),
+						tx.put(bucketHolds, []byte{byte(k)}, value), // a small bucket
+					)
 				})
 				if err != nil && (died || stage != FaultAfter) {
 					died = true
@@ -80,9 +84,11 @@ func TestCrashInCheckpoints(t *testing.T) {
 		}
 		err = s.View(func(tx *Tx) error {
 			for k := range 7 {
-				got := tx.get(bucketApps, []byte{byte(k)})
-				if v, ok := want[k]; ok != (got != nil) || ok && binary.BigEndian.Uint64(got) != uint64(v) {
-					return fmt.Errorf("key %d is %x, want %d (%t)", k, got, v, ok)
+				for _, bucket := range []string{bucketApps, bucketHolds} {
+					got := tx.get(bucket, []byte{byte(k)})
+					if v, ok := want[k]; ok != (got != nil) || ok && binary.BigEndian.Uint64(got) != uint64(v) {
+						return fmt.Errorf("key %d of %s is %x, want %d (%t)", k, bucket, got, v, ok)
+					}
 				}
 			}
 			return nil

@@ -91,6 +91,8 @@
 // checkpoint moves that tree into the bbolt file, in parts, while the other
 // file of the log takes what comes. A part that is moved twice, after a crash,
 // leaves the same. Close moves what is left; Open moves what a crash has left.
+// The small buckets are a tree of their own, of all that they hold: the file is
+// given the difference to what it was given before.
 //
 // A commit that fails (a full disk) has changed nothing; all who took part are
 // told so with CodeUnavailable, and the next one may succeed. A checkpoint that

@@ -6,11 +6,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// small tells whether all that a bucket holds is in memory too, in one tree
-// without what was removed. Those are the buckets that nearly every transaction
-// reads and that hold little at any time, though much passes through them: sums,
-// and what is open. From them a checkpoint's removals are never to be skipped
-// one by one, and the file is never searched.
+// small tells whether all that a bucket holds is in memory, in one tree without
+// what was removed. Those are the buckets that nearly every transaction reads and
+// that hold little at any time, though much passes through them: sums, and what is
+// open. What came and went between two checkpoints never gets to the file.
 func small(bucket string) bool {
 	switch bucket {
 	case bucketMeta, bucketCommitted, bucketMachineLiving, bucketMachinePort, bucketMachineTask,
@@ -46,22 +45,19 @@ func (s *Store) Glance(fn func(*Tx) error) error {
 	return fn(&Tx{layers: layers{snapshot: s.shown()}})
 }
 
-// verifySmall reports where the small buckets in memory differ from what the
-// layers below have.
-func (t *Tx) verifySmall() (errs []error) {
-	for _, bucket := range allBuckets {
-		if !small(bucket) {
-			continue
+// addDifference adds to a tree of changes those that make of what small buckets
+// held what they hold now.
+func addDifference(to, held, now *changes) {
+	held.Scan(func(c change) bool {
+		if _, still := now.Get(c); !still {
+			to.Set(change{bucket: c.bucket, key: c.key})
 		}
-		want := map[string][]byte{}
-		c := t.cursor(bucket)
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			want[string(k)] = v
+		return true
+	})
+	now.Scan(func(c change) bool {
+		if old, had := held.Get(c); !had || !bytes.Equal(old.value, c.value) {
+			to.Set(c)
 		}
-		if bucket == bucketMeta {
-			delete(want, string(keyMoved))
-		}
-		errs = append(errs, t.compare(bucket, want)...)
-	}
-	return errs
+		return true
+	})
 }

@@ -60,6 +60,7 @@ type Store struct {
 	closing chan struct{}  // closed by Close
 	ended   chan struct{}  // closed when the committer has returned
 	moves   sync.WaitGroup // of the checkpoint
+	filed   *changes       // what the file holds in small buckets; used by the checkpoint
 
 	queued
 	contents
@@ -198,9 +199,11 @@ func (s *Store) Close() error {
 	if again {
 		return nil
 	}
-	if now := s.shown(); s.dead() == nil && now.moving == nil && now.latest.Len() > 0 {
-		if err := s.move(now.latest, s.wal.seq); err != nil {
-			s.log.Error("checkpoint failed: the write-ahead log has the rest", "err", err)
+	if now := s.shown(); s.dead() == nil && now.moving == nil {
+		if all := s.unfiled(now); all.Len() > 0 {
+			if err := s.move(all, s.wal.seq); err != nil {
+				s.log.Error("checkpoint failed: the write-ahead log has the rest", "err", err)
+			}
 		}
 	}
 	return s.closeFiles()
@@ -239,6 +242,7 @@ func (s *Store) begin() (layers, error) {
 func (s *Store) readFile() error {
 	err := s.db.View(func(file *bbolt.Tx) error {
 		all, err := readSmall(file)
+		s.filed = all
 		s.show(snapshot{latest: newChanges(), small: all})
 		return err
 	})

@@ -84,9 +84,9 @@ func (t *Tx) change(c change) error {
 		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(c.key))
 	}
 	t.writes.record = appendOp(t.writes.record, &c)
-	t.set(t.latest, c)
 	switch {
 	case !small(c.bucket):
+		t.set(t.latest, c)
 	case c.value != nil:
 		t.set(t.small, c)
 	default:

@@ -36,7 +36,7 @@ func (t *Tx) Verify() error {
 	if err := t.expectRest(set, add); err != nil {
 		return err
 	}
-	errs := t.verifySmall()
+	var errs []error
 	for _, bucket := range []string{
 		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
 		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
