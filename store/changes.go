@@ -43,7 +43,7 @@ type snapshot struct {
 // layers is a snapshot with its file, as a transaction reads it.
 type layers struct {
 	snapshot
-	file *bbolt.Tx // nil: only the small buckets are read
+	file *bbolt.Tx // nil: not looked into, see Glance
 }
 
 // end lets go of the file.
@@ -63,6 +63,9 @@ func (l *layers) get(bucket string, key []byte) []byte {
 		if c, ok := l.moving.Get(at); ok {
 			return c.value
 		}
+	}
+	if l.file == nil {
+		return nil
 	}
 	return l.file.Bucket([]byte(bucket)).Get(key)
 }

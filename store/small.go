@@ -38,9 +38,11 @@ func readSmall(file *bbolt.Tx) (*changes, error) {
 	return all, nil
 }
 
-// Glance is View for who reads small buckets only: the committed sums, what is
-// held, what is open, and which machines are warm. It costs next to nothing.
-// Reading anything else panics.
+// Glance is View without the file, which costs next to nothing. It sees all that
+// the small buckets hold: the committed sums, what is held and open, how many
+// machines an app has, which ports they have and which are warm. Of any other
+// record it sees no more than that it was written lately, and of their ranges
+// nothing: it panics.
 func (s *Store) Glance(fn func(*Tx) error) error {
 	return fn(&Tx{layers: layers{snapshot: s.shown()}})
 }

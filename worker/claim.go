@@ -36,6 +36,9 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	begin := time.Now()
 	order := &c.Order
 	refusal, err := w.precheck(order)
+	if errors.Is(err, errFilled) {
+		return w.filledBefore(ctx, order.ID)
+	}
 	if err != nil || refusal != nil {
 		return nil, refusal, err
 	}
@@ -96,17 +99,27 @@ func (w *Worker) refusal(reason bourse.RefusalReason, detail string) *bourse.Ref
 	return &bourse.Refusal{Worker: w.self.Worker, Region: w.self.Region, Reason: reason, Detail: detail}
 }
 
-// precheck spares the store a transaction for an order that is refused
-// anyway.
-func (w *Worker) precheck(order *bourse.Order) (*bourse.Refusal, error) {
-	var refusal *bourse.Refusal
-	err := w.store.View(func(tx *store.Tx) error {
-		filled, err := filledMachine(tx, order.ID)
-		if err != nil || filled != nil {
-			return err
-		}
+// precheck spares the store a transaction for an order that is refused anyway.
+// errFilled: it is filled here already, which may be why there is no room.
+func (w *Worker) precheck(order *bourse.Order) (refusal *bourse.Refusal, err error) {
+	check := func(tx *store.Tx) (err error) {
 		refusal, err = w.refuse(tx, order, w.ledger.running(&order.Config))
 		return err
+	}
+	if isNew(order) {
+		if err := w.store.Glance(check); err != nil || refusal == nil {
+			return nil, err
+		}
+	}
+	err = w.store.View(func(tx *store.Tx) error {
+		m, err := filledMachine(tx, order.ID)
+		switch {
+		case err != nil:
+			return err
+		case m != nil:
+			return errFilled
+		}
+		return check(tx)
 	})
 	return refusal, err
 }
@@ -117,7 +130,7 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 	for {
 		m, err := w.newMachine(&c.Order)
 		if err != nil {
-			return m, nil, err
+			return m, nil, w.portless(ctx, c.Order.ID, err)
 		}
 		def := w.defs.of(&m).create
 		if c.Order.SkipLaunch {
@@ -141,6 +154,24 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 		}
 		w.applied.forget(m.ID)
 	}
+}
+
+// portless gives why an order has no machine for which there was no port: the
+// last one may be that of an earlier claim's machine.
+func (w *Worker) portless(ctx context.Context, id bourse.OrderID, cause error) error {
+	if err := w.store.Sync(ctx); err != nil {
+		return err
+	}
+	return w.store.View(func(tx *store.Tx) error {
+		m, err := filledMachine(tx, id)
+		switch {
+		case err != nil:
+			return err
+		case m != nil:
+			return errFilled
+		}
+		return refused{*w.refusal(bourse.RefusedUnavailable, bourse.MessageOf(cause))}
+	})
 }
 
 // errTaken says that an id, name or port made up for a machine is in use

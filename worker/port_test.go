@@ -29,8 +29,20 @@ func TestEachMachineHasAPort(t *testing.T) {
 	const ports = 8
 	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, ports) })
 	var all []bourse.MachineID
-	for range ports {
+	for range ports - 1 {
 		all = append(all, h.place().ID)
+	}
+	last := &bourse.Claim{Order: *newOrder(t)}
+	for i := range 3 { // a claim that comes again has its machine, though there is no port left
+		fill, refusal, err := h.claim(t.Context(), last)
+		if err != nil || refusal != nil || fill.Again != (i > 0) {
+			t.Fatalf("claim %d: %+v, refusal %+v, %v", i, fill, refusal, err)
+		}
+		if i == 0 {
+			all = append(all, fill.Machine.ID)
+		} else if fill.Machine.ID != all[ports-1] {
+			t.Errorf("claim %d gives machine %s, want %s", i, fill.Machine.ID, all[ports-1])
+		}
 	}
 	distinct := func(when string) {
 		t.Helper()
