@@ -79,7 +79,10 @@ func (l *layers) from(bucket string, key []byte) iter.Seq2[[]byte, []byte] {
 			return
 		}
 		c := l.cursor(bucket)
-		for k, v := c.Seek(key); k != nil && yield(k, v); k, v = c.Next() {
+		for k, v := c.Seek(key); k != nil; k, v = c.Next() {
+			if !yield(k, v) {
+				return
+			}
 		}
 	}
 }

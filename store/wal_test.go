@@ -282,7 +282,7 @@ func TestLogGrowsByLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close() //nolint:errcheck // nothing is to be kept
+	t.Cleanup(func() { _ = w.close() })
 	if err := os.WriteFile(dir+"/ballast", make([]byte, 7<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}

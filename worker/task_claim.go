@@ -125,10 +125,20 @@ func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *
 		case ctx.Err() != nil:
 			return v, nil, context.Cause(ctx)
 		case !moved: // other calls were faster
-			v.refusal = noPlace(v.places.Resource)
-			return w.vouched(v), nil, nil
+			v, err = w.outrun(order, v)
+			return v, nil, err
 		}
 	}
+}
+
+// outrun tells what there is for an order when a place that the view had seen is
+// taken: its result, if it was filled here before.
+func (w *Worker) outrun(order *bourse.Order, seen taskView) (taskView, error) {
+	v, err := w.taskBefore(order)
+	if err == nil && v.result == nil && v.refusal == nil {
+		v.refusal = noPlace(seen.places.Resource)
+	}
+	return w.vouched(v), err
 }
 
 // taskAgain answers a claim of an order that was filled here before this call.

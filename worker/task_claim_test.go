@@ -113,6 +113,51 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 	}
 }
 
+// A repetition has its answer also when, or just before, others take all places:
+// refused, it would be claimed at another worker and run twice.
+func TestARepetitionNeedsNoPlace(t *testing.T) {
+	p := newProgramOf(t, bourse.TaskFrames, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	done := call(t, "echo", 1)
+	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
+		t.Fatalf("got %s: %s", ended(got), got.Error)
+	}
+	if err := h.store.Sync(t.Context()); err != nil { // until then it has a call
+		t.Fatal(err)
+	}
+	again := func(how string, result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
+		t.Helper()
+		if err != nil || refusal != nil || result == nil || string(result.Answer) != "answer" {
+			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
+		}
+	}
+	seen, err := h.glanceAtTask(done)
+	if err != nil || seen.refusal != nil {
+		t.Fatalf("%+v, %v", seen.refusal, err)
+	}
+	m, _ := h.warm.take(seen.warm) // by another, who is faster
+	v, err := h.outrun(done, seen)
+	again("a place that is gone", v.result, v.refusal, err)
+	if v, err := h.outrun(call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
+		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
+	}
+	for _, how := range []string{"no place", "a place"} {
+		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *done})
+		if fill == nil {
+			fill = &bourse.Fill{}
+		}
+		again(how, fill.Task, refusal, err)
+		if how == "no place" {
+			h.warm.release(m)
+		}
+	}
+	if p.times(done.ID) != 1 {
+		t.Errorf("it ran %d times", p.times(done.ID))
+	}
+	h.verify()
+}
+
 // What a program may do instead of answering, and what its caller is told.
 func TestProgramsThatDoNotAnswer(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {

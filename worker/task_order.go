@@ -84,15 +84,20 @@ func (w *Worker) lookAtTask(ctx context.Context, order *bourse.Order) (taskView,
 }
 
 func (w *Worker) readTask(order *bourse.Order) (taskView, error) {
-	var v taskView
-	err := w.store.View(func(tx *store.Tx) (err error) {
-		v.result, v.refusal, err = taskBefore(tx, order.ID)
-		return err
-	})
+	v, err := w.taskBefore(order)
 	if err != nil || v.result != nil || v.refusal != nil {
 		return w.vouched(v), err
 	}
 	return w.glanceAtTask(order)
+}
+
+// taskBefore tells what has become of the order here until now.
+func (w *Worker) taskBefore(order *bourse.Order) (v taskView, err error) {
+	err = w.store.View(func(tx *store.Tx) (err error) {
+		v.result, v.refusal, err = taskBefore(tx, order.ID)
+		return err
+	})
+	return v, err
 }
 
 // glanceAtTask is lookAtTask as if the order were new here.
