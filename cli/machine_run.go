@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,29 +111,20 @@ func (s *shell) create(ctx context.Context, app string, req machinesapi.CreateMa
 // explainCreate adds what to try after an order that was not filled, and
 // shows who refused it.
 func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error {
-	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && reply.OrderID != "" {
-		order = reply.OrderID
+	var refusals []bourse.Refusal
+	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok {
+		order, refusals = cmp.Or(reply.OrderID, order), reply.Refusals
 	}
 	switch bourse.CodeOf(err) {
 	case bourse.CodeInsufficient:
-		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && len(reply.Refusals) > 0 {
-			if err := refusalTable(reply.Refusals).write(s.Err, s.Err.Width); err != nil {
+		if len(refusals) > 0 {
+			if err := refusalTable(refusals).write(s.Err, s.Err.Width); err != nil {
 				return err
 			}
 		}
-		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && onlyImage(reply.Refusals) {
-			if reply.Refusals[0].Resource == bourse.ImagePull {
-				return hint(err, "machines of image pull need a gateway: bourse serve worker --pull")
-			}
-			return hint(err,
-				"is the image's name right? Machines of images need workers with containerd, run as root: bourse serve worker --help",
-				"or a command of the host itself: bourse machine run host -- COMMAND")
-		}
-		return hint(err,
-			"another --region (or any), a smaller --vm-memory or --vm-cpus, or later",
-			"the whole decision: bourse order show "+string(order))
+		return hint(err, afterRefusals(refusals, order)...)
 	case bourse.CodeFailedPrecondition:
-		if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok && len(reply.Refusals) > 0 {
+		if len(refusals) > 0 {
 			return hint(err, "the same without --reservation, or a new one: bourse reservation create")
 		}
 		return err
@@ -149,9 +141,26 @@ func (s *shell) explainCreate(err error, app string, order bourse.OrderID) error
 	}
 }
 
-// onlyImage tells whether the image alone was what all workers said no to.
-func onlyImage(refusals []bourse.Refusal) bool {
-	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r bourse.Refusal) bool { return r.Reason != bourse.RefusedImage })
+// afterRefusals gives what to try when nobody has filled an order.
+func afterRefusals(refusals []bourse.Refusal, order bourse.OrderID) []string {
+	whole := "the whole decision: bourse order show " + string(order)
+	switch {
+	case onlyFor(bourse.RefusedImage, refusals) && refusals[0].Resource == bourse.ImagePull:
+		return []string{"machines of image pull need a gateway: bourse serve worker --pull"}
+	case onlyFor(bourse.RefusedImage, refusals):
+		return []string{
+			"is the image's name right? Machines of images need workers with containerd, run as root: bourse serve worker --help",
+			"or a command of the host itself: bourse machine run host -- COMMAND",
+		}
+	case onlyFor(bourse.RefusedDriver, refusals):
+		return []string{"mend what the workers say: none of them could start it", whole}
+	}
+	return []string{"another --region (or any), a smaller --vm-memory or --vm-cpus, or later", whole}
+}
+
+// onlyFor tells whether all workers said no for one reason.
+func onlyFor(reason bourse.RefusalReason, refusals []bourse.Refusal) bool {
+	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r bourse.Refusal) bool { return r.Reason != reason })
 }
 
 func (s *shell) printCreated(m *machinesapi.Created) error {
