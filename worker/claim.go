@@ -112,16 +112,21 @@ func (w *Worker) precheck(order *bourse.Order) (refusal *bourse.Refusal, err err
 		}
 	}
 	err = w.store.View(func(tx *store.Tx) error {
-		m, err := filledMachine(tx, order.ID)
-		switch {
-		case err != nil:
+		if err := unfilled(tx, order.ID); err != nil {
 			return err
-		case m != nil:
-			return errFilled
 		}
 		return check(tx)
 	})
 	return refusal, err
+}
+
+// unfilled reports errFilled for an order that a machine fills here.
+func unfilled(tx *store.Tx, id bourse.OrderID) error {
+	m, err := filledMachine(tx, id)
+	if err == nil && m != nil {
+		return errFilled
+	}
+	return err
 }
 
 // record writes the machine, what it takes, its order and the run that will
@@ -163,12 +168,8 @@ func (w *Worker) portless(ctx context.Context, id bourse.OrderID, cause error) e
 		return err
 	}
 	return w.store.View(func(tx *store.Tx) error {
-		m, err := filledMachine(tx, id)
-		switch {
-		case err != nil:
+		if err := unfilled(tx, id); err != nil {
 			return err
-		case m != nil:
-			return errFilled
 		}
 		return refused{*w.refusal(bourse.RefusedUnavailable, bourse.MessageOf(cause))}
 	})

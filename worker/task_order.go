@@ -83,6 +83,7 @@ func (w *Worker) lookAtTask(ctx context.Context, order *bourse.Order) (taskView,
 	return w.readTask(order)
 }
 
+// readTask is one look of lookAtTask, at what is durable.
 func (w *Worker) readTask(order *bourse.Order) (taskView, error) {
 	v, err := w.taskBefore(order)
 	if err != nil || v.result != nil || v.refusal != nil {

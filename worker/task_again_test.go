@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Invariant 7 of tasks: a repetition gets the first answer, also from the next
+// daemon, and the payload arrives once.
+func TestInvariant7ATaskRunsOnce(t *testing.T) {
+	p := newProgram(t, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	order := call(t, "echo", 1)
+	first := h.result(t.Context(), order)
+	for range 2 {
+		fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || !fill.Again || ended(fill.Task) != ended(first) || !fill.Task.StartedAt.Equal(first.StartedAt) {
+			t.Errorf("again: %+v, %v; want %+v", fill, err, first)
+		}
+		order.Named = true
+		q, err := h.quote(t.Context(), order.Asked())
+		if err != nil || q.FilledTask == nil || q.FilledTask.End != bourse.TaskAnswered || len(q.FilledTask.Answer) > 0 {
+			t.Errorf("quote of a repetition: %+v, %v", q, err)
+		}
+		if _, err := h.cancel(t.Context(), order.ID); err != nil { // too late: it stays as it was told
+			t.Error(err)
+		}
+		if n := p.times(order.ID); n != 1 {
+			t.Errorf("the payload arrived %d times", n)
+		}
+		h.slots() // all that was told is durable
+		h.crash()
+		h.start(nil)
+	}
+	h.verify()
+}
+
+// Sixteen claims of one order at once are one call.
+func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
+	release := make(chan struct{})
+	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		_, _ = w.Write([]byte("late"))
+	})
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 16))
+	order := call(t, "echo", 1)
+	var group sync.WaitGroup
+	var again sync.Map
+	for i := range 16 {
+		group.Go(func() {
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil || refusal != nil || ended(fill.Task) != "answered 0 late" {
+				t.Errorf("claim: %+v, %+v, %v", fill, refusal, err)
+				return
+			}
+			again.Store(i, fill.Again)
+		})
+	}
+	<-p.arrived
+	close(release)
+	group.Wait()
+	firsts := 0
+	again.Range(func(_, v any) bool {
+		if v == false {
+			firsts++
+		}
+		return true
+	})
+	if firsts != 1 || p.calls.Load() != 1 {
+		t.Errorf("%d claims were the first, %d calls", firsts, p.calls.Load())
+	}
+}
+
+// A repetition has its answer also when, or just before, others take all places:
+// refused, it would be claimed at another worker and run twice.
+func TestARepetitionNeedsNoPlace(t *testing.T) {
+	p := newProgramOf(t, bourse.TaskFrames, nil)
+	h := newHost(t, nil)
+	h.place(p.warmed("echo", 1))
+	done := call(t, "echo", 1)
+	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
+		t.Fatalf("got %s: %s", ended(got), got.Error)
+	}
+	if err := h.store.Sync(t.Context()); err != nil { // until then it has a call
+		t.Fatal(err)
+	}
+	again := func(how string, result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
+		t.Helper()
+		if err != nil || refusal != nil || result == nil || string(result.Answer) != "answer" {
+			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
+		}
+	}
+	seen, err := h.glanceAtTask(done)
+	if err != nil || seen.refusal != nil {
+		t.Fatalf("%+v, %v", seen.refusal, err)
+	}
+	m, _ := h.warm.take(seen.warm) // by another, who is faster
+	v, err := h.outrun(done, seen)
+	again("a place that is gone", v.result, v.refusal, err)
+	if v, err := h.outrun(call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
+		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
+	}
+	for _, how := range []string{"no place", "a place"} {
+		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *done})
+		if fill == nil {
+			fill = &bourse.Fill{}
+		}
+		again(how, fill.Task, refusal, err)
+		if how == "no place" {
+			h.warm.release(m)
+		}
+	}
+	if p.times(done.ID) != 1 {
+		t.Errorf("it ran %d times", p.times(done.ID))
+	}
+	h.verify()
+}
