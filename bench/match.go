@@ -76,7 +76,9 @@ func startEcho(h *harness, url string) error {
 func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
 	// This process stands in a broker's place: it has as many processors, and
 	// paces itself like one.
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	before := debug.SetGCPercent(-1)
+	debug.SetGCPercent(before)
+	defer debug.SetGCPercent(before)
 	pace.Server()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(serverProcs()))
 	return inHarness(ctx, lab, func(h *harness) error {
