@@ -55,6 +55,7 @@ var floors = map[string]int{
 	"internal/containerdtest":   2,
 	"internal/trywrite":         2,
 	"internal/pace":             2,
+	"internal/compact":          2,
 	"bench":                     5,
 	"scripts/demo":              5,
 	"examples/hello":            5,
@@ -65,8 +66,11 @@ var floors = map[string]int{
 // edges are the imports between packages of this project, beside those of the
 // root, which everyone may import. Each has its reason.
 var edges = map[string]map[string]string{
-	"fsm/fsmtest":            {"fsm": "is a journal of it"},
-	"store":                  {"fsm": "is its journal"},
+	"fsm/fsmtest": {"fsm": "is a journal of it"},
+	"store": {
+		"fsm":              "is its journal",
+		"internal/compact": "keeps tasks in its form",
+	},
 	"driver/drivertest":      {"driver": "is the suite of the contract, and a fake of it"},
 	"driver/internal/cgroup": {"driver": "speaks of its limits and usage"},
 	"driver/process": {
@@ -86,7 +90,10 @@ var edges = map[string]map[string]string{
 		"driver/internal/companion": "its keeper is one",
 	},
 	"image/registrytest": {"internal/containerdtest": "pushes its busybox"},
-	"fabric":             {"internal/duplex": "its streams are made of these frames"},
+	"fabric": {
+		"internal/compact": "carries claims of tasks in its form",
+		"internal/duplex":  "its streams are made of these frames",
+	},
 	"fabric/direct": {
 		"fabric":             "implements it",
 		"internal/admission": "names servers in certificates",

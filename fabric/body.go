@@ -3,6 +3,7 @@ package fabric
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"io"
@@ -35,10 +36,13 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// ReadJSON reads the whole body of a request, one JSON value of at most
-// [MaxBody] bytes, into v. What is wrong with it is CodeInvalid; its nesting
-// is bounded by encoding/json.
-func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+// A body is JSON, unless its type writes and reads itself: then it is an
+// encoding.BinaryAppender and an encoding.BinaryUnmarshaler.
+
+// ReadBody reads the whole body of a request, one value of at most [MaxBody]
+// bytes, into v. What is wrong with it is CodeInvalid; its nesting is bounded by
+// encoding/json.
+func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
 	control := http.NewResponseController(w)
@@ -55,9 +59,12 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	return decode(buf.Bytes(), v)
 }
 
-// decode reads one JSON value. An error that a type of ours found in its own
-// text keeps its message.
+// decode reads one value. An error that a type of ours found in its own text
+// keeps its message.
 func decode(body []byte, v any) error {
+	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
+		return own.UnmarshalBinary(body)
+	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "the body is empty: send JSON")
 	}
@@ -74,25 +81,44 @@ func decode(body []byte, v any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: %w", err)
 }
 
-// WriteJSON answers a request with v and status 200. A value that JSON cannot
-// say is an internal error; a caller that has left is nobody's.
-func WriteJSON(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, v) }
+// WriteBody answers a request with v and status 200. A value that cannot be
+// written is an internal error; a caller that has left is nobody's.
+func WriteBody(w http.ResponseWriter, v any) { writeBody(w, http.StatusOK, v) }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func writeBody(w http.ResponseWriter, status int, v any) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
-	if err := json.NewEncoder(buf).Encode(v); err != nil {
+	if err := encodeTo(buf, v); err != nil {
 		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "the reply cannot be written: %w", err))
 		return
 	}
 	h := w.Header()
-	h["Content-Type"] = contentType
+	h["Content-Type"] = contentType(v)
 	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
 	w.WriteHeader(status)
 	_, _ = w.Write(buf.Bytes())
 }
 
-var contentType = []string{"application/json"}
+func encodeTo(buf *bytes.Buffer, v any) error {
+	if own, ok := v.(encoding.BinaryAppender); ok {
+		b, err := own.AppendBinary(buf.AvailableBuffer())
+		buf.Write(b)
+		return err
+	}
+	return json.NewEncoder(buf).Encode(v)
+}
+
+var (
+	contentJSON    = []string{"application/json"}
+	contentCompact = []string{"application/protobuf"}
+)
+
+func contentType(v any) []string {
+	if _, ok := v.(encoding.BinaryAppender); ok {
+		return contentCompact
+	}
+	return contentJSON
+}
 
 // readReply reads a worker's reply into v. Once the reply has begun the worker
 // has acted: whatever is wrong with it, the outcome is unknown to us.
@@ -110,7 +136,11 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 }
 
 func decodeReply(from bourse.Member, body []byte, v any) error {
-	if err := json.Unmarshal(body, v); err != nil {
+	read := json.Unmarshal
+	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
+		read = func(b []byte, _ any) error { return own.UnmarshalBinary(b) }
+	}
+	if err := read(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return nil

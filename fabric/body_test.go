@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-func TestReadJSON(t *testing.T) {
+func TestReadBody(t *testing.T) {
 	tests := []struct {
 		name string
 		body io.Reader
@@ -42,7 +42,7 @@ func TestReadJSON(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var o bourse.Order
-			err := fabric.ReadJSON(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", tt.body), &o)
+			err := fabric.ReadBody(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", tt.body), &o)
 			if tt.ok && err != nil {
 				t.Errorf("refused: %v", err)
 			}
@@ -57,18 +57,18 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestWriteJSONFails shows that a value which JSON cannot say is a failure and
+// TestWriteBodyFails shows that a value which JSON cannot say is a failure and
 // not half a reply.
-func TestWriteJSONFails(t *testing.T) {
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteJSON(w, bourse.Facts{Load: math.NaN()}) })
+func TestWriteBodyFails(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Load: math.NaN()}) })
 	_, err := fabric.NewClient(memory{h}).Facts(t.Context(), w1)
 	if bourse.CodeOf(err) != bourse.CodeInternal || err.Error() != "internal error" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// FuzzReadJSON reads what anyone may send to a worker.
-func FuzzReadJSON(f *testing.F) {
+// FuzzReadBody reads what anyone may send to a worker.
+func FuzzReadBody(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":"1s"}`,
 		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`,
@@ -79,7 +79,7 @@ func FuzzReadJSON(f *testing.F) {
 		var claim bourse.Claim
 		var o bourse.Order
 		for _, v := range []any{&claim, &o, new(fabric.Act), new(fabric.MetadataRequest), new(fabric.LeaseRequest), new(bourse.App)} {
-			err := fabric.ReadJSON(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), v)
+			err := fabric.ReadBody(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), v)
 			if c := bourse.CodeOf(err); c != "" && c != bourse.CodeInvalid {
 				t.Errorf("got code %q: %v", c, err)
 			}

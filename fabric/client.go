@@ -3,6 +3,7 @@ package fabric
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -35,7 +36,7 @@ type ask struct {
 	route route
 	id    string     // in the path; escaped
 	query url.Values // optional
-	body  any        // optional; sent as JSON
+	body  any        // optional; see body.go
 
 	stream io.ReadCloser // optional; the body, of no known length, sent while the reply comes
 }
@@ -82,7 +83,7 @@ func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Respo
 	return resp, nil
 }
 
-// setBody gives req a JSON body. What the worker would refuse for its size is
+// setBody gives req a body. What the worker would refuse for its size is
 // refused here, before it travels.
 func setBody(req *http.Request, v any) error {
 	body, err := encodeBody(v)
@@ -90,13 +91,20 @@ func setBody(req *http.Request, v any) error {
 		return err
 	}
 	setBytes(req, body)
+	req.Header["Content-Type"] = contentType(v)
 	return nil
 }
 
 func encodeBody(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
+	var body []byte
+	var err error
+	if own, ok := v.(encoding.BinaryAppender); ok {
+		body, err = own.AppendBinary(nil)
+	} else {
+		body, err = json.Marshal(v)
+	}
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written as JSON: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written: %w", err)
 	}
 	if len(body) > MaxBody {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
@@ -107,7 +115,7 @@ func encodeBody(v any) ([]byte, error) {
 // setBytes gives req a JSON body that is at hand as bytes, so that a Fabric
 // may begin again as long as nothing was written.
 func setBytes(req *http.Request, body []byte) {
-	req.Header["Content-Type"] = contentType
+	req.Header["Content-Type"] = contentJSON
 	req.ContentLength = int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	req.Body, _ = req.GetBody()

@@ -2,12 +2,14 @@ package fabric
 
 import (
 	"context"
+	"errors"
 
 	"github.com/bourse-dev/bourse"
 )
 
 var (
 	routeClaim  = routeOf(PathClaim)
+	routeTask   = routeOf(PathTask)
 	routeStream = routeOf(PathClaimStream)
 	routeCancel = routeOf(PathCancel)
 	routeOrder  = routeOf(PathOrder)
@@ -17,15 +19,7 @@ var (
 // with CodeUnavailable the worker has not taken the claim; after any other
 // error that no worker answered with, the outcome is unknown.
 func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	path := routeClaim
-	if claim.Order.Hold != nil {
-		path = routeReserve
-	}
-	claimOne := exchange[ClaimReply]
-	if claim.Order.Task != nil && claim.Order.Task.Output != nil {
-		claimOne = streamClaim
-	}
-	reply, err := claimOne(ctx, c, to, ask{route: path, body: claim})
+	reply, err := c.claim(ctx, to, claim)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,6 +27,23 @@ func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "worker %s answered a claim with neither yes nor no", to.ID)
 	}
 	return reply.Fill, reply.Refusal, nil
+}
+
+func (c *Client) claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (ClaimReply, error) {
+	order := &claim.Order
+	if short(order) {
+		reply, err := exchange[TaskReply](ctx, c, to, ask{route: routeTask, body: TaskClaim{order}})
+		if !errors.Is(err, errNoSuchCall) {
+			return ClaimReply(reply), err
+		}
+	}
+	switch {
+	case order.Hold != nil:
+		return exchange[ClaimReply](ctx, c, to, ask{route: routeReserve, body: claim})
+	case order.Task != nil && order.Task.Output != nil:
+		return streamClaim(ctx, c, to, ask{route: routeStream, body: claim})
+	}
+	return exchange[ClaimReply](ctx, c, to, ask{route: routeClaim, body: claim})
 }
 
 // Cancel makes sure that the order is not filled by this worker, now or later.

@@ -16,7 +16,6 @@ const maxClaimPart = 2*bourse.MaxAnswer + maxLine
 // they come.
 func streamClaim(ctx context.Context, c *Client, to bourse.Member, a ask) (ClaimReply, error) {
 	output := a.body.(*bourse.Claim).Order.Task.Output
-	a.route = routeStream
 	resp, err := c.open(ctx, to, a)
 	if err != nil {
 		return ClaimReply{}, err

@@ -114,7 +114,7 @@ func TestClient(t *testing.T) {
 				if got, want := bodyOf(t, r), textOf(t, tt.body); got != want {
 					t.Errorf("the worker was sent %s, want %s", got, want)
 				}
-				fabric.WriteJSON(w, tt.reply)
+				fabric.WriteBody(w, tt.reply)
 			})
 			got, err := tt.do(t.Context(), fabric.NewClient(memory{&mux}))
 			if err != nil {
@@ -169,10 +169,10 @@ func TestClaim(t *testing.T) {
 			var mux http.ServeMux
 			mux.HandleFunc(fabric.PathClaim, func(w http.ResponseWriter, r *http.Request) {
 				var claim bourse.Claim
-				if err := fabric.ReadJSON(w, r, &claim); err != nil || claim.Order.ID != "o1" {
+				if err := fabric.ReadBody(w, r, &claim); err != nil || claim.Order.ID != "o1" {
 					t.Errorf("the worker was sent %+v (%v)", claim, err)
 				}
-				fabric.WriteJSON(w, tt.reply)
+				fabric.WriteBody(w, tt.reply)
 			})
 			f, r, err := fabric.NewClient(memory{&mux}).Claim(t.Context(), w1, &bourse.Claim{Order: bourse.Order{ID: "o1"}})
 			if bourse.CodeOf(err) != tt.code {

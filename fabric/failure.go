@@ -41,7 +41,7 @@ const (
 // internal error stays with the caller, who logs it.
 func WriteFailure(w http.ResponseWriter, err error) {
 	f := failureOf(err)
-	writeJSON(w, statuses[f.Code], f)
+	writeBody(w, statuses[f.Code], f)
 }
 
 func failureOf(err error) Failure {
@@ -72,10 +72,17 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if json.Unmarshal(body, &f) != nil || f.Code == "" {
+		if status == http.StatusNotFound {
+			return bourse.Errorf(bourse.CodeInternal, "worker %s: %w", from.ID, errNoSuchCall)
+		}
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, status)
 	}
 	return f.told(from)
 }
+
+// errNoSuchCall says that the worker, of an older release, does not know the
+// path of a call: nothing was done.
+var errNoSuchCall = errors.New("it does not know the call")
 
 // told rebuilds the error that a worker has told.
 func (f *Failure) told(from bourse.Member) error {

@@ -12,7 +12,7 @@ import (
 // read decodes a body as a handler does.
 func read(t *testing.T, body []byte, v any) bool {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(string(body)))
-	err := fabric.ReadJSON(httptest.NewRecorder(), r, v)
+	err := fabric.ReadBody(httptest.NewRecorder(), r, v)
 	if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("%q: %v, want invalid", body, err)
 	}

@@ -68,7 +68,7 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.Header().Set("Content-Type", scriptType)
 		_, _ = w.Write([]byte(script(&j))) // a poller that is gone will not claim it
 	default:
-		fabric.WriteJSON(w, &j)
+		fabric.WriteBody(w, &j)
 	}
 	return nil
 }
@@ -138,6 +138,6 @@ func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	fabric.WriteJSON(w, cancelled{Names: names, Next: next})
+	fabric.WriteBody(w, cancelled{Names: names, Next: next})
 	return nil
 }

@@ -30,7 +30,7 @@ func (r *registration) size() (pull.Size, error) {
 // register makes a host known, or changes its size.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	var in registration
-	if err := fabric.ReadJSON(w, r, &in); err != nil {
+	if err := fabric.ReadBody(w, r, &in); err != nil {
 		return err
 	}
 	size, err := in.size()
@@ -43,6 +43,6 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	if err := g.cfg.Driver.Register(in.Name, size, in.Running); err != nil {
 		return err
 	}
-	fabric.WriteJSON(w, jobName{in.Name})
+	fabric.WriteBody(w, jobName{in.Name})
 	return nil
 }

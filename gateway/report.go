@@ -48,7 +48,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer)
 	if err := g.cfg.Driver.Claim(name, who); err != nil {
 		return err
 	}
-	fabric.WriteJSON(w, jobName{name})
+	fabric.WriteBody(w, jobName{name})
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	if err := g.cfg.Driver.End(name, how); err != nil {
 		return err
 	}
-	fabric.WriteJSON(w, jobName{name})
+	fabric.WriteBody(w, jobName{name})
 	return nil
 }
 
@@ -97,7 +97,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 		if r.ContentLength == 0 {
 			return said, nil
 		}
-		err := fabric.ReadJSON(w, r, &said)
+		err := fabric.ReadBody(w, r, &said)
 		return said, err
 	}
 	code, err := strconv.Atoi(text)

@@ -27,7 +27,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	fabric.WriteJSON(w, g.stateOf(&m))
+	fabric.WriteBody(w, g.stateOf(&m))
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	fabric.WriteJSON(w, g.stateOf(&m))
+	fabric.WriteBody(w, g.stateOf(&m))
 	return nil
 }
 

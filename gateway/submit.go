@@ -68,7 +68,7 @@ const answerTime = 5 * time.Second
 // that leaves before has cancelled it.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
-	if err := fabric.ReadJSON(w, r, &in); err != nil {
+	if err := fabric.ReadBody(w, r, &in); err != nil {
 		return err
 	}
 	order, err := in.order(g.cfg.Region)
@@ -95,7 +95,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	if held, ok := g.cfg.Driver.Held(m.ID); ok {
 		out.By, out.Host = held.By, held.Host
 	}
-	fabric.WriteJSON(w, &out)
+	fabric.WriteBody(w, &out)
 	return nil
 }
 

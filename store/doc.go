@@ -1,7 +1,7 @@
 // Package store is the durable memory of a worker: a bbolt file, and beside it
 // a write-ahead log of what is not in that file yet.
 //
-// # Schema, version 4
+// # Schema, version 5
 //
 //	worker.wal.0, worker.wal.1               see wal
 //	worker.db
@@ -26,7 +26,7 @@
 //	├── committed
 //	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes and all holds' Left; absent for 0
 //	├── orders
-//	│   └── OrderID                          OrderRecord
+//	│   └── OrderID                          OrderRecord; of a task, since version 5, see encodeTask
 //	├── order_time                           the same, but for tasks, oldest first
 //	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
 //	├── apps
@@ -62,7 +62,8 @@
 //	└── hold_end                             every hold, in the order in which they end
 //	    └── int64 time 00 OrderID            (empty)
 //
-// Records are one version byte (1) and JSON. A time is nanoseconds since 1970.
+// Records are one version byte (1) and JSON, but for those whose form is said
+// above. A time is nanoseconds since 1970.
 // Parts of keys are joined by a zero byte, which none of them may hold.
 //
 // # Promises

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
@@ -52,9 +53,14 @@ func FuzzDecodeRecords(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte{recordVersion})
+	f.Add([]byte{taskVersion})
+	f.Add([]byte{taskVersion, 0x22, 0}) // an amount of nothing
 	f.Add([]byte(`{"id":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, v := range []any{new(bourse.Machine), new(bourse.Volume), new(bourse.Hold), new(facts), new(OrderRecord), new(Entry), new(bourse.App), new(Identity)} {
+			if o, ok := v.(*OrderRecord); ok && bytes.HasPrefix(b, []byte{taskVersion}) {
+				readsAgain(t, b, o)
+			}
 			before := bytes.Clone(b)
 			if err := decode(b, v); err != nil && bourse.CodeOf(err) == "" {
 				t.Error("an error without a code")
@@ -64,6 +70,23 @@ func FuzzDecodeRecords(f *testing.F) {
 			}
 		}
 	})
+}
+
+// readsAgain checks that the record of a task, if b is one, reads the same after
+// it was written again.
+func readsAgain(t *testing.T, b []byte, o *OrderRecord) {
+	t.Helper()
+	if decode(b, o) != nil {
+		return
+	}
+	written, err := encode(*o)
+	var again OrderRecord
+	if err == nil {
+		err = decode(written, &again)
+	}
+	if diff := cmp.Diff(*o, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		t.Errorf("read again: %v (-first +second):\n%s", err, diff)
+	}
 }
 
 // FuzzTimeKey checks that keys of times undo and order.

@@ -22,7 +22,8 @@ func migrations() []migration {
 		createBuckets(buckets1),
 		createBuckets(buckets2),
 		createBuckets(buckets3),
-		countLogged, // from here on the store may have a write-ahead log beside it
+		countLogged,        // from here on the store may have a write-ahead log beside it
+		createBuckets(nil), // from here on records of tasks may be compact
 	}
 }
 

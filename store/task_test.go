@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
@@ -124,7 +125,7 @@ func TestTaskModel(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	s := open(t)
 	answer := bytes.Repeat([]byte("a"), 1<<20)
-	const each = 4 << 20 / 3 // of a record: base64
+	const each = 1 << 20 // of a record
 	n := TaskBytes/each + 20
 	for i := range n {
 		o := taskOrder(i, 1)
@@ -224,6 +225,42 @@ func TestTasksInAFileOfVersion2(t *testing.T) {
 		committed, err := tx.Committed()
 		if err != nil || committed.Of("slots") != 2 || len(tx.WarmFor(machine(0, "").App, "inc")) != 1 {
 			t.Errorf("committed %v, %v", committed, err)
+		}
+		return tx.Verify()
+	})
+}
+
+// A file of version 4, whose records of tasks are JSON, opens, has all that it
+// had, and its tasks end in it.
+func TestTasksInAFileOfVersion4(t *testing.T) {
+	s, err := Open(Config{Dir: golden(t, "version4.db.gz")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	cold := taskOrder(2, 3)
+	cold.Task.Cold = &ColdTask{Payload: []byte("p"), Until: cold.At}
+	ended := taskOrder(1, 0)
+	ended.Task.Result = taskEnd(&ended, []byte("answer"))
+	r := &ended.Task.Result
+	r.Name, r.Worker, r.Region, r.Type, r.Status, r.Took = "inc", "w1", "gru", "text/plain", 200, 5000
+	for _, want := range []OrderRecord{taskOrder(0, 1), ended, cold} {
+		view(t, s, func(tx *Tx) error {
+			got, ok, err := tx.Order(want.ID)
+			if diff := cmp.Diff(want, got); err != nil || !ok || diff != "" {
+				t.Errorf("order %s: %t, %v (-want +got):\n%s", want.ID, ok, err, diff)
+			}
+			return tx.Verify()
+		})
+		update(t, s, func(tx *Tx) error {
+			_, err := tx.TaskEnded(want.ID, taskEnd(&want, []byte("later")), time.Unix(9, 0))
+			return err
+		})
+	}
+	view(t, s, func(tx *Tx) error {
+		committed, err := tx.Committed()
+		if again, _, _ := tx.Order(ended.ID); err != nil || len(committed) != 0 || string(again.Task.Result.Answer) != "answer" {
+			t.Errorf("committed %v, %v; it answered %q", committed, err, again.Task.Result.Answer)
 		}
 		return tx.Verify()
 	})

@@ -162,6 +162,9 @@ const recordVersion = 1
 
 // encode writes a record.
 func encode(v any) ([]byte, error) {
+	if o, ok := v.(OrderRecord); ok && o.compact() {
+		return encodeTask(&o), nil
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "encode a record: %w", err)
@@ -171,6 +174,11 @@ func encode(v any) ([]byte, error) {
 
 // decode reads a record into v. It keeps nothing of b.
 func decode(b []byte, v any) error {
+	if o, ok := v.(*OrderRecord); ok && len(b) > 0 && b[0] == taskVersion {
+		rec, err := decodeTask(b)
+		*o = rec
+		return err
+	}
 	if len(b) == 0 || b[0] != recordVersion {
 		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))
 	}

@@ -44,7 +44,7 @@ func reply[T any](fn func(*http.Request) (T, error)) http.HandlerFunc {
 			fabric.WriteFailure(rw, err)
 			return
 		}
-		fabric.WriteJSON(rw, v)
+		fabric.WriteBody(rw, v)
 	}
 }
 
@@ -52,7 +52,7 @@ func reply[T any](fn func(*http.Request) (T, error)) http.HandlerFunc {
 func take[Body, T any](fn func(*http.Request, *Body) (T, error)) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		var body Body
-		if err := fabric.ReadJSON(rw, r, &body); err != nil {
+		if err := fabric.ReadBody(rw, r, &body); err != nil {
 			fabric.WriteFailure(rw, err)
 			return
 		}
@@ -73,6 +73,13 @@ func (w *Worker) handleOrders(mux *http.ServeMux) {
 		}
 		fill, refusal, err := w.claim(r.Context(), c)
 		return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
+	}))
+	mux.HandleFunc(fabric.PathTask, take(func(r *http.Request, c *fabric.TaskClaim) (fabric.TaskReply, error) {
+		if err := c.Order.Validate(); err != nil {
+			return fabric.TaskReply{}, err
+		}
+		fill, refusal, err := w.claim(r.Context(), &bourse.Claim{Order: *c.Order})
+		return fabric.TaskReply{Fill: fill, Refusal: refusal}, err
 	}))
 	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)
 	mux.HandleFunc(fabric.PathCancel, reply(func(r *http.Request) (bourse.Cancellation, error) {

@@ -31,7 +31,7 @@ const pullEvery = 250 * time.Millisecond
 // handlePull pulls an image, and streams how far it has come as NDJSON.
 func (w *Worker) handlePull(rw http.ResponseWriter, r *http.Request) {
 	var req fabric.PullRequest
-	if err := fabric.ReadJSON(rw, r, &req); err != nil {
+	if err := fabric.ReadBody(rw, r, &req); err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}

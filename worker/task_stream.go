@@ -10,7 +10,7 @@ import (
 // handleClaimStream is a claim of a task whose answer streams.
 func (w *Worker) handleClaimStream(rw http.ResponseWriter, r *http.Request) {
 	var c bourse.Claim
-	err := fabric.ReadJSON(rw, r, &c)
+	err := fabric.ReadBody(rw, r, &c)
 	if err == nil {
 		err = c.Order.Validate()
 	}

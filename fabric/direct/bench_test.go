@@ -154,11 +154,11 @@ func quoters(n *network, ids ...bourse.WorkerID) (members []bourse.Member) {
 	for _, id := range ids {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var o bourse.Order
-			if err := fabric.ReadJSON(w, r, &o); err != nil {
+			if err := fabric.ReadBody(w, r, &o); err != nil {
 				fabric.WriteFailure(w, err)
 				return
 			}
-			fabric.WriteJSON(w, bourse.Quote{Worker: id, Region: "gru", Accounts: []bourse.Account{{Resource: "cpu", Total: 8000}}})
+			fabric.WriteBody(w, bourse.Quote{Worker: id, Region: "gru", Accounts: []bourse.Account{{Resource: "cpu", Total: 8000}}})
 		})
 		members = append(members, n.Serve(id, h).Member)
 	}

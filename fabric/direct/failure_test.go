@@ -27,7 +27,7 @@ func TestAddressReused(t *testing.T) {
 			var claims atomic.Int32
 			w := n.Serve("w2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				claims.Add(1)
-				fabric.WriteJSON(w, bourse.Facts{Worker: "w2"})
+				fabric.WriteBody(w, bourse.Facts{Worker: "w2"})
 			}))
 			client := fabric.NewClient(n.fabric)
 			if _, err := client.Facts(t.Context(), w.Member); err != nil {

@@ -112,7 +112,7 @@ func TestMessageSizes(t *testing.T) {
 func TestOtherWays(t *testing.T) {
 	way := func(w http.ResponseWriter, r *http.Request) {
 		var c bourse.Claim
-		if err := fabric.ReadJSON(w, r, &c); err != nil {
+		if err := fabric.ReadBody(w, r, &c); err != nil {
 			fabric.WriteFailure(w, err)
 			return
 		}
@@ -120,7 +120,7 @@ func TestOtherWays(t *testing.T) {
 		if r.Header.Get("Bourse-To") != "" {
 			kind = "request"
 		}
-		fabric.WriteJSON(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: kind}})
+		fabric.WriteBody(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: kind}})
 	}
 	both(t, func(t *testing.T, n *network) {
 		var asked atomic.Int32

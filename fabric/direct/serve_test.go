@@ -26,7 +26,7 @@ func TestServeFinishes(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-finish
-		fabric.WriteJSON(w, bourse.Facts{Worker: "w1"})
+		fabric.WriteBody(w, bourse.Facts{Worker: "w1"})
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -90,7 +90,7 @@ func TestServeCutsOff(t *testing.T) {
 // TestServeRefuses shows what a caller gets for a header without end, and that
 // others are served meanwhile.
 func TestServeRefuses(t *testing.T) {
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteJSON(w, bourse.Facts{Worker: "w1"}) })
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Worker: "w1"}) })
 	ln, _ := serve(t, h, nil)
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 func quoting(as bourse.WorkerID) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
-		if err := fabric.ReadJSON(w, r, &o); err != nil {
+		if err := fabric.ReadBody(w, r, &o); err != nil {
 			fabric.WriteFailure(w, err)
 			return
 		}
-		fabric.WriteJSON(w, bourse.Quote{Worker: as, Region: "gru", AppMachines: len(o.Name)})
+		fabric.WriteBody(w, bourse.Quote{Worker: as, Region: "gru", AppMachines: len(o.Name)})
 	})
 }
 

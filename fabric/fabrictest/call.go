@@ -58,7 +58,7 @@ func testEcho(t *testing.T, n Network) {
 func testEscaping(t *testing.T, n Network) {
 	var mux http.ServeMux
 	mux.HandleFunc(fabric.PathMachine, func(w http.ResponseWriter, r *http.Request) {
-		fabric.WriteJSON(w, bourse.Machine{Name: r.PathValue("machine")})
+		fabric.WriteBody(w, bourse.Machine{Name: r.PathValue("machine")})
 	})
 	w := n.Serve("w1", &mux)
 	client := fabric.NewClient(n.Fabric())

@@ -112,11 +112,11 @@ func TestCallTooLarge(t *testing.T) {
 	n := newNetwork(t, serverWith(t, maxPayload(4<<10)).ClientURL(), false, nil)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c bourse.Claim
-		if err := fabric.ReadJSON(w, r, &c); err != nil {
+		if err := fabric.ReadBody(w, r, &c); err != nil {
 			fabric.WriteFailure(w, err)
 			return
 		}
-		fabric.WriteJSON(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: r.Proto + strconv.Itoa(len(c.Order.Config.Init.Exec))}})
+		fabric.WriteBody(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: r.Proto + strconv.Itoa(len(c.Order.Config.Init.Exec))}})
 	})
 	w := n.Serve("w1", h)
 	n.noCalls = true

@@ -27,11 +27,11 @@ func maxPayload(n int32) *server.Options { return &server.Options{MaxPayload: n}
 func quoting() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
-		if err := fabric.ReadJSON(w, r, &o); err != nil {
+		if err := fabric.ReadBody(w, r, &o); err != nil {
 			fabric.WriteFailure(w, err)
 			return
 		}
-		fabric.WriteJSON(w, bourse.Quote{Worker: "w1", Region: "gru"})
+		fabric.WriteBody(w, bourse.Quote{Worker: "w1", Region: "gru"})
 	})
 }
 
