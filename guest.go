@@ -71,7 +71,7 @@ func (g Guest) Validate() error {
 		return Errorf(CodeInvalid, "invalid config.guest.gpus %d: use 0 to %d", g.GPUs, MaxGPUs)
 	case g.GPUs > 0 && g.GPUKind == "":
 		return Errorf(CodeInvalid, "invalid config.guest: gpus need a gpu_kind")
-	case g.GPUKind != "" && !labelPattern.MatchString(g.GPUKind):
+	case g.GPUKind != "" && !isLabel(g.GPUKind):
 		return Errorf(CodeInvalid, "invalid config.guest.gpu_kind %s", Quoted(g.GPUKind))
 	}
 	return nil

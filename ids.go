@@ -37,10 +37,24 @@ type (
 	EventID string
 )
 
-var (
-	labelPattern   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
-)
+var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
+
+// isLabel tells whether s is 1 to 63 of a-z, 0-9 and "-", and begins and ends
+// with a letter or digit. It is asked several times for each order, where a
+// regular expression would be felt.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		inside := i > 0 && i < len(s)-1
+		if !isLetter(s[i]) && !isDigit(s[i]) && (s[i] != '-' || !inside) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // Validate reports CodeInvalid unless n has the shape of an app name.
 func (n AppName) Validate() error { return validateLabel("app name", string(n)) }
@@ -49,7 +63,7 @@ func (n AppName) Validate() error { return validateLabel("app name", string(n)) 
 func (w WorkerID) Validate() error { return validateLabel("worker id", string(w)) }
 
 func validateLabel(what, s string) error {
-	if !labelPattern.MatchString(s) {
+	if !isLabel(s) {
 		return Errorf(CodeInvalid, "%s %s: use 1 to 63 of a-z, 0-9 and \"-\", beginning and ending with a letter or digit", what, Quoted(s))
 	}
 	return nil

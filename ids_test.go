@@ -1,6 +1,7 @@
 package bourse_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -82,4 +83,22 @@ func TestQuoted(t *testing.T) {
 			t.Errorf("%.10q: %s, want %s", in, got, want)
 		}
 	}
+}
+
+// Names and regions are what the regular expressions say, which are easier to
+// believe.
+func TestShapes(t *testing.T) {
+	label, region := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`), regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOfN(rapid.SampledFrom([]rune("az09-AZ`{/: .\n\x00é")), 0, 4, -1).Draw(t, "any")
+		if rapid.Bool().Draw(t, "long") {
+			s = rapid.StringMatching(`[a-z-]?[a-z0-9-]{28,64}.?`).Draw(t, "s")
+		}
+		if err := bourse.AppName(s).Validate(); (err == nil) != label.MatchString(s) {
+			t.Fatalf("%q as a name: %v", s, err)
+		}
+		if err := bourse.Region(s).Validate(); (err == nil) != region.MatchString(s) {
+			t.Fatalf("%q as a region: %v", s, err)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package bourse
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,12 +10,20 @@ import (
 // all.
 type Region string
 
-var regionPattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+// wellFormed tells whether r has the shape of a code or an alias.
+func (r Region) wellFormed() bool {
+	for i := range len(r) {
+		if !isLetter(r[i]) && (i == 0 || !isDigit(r[i]) && r[i] != '-') {
+			return false
+		}
+	}
+	return r != "" && len(r) <= 32
+}
 
 // Validate reports CodeInvalid unless r has the shape of a region code that
 // is no alias.
 func (r Region) Validate() error {
-	if !regionPattern.MatchString(string(r)) {
+	if !r.wellFormed() {
 		return Errorf(CodeInvalid, "region %s: want a short code such as gru", Quoted(string(r)))
 	}
 	if isAlias(r) {
@@ -65,7 +72,7 @@ func ParseRegions(expression string, known []Region) ([]Choice, error) {
 	seen := map[Region]bool{}
 	for _, word := range words {
 		r := Region(strings.ToLower(strings.TrimSpace(word)))
-		if !regionPattern.MatchString(string(r)) {
+		if !r.wellFormed() {
 			return nil, Errorf(CodeInvalid, "region %s: want a short code such as gru, or a list of them", Quoted(word))
 		}
 		var choice Choice

@@ -158,7 +158,7 @@ func (r Requirements) Validate() error {
 // countable: parts as in an app name, joined by dots.
 func ValidateRequirementName(s string) error {
 	for part := range strings.SplitSeq(s, ".") {
-		if !labelPattern.MatchString(part) || len(s) > 128 {
+		if !isLabel(part) || len(s) > 128 {
 			return Errorf(CodeInvalid, "invalid requirement name %s: use a-z, 0-9, \"-\" and dots", Quoted(s))
 		}
 	}

@@ -2,9 +2,9 @@ package market
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -79,7 +79,8 @@ func shapeOf(o *bourse.Order) shape {
 	var needs []byte
 	for _, name := range slices.Sorted(maps.Keys(o.Config.Requirements)) {
 		r := o.Config.Requirements[name]
-		needs = fmt.Appendf(needs, "%s=%q,%d;", name, r.Label, r.Count)
+		needs = strconv.AppendQuote(append(append(needs, name...), '='), r.Label)
+		needs = append(strconv.AppendInt(append(needs, ','), r.Count, 10), ';')
 	}
 	if len(needs) > maxNeeds {
 		return shape{}
