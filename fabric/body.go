@@ -62,13 +62,10 @@ func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 // decode reads one value. An error that a type of ours found in its own text
 // keeps its message.
 func decode(body []byte, v any) error {
-	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
-		return own.UnmarshalBinary(body)
-	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "the body is empty: send JSON")
 	}
-	err := json.Unmarshal(body, v)
+	err := unmarshal(body, v)
 	if err == nil {
 		return nil
 	}
@@ -79,6 +76,13 @@ func decode(body []byte, v any) error {
 		return bourse.Errorf(bourse.CodeInvalid, "the body is not what was expected: field %s cannot be a %s", bourse.Quoted(e.Field), e.Value)
 	}
 	return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: %w", err)
+}
+
+func unmarshal(body []byte, v any) error {
+	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
+		return own.UnmarshalBinary(body)
+	}
+	return json.Unmarshal(body, v)
 }
 
 // WriteBody answers a request with v and status 200. A value that cannot be
@@ -136,11 +140,7 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 }
 
 func decodeReply(from bourse.Member, body []byte, v any) error {
-	read := json.Unmarshal
-	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
-		read = func(b []byte, _ any) error { return own.UnmarshalBinary(b) }
-	}
-	if err := read(body, v); err != nil {
+	if err := unmarshal(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return nil
