@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -88,6 +89,26 @@ func TestClaimOfATask(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Servers of different releases talk to each other: the numbers of fields stay.
+func TestNumbersStay(t *testing.T) {
+	claim, err := fabric.TaskClaim{Order: &bourse.Order{
+		ID: "o", App: bourse.App{Name: "a"}, Regions: []bourse.Choice{{"gru"}, {"mad"}},
+		Config:  bourse.Config{Requirements: bourse.Requirements{"s": {Count: 1}}},
+		Task:    &bourse.TaskOrder{Name: "n", Payload: []byte("p"), Type: "t", Timeout: 1},
+		Options: bourse.Options{Within: 2, Named: true},
+	}}.AppendBinary(nil)
+	const wantClaim = `"\n\x01o\x12\x01a\x1a\x05\n\x03gru\x1a\x05\n\x03mad\"\x05\n\x01s\x18\x02*\x01n2\x01p:\x01t@\x02H\x04P\x02"`
+	if got := fmt.Sprintf("%q", claim); err != nil || got != wantClaim {
+		t.Errorf("a claim is\n%s, want\n%s (%v)", got, wantClaim, err)
+	}
+	fill := &bourse.Fill{Task: &bourse.TaskResult{Order: "o"}, Claimed: 1, Started: 2, Again: true}
+	reply, err := fabric.TaskReply{Fill: fill, Refusal: &bourse.Refusal{}}.AppendBinary(nil)
+	const wantReply = `"\n\x03\n\x01o\x10\x02\x18\x04 \x02*1{\"worker\":\"\",\"region\":\"\",\"reason\":\"\",\"detail\":\"\"}"`
+	if got := fmt.Sprintf("%q", reply); err != nil || got != wantReply {
+		t.Errorf("a reply is\n%s, want\n%s (%v)", got, wantReply, err)
+	}
 }
 
 // What the short form cannot say goes as JSON, and so does everything to a

@@ -266,6 +266,17 @@ func TestTasksInAFileOfVersion4(t *testing.T) {
 	})
 }
 
+// Files of this release are read by later ones: the numbers of fields stay.
+func TestNumbersOfTasksStay(t *testing.T) {
+	o := OrderRecord{
+		ID: "o", At: time.Unix(0, 1), Task: &TaskRecord{App: "a", Takes: bourse.Amounts{{Resource: "s", Amount: 1}}, Result: bourse.TaskResult{Name: "n"}},
+	}
+	const want = `"\x02\n\x01o\x10\x02\x1a\x01a\"\x05\n\x01s\x10\x02*\x03\x12\x01n"`
+	if b, err := encode(o); err != nil || fmt.Sprintf("%q", b) != want {
+		t.Errorf("a record is\n%q, want\n%s (%v)", b, want, err)
+	}
+}
+
 // A task's timeout counts from its machine's start on, once, and never gives
 // it more time than it had.
 func TestTaskStarted(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Number is a field's number: 1 or more, and the same in all releases.
+// Number is a field's number: 1 or more, and the same in all releases. A new
+// field has the next one, and that of one that is gone is not used again.
 type Number = protowire.Number
 
 // Text appends a field of bytes.

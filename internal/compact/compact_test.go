@@ -2,6 +2,7 @@ package compact_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -135,4 +136,19 @@ func FuzzTaskResult(f *testing.F) {
 			t.Errorf("read again: %v (-first +second):\n%s", err, diff)
 		}
 	})
+}
+
+// What was written once is read by every later release: the numbers of fields
+// stay.
+func TestNumbersStay(t *testing.T) {
+	r := bourse.TaskResult{
+		Order: "o", Name: "n", Worker: "w", Region: "r", Machine: "m", End: "e", ExitCode: 1, Status: 2, Type: "t", Answer: []byte("a"),
+		Error: "x", StartedAt: time.Unix(0, 3), Took: 4,
+	}
+	if got, want := fmt.Sprintf("%q", compact.TaskResult(nil, &r)), `"\n\x01o\x12\x01n\x1a\x01w\"\x01r*\x01m2\x01e8\x02@\x04J\x01tR\x01aZ\x01x`+"`"+`\x06h\b"`; got != want {
+		t.Errorf("a result is\n%s, want\n%s", got, want)
+	}
+	if got, want := fmt.Sprintf("%q", compact.Amounts(nil, 1, bourse.Amounts{{Resource: "s", Amount: 1}})), `"\n\x05\n\x01s\x10\x02"`; got != want {
+		t.Errorf("an amount is %s, want %s", got, want)
+	}
 }
