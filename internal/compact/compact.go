@@ -16,21 +16,21 @@ import (
 
 // Number is a field's number: 1 or more, and the same in all releases. A new
 // field has the next one, and that of one that is gone is not used again.
-type Number = protowire.Number
+type Number = int32
 
 // Text appends a field of bytes.
 func Text[T ~string | ~[]byte](b []byte, n Number, v T) []byte {
 	if len(v) == 0 {
 		return b
 	}
-	b = protowire.AppendVarint(protowire.AppendTag(b, n, protowire.BytesType), uint64(len(v)))
+	b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), uint64(len(v)))
 	return append(b, v...)
 }
 
 // Part appends a field that is a record of its own, also an empty one: it may be
 // one of a list.
 func Part(b []byte, n Number, record []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), record)
+	return protowire.AppendBytes(protowire.AppendTag(b, protowire.Number(n), protowire.BytesType), record)
 }
 
 // Int appends a field of an integer.
@@ -42,7 +42,7 @@ func Int[T ~int | ~int64](b []byte, n Number, v T) []byte {
 }
 
 func number(b []byte, n Number, v int64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), protowire.EncodeZigZag(v))
+	return protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(n), protowire.VarintType), protowire.EncodeZigZag(v))
 }
 
 // Bool appends a field that says yes.
@@ -100,11 +100,11 @@ func cut(record []byte) (f Field, rest []byte, err error) {
 	record = record[n:]
 	switch kind {
 	case protowire.BytesType:
-		f.Number = number
+		f.Number = Number(number)
 		f.Bytes, n = protowire.ConsumeBytes(record)
 	case protowire.VarintType:
 		var v uint64
-		f.Number = number
+		f.Number = Number(number)
 		v, n = protowire.ConsumeVarint(record)
 		f.Int = protowire.DecodeZigZag(v)
 	default:
