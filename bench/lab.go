@@ -118,7 +118,7 @@ func (s *Server) kill() {
 }
 
 func (s *Server) end() {
-	if s.cmd.ProcessState != nil {
+	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // it could not be started, or has ended
 		return
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // ended already: fine
