@@ -192,6 +192,9 @@ func (s *shell) explainTask(err error, f *taskFlags, task string) error {
 				return err
 			}
 		}
+		if task == "" && told {
+			return hint(err, afterRefusals(reply.Refusals, reply.OrderID)...)
+		}
 		if task == "" {
 			return err
 		}
