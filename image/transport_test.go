@@ -43,12 +43,10 @@ func (b *scriptBody) Read(p []byte) (int, error) {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-wait.Done()
+	return ctx.Err()
 }
 
 func TestStalling(t *testing.T) {

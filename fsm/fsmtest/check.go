@@ -127,9 +127,10 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 		}
 		c.mu.Unlock()
 		do := r.Request[name]
-		select {
-		case <-time.After(do.Sleep):
-		case <-ctx.Done():
+		pause, cancel := context.WithTimeout(ctx, do.Sleep)
+		<-pause.Done()
+		cancel()
+		if ctx.Err() != nil {
 			return fsm.Retry(context.Cause(ctx))
 		}
 		r.Result.Steps = append(r.Result.Steps, name)

@@ -149,31 +149,27 @@ func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worke
 // carry takes a message to a worker and its reply back. A message under way
 // arrives whether or not its sender still waits.
 func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, error) {
-	reply := make(chan R, 1)
+	reply, reset := make(chan R, 1), make(chan struct{})
 	l.c.flying.Go(func() {
 		time.Sleep(fault.Delay)
-		if fault.LoseRequest {
-			return
-		}
-		r := act()
-		if fault.Repeat > 0 {
-			l.c.flying.Go(func() {
-				time.Sleep(fault.Repeat)
-				act()
-			})
-		}
-		if fault.LoseReply {
-			return
+		var r R
+		if !fault.LoseRequest {
+			r = act()
+			if fault.Repeat > 0 {
+				l.c.flying.Go(func() {
+					time.Sleep(fault.Repeat)
+					act()
+				})
+			}
 		}
 		time.Sleep(fault.ReplyDelay)
-		reply <- r
+		switch lost := fault.LoseRequest || fault.LoseReply; {
+		case !lost:
+			reply <- r
+		case fault.Reset:
+			close(reset)
+		}
 	})
-	var reset <-chan time.Time
-	if fault.Reset && (fault.LoseRequest || fault.LoseReply) {
-		timer := time.NewTimer(fault.Delay + fault.ReplyDelay)
-		defer timer.Stop()
-		reset = timer.C
-	}
 	var none R
 	select {
 	case r := <-reply:

@@ -15,12 +15,8 @@ import (
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
-		timer := time.NewTimer(wait/2 + rand.N(wait+1)) // so that members do not compare in step
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !rest(ctx, wait/2+rand.N(wait+1)) { // so that members do not compare in step
 			return
-		case <-timer.C:
 		}
 		others := r.others()
 		if len(others) == 0 {

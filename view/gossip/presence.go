@@ -51,6 +51,9 @@ func (r *Replicator) watchPresence(ctx context.Context) {
 
 // rest waits, and gives false when ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
