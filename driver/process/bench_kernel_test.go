@@ -1,0 +1,108 @@
+package process
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// BenchmarkKernel tells which part of a start is the kernel's alone: programs
+// that one process forks and executes, 16 at once, in directories and groups
+// of their own, with no supervisor, worker or market around, over the same
+// without directory and group.
+func BenchmarkKernel(b *testing.B) {
+	groups := openGrouping("kernel", slog.New(slog.DiscardHandler))
+	b.Cleanup(groups.close)
+	for _, own := range []*surface{
+		{name: "directory", dirs: true, groups: ungrouped{}},
+		{name: "limits", groups: groups},
+		{name: "directory and limits", dirs: true, groups: groups},
+	} {
+		b.Run(own.name, func(b *testing.B) {
+			own.home = b.TempDir()
+			bare := &surface{groups: ungrouped{}}
+			var ours, floor float64
+			for b.Loop() {
+				floor += bare.round(b)
+				ours += own.round(b)
+			}
+			b.ReportMetric(ours/floor, "ratio")
+		})
+	}
+}
+
+// surface is what a program gets of its own.
+type surface struct {
+	name   string
+	home   string // where directories are made
+	dirs   bool
+	groups grouping
+	made   atomic.Int64
+}
+
+// round gives how many programs start in a second. They are ended outside of
+// the measured time.
+func (s *surface) round(b *testing.B) float64 {
+	const n = 500
+	ends := make(chan func() error, n)
+	out := rate(n, func() {
+		end, err := s.start()
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		ends <- end
+	})
+	close(ends)
+	for end := range ends {
+		if err := end(); err != nil {
+			b.Error(err)
+		}
+	}
+	return out
+}
+
+func (s *surface) start() (end func() error, err error) {
+	limits := driver.Limits{Memory: 256, CPUWeight: 1000, CPUQuota: 1000}
+	attr := &syscall.ProcAttr{Env: []string{"PATH=" + os.Getenv("PATH")}}
+	if s.dirs {
+		attr.Dir = filepath.Join(s.home, strconv.FormatInt(s.made.Add(1), 10))
+		if err := os.Mkdir(attr.Dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	pid, group, err := s.groups.fork(nil, limits, func(sys *syscall.SysProcAttr) (int, error) {
+		sys.Setpgid = true
+		attr.Sys = sys
+		return syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, attr)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if group != nil {
+		if err := group.limit(limits); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		killGroup(pid, syscall.SIGKILL)
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			return err
+		}
+		if group != nil {
+			if err := group.remove(); err != nil {
+				return err
+			}
+		}
+		if attr.Dir == "" {
+			return nil
+		}
+		return os.Remove(attr.Dir)
+	}, nil
+}
