@@ -81,7 +81,7 @@ func Open(cfg Config) (*Worker, error) {
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	w.log = cfg.Log.With("worker", w.self.Worker)
+	w.log = cfg.Log
 	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
 	if cfg.Images != nil {
 		cfg.Images.SetInUse(w.imageInUse)

@@ -160,6 +160,18 @@ func TestWorkerIDUsedTwice(t *testing.T) {
 	first.end(t, syscall.SIGTERM)
 }
 
+// TestLogNamesTheServerOnce: each line says whose it is, once.
+func TestLogNamesTheServerOnce(t *testing.T) {
+	t.Parallel()
+	w := serve(t, workerArgs("gru-1", dataDir(t), "--log-level", "debug")...)
+	w.end(t, syscall.SIGTERM)
+	for line := range strings.Lines(w.stderr.String()) {
+		if n := strings.Count(line, " worker=gru-1"); n != 1 {
+			t.Errorf("named %d times: %s", n, line)
+		}
+	}
+}
+
 func TestServeAddressTaken(t *testing.T) {
 	t.Parallel()
 	first := serve(t, "broker", "--listen", "127.0.0.1:0")
