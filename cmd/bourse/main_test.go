@@ -86,7 +86,7 @@ func startDev(t testing.TB, args ...string) *dev {
 		_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			_ = d.cmd.Process.Kill()
 			<-ended
 		}
@@ -122,7 +122,7 @@ func (d *dev) read() error {
 // run runs the command line against the cluster.
 func (d *dev) run(t testing.TB, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := exec.CommandContext(ctx, "bourse", args...)
 	c.Env = append(os.Environ(), "BOURSE_API="+d.API)
@@ -151,13 +151,17 @@ func (d *dev) machine(t testing.TB, region string) (id string, pid int) {
 	return m.ID, m.PID
 }
 
+// patience is more than a server's own: what a busy host keeps waiting says
+// itself what it lacks.
+const patience = 90 * time.Second
+
 // await asks every few milliseconds for what other processes bring about.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(patience)
 	for !done() {
 		if time.Now().After(end) {
-			t.Fatalf("after 30 s not yet: %s", what)
+			t.Fatalf("after %s not yet: %s", patience, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
