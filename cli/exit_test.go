@@ -60,6 +60,7 @@ func TestUsageErrorsAreInvalid(t *testing.T) {
 		{"machine", "run", "host", "--restart", "maybe", "--", "x"},
 		{"machine", "run", "host", "--order-id", "x", "--", "x"},
 		{"machine", "signal", "-s", "SIGNOPE", "148e21ea1d5389"},
+		{"machine", "signal", "148e21ea1d5389", "SIGHUP"},
 		{"machine", "wait", "--state", "asleep", "148e21ea1d5389"},
 		{"app", "create", "Bad Name"},
 		{"serve", "worker"},

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse"
@@ -21,6 +24,10 @@ func (s *shell) machineSignal() *cobra.Command {
 			parsed, err := bourse.ParseSignal(signal)
 			if err != nil {
 				return named("--signal", err)
+			}
+			// kill(1) has both orders; here the machine would get SIGTERM.
+			if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "SIG") }); i >= 0 {
+				return hint(bourse.Errorf(bourse.CodeInvalid, "%s is no machine; nothing was sent", bourse.Quoted(args[i])), "bourse machine signal --signal "+bourse.Quoted(args[i])+" MACHINE")
 			}
 			return s.each(c.Context(), app, args, func(id bourse.MachineID) error {
 				if err := s.client().Signal(c.Context(), bourse.AppName(app), id, parsed); err != nil {

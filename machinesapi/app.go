@@ -45,7 +45,7 @@ func FromApp(a bourse.App, machines int) App {
 	return App{
 		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines),
 		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
-		CreatedAt:    a.CreatedAt.UnixMilli(),
+		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0: it was never made
 	}
 }
 

@@ -1,0 +1,23 @@
+package machinesapi_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// The default app exists without having been made: it has no time, rather than
+// that of the year 1.
+func TestFromAppTellsWhenItWasMade(t *testing.T) {
+	made := time.UnixMilli(1_700_000_000_123)
+	for want, app := range map[int64]bourse.App{
+		0:                {Name: bourse.DefaultAppName},
+		made.UnixMilli(): {Name: "shop", CreatedAt: made},
+	} {
+		if got := machinesapi.FromApp(app, 1).CreatedAt; got != want {
+			t.Errorf("app %s: %d, want %d", app.Name, got, want)
+		}
+	}
+}
