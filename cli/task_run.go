@@ -192,13 +192,12 @@ func (s *shell) explainTask(err error, f *taskFlags, task string) error {
 				return err
 			}
 		}
-		if task == "" && told {
+		switch {
+		case task != "":
+			return hint(err, "a machine that is warm for it: bourse machine run IMAGE -a "+f.app+" --task "+task, "or later, when a place is free")
+		case told:
 			return hint(err, afterRefusals(reply.Refusals, reply.OrderID)...)
 		}
-		if task == "" {
-			return err
-		}
-		return hint(err, "a machine that is warm for it: bourse machine run IMAGE -a "+f.app+" --task "+task, "or later, when a place is free")
 	case bourse.CodeTimeout:
 		if told && reply.OrderID != "" {
 			return hint(err, "the same again with --order-id "+string(reply.OrderID)+" tells how it ended; it is not run twice")

@@ -43,7 +43,7 @@ func (b *scriptBody) Read(p []byte) (int, error) {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	wait, cancel := context.WithTimeout(ctx, d)
+	wait, cancel := context.WithTimeout(ctx, d) // no timer for no time
 	defer cancel()
 	<-wait.Done()
 	return ctx.Err()

@@ -165,7 +165,11 @@ func TestLogNamesTheServerOnce(t *testing.T) {
 	t.Parallel()
 	w := serve(t, workerArgs("gru-1", dataDir(t), "--log-level", "debug")...)
 	w.end(t, syscall.SIGTERM)
-	for line := range strings.Lines(w.stderr.String()) {
+	said := w.stderr.String()
+	if !strings.Contains(said, "worker recovered") {
+		t.Errorf("want a line of the worker's own:\n%s", said)
+	}
+	for line := range strings.Lines(said) {
 		if n := strings.Count(line, " worker=gru-1"); n != 1 {
 			t.Errorf("named %d times: %s", n, line)
 		}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,14 +20,14 @@ import (
 func BenchmarkKernel(b *testing.B) {
 	groups := openGrouping("kernel", slog.New(slog.DiscardHandler))
 	b.Cleanup(groups.close)
-	for _, own := range []*surface{
+	for _, own := range []*starter{
 		{name: "directory", dirs: true, groups: ungrouped{}},
 		{name: "limits", groups: groups},
 		{name: "directory and limits", dirs: true, groups: groups},
 	} {
 		b.Run(own.name, func(b *testing.B) {
 			own.home = b.TempDir()
-			bare := &surface{groups: ungrouped{}}
+			bare := &starter{groups: ungrouped{}}
 			var ours, floor float64
 			for b.Loop() {
 				floor += bare.round(b)
@@ -37,18 +38,18 @@ func BenchmarkKernel(b *testing.B) {
 	}
 }
 
-// surface is what a program gets of its own.
-type surface struct {
+// starter starts programs and gives each what it is to have of its own.
+type starter struct {
 	name   string
-	home   string // where directories are made
-	dirs   bool
-	groups grouping
+	home   string   // where directories are made
+	dirs   bool     // whether each has a directory
+	groups grouping // that each has one of
 	made   atomic.Int64
 }
 
 // round gives how many programs start in a second. They are ended outside of
 // the measured time.
-func (s *surface) round(b *testing.B) float64 {
+func (s *starter) round(b *testing.B) float64 {
 	const n = 500
 	ends := make(chan func() error, n)
 	out := rate(n, func() {
@@ -68,7 +69,7 @@ func (s *surface) round(b *testing.B) float64 {
 	return out
 }
 
-func (s *surface) start() (end func() error, err error) {
+func (s *starter) start() (end func() error, err error) {
 	limits := driver.Limits{Memory: 256, CPUWeight: 1000, CPUQuota: 1000}
 	attr := &syscall.ProcAttr{Env: []string{"PATH=" + os.Getenv("PATH")}}
 	if s.dirs {
@@ -85,24 +86,21 @@ func (s *surface) start() (end func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	end = func() error {
+		killGroup(pid, syscall.SIGKILL)
+		_, err := syscall.Wait4(pid, nil, 0, nil)
+		if group != nil {
+			err = errors.Join(err, group.remove())
+		}
+		if attr.Dir != "" {
+			err = errors.Join(err, os.Remove(attr.Dir))
+		}
+		return err
+	}
 	if group != nil {
 		if err := group.limit(limits); err != nil {
-			return nil, err
+			return nil, errors.Join(err, end())
 		}
 	}
-	return func() error {
-		killGroup(pid, syscall.SIGKILL)
-		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
-			return err
-		}
-		if group != nil {
-			if err := group.remove(); err != nil {
-				return err
-			}
-		}
-		if attr.Dir == "" {
-			return nil
-		}
-		return os.Remove(attr.Dir)
-	}, nil
+	return end, nil
 }

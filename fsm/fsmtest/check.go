@@ -127,7 +127,7 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 		}
 		c.mu.Unlock()
 		do := r.Request[name]
-		pause, cancel := context.WithTimeout(ctx, do.Sleep)
+		pause, cancel := context.WithTimeout(ctx, do.Sleep) // no timer for no time
 		<-pause.Done()
 		cancel()
 		if ctx.Err() != nil {
