@@ -60,7 +60,9 @@ var floors = map[string]int{
 	"scripts/demo":              5,
 	"examples/hello":            5,
 	"examples/increment":        5,
+	"internal/servertest":       5,
 	"test":                      5,
+	"test/hostile":              5,
 }
 
 // edges are the imports between packages of this project, beside those of the
@@ -127,7 +129,8 @@ var edges = map[string]map[string]string{
 		"driver/pull": "speaks for its pollers",
 		"fabric":      "reads and writes bodies as every server does",
 	},
-	"examples/increment": {"warm": "shows a program that speaks frames"},
+	"internal/servertest": {"machinesapi": "returns clients of its brokers"},
+	"examples/increment":  {"warm": "shows a program that speaks frames"},
 	"supervise":          {"driver": "runs its tasks through one"},
 	"cli": {
 		"internal/admission": "asks which addresses need credentials",

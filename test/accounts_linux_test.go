@@ -92,12 +92,12 @@ func newStorm(t *testing.T) *storm {
 	}
 	startAll(t, append(s.workers, s.brokers...)...)
 	for _, b := range s.brokers {
-		b.args = append(b.args, "--listen", b.API)
+		b.Args = append(b.Args, "--listen", b.API)
 		s.apis = append(s.apis, client(t, b))
 	}
 	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, s.apis...) })
 	for _, w := range s.workers {
-		in := on(w.name, sleeper("gru", program))
+		in := on(w.Name, sleeper("gru", program))
 		in.Config.Init = bourse.Init{Cmd: []string{program}}
 		in.Config.Task = &bourse.TaskConfig{Name: "increment", Concurrency: 10}
 		s.warm[create(t, s.apis[0], in).ID] = true
@@ -214,10 +214,10 @@ func (s *storm) kill() {
 	for round := range 2 {
 		for _, victim := range append(append([]*server(nil), s.workers...), s.brokers...) {
 			worked()
-			if err := victim.kill(); err != nil {
+			if err := victim.Kill(); err != nil {
 				s.t.Fatal(err)
 			}
-			if err := victim.start(); err != nil {
+			if err := victim.Start(); err != nil {
 				s.t.Fatal(err)
 			}
 		}
@@ -254,15 +254,15 @@ func (s *storm) accounts() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}
 	for _, w := range s.workers {
-		eventually(s.t, 20*time.Second, w.name+" answers", func() error {
-			worker, err := s.apis[0].Worker(s.t.Context(), bourse.WorkerID(w.name))
+		eventually(s.t, 20*time.Second, w.Name+" answers", func() error {
+			worker, err := s.apis[0].Worker(s.t.Context(), bourse.WorkerID(w.Name))
 			if err != nil || worker.Facts == nil {
 				return errors.Join(err, errors.New("no facts: "+worker.Error))
 			}
 			used := map[string]int64{}
 			for _, a := range worker.Facts.Accounts {
-				used[w.name+" "+string(a.Resource)] = a.Used
-				used[w.name+" "+string(a.Resource)+" held"] = a.Held
+				used[w.Name+" "+string(a.Resource)] = a.Used
+				used[w.Name+" "+string(a.Resource)+" held"] = a.Held
 			}
 			maps.Copy(out, used)
 			return nil

@@ -92,8 +92,8 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	goes := y.run(app, y.order(image.Ref()))
 	ends := y.run(app, y.order(image.Ref(), "/bin/sh", "-c", "sleep 1; echo last words; exit 7"))
 	w := y.workers[0]
-	w.settle()
-	if err := w.kill(); err != nil {
+	w.Settle()
+	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if !within(10*time.Second, func() bool {
@@ -102,7 +102,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	}) {
 		t.Fatalf("process %d has not ended while nobody looked", ends.PID)
 	}
-	if err := w.start(); err != nil {
+	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 10*time.Second, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })

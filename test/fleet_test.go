@@ -138,21 +138,21 @@ func owned(t *testing.T, workers ...*server) machines {
 	_, path, _ := strings.Cut(fabric.PathMachines, " ")
 	out := machines{}
 	for _, w := range workers {
-		resp, err := w.http(t).Get("http://" + w.API + path)
+		resp, err := w.HTTP(t).Get("http://" + w.API + path)
 		if err != nil {
-			t.Fatalf("ask %s for its machines: %v", w.name, err)
+			t.Fatalf("ask %s for its machines: %v", w.Name, err)
 		}
 		var list []bourse.Machine
 		err = json.NewDecoder(resp.Body).Decode(&list)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("the machines of %s: %s, %v", w.name, resp.Status, err)
+			t.Fatalf("the machines of %s: %s, %v", w.Name, resp.Status, err)
 		}
 		for i := range list {
 			m := machinesapi.FromMachine(&list[i])
 			out[m.ID] = toldOf(&m)
-			if m.Worker != bourse.WorkerID(w.name) {
-				t.Errorf("%s has machine %s of %s", w.name, m.ID, m.Worker)
+			if m.Worker != bourse.WorkerID(w.Name) {
+				t.Errorf("%s has machine %s of %s", w.Name, m.ID, m.Worker)
 			}
 		}
 	}

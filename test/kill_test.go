@@ -43,7 +43,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	worker := startServer(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
 		"--cpus", "1000", "--memory", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := client(t, broker)
-	worker.settle()
+	worker.Settle()
 
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -73,10 +73,10 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 		before := made.Load()
 		within(5*time.Second, func() bool { return made.Load() > before }) // it is under load
 		pause(ctx, time.Duration(rng.IntN(80))*time.Millisecond)           // the moment is what is random
-		if err := worker.kill(); err != nil {
+		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := worker.start(); err != nil {
+		if err := worker.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -88,7 +88,7 @@ func TestDialOutOnly(t *testing.T) {
 	for _, name := range []string{"w1", "w2"} {
 		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--nats", url, "--insecure", "--registry-http", y.registry.Host,
 			"--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
-		w.launch = f.launch
+		w.Launch = f.launch
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
@@ -115,13 +115,13 @@ func (y *yard) listensNowhere() {
 	y.Helper()
 	for _, w := range y.workers {
 		for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", w.cmd.Process.Pid, file))
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", w.Cmd.Process.Pid, file))
 			if err != nil {
 				y.Fatal(err)
 			}
 			for line := range strings.Lines(string(text)) {
 				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
-					y.Errorf("in the namespace of %s somebody listens: %s", w.name, line)
+					y.Errorf("in the namespace of %s somebody listens: %s", w.Name, line)
 				}
 			}
 		}
@@ -223,7 +223,7 @@ func TestTwoNetworks(t *testing.T) {
 		}
 		return err
 	})
-	if err := there.kill(); err != nil {
+	if err := there.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, deathSeen, "the worker on NATS is lost", func() error {
@@ -236,7 +236,7 @@ func TestTwoNetworks(t *testing.T) {
 	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
 		t.Errorf("an order while the other is lost: %v", err)
 	}
-	if err := there.start(); err != nil { // and ends its machines with the test
+	if err := there.Start(); err != nil { // and ends its machines with the test
 		t.Fatal(err)
 	}
 }

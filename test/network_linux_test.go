@@ -70,11 +70,11 @@ func TestNetworksAreApart(t *testing.T) {
 func (y *yard) bounce(machines ...machinesapi.Machine) {
 	y.Helper()
 	w := y.workers[0]
-	w.settle()
-	if err := w.kill(); err != nil {
+	w.Settle()
+	if err := w.Kill(); err != nil {
 		y.Fatal(err)
 	}
-	if err := w.start(); err != nil {
+	if err := w.Start(); err != nil {
 		y.Fatal(err)
 	}
 	eventually(y.T, 10*time.Second, "the worker answers", func() error {

@@ -45,7 +45,7 @@ func TestPartition(t *testing.T) {
 	s := &split{t: t, lan: newLAN(t), mark: "bourse-split-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
 	s.start()
 	for _, w := range []*server{s.gruWest, s.fra, s.gruEast, s.ams} {
-		s.order(s.dyingAPI, on(w.name, sleeper("", s.mark)))
+		s.order(s.dyingAPI, on(w.Name, sleeper("", s.mark)))
 	}
 	converged(t, 20*time.Second, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
 
@@ -82,8 +82,8 @@ func (s *split) start() {
 	const west, east = 1, 2
 	join := ""
 	place := func(srv *server, h *host) *server {
-		srv.launch, srv.dial = h.launch, h.dial
-		srv.args = append(srv.args, "--insecure", "--listen", h.addr.String()+":4280", "--gossip", h.addr.String()+":7946", "--join", join)
+		srv.Launch, srv.Dial = h.launch, h.dial
+		srv.Args = append(srv.Args, "--insecure", "--listen", h.addr.String()+":4280", "--gossip", h.addr.String()+":7946", "--join", join)
 		return srv
 	}
 	broker := func(name string, h *host) *server {
@@ -156,8 +156,8 @@ func (s *split) orderInBothHalves() {
 		region string
 		want   *server
 	}{{s.westAPI, "gru", s.gruWest}, {s.westAPI, "fra", s.fra}, {s.eastAPI, "gru", s.gruEast}, {s.eastAPI, "ams", s.ams}} {
-		if m := s.order(c.api, sleeper(c.region, s.mark)); string(m.Worker) != c.want.name {
-			s.t.Errorf("an order for %s was filled by %s across the cut, want %s", c.region, m.Worker, c.want.name)
+		if m := s.order(c.api, sleeper(c.region, s.mark)); string(m.Worker) != c.want.Name {
+			s.t.Errorf("an order for %s was filled by %s across the cut, want %s", c.region, m.Worker, c.want.Name)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (s *split) noticed() {
 	s.t.Helper()
 	eventually(s.t, 20*time.Second, "the halves notice", func() error {
 		for api, near := range map[*machinesapi.Client][]string{
-			s.westAPI: {s.gruWest.name, s.fra.name}, s.eastAPI: {s.gruEast.name, s.ams.name},
+			s.westAPI: {s.gruWest.Name, s.fra.Name}, s.eastAPI: {s.gruEast.Name, s.ams.Name},
 		} {
 			if err := s.shown(api, near); err != nil {
 				return err
@@ -220,8 +220,8 @@ func (s *split) notOverThere() {
 func (s *split) brokerDies() {
 	s.t.Helper()
 	e, n := &s.elsewhere, &s.nowhere
-	if e.err != nil || string(e.created.Worker) != s.gruWest.name {
-		s.t.Errorf("the order with two workers in reach: filled by %q, %v; want %s", e.created.Worker, e.err, s.gruWest.name)
+	if e.err != nil || string(e.created.Worker) != s.gruWest.Name {
+		s.t.Errorf("the order with two workers in reach: filled by %q, %v; want %s", e.created.Worker, e.err, s.gruWest.Name)
 	} else {
 		s.promised = append(s.promised, e.created.Machine)
 	}
@@ -231,13 +231,13 @@ func (s *split) brokerDies() {
 	s.t.Logf("the order whose only worker was cut off: %v", n.err)
 	eventually(s.t, 10*time.Second, "the other broker knows the canceled orders", func() error {
 		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM cancelled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
-			string(e.created.OrderID), s.gruEast.name, string(n.created.OrderID), s.ams.name)
+			string(e.created.OrderID), s.gruEast.Name, string(n.created.OrderID), s.ams.Name)
 		if err == nil && len(rows) != 2 {
 			err = fmt.Errorf("it knows %v", rows)
 		}
 		return err
 	})
-	if err := s.dying.kill(); err != nil {
+	if err := s.dying.Kill(); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -33,17 +33,12 @@ func startGate(t *testing.T) *gate {
 	broker := startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker := startServer(t, "gate", "serve", "worker", "--region", "gru", "--name", "gate", "--data", filepath.Join(t.TempDir(), "gate"),
 		"--cpus", "1", "--memory", "1GiB", "--ephemeral", "--join", broker.Addr, "--pull", "--pull-listen", "127.0.0.1:0", "--pull-lost", "10s")
-	text, err := os.ReadFile(worker.ready)
-	if err != nil {
-		t.Fatal(err)
+	if worker.Pull == "" {
+		t.Fatal("the ready file does not say where the gateway is")
 	}
-	var ready struct{ Pull string }
-	if err := json.Unmarshal(text, &ready); err != nil || ready.Pull == "" {
-		t.Fatalf("the ready file says %s (%v), not where the gateway is", text, err)
-	}
-	worker.settle()
-	worker.args = append(worker.args, "--pull-listen", ready.Pull)
-	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.http(t), addr: "http://" + ready.Pull}
+	worker.Settle()
+	worker.Args = append(worker.Args, "--pull-listen", worker.Pull)
+	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.HTTP(t), addr: "http://" + worker.Pull}
 	if !within(10*time.Second, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
 		t.Fatal("the exchange does not know the gateway")
 	}
@@ -208,7 +203,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if !within(10*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
 		t.Fatal("the job does not begin")
 	}
-	if err := g.worker.kill(); err != nil {
+	if err := g.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while nobody hears it
@@ -217,7 +212,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if !within(10*time.Second, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
 		t.Fatal("the job does not end")
 	}
-	if err := g.worker.start(); err != nil {
+	if err := g.worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if s := g.ended("bounced"); s["exit_code"] != 7.0 {
@@ -301,10 +296,10 @@ func TestKillTheGateway(t *testing.T) {
 		if !within(10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
 			t.Fatal("no job is taken any more")
 		}
-		if err := g.worker.kill(); err != nil {
+		if err := g.worker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.worker.start(); err != nil {
+		if err := g.worker.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

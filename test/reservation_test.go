@@ -78,11 +78,11 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	}
 	wantSlots(t, b, "after all-or-nothing was nothing", 6)
 
-	workers[0].settle()
-	if err := workers[0].kill(); err != nil {
+	workers[0].Settle()
+	if err := workers[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := workers[0].start(); err != nil {
+	if err := workers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 20*time.Second, "the killed worker's part is there", func() error {
@@ -129,7 +129,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	const count, ttl = 64, 6
 	brokers, _ := slotted(t, count)
 	b := client(t, brokers[1])
-	brokers[0].args = append(brokers[0].args, "--join", brokers[1].Addr)
+	brokers[0].Args = append(brokers[0].Args, "--join", brokers[1].Addr)
 	for _, again := range []bool{true, false} {
 		id := bourse.NewReservationKey()
 		a := client(t, brokers[0])
@@ -145,7 +145,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 		if !within(10*time.Second, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
 			t.Fatal("nothing is ever held")
 		}
-		if err := brokers[0].kill(); err != nil {
+		if err := brokers[0].Kill(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-told; err == nil {
@@ -167,7 +167,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 			}
 			return err
 		})
-		if err := brokers[0].start(); err != nil {
+		if err := brokers[0].Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

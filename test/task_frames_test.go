@@ -46,7 +46,7 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker, _ := newWorker(t, "w-gru", "gru", "--resource", "slots=10", "--join", broker.Addr)
 	startAll(t, worker)
-	worker.settle()
+	worker.Settle()
 	api := client(t, broker)
 	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	create(t, api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -70,13 +70,13 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if err := worker.kill(); err != nil {
+		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := worker.start(); err != nil {
+		if err := worker.Start(); err != nil {
 			t.Fatal(err)
 		}
-		worker.settle()
+		worker.Settle()
 		eventually(t, 20*time.Second, "the worker is back", func() error { _, err := sort("x\n"); return err })
 	}
 }

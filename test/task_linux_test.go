@@ -14,6 +14,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -107,7 +108,7 @@ func TestTasksOfImagesStream(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/wc", "-c"}})
-	cmd := exec.Command(binary, "--api", "http://"+y.broker.API, "task", "run", "--image", image.Name, "--vm-memory", "64MiB", "--payload", "-")
+	cmd := exec.Command(servertest.Program, "--api", "http://"+y.broker.API, "task", "run", "--image", image.Name, "--vm-memory", "64MiB", "--payload", "-")
 	cmd.Stdin = strings.NewReader("hello")
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "5\n" {
 		t.Errorf("bourse task run: %q, %v", out, err)
@@ -150,14 +151,14 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 		return nil
 	})
 	w := y.workers[0]
-	w.settle()
-	if err := w.kill(); err != nil {
+	w.Settle()
+	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
 		t.Errorf("the caller was told %v", err)
 	}
-	if err := w.start(); err != nil {
+	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 20*time.Second, "the answer is told again", func() error {

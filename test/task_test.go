@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -38,7 +39,7 @@ func newWorkshop(t *testing.T) *workshop {
 	w.gru, _ = newWorker(t, "w-gru", "gru", "--resource", "slots=10", "--join", w.broker.Addr)
 	w.mad, _ = newWorker(t, "w-mad", "mad", "--resource", "slots=10", "--join", w.broker.Addr)
 	startAll(t, w.gru, w.mad)
-	w.gru.settle()
+	w.gru.Settle()
 	w.api = client(t, w.broker)
 	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, w.api) })
 	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -90,7 +91,7 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
 	task := func(args ...string) (string, int) {
-		cmd := exec.Command(binary, append([]string{"--api", "http://" + w.broker.API, "task", "run"}, args...)...)
+		cmd := exec.Command(servertest.Program, append([]string{"--api", "http://" + w.broker.API, "task", "run"}, args...)...)
 		out, err := cmd.Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return string(out), exit.ExitCode()
@@ -158,7 +159,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.gru.kill(); err != nil {
+	if err := w.gru.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	group.Wait()
@@ -172,7 +173,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 		}
 		ids[i] = reply.OrderID
 	}
-	if err := w.gru.start(); err != nil {
+	if err := w.gru.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.free()
@@ -210,13 +211,13 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 		_, err := os.Stat(ran)
 		return err
 	})
-	if err := w.gru.kill(); err != nil {
+	if err := w.gru.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
 		t.Errorf("the caller was told %v", err)
 	}
-	if err := w.gru.start(); err != nil {
+	if err := w.gru.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 15*time.Second, "the answer is told again", func() error {
@@ -260,10 +261,10 @@ func TestNoSlotIsLost(t *testing.T) {
 	for range 8 {
 		before := answered.Load()
 		within(5*time.Second, func() bool { return answered.Load() > before+100 })
-		if err := w.gru.kill(); err != nil {
+		if err := w.gru.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.gru.start(); err != nil {
+		if err := w.gru.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

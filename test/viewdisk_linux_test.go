@@ -24,7 +24,7 @@ func TestViewDiskFull(t *testing.T) {
 	}
 	c := newFiles(t, "bourse-disk", func(join string) *server {
 		s := newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--view", filepath.Join(disk, "view.db"), "--join", join)
-		s.launch = small.launch
+		s.Launch = small.launch
 		return s
 	})
 	filler := filepath.Join(disk, "filler")

@@ -66,7 +66,7 @@ func TestViewFile(t *testing.T) {
 			return err
 		}
 		c.orders()
-		if err := errors.Join(c.worker.kill(), c.worker.start()); err != nil {
+		if err := errors.Join(c.worker.Kill(), c.worker.Start()); err != nil {
 			return err
 		}
 		eventually(t, 20*time.Second, "the worker is met again", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })

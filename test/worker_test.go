@@ -49,7 +49,7 @@ func TestWorkerLost(t *testing.T) {
 	}
 	c.converged()
 	c.killAndReturn()
-	c.lost.settle()
+	c.lost.Settle()
 	c.killAndReturnAtOnce()
 	c.wipe()
 }
@@ -69,7 +69,7 @@ func (c *lossy) converged() machines {
 func (c *lossy) killAndReturn() {
 	c.t.Helper()
 	pids := pidsOf(c.t, c.mark)
-	if err := c.lost.kill(); err != nil {
+	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
 	dead := c.shown(deathSeen, machinesapi.HostUnreachable)
@@ -77,7 +77,7 @@ func (c *lossy) killAndReturn() {
 		c.t.Errorf("the machines' processes are %v after their daemon's death, were %v", got, pids)
 	}
 	begin := time.Now()
-	if err := c.lost.start(); err != nil {
+	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	ready := time.Since(begin)
@@ -96,11 +96,11 @@ func (c *lossy) killAndReturn() {
 // killAndReturnAtOnce: others may hear of the return before the death.
 func (c *lossy) killAndReturnAtOnce() {
 	c.t.Helper()
-	if err := c.lost.kill(); err != nil {
+	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
 	begin := time.Now()
-	if err := c.lost.start(); err != nil {
+	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, api := range c.apis {
@@ -134,7 +134,7 @@ func (c *lossy) shown(limit time.Duration, status machinesapi.HostStatus) time.D
 // wipe is a disk that was replaced, in a host that keeps its name.
 func (c *lossy) wipe() {
 	c.t.Helper()
-	if err := c.lost.kill(); err != nil {
+	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
 	c.killProcesses(c.data) // the supervisor first: it would tell of the others' ends
@@ -144,7 +144,7 @@ func (c *lossy) wipe() {
 	if err := os.RemoveAll(c.data); err != nil {
 		c.t.Fatal(err)
 	}
-	if err := c.lost.start(); err != nil {
+	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	old := c.onLost

@@ -1,0 +1,71 @@
+package servertest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// devReadyWithin is how long a dev cluster has to become ready.
+const devReadyWithin = 90 * time.Second
+
+// Dev is a running "bourse dev", as its ready file describes it.
+type Dev struct {
+	API     string      `json:"api"` // http://host:port
+	PID     int         `json:"pid"` // to be signalled to end it
+	Data    string      `json:"data"`
+	Servers []DevServer `json:"servers"` // the broker first
+}
+
+// DevServer is one server of a dev cluster.
+type DevServer struct {
+	ID     string `json:"id"`
+	Role   string `json:"role"`
+	API    string `json:"api"`    // host:port
+	Gossip string `json:"gossip"` // host:port
+	PID    int    `json:"pid"`
+}
+
+// StartDev starts "bourse dev" with these arguments on free ports, and ends it
+// with the test.
+func StartDev(tb testing.TB, args ...string) *Dev {
+	tb.Helper()
+	ready := filepath.Join(tb.TempDir(), "dev.ready")
+	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...)
+	c.Stdout, c.Stderr = tb.Output(), tb.Output()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = c.Wait() // what it has to say, it has printed
+		close(ended)
+	}()
+	tb.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM) // may be over
+		<-ended
+	})
+	var d Dev
+	if !Within(devReadyWithin, func() bool {
+		select {
+		case <-ended:
+			tb.Fatal("bourse dev has ended")
+		default:
+		}
+		text, err := os.ReadFile(ready)
+		return err == nil && json.Unmarshal(text, &d) == nil
+	}) {
+		tb.Fatalf("bourse dev is not ready after %s", devReadyWithin)
+	}
+	return &d
+}
+
+// Client returns a client of the cluster's API.
+func (d *Dev) Client() *machinesapi.Client { return &machinesapi.Client{BaseURL: d.API} }

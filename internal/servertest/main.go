@@ -1,0 +1,36 @@
+package servertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Program is the path of the program while [Main] runs.
+var Program string
+
+// Main builds the program, runs the tests of m and returns the exit status.
+// It is for a TestMain:
+//
+//	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func Main(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bourse-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // machines of other users run the program, too
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	Program = filepath.Join(dir, "bourse")
+	build := exec.Command("go", "build", "-o", Program, "github.com/bourse-dev/bourse/cmd/bourse")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}

@@ -1,0 +1,150 @@
+package servertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// readyWithin is how long a server has to become ready, on the busiest host.
+const readyWithin = 20 * time.Second
+
+// Server is one process of the program.
+type Server struct {
+	TB     testing.TB            `json:"-"`
+	Name   string                `json:"-"`
+	Args   []string              `json:"-"`
+	Ready  string                `json:"-"` // its ready file
+	Launch func(*exec.Cmd) error `json:"-"` // starts it where it is to be; default: here
+	Dial   DialFunc              `json:"-"` // reaches it from there; default: from here
+	Cmd    *exec.Cmd             `json:"-"`
+
+	// What it said of itself when it was last ready.
+	API  string `json:"api"`    // host:port
+	Addr string `json:"gossip"` // host:port
+	Pull string `json:"pull"`   // host:port of a gateway
+}
+
+// DialFunc connects to an address.
+type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Start starts a server and ends it with the test. Args begin with "serve" and
+// the role.
+func Start(tb testing.TB, name string, args ...string) *Server {
+	tb.Helper()
+	s := New(tb, name, args...)
+	StartAll(tb, s)
+	return s
+}
+
+// New makes a server that is not started.
+func New(tb testing.TB, name string, args ...string) *Server {
+	tb.Helper()
+	s := &Server{TB: tb, Name: name, Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
+	s.Args = append(args, "--cluster", Cluster(tb), "--ready-file", s.Ready, "--log-level", "warn")
+	return s
+}
+
+var began = time.Now()
+
+// Cluster names a cluster of the test's own: the port of a server that has
+// ended may be another test's next.
+func Cluster(tb testing.TB) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // a hash never fails
+	return "test-" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// StartAll starts servers side by side, and ends them with the test.
+func StartAll(tb testing.TB, servers ...*Server) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		for _, s := range servers {
+			if s.Cmd != nil && s.Cmd.Process != nil {
+				_ = s.Cmd.Process.Signal(syscall.SIGTERM) // may be over
+			}
+		}
+		for _, s := range servers {
+			if s.Cmd != nil && s.Cmd.Process != nil {
+				_ = s.Cmd.Wait()
+			}
+		}
+	})
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, s := range servers {
+		wg.Go(func() { errs[i] = s.Start() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Settle makes later starts use the addresses that the server has now.
+func (s *Server) Settle() { s.Args = append(s.Args, "--listen", s.API, "--gossip", s.Addr) }
+
+// Start starts the process, again after a kill, and waits until it is ready.
+func (s *Server) Start() error {
+	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.Cmd = exec.Command(Program, s.Args...)
+	s.Cmd.Stderr = s.TB.Output()
+	if err := s.Launch(s.Cmd); err != nil {
+		return err
+	}
+	if !Within(readyWithin, func() bool {
+		text, err := os.ReadFile(s.Ready)
+		return err == nil && json.Unmarshal(text, s) == nil
+	}) {
+		return fmt.Errorf("%s is not ready", s.Name)
+	}
+	return nil
+}
+
+// Kill is what a crash does.
+func (s *Server) Kill() error {
+	if err := s.Cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.Cmd.Wait() // it says "killed"
+	return nil
+}
+
+// HTTP returns a client that reaches the server.
+func (s *Server) HTTP(tb testing.TB) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// Client returns a client of a broker's API.
+func Client(tb testing.TB, broker *Server) *machinesapi.Client {
+	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: broker.HTTP(tb)}
+}
+
+// Within asks until the answer is yes or the time is over, and reports which.
+// Processes of their own give no other sign.
+func Within(limit time.Duration, yes func() bool) bool {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if yes() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/internal/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// startPair starts a broker and a worker of region gru, which the broker
+// knows. Args are more arguments of the worker.
+func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server) {
+	t.Helper()
+	broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	worker = servertest.Start(t, "w1", append([]string{
+		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
+		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", broker.Addr,
+	}, args...)...)
+	api := servertest.Client(t, broker)
+	if !servertest.Within(10*time.Second, func() bool {
+		_, err := api.Worker(t.Context(), "w1")
+		return err == nil
+	}) {
+		t.Fatal("the broker does not know its worker")
+	}
+	return broker, worker
+}
+
+// answer is what came back on a connection.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends one request as it is written here, with its lines as they are, and
+// returns the answer: clients of HTTP would correct what a hostile one does not.
+// The length of the body is added.
+func send(t *testing.T, addr, line string, header []string, body string) answer {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	header = append(header, fmt.Sprintf("Content-Length: %d", len(body)), "Connection: close")
+	if _, err := io.WriteString(c, line+" HTTP/1.1\r\n"+strings.Join(header, "\r\n")+"\r\n\r\n"+body); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body) // what is missing is missed by who compares
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
