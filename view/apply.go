@@ -62,7 +62,7 @@ func (v *View) known(p Position) (Outcome, error) {
 	case v.ended:
 		return 0, errEnded()
 	case p.Site == v.state.self.Site && p.Epoch >= v.state.self.Epoch && (p.Epoch > v.state.self.Epoch || p.Seq > h.seq):
-		return Ahead, nil
+		return Ahead, v.checkEpoch(p.Stream)
 	case v.intake.has(p, h.seq):
 		v.poke() // it may have been queued only now
 		return Known, nil
@@ -70,6 +70,9 @@ func (v *View) known(p Position) (Outcome, error) {
 		return 0, nil
 	case len(v.state.heads) >= maxStreams:
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "more than %d streams", maxStreams)
+	}
+	if err := v.checkEpoch(p.Stream); err != nil {
+		return 0, err
 	}
 	return 0, p.Site.Validate()
 }

@@ -41,6 +41,8 @@ func (v *View) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 		return m, &unusable{fmt.Errorf("it is of cluster %s", bourse.Quoted(m.cluster))}
 	case m.self.Site != v.config.Site:
 		return m, &unusable{fmt.Errorf("it is of site %s", bourse.Quoted(string(m.self.Site)))}
+	case checkEpoch(m.self, now) != nil: // by a clock that was wrong: the others have refused what it wrote
+		return m, &unusable{fmt.Errorf("its epoch is ahead of the clock")}
 	case now.Sub(m.touched) > tooOld:
 		return m, &unusable{fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
 	}

@@ -114,6 +114,9 @@ func (v *View) Renew(ctx context.Context, seen Stream) error {
 	if seen.Site != v.config.Site || seen.Epoch >= maxEpoch-1 {
 		return bourse.Errorf(bourse.CodeInvalid, "renew: no life of ours follows epoch %d of %s", seen.Epoch, bourse.Quoted(string(seen.Site)))
 	}
+	if err := v.checkEpoch(seen); err != nil { // no member takes it in, nor what would follow it
+		return fmt.Errorf("renew: %w", err)
+	}
 	err := v.submit(ctx, false, func(b *batch) error {
 		if b.self.Epoch > seen.Epoch {
 			return nil

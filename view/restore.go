@@ -23,6 +23,9 @@ func (v *View) Restore(ctx context.Context, s Stream, r io.Reader) error {
 		case h.Shared || p.Stream != s:
 			return bourse.Errorf(bourse.CodeInvalid, "it is not of this stream")
 		}
+		if err := v.checkEpoch(s); err != nil {
+			return err
+		}
 		return s.Site.Validate()
 	}, func(b *batch, sp *spool) error { return b.restore(sp) })
 	if err != nil {

@@ -118,10 +118,13 @@ func (r *Replicator) renew(ctx context.Context, seen view.Stream) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.Pace.Timeout)
 	defer cancel()
 	err := r.view.Renew(ctx, seen)
-	if ctx.Err() != nil {
-		return
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		r.config.Log.Warn("others know more of our view's rows than we do: a new epoch begins", "seen", seen.Epoch)
+	case r.quiet.due("renew", time.Now()):
+		r.config.Log.Warn("others claim to know more of our view's rows than we do", "seen", seen.Epoch, "err", err)
 	}
-	r.config.Log.Warn("others know more of our view's rows than we do: a new epoch begins", "seen", seen.Epoch, "err", err)
 }
 
 // watchPressure looks whether the view keeps up with what it is told.

@@ -1,0 +1,61 @@
+package view
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestEpochOfTheFuture: a stream whose epoch is more than an hour ahead of our
+// clock hides nothing: neither its site's rows nor, when it claims to be ours,
+// our own.
+func TestEpochOfTheFuture(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	m := startMember(t, Config{Now: func() time.Time { return now }})
+	self := m.publish(volume("ours", "x"))
+	soon := uint64(now.Add(maxEpochSkew).UnixMilli())
+	m.take(encoded(t, "w2", soon, 1, volume("v", "x")))
+	before := m.dump()
+	for _, epoch := range []uint64{soon + 1, maxEpoch - 1} {
+		for _, site := range []bourse.WorkerID{"w2", "w3", "w1"} {
+			if v, err := m.Apply(encoded(t, site, epoch, 1)); bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("epoch %d of %s: %v, error %v, want %s", epoch, site, v, err, bourse.CodeInvalid)
+			}
+		}
+		if err := m.Renew(t.Context(), Stream{"w1", epoch}); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("renew after epoch %d: %v, want %s", epoch, err, bourse.CodeInvalid)
+		}
+		var snapshot bytes.Buffer
+		f, err := newFrameWriter(&snapshot, wireSnapshot{Site: "w2", Epoch: epoch, Seq: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Restore(t.Context(), Stream{"w2", epoch}, &snapshot); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("restore epoch %d: %v, want %s", epoch, err, bourse.CodeInvalid)
+		}
+	}
+	m.flush()
+	if got := m.dump(); len(got) != len(before) || m.Self() != self {
+		t.Errorf("rows %v, want %v; we are at %v, want %v", got, before, m.Self(), self)
+	}
+}
+
+// TestOwnEpochOfTheFuture: a server whose clock was once far ahead begins again
+// when it is right, or nobody would hear it until then.
+func TestOwnEpochOfTheFuture(t *testing.T) {
+	path, now := tempFile(t), time.UnixMilli(1_700_000_000_000)
+	m := startMember(t, Config{Path: path, Now: func() time.Time { return now.AddDate(1, 0, 0) }})
+	m.publish(volume("ours", "x"))
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	m = startMember(t, Config{Path: path, Now: func() time.Time { return now }})
+	if got := m.Self().Epoch; got != uint64(now.UnixMilli()) {
+		t.Errorf("epoch %d, want %d", got, now.UnixMilli())
+	}
+}
