@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -26,7 +26,7 @@ func decode(w http.ResponseWriter, r *request, optional bool, into any) error {
 		}
 		return bourse.Errorf(bourse.CodeInvalid, "the request has no body: send JSON")
 	}
-	return unmarshal(raw, into)
+	return bodies.Decode(r.Request, len(raw), func() error { return unmarshal(raw, into) })
 }
 
 // unmarshal decodes JSON and says in CodeInvalid what is wrong with it.
@@ -54,21 +54,24 @@ func fieldName(field string) string {
 	return field
 }
 
+// firstRoom is what a body gets before it has come, in bytes.
+const firstRoom = 4 << 10
+
 func readBody(w http.ResponseWriter, r *request) ([]byte, error) {
 	tooLong := &reply{status: http.StatusRequestEntityTooLarge, err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: at most %d bytes", machinesapi.MaxBody)}
 	if r.ContentLength > machinesapi.MaxBody {
 		return nil, tooLong
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead) // MinRead more keeps ReadFrom from growing it
+	var buf bytes.Buffer // it grows with what comes, not with what is declared
+	if n := r.ContentLength; n > 0 {
+		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // MinRead more keeps ReadFrom from growing it
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLong
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
+	if err != nil {
+		return nil, bodies.ReadError(err)
 	}
 	return buf.Bytes(), nil
 }

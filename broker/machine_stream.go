@@ -10,6 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -85,6 +86,7 @@ func (b *Broker) tunnel(w http.ResponseWriter, r *request) error {
 func (b *Broker) pass(w http.ResponseWriter, r *request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
+	bodies.Stream(r.Request)
 	body := &lent{from: r.Body}
 	defer body.takeBack()
 	// Whoever reads the body now must not keep us.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -125,7 +126,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n'))
+	bodies.Write(w, append(raw, '\n'))
 	return nil
 }
 

@@ -10,18 +10,14 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
 // maxReply bounds the reply that a client reads into memory: a list of all
 // machines of a large worker, with room to spare.
 const maxReply = 64 << 20
-
-// bodyTime is how long a caller may take to send a request's body, so that
-// nobody holds a handler by sending one byte at a time.
-const bodyTime = 30 * time.Second
 
 // buffers holds bodies while they are read or written. Large ones are not
 // kept.
@@ -45,18 +41,10 @@ func putBuffer(b *bytes.Buffer) {
 func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(bodyTime)) == nil { // not every writer can
-		// The server goes on reading after the body, to see the caller leave.
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
 	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return bourse.Errorf(bourse.CodeInvalid, "the body has more than %d bytes", int64(MaxBody))
-		}
-		return bourse.Errorf(bourse.CodeInvalid, "the body was cut short: %w", err)
+		return bodies.ReadError(err)
 	}
-	return decode(buf.Bytes(), v)
+	return bodies.Decode(r, buf.Len(), func() error { return decode(buf.Bytes(), v) })
 }
 
 // decode reads one value. An error that a type of ours found in its own text
@@ -100,7 +88,7 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 	h["Content-Type"] = contentType(v)
 	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
 	w.WriteHeader(status)
-	_, _ = w.Write(buf.Bytes())
+	bodies.Write(w, buf.Bytes())
 }
 
 func encodeTo(buf *bytes.Buffer, v any) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/internal/duplex"
 )
 
@@ -61,6 +62,7 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
+	bodies.Stream(r)
 	frames := duplex.NewReader(r.Body)
 	start, err := readStart(control, frames)
 	if err != nil {
@@ -86,10 +88,13 @@ func accept(w http.ResponseWriter, control *http.ResponseController) {
 	_ = control.Flush() // a writer that cannot flush sends it later
 }
 
+// startTime is how long a caller may take to send the first frame.
+const startTime = 30 * time.Second
+
 // readStart reads the first frame.
 func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecStart, error) {
 	var start ExecStart
-	if control.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
+	if control.SetReadDeadline(time.Now().Add(startTime)) == nil {
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	kind, data, err := frames.Next()

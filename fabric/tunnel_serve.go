@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
 // ServeTunnel serves PathTunnel: bytes go to and from conn, which it closes,
@@ -16,6 +18,7 @@ import (
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
+	bodies.Stream(r)
 	accept(w, control)
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
 	defer stop()

@@ -10,6 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
 // maxBy bounds what a claimer calls itself.
@@ -104,6 +105,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
+	bodies.Stream(r)                                                              // only its end is kept
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // not every writer can
 	output, err := readTail(r.Body)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
 const (
@@ -22,7 +24,8 @@ const (
 // over TLS. Then it takes no more, gives those under way a few seconds, ends
 // the contexts of the rest and closes their connections; it returns when the
 // listener and all connections are closed, nil when that was because of ctx; and
-// when the handlers of calls have ended.
+// when the handlers of calls have ended. Requests' bodies have the limits of
+// package bodies.
 // Handlers that stream for ever should end with their own component.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -32,7 +35,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	defer calls.close()
 	defer calls.refuse()
 	server := &http.Server{
-		Handler:           h,
+		Handler:           bodies.New(0).Handler(h),
 		TLSConfig:         config,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       serverIdle,

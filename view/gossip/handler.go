@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
@@ -32,16 +31,8 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// bodyTime is how long a caller may take to send a request's body, so that
-// nobody holds a slot by sending one byte at a time.
-const bodyTime = 10 * time.Second
-
 // open reads a request's envelope. When it gives false the answer is written.
 func (r *Replicator) open(w http.ResponseWriter, req *http.Request, most int64) ([]frame, bool) {
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(bodyTime)) == nil { // not every writer can
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, most))
 	r.count.httpBytesIn.Add(uint64(len(body)))
 	if err != nil {

@@ -2,13 +2,13 @@ package query
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -38,11 +38,8 @@ type question struct {
 // readRequest reads and checks a body. Codes: invalid.
 func readRequest(w http.ResponseWriter, r *http.Request) (Request, question, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "the body is longer than %d bytes", maxBody)
-	}
 	if err != nil {
-		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
+		return Request{}, question{}, bodies.ReadError(err)
 	}
 	return decodeRequest(raw)
 }

@@ -1,0 +1,163 @@
+// Package bodies bounds what the bodies of requests and replies cost a server.
+//
+// A request's body is read with two deadlines, one for the next bytes and one
+// for the whole, and counted while its request lives: all bodies of a server
+// together take at most a fixed number of bytes. A client that declares much and
+// sends little costs what it has sent, and only until its time is over.
+// A server reads one large body's JSON at a time, since decoding takes several
+// times the memory of the text.
+//
+// [Limits.Handler] does this to every request of a listener; handlers read
+// bodies as they always do. Bodies that both sides stream for as long as they
+// like, such as a command's input, are exempt once a handler calls [Stream].
+package bodies
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/bourse-dev/bourse"
+)
+
+const (
+	// idle is how long a caller may send nothing of a body.
+	idle = 10 * time.Second
+	// whole is how long all of a body may take: the largest, 4 MiB, at 70 kB/s.
+	whole = time.Minute
+)
+
+// Bounds of what all bodies of a server take together, in bytes.
+const (
+	mostTotal  = 64 << 20
+	leastTotal = 8 << 20
+	ofMemory   = 16 // the part of the memory limit
+)
+
+// Limits are the limits of one server. Make them with [New].
+type Limits struct {
+	budget *budget
+	decode *semaphore.Weighted
+}
+
+// New makes limits that let bodies take total bytes together; 0 means a
+// sixteenth of the process's memory limit, between 8 and 64 MiB.
+func New(total int64) *Limits {
+	if total <= 0 {
+		total = mostTotal
+		if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+			total = min(max(limit/ofMemory, leastTotal), mostTotal)
+		}
+	}
+	return &Limits{budget: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
+}
+
+// Handler has h read the bodies of its requests within the limits. What a body
+// took is given back when h returns.
+func (l *Limits) Handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+			h.ServeHTTP(w, r)
+			return
+		}
+		now := time.Now()
+		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(whole)}
+		// Also for a body that h does not read: the server itself reads on
+		// before it answers.
+		b.deadline(now)
+		defer func() { l.budget.put(b.held) }()
+		limited := *r // the server looks at what type r.Body has
+		limited.Body = b
+		h.ServeHTTP(w, &limited)
+	})
+}
+
+// body is a request's body. Like any other it is for one goroutine at a time.
+type body struct {
+	io.ReadCloser
+	limits  *Limits
+	control *http.ResponseController
+	until   time.Time // when it must have come
+	held    int64     // of the budget
+	stream  bool
+}
+
+// Read reads within the limits. Codes: invalid (too slow), rate_limited.
+func (b *body) Read(p []byte) (int, error) {
+	if b.stream {
+		return b.ReadCloser.Read(p)
+	}
+	b.deadline(time.Now())
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case err == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, bourse.Errorf(bourse.CodeInvalid, "the body came too slowly: at most %s between bytes, %s in all: %w", idle, whole, err)
+	default:
+		// The server goes on reading after the body, to see the caller leave.
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	if n > 0 && !b.limits.budget.take(int64(n), b.held) {
+		return 0, bourse.Errorf(bourse.CodeRateLimited, "the server is reading as much as it can hold: repeat this later")
+	}
+	b.held += int64(n)
+	return n, err
+}
+
+func (b *body) deadline(now time.Time) {
+	at := now.Add(idle)
+	if b.until.Before(at) {
+		at = b.until
+	}
+	_ = b.control.SetReadDeadline(at) // not every writer can
+}
+
+// Stream ends the limits of a request's body: from here on it may take as long
+// as it likes, and the handler keeps none of it.
+func Stream(r *http.Request) {
+	if b, ok := r.Body.(*body); ok {
+		b.stream = true
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+}
+
+// Bounds of decoding, in bytes of text.
+const (
+	// small is what is decoded without waiting for others.
+	small        = 64 << 10
+	decodeAtOnce = 4 << 20
+)
+
+// Decode calls decode, which decodes size bytes of a request's body. Large
+// bodies wait for one another.
+func Decode(r *http.Request, size int, decode func() error) error {
+	b, ok := r.Body.(*body)
+	if !ok || size <= small {
+		return decode()
+	}
+	weight := int64(min(size, decodeAtOnce))
+	if err := b.limits.decode.Acquire(r.Context(), weight); err != nil {
+		return bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", context.Cause(r.Context()))
+	}
+	defer b.limits.decode.Release(weight)
+	return decode()
+}
+
+// ReadError is the error of a handler whose reading of a body, through
+// [http.MaxBytesReader], ended with err. Codes: invalid, rate_limited.
+func ReadError(err error) error {
+	if e, ok := errors.AsType[*bourse.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return bourse.Errorf(bourse.CodeInvalid, "the body has more than %d bytes", e.Limit)
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "the body was cut short: %w", err)
+}

@@ -1,0 +1,40 @@
+package bodies
+
+import "sync"
+
+// reserve is the part of a budget that only small bodies may take: requests
+// stay possible while large bodies fill the rest.
+const reserve = 4
+
+// budget is a number of bytes that many bodies share.
+type budget struct {
+	total int64
+
+	mu   sync.Mutex
+	used int64
+}
+
+func newBudget(total int64) *budget { return &budget{total: total} }
+
+// take takes n bytes more for a body that has taken held already. It reports
+// whether there was room; else nothing was taken.
+func (b *budget) take(n, held int64) bool {
+	room := b.total
+	if held+n > small {
+		room -= b.total / reserve
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > room-b.used {
+		return false
+	}
+	b.used += n
+	return true
+}
+
+// put gives n bytes back.
+func (b *budget) put(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}

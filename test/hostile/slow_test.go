@@ -1,0 +1,132 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// rss returns the resident memory of a server, in MiB.
+func rss(t *testing.T, s *servertest.Server) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("the memory of processes is not shown here: %v", err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib >> 10
+}
+
+const slowPost = "POST /v1/apps/default/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
+
+// 150 clients declare 4 MiB each and send one byte: the broker makes no room
+// for what has not come, and lets go of them within seconds. Before, they held
+// 600 MiB for ever.
+func TestSlowClientsHoldNothing(t *testing.T) {
+	broker, _ := startPair(t)
+	before := rss(t, broker)
+	conns := make([]net.Conn, 150)
+	for i := range conns {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", broker.API)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, slowPost+"{", broker.API, credential(t, broker), 4<<20); err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = c
+	}
+	api := servertest.Client(t, broker)
+	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
+		t.Errorf("another client beside them: %v", err)
+	}
+	if now := rss(t, broker); now > before+60 {
+		t.Errorf("150 bytes of 150 clients take %d MiB", now-before)
+	}
+	for _, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("a client that sends nothing is kept: %v", err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("a client that sends nothing: status %d, want 400", resp.StatusCode)
+		}
+	}
+}
+
+// 150 clients send all but the last byte of 4 MiB, of the JSON that takes most
+// memory: the broker holds what its budget lets it, and answers the others with
+// 429 and Retry-After.
+func TestHugeClientsAreBounded(t *testing.T) {
+	broker, _ := startPair(t)
+	body := `{"config":{"image":"host","metadata":{`
+	var b strings.Builder
+	for i := 0; b.Len() < 4<<20-len(body)-16; i++ {
+		fmt.Fprintf(&b, `"%x":"",`, i)
+	}
+	body += b.String() + `"z":""}}}`
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	peak := 0
+	for range 150 {
+		wg.Go(func() {
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", broker.API)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+			// Its answer may come, and the connection end, before all was sent.
+			_, _ = fmt.Fprintf(c, slowPost+"%s", broker.API, credential(t, broker), len(body), body[:len(body)-1])
+			_, _ = fmt.Fprint(c, body[len(body)-1:])
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			now := rss(t, broker)
+			mu.Lock()
+			defer mu.Unlock()
+			peak = max(peak, now)
+			if err != nil {
+				statuses[0]++ // the connection was reset while we still sent
+				return
+			}
+			_ = resp.Body.Close()
+			statuses[resp.StatusCode]++
+			if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+				t.Error("429 without Retry-After")
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("statuses %v, peak %d MiB", statuses, peak)
+	if peak > 512 {
+		t.Errorf("600 MiB of hostile JSON take %d MiB of the broker", peak)
+	}
+	if statuses[http.StatusOK] != 0 || statuses[http.StatusBadRequest] == 0 {
+		t.Errorf("statuses %v, want 400 and 429", statuses)
+	}
+	api := servertest.Client(t, broker)
+	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
+		t.Errorf("another client after them: %v", err)
+	}
+}
+
+// credential returns the header that lets a client in.
+func credential(testing.TB, *servertest.Server) string { return "" }
