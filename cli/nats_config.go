@@ -61,11 +61,9 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s: use nats://HOST:PORT", bourse.Quoted(s)))
 			continue
 		}
-		known := u.User != nil || n.Creds != "" || n.NKey != "" || n.TLS.Cert != ""
-		encrypted := u.Scheme == "tls" || u.Scheme == "wss"
-		if !insecure && !guarded && !loopback(u.Hostname()) && (!known || !encrypted) {
-			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host: "+
-				"use tls:// and a NATS user (--nats-creds, --nats-nkey or --nats-cert), or certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a test network", u.Redacted()))
+		if !insecure && !guarded && !loopback(u.Hostname()) {
+			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host, and whoever may use its account could command every worker: "+
+				"use certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a network and an account that you trust", u.Redacted()))
 		}
 	}
 	return out

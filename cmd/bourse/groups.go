@@ -15,10 +15,12 @@ import (
 func (s *server) openGroups() error {
 	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumours: s.replica.replicator, Log: s.log}
 	if s.config.GossipKey != "" {
-		var err error
-		if c.Key, err = admission.LoadGossipKey(s.config.GossipKey); err != nil {
+		keys, err := admission.LoadGossipKeys(s.config.GossipKey, s.setGossipKeys)
+		if err != nil {
 			return err
 		}
+		c.Key, c.MoreKeys = keys.Get()[0], keys.Get()[1:]
+		s.watched = append(s.watched, keys)
 	}
 	if s.link != nil {
 		there := c
@@ -41,6 +43,16 @@ func (s *server) openGroup(c gossip.Config) error {
 		s.groups = append(s.groups, group)
 	}
 	return err
+}
+
+// setGossipKeys changes the keys of all groups.
+func (s *server) setGossipKeys(keys [][]byte) error {
+	for _, group := range s.groups {
+		if err := group.SetKeys(keys); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // everybody gives the members of all groups, each once.

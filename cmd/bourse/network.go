@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // openNetworks makes the server reachable, and its way to the others. A worker
@@ -36,9 +36,9 @@ func (s *server) openNetworks(ctx context.Context) error {
 	if s.link == nil {
 		s.self.Address = s.directAddress()
 	}
-	var toServers *tls.Config
+	var toServers direct.TLS
 	if s.creds != nil {
-		toServers = s.creds.Client()
+		toServers = s.creds.Client
 	}
 	s.wire = direct.NewOver(s.dial, toServers)
 	return nil
@@ -63,41 +63,53 @@ func (s *server) closeNetworks() {
 
 func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	c := &s.config.NATS
-	secure, err := natsTLS(c)
-	if err != nil {
+	out := nats.Config{
+		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
+		Creds: c.Creds, NKey: c.NKey, Log: s.log,
+	}
+	if err := s.natsTLS(&out); err != nil {
 		return nil, err
 	}
-	return nats.Open(ctx, nats.Config{
-		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
-		TLS: secure, Creds: c.Creds, NKey: c.NKey, Log: s.log,
-	})
+	return nats.Open(ctx, out)
 }
 
-// natsTLS is how the NATS servers prove who they are, and we to them: nil for
-// what is usual.
-func natsTLS(c *cli.NATSConfig) (*tls.Config, error) {
-	if !c.TLS.Set() {
-		return nil, nil
-	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
+// natsTLS is how the NATS servers prove who they are, and we to them, where
+// that is not what is usual. Changed files count from the next connection on.
+func (s *server) natsTLS(out *nats.Config) error {
+	c := &s.config.NATS
 	if c.TLS.CA != "" {
-		text, err := os.ReadFile(c.TLS.CA)
+		pool, err := admission.NewLive([]string{c.TLS.CA}, func() (*x509.CertPool, error) {
+			text, err := os.ReadFile(c.TLS.CA)
+			if err != nil {
+				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %w", err)
+			}
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM(text) {
+				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s has no certificate in PEM", c.TLS.CA)
+			}
+			return pool, nil
+		}, nil)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %w", err)
+			return err
 		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(text) {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s has no certificate in PEM", c.TLS.CA)
-		}
+		s.watched = append(s.watched, pool)
+		out.CA = pool.Get
 	}
 	if c.TLS.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+		pair, err := admission.NewLive([]string{c.TLS.Cert, c.TLS.Key}, func() (tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+			if err != nil {
+				return pair, bourse.Errorf(bourse.CodeInvalid, "--nats-cert: %w", err)
+			}
+			return pair, nil
+		}, nil)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-cert: %w", err)
+			return err
 		}
-		out.Certificates = []tls.Certificate{pair}
+		s.watched = append(s.watched, pair)
+		out.Certificate = pair.Get
 	}
-	return out, nil
+	return nil
 }
 
 // dial reaches a server the way that its address says.

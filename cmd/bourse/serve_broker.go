@@ -21,7 +21,7 @@ import (
 
 // serveBroker runs an API server until ctx ends. It keeps nothing.
 func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
-	tokens, err := loadTokens(c.TokenFile)
+	set, err := loadTokens(c.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -38,6 +38,11 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	var asked broker.Tokens // nil: none are asked for
+	if set != nil {
+		asked = tokens{set}
+		s.watched = append(s.watched, set)
+	}
 	var toClients *tls.Config
 	if s.creds != nil {
 		toClients = s.creds.Public()
@@ -49,11 +54,12 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	workers, known := fabric.NewClient(s.fabric()), brokerView{s.replica}
 	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: workers, Voids: known, Log: s.log})
 	api := broker.New(broker.Config{
-		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: tokens,
+		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: asked,
 		View: known, Queries: queries{engine, s.replica.replicator},
 		Log: s.log, Region: c.Region, Version: version().Release,
 	})
 	return runStages(ctx, s.log,
+		s.watching(),
 		s.viewing(),
 		s.membership(),
 		s.replication(),
@@ -93,15 +99,11 @@ func brokerName(data string) (bourse.WorkerID, error) {
 type tokens struct{ set *admission.TokenSet }
 
 // loadTokens reads the token file; without one the broker asks for none.
-func loadTokens(path string) (broker.Tokens, error) {
+func loadTokens(path string) (*admission.TokenSet, error) {
 	if path == "" {
 		return nil, nil
 	}
-	set, err := admission.LoadTokens(path)
-	if err != nil {
-		return nil, err
-	}
-	return tokens{set}, nil
+	return admission.LoadTokens(path)
 }
 
 // Identify gives the owner of a token.

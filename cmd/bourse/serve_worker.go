@@ -75,6 +75,7 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
+		s.watching(),
 		s.viewing(),
 		// The membership comes before the worker: a first start asks it which
 		// tag is free.
@@ -134,14 +135,12 @@ func (h *host) serveAPI(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
 	}
-	if h.link != nil {
+	if h.link != nil && secure == nil { // a message proves nothing of who sent it: with certificates none asks anything here
 		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, h.worker.Handler())
 		if err != nil {
 			return err
 		}
 		defer withdraw()
-	}
-	if h.link != nil && secure == nil { // a message proves nothing of who sent it
 		stop, err := h.link.Serve(h.self.ID, h.worker.Handler())
 		if err != nil {
 			return err

@@ -31,7 +31,8 @@ type server struct {
 	groups   []*gossip.Members // one; or two, of which the first is that on NATS
 	either   either            // of the two
 	self     bourse.Member
-	extra    func(*cli.Ready) // adds what only one role has to say once it serves; may be nil
+	watched  []admission.Watched // files of credentials, which are read again when they change
+	extra    func(*cli.Ready)    // adds what only one role has to say once it serves; may be nil
 }
 
 // joinPatience is how long readiness waits for the membership. Members that
@@ -54,6 +55,7 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 		if err != nil {
 			return nil, err
 		}
+		s.watched = append(s.watched, s.creds)
 		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "--tls-cert is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
@@ -107,6 +109,15 @@ func reachable(a netip.AddrPort) netip.AddrPort {
 		}
 	}
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
+}
+
+// watching is the stage in which the files of credentials are read again when
+// they change.
+func (s *server) watching() stage {
+	return stage{name: "credentials", run: func(ctx context.Context) error {
+		admission.Watch(ctx, s.log, s.watched...)
+		return nil
+	}}
 }
 
 // announce is the last stage: everything serves, and those who asked are

@@ -34,6 +34,7 @@ func (h *host) openGateway() (err error) {
 		if g.tokens, err = admission.LoadTokens(c.TokenFile); err != nil {
 			return err
 		}
+		h.watched = append(h.watched, g.tokens)
 	}
 	g.driver, err = pull.Open(pull.Config{Dir: filepath.Join(h.config.Data, "pull"), Lost: c.Lost, Log: h.log})
 	if err != nil {

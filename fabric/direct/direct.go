@@ -54,13 +54,17 @@ var _ fabric.Fabric = (*Fabric)(nil)
 // Dialer connects to a worker's address, host:port.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
+// TLS returns the configuration for the next connection: the CA of the
+// cluster's workers and our own certificate, as admission.Credentials.Client
+// does.
+type TLS func() *tls.Config
+
 // New makes a fabric that speaks in the clear when config is nil, and HTTP/2
-// with TLS otherwise: config has the CA of the cluster's workers and our own
-// certificate, as admission.Credentials.Client gives it.
-func New(config *tls.Config) *Fabric { return NewOver(TCP, config) }
+// with TLS otherwise.
+func New(config TLS) *Fabric { return NewOver(TCP, config) }
 
 // NewOver is New for addresses that are reached by another dialer than [TCP].
-func NewOver(dialer Dialer, config *tls.Config) *Fabric {
+func NewOver(dialer Dialer, config TLS) *Fabric {
 	dial := marked(dialer)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: idlePerWorker,
@@ -88,7 +92,7 @@ func NewOver(dialer Dialer, config *tls.Config) *Fabric {
 // that a server does not read would hold up the bodies of all other requests;
 // and a kept one may be closed by its server at that very moment, when such a
 // request cannot be sent again.
-func newStreams(dial Dialer, config *tls.Config) *http.Transport {
+func newStreams(dial Dialer, config TLS) *http.Transport {
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols), DialContext: dial}
 	t.Protocols.SetHTTP1(true)
 	if config != nil {
@@ -195,7 +199,7 @@ func serverName(m bourse.Member) string {
 
 // secureDialer dials a route, to speak protocol there: the server at its
 // address must prove to be its worker.
-func secureDialer(dial Dialer, config *tls.Config, protocol string) Dialer {
+func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
@@ -215,8 +219,8 @@ func secureDialer(dial Dialer, config *tls.Config, protocol string) Dialer {
 
 // secured speaks TLS on a connection, which it closes when that fails: the
 // server must prove to be who has the name.
-func secured(ctx context.Context, c net.Conn, config *tls.Config, name, protocol string) (net.Conn, error) {
-	own := config.Clone()
+func secured(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
+	own := config().Clone()
 	own.ServerName = name
 	own.NextProtos = []string{protocol}
 	secure := tls.Client(c, own)

@@ -38,9 +38,9 @@ type network struct {
 
 func newNetwork(t testing.TB, ca *admission.CA) *network {
 	n := &network{t: t, ca: ca}
-	var config *tls.Config
+	var config direct.TLS
 	if ca != nil {
-		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client()
+		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client
 	}
 	n.fabric = direct.New(config)
 	t.Cleanup(n.fabric.Close)

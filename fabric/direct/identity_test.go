@@ -14,7 +14,7 @@ import (
 // worker it means, whoever holds the worker's address.
 func TestServerProvesItself(t *testing.T) {
 	ca, other := newCA(t), newCA(t)
-	f := direct.New(credentials(t, ca, "broker-1", bourse.RoleBroker).Client())
+	f := direct.New(credentials(t, ca, "broker-1", bourse.RoleBroker).Client)
 	t.Cleanup(f.Close)
 	tests := []struct {
 		name   string
@@ -51,11 +51,11 @@ func TestClientProvesItself(t *testing.T) {
 	stranger.RootCAs = nobody.RootCAs
 	tests := []struct {
 		name   string
-		client *tls.Config
+		client direct.TLS
 	}{
-		{"no certificate", nobody},
-		{"another worker", credentials(t, ca, "w2", bourse.RoleWorker).Client()},
-		{"a broker of another cluster", stranger},
+		{"no certificate", func() *tls.Config { return nobody }},
+		{"another worker", credentials(t, ca, "w2", bourse.RoleWorker).Client},
+		{"a broker of another cluster", func() *tls.Config { return stranger }},
 		{"in the clear", nil},
 	}
 	for _, tt := range tests {

@@ -3,7 +3,6 @@ package direct
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ const shunned, shunnedBriefly = time.Minute, time.Second
 // lately, by its name and address.
 type lines struct {
 	dial   Dialer
-	config *tls.Config // nil: in the clear
+	config TLS // nil: in the clear
 	work   sync.WaitGroup
 
 	mu     sync.RWMutex // taken under no other lock

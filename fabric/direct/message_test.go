@@ -78,7 +78,7 @@ func TestMessageProvesItself(t *testing.T) {
 	ca := newCA(t)
 	server := credentials(t, ca, "w1", bourse.RoleWorker).Server(bourse.RoleBroker, bourse.RoleWorker)
 	ln, _ := serve(t, direct.Handler("w1", admission.Require(refuse(t), bourse.RoleBroker)), server)
-	f := direct.New(credentials(t, ca, "w2", bourse.RoleWorker).Client())
+	f := direct.New(credentials(t, ca, "w2", bourse.RoleWorker).Client)
 	t.Cleanup(f.Close)
 	a, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}")
 	if err != nil || a.Status != http.StatusForbidden {

@@ -93,7 +93,7 @@ func TestNKeyTLSAndPrefix(t *testing.T) {
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		Nkeys:     []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{Publish: may, Subscribe: may}}},
 	})
-	c := nats.Config{URLs: []string{s.ClientURL()}, Prefix: "my.own", TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, NKey: write(t, "seed", seed)}
+	c := nats.Config{URLs: []string{s.ClientURL()}, Prefix: "my.own", CA: func() *x509.CertPool { return roots }, NKey: write(t, "seed", seed)}
 	works(t, c)
 	stranger, err := nkeys.CreateUser()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestNKeyTLSAndPrefix(t *testing.T) {
 	other, _ := stranger.Seed()
 	for name, spoil := range map[string]func(*nats.Config){
 		"another nkey": func(c *nats.Config) { c.NKey = write(t, "other", other) }, "no nkey": func(c *nats.Config) { c.NKey = "" },
-		"another CA":    func(c *nats.Config) { c.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12} },
+		"another CA":    func(c *nats.Config) { c.CA = x509.NewCertPool },
 		"no such file":  func(c *nats.Config) { c.NKey = "/no/such/file" },
 		"not a seed":    func(c *nats.Config) { c.NKey = write(t, "none", []byte("hello")) },
 		"no such creds": func(c *nats.Config) { c.NKey, c.Creds = "", "/no/such/file" },

@@ -3,6 +3,7 @@ package nats
 import (
 	"cmp"
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -16,14 +17,18 @@ import (
 
 // Config says which NATS a link is on.
 type Config struct {
-	URLs    []string     // required: nats://, tls://, ws:// or wss://, of one cluster; user:password@ and token@ are taken from it
-	Prefix  string       // of all subjects; default "bourse". Its tokens: letters, digits, "-" and "_"
-	Cluster string       // the cluster's name, a token or several after the prefix; default "bourse"
-	Name    string       // of the connection, for those who look at the NATS server; optional
-	TLS     *tls.Config  // for tls:// and wss://; nil: the system's CAs
-	Creds   string       // file of a user's JWT and seed; optional
-	NKey    string       // file of a user's seed; optional
-	Log     *slog.Logger // default: none
+	URLs    []string // required: nats://, tls://, ws:// or wss://, of one cluster; user:password@ and token@ are taken from it
+	Prefix  string   // of all subjects; default "bourse". Its tokens: letters, digits, "-" and "_"
+	Cluster string   // the cluster's name, a token or several after the prefix; default "bourse"
+	Name    string   // of the connection, for those who look at the NATS server; optional
+	// CA returns those that the NATS servers' certificates are of, for the next
+	// connection; nil: the system's.
+	CA func() *x509.CertPool
+	// Certificate returns what is shown to the NATS servers; nil: none.
+	Certificate func() tls.Certificate
+	Creds       string       // file of a user's JWT and seed; optional
+	NKey        string       // file of a user's seed; optional
+	Log         *slog.Logger // default: none
 	// Patience is how long another end may give no sign of life before its
 	// connections are reset; default 6 s. It is asked for one every third of it.
 	Patience time.Duration
@@ -104,8 +109,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.complained),
 	}
-	if c.TLS != nil {
-		o = append(o, client.Secure(c.TLS))
+	if c.CA != nil || c.Certificate != nil {
+		o = append(o, client.ClientTLSConfig(c.certificate(), c.ca()))
 	}
 	if c.Creds != "" {
 		o = append(o, client.UserCredentials(c.Creds))
@@ -118,6 +123,21 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		o = append(o, key)
 	}
 	return o, nil
+}
+
+// certificate and ca are what the client library calls for each connection.
+func (c *Config) certificate() client.TLSCertHandler {
+	if c.Certificate == nil {
+		return nil
+	}
+	return func() (tls.Certificate, error) { return c.Certificate(), nil }
+}
+
+func (c *Config) ca() client.RootCAsHandler {
+	if c.CA == nil {
+		return nil
+	}
+	return func() (*x509.CertPool, error) { return c.CA(), nil }
 }
 
 func (c *Config) servers() string { return strings.Join(c.URLs, ",") }

@@ -104,9 +104,9 @@ type network struct {
 func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *network {
 	n := &network{t: t, url: url, ca: ca}
 	link := open(t, url)
-	var config *tls.Config
+	var config direct.TLS
 	if ca != nil {
-		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client()
+		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client
 	}
 	caller := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }, config)
 	t.Cleanup(caller.Close)

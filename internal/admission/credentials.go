@@ -13,8 +13,15 @@ import (
 // Files names the PEM files of a server's credentials.
 type Files struct{ CA, Cert, Key string }
 
-// Credentials are a server's certificate and the CA of its cluster.
+// Credentials are a server's certificate and the CA of its cluster. Those that
+// were read from files follow them: see [Credentials.Look].
 type Credentials struct {
+	*Live[*material]
+	self Identity
+}
+
+// material is what credentials are at one time. It is never changed.
+type material struct {
 	pool *x509.CertPool
 	cert tls.Certificate
 	self Identity
@@ -22,6 +29,22 @@ type Credentials struct {
 
 // Load reads credentials. What is wrong with the files is CodeInvalid.
 func Load(f Files) (*Credentials, error) {
+	c := &Credentials{}
+	var err error
+	c.Live, err = NewLive([]string{f.CA, f.Cert, f.Key}, f.read, func(m *material) error {
+		if m.self != c.self {
+			return bourse.Errorf(bourse.CodeInvalid, "the certificate is that of %s %s, not of %s %s", m.self.Role, m.self.ID, c.self.Role, c.self.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.self = c.Get().self
+	return c, nil
+}
+
+func (f *Files) read() (*material, error) {
 	ca, err := os.ReadFile(f.CA)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the CA: %w", err)
@@ -34,12 +57,20 @@ func Load(f Files) (*Credentials, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the key: %w", err)
 	}
-	return NewCredentials(ca, Pair{Cert: cert, Key: key})
+	return newMaterial(ca, Pair{Cert: cert, Key: key})
 }
 
 // NewCredentials makes credentials of PEM texts. The certificate must be of
-// the CA and name one server; else it is CodeInvalid.
+// the CA, or of one of several, and name one server; else it is CodeInvalid.
 func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
+	m, err := newMaterial(ca, pair)
+	if err != nil {
+		return nil, err
+	}
+	return &Credentials{Live: still(m), self: m.self}, nil
+}
+
+func newMaterial(ca []byte, pair Pair) (*material, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the CA holds no PEM certificate")
@@ -57,36 +88,52 @@ func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
-	return &Credentials{pool: pool, cert: cert, self: self}, nil
+	return &material{pool: pool, cert: cert, self: self}, nil
 }
 
-// Self tells whom the certificate names.
+// Self returns whom the certificate names.
 func (c *Credentials) Self() Identity { return c.self }
 
 // Server is the configuration of a server that takes only servers of the
 // cluster with one of these roles.
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
-	config := c.Public()
-	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.VerifyConnection = func(s tls.ConnectionState) error {
-		peer, err := IdentityOf(s.PeerCertificates[0])
-		if err != nil {
-			return err
+	return c.serving(func(config *tls.Config) {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		config.VerifyConnection = func(s tls.ConnectionState) error {
+			peer, err := IdentityOf(s.PeerCertificates[0])
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(roles, peer.Role) {
+				return bourse.Errorf(bourse.CodeForbidden, "%s %s is not let in here", peer.Role, peer.ID)
+			}
+			return nil
 		}
-		if !slices.Contains(roles, peer.Role) {
-			return bourse.Errorf(bourse.CodeForbidden, "%s %s is not let in here", peer.Role, peer.ID)
-		}
-		return nil
-	}
-	return config
+	})
 }
 
 // Public is the configuration of a server for clients without certificates:
 // they bring tokens. A server of the cluster may show its own; see Require.
 func (c *Credentials) Public() *tls.Config {
+	return c.serving(func(config *tls.Config) { config.ClientAuth = tls.VerifyClientCertIfGiven })
+}
+
+// serving makes the configuration of a server, which uses what is current at
+// each handshake.
+func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert},
-		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: c.pool,
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			m := c.Get()
+			config := &tls.Config{
+				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, ClientCAs: m.pool,
+				NextProtos: []string{"h2", "http/1.1"},
+				// A ticket would outlive the CA by which it was given.
+				SessionTicketsDisabled: true,
+			}
+			adjust(config)
+			return config, nil
+		},
 	}
 }
 
@@ -110,8 +157,10 @@ func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	})
 }
 
-// Client is the configuration of a client of other servers of the cluster. The
-// caller sets ServerName to the name of whom it means to reach.
+// Client is the present configuration of a client of other servers of the
+// cluster; it is asked for before each connection. The caller sets ServerName to
+// the name of whom it means to reach.
 func (c *Credentials) Client() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.cert}, RootCAs: c.pool}
+	m := c.Get()
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}
 }

@@ -9,15 +9,42 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// LoadGossipKey reads the key that encrypts the membership: 16, 24 or 32
-// bytes (AES-128, 192 or 256), written in base64 or hex. Anything else is
-// CodeInvalid.
-func LoadGossipKey(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the gossip key: %w", err)
+// maxGossipKeys bounds the keys of one file: each message that fails with one is
+// tried with the next.
+const maxGossipKeys = 8
+
+// LoadGossipKeys reads the keys that encrypt the membership, one a line: 16, 24
+// or 32 bytes (AES-128, 192 or 256), written in base64 or hex. The first
+// encrypts; what comes in may have any of them. Empty lines and those that begin
+// with "#" are left out. Anything else is CodeInvalid. Changed is called with the
+// keys whenever the file has others.
+func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
+	return NewLive([]string{path}, func() ([][]byte, error) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "read the gossip key: %w", err)
+		}
+		return parseGossipKeys(text)
+	}, changed)
+}
+
+func parseGossipKeys(text []byte) ([][]byte, error) {
+	var keys [][]byte
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		key, err := parseGossipKey(line)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
 	}
-	return parseGossipKey(text)
+	if n := len(keys); n == 0 || n > maxGossipKeys {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the gossip key file has %d keys: use 1 to %d, one a line", n, maxGossipKeys)
+	}
+	return keys, nil
 }
 
 // parseGossipKey tries hex first: a hex text is base64 too, of another length.

@@ -23,8 +23,12 @@ type Scope struct {
 // everything stands for all organisations in a file of tokens. It is no slug.
 const everything = "*"
 
-// TokenSet is the tokens that a broker takes.
-type TokenSet struct {
+// TokenSet is the tokens that a broker takes. Those that were read from a file
+// follow it: see [TokenSet.Look].
+type TokenSet struct{ *Live[*tokenTable] }
+
+// tokenTable is a set of tokens at one time. Once read it is never changed.
+type tokenTable struct {
 	salt   []byte
 	scopes map[[sha256.Size]byte]Scope // by digest, so that no comparison's time tells about a token
 }
@@ -36,12 +40,18 @@ const (
 
 // LoadTokens reads a file of tokens; see [ReadTokens].
 func LoadTokens(path string) (*TokenSet, error) {
-	f, err := os.Open(path)
+	live, err := NewLive([]string{path}, func() (*tokenTable, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
+		}
+		defer f.Close()
+		return readTokens(f)
+	}, nil)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
+		return nil, err
 	}
-	defer f.Close()
-	return ReadTokens(f)
+	return &TokenSet{live}, nil
 }
 
 // ReadTokens reads tokens, one a line: the token, the organisation's slug and,
@@ -50,7 +60,15 @@ func LoadTokens(path string) (*TokenSet, error) {
 // begin with "#" are left out. A file without a token, or with a line that is
 // none, is CodeInvalid; the error names the line and not what is in it.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
-	t := &TokenSet{salt: make([]byte, sha256.Size), scopes: map[[sha256.Size]byte]Scope{}}
+	t, err := readTokens(r)
+	if err != nil {
+		return nil, err
+	}
+	return &TokenSet{still(t)}, nil
+}
+
+func readTokens(r io.Reader) (*tokenTable, error) {
+	t := &tokenTable{salt: make([]byte, sha256.Size), scopes: map[[sha256.Size]byte]Scope{}}
 	_, _ = rand.Read(t.salt) // crypto/rand never fails
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -71,7 +89,7 @@ func ReadTokens(r io.Reader) (*TokenSet, error) {
 	return t, nil
 }
 
-func (t *TokenSet) add(words []string) error {
+func (t *tokenTable) add(words []string) error {
 	if len(words) < 2 || len(words) > 3 {
 		return bourse.Errorf(bourse.CodeInvalid, "want a token, an organisation and perhaps an app")
 	}
@@ -97,7 +115,7 @@ func (t *TokenSet) add(words []string) error {
 	return t.put(words[0], s)
 }
 
-func (t *TokenSet) put(token string, s Scope) error {
+func (t *tokenTable) put(token string, s Scope) error {
 	d := t.digest(token)
 	if _, twice := t.scopes[d]; twice {
 		return bourse.Errorf(bourse.CodeInvalid, "the token was named before")
@@ -106,18 +124,19 @@ func (t *TokenSet) put(token string, s Scope) error {
 	return nil
 }
 
-func (t *TokenSet) digest(token string) (d [sha256.Size]byte) {
+func (t *tokenTable) digest(token string) (d [sha256.Size]byte) {
 	h := hmac.New(sha256.New, t.salt)
 	h.Write([]byte(token))
 	h.Sum(d[:0])
 	return d
 }
 
-// Lookup gives what a token is good for, false when it is not known here.
+// Lookup returns what a token is good for, false when it is not known here.
 func (t *TokenSet) Lookup(token string) (Scope, bool) {
 	if len(token) > maxToken {
 		return Scope{}, false
 	}
-	s, ok := t.scopes[t.digest(token)]
+	now := t.Get()
+	s, ok := now.scopes[now.digest(token)]
 	return s, ok
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Find      func(ctx context.Context) []string
 	ClusterID string       // alphabet of an app name; default "bourse". Others' gossip is not heard
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil means none
+	MoreKeys  [][]byte     // what others encrypt with may have one of these, too; see SetKeys
 	Timing    Timing       //
 	Log       *slog.Logger // default: none
 	// OnLost is called, from one goroutine at a time, for each member that has
@@ -85,8 +86,8 @@ func (c *Config) Validate() error {
 	if bourse.AppName(c.ClusterID).Validate() != nil { // the same alphabet
 		return bourse.Errorf(bourse.CodeInvalid, "cluster id %s: use a-z, 0-9 and \"-\"", bourse.Quoted(c.ClusterID))
 	}
-	if n := len(c.Key); n != 0 && n != 16 && n != 24 && n != 32 {
-		return bourse.Errorf(bourse.CodeInvalid, "the gossip key has %d bytes: use 16, 24 or 32", n)
+	if err := validateKeys(c.keys()); err != nil {
+		return err
 	}
 	if !c.Bind.IsValid() && c.Transport == nil {
 		return bourse.Errorf(bourse.CodeInvalid, "there is no address to gossip on")
@@ -99,13 +100,21 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// keys returns all keys, the first encrypts; none without one.
+func (c *Config) keys() [][]byte {
+	if len(c.Key) == 0 {
+		return nil
+	}
+	return append([][]byte{c.Key}, c.MoreKeys...)
+}
+
 // gossip makes memberlist's config of ours.
-func (c *Config) gossip(name string, d *delegate, log gossipLog) *memberlist.Config {
+func (c *Config) gossip(name string, keys *memberlist.Keyring, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
 	g.Transport = c.Transport
 	g.Label = "bourse/" + c.ClusterID // on each packet: other clusters' are dropped
-	g.SecretKey = c.Key
+	g.Keyring = keys
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
 	g.ProbeInterval, g.ProbeTimeout = c.Timing.Probe, c.Timing.ProbeTimeout

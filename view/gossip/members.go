@@ -19,7 +19,8 @@ type Members struct {
 	config Config
 	name   string // ours in the group
 	list   *memberlist.Memberlist
-	gossip string // our address in the group
+	gossip string              // our address in the group
+	keys   *memberlist.Keyring // nil: it is not encrypted
 	quiet  *quiet
 
 	ready   chan struct{} // closed by Run
@@ -68,7 +69,11 @@ func Open(c Config) (*Members, error) {
 	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
-	list, err := memberlist.Create(c.gossip(m.name, &delegate{m}, gossipLog{c.Log, m.quiet}))
+	var err error
+	if m.keys, err = ring(c.keys()); err != nil {
+		return nil, err
+	}
+	list, err := memberlist.Create(c.gossip(m.name, m.keys, &delegate{m}, gossipLog{c.Log, m.quiet}))
 	if err != nil {
 		code := bourse.CodeInternal
 		if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause

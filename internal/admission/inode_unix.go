@@ -1,0 +1,16 @@
+//go:build unix
+
+package admission
+
+import (
+	"strconv"
+	"syscall"
+)
+
+// inode returns the number of a file's inode.
+func inode(of any) string {
+	if s, ok := of.(*syscall.Stat_t); ok {
+		return strconv.FormatUint(s.Ino, 10)
+	}
+	return ""
+}
