@@ -33,7 +33,8 @@ type StartOptions struct {
 //
 // Errors: what o.Write gave; CodeRateLimited when too many runs wait on the
 // resource, CodeUnavailable when the engine stops or the journal cannot write
-// (nothing was recorded), CodeInvalid for a resource or request that cannot be
+// (nothing was recorded), CodeTimeout when it is unknown whether the journal
+// has it, CodeInvalid for a resource or request that cannot be
 // recorded. When ctx ends first the outcome is unknown.
 func (d *Def[Req, Res]) Start(ctx context.Context, e *Engine, resource string, req Req, o StartOptions) (*Handle[Res], error) {
 	raw, err := encodeRequest(d.d, req)

@@ -78,11 +78,11 @@ func (s *Store) move(all *changes, seq uint64) error {
 	iter := all.Iter()
 	defer iter.Release()
 	for more := iter.First(); ; {
-		if err := s.part(); err != nil {
-			return unavailable(err)
-		}
 		before := s.visible()
 		err := s.db.Update(func(tx *bbolt.Tx) error {
+			if err := s.part(); err != nil {
+				return err
+			}
 			for n, size := 0, 0; more && n < partChanges && size < partBytes; n++ {
 				c := iter.Item()
 				if err := c.write(tx); err != nil {
@@ -97,7 +97,7 @@ func (s *Store) move(all *changes, seq uint64) error {
 			return tx.Bucket([]byte(bucketMeta)).Put(keyMoved, uint64Bytes(seq))
 		})
 		switch {
-		case err != nil && s.visible() != before:
+		case err != nil && (!full(err) || s.visible() != before):
 			return s.fail(err)
 		case err != nil:
 			return unavailable(err)
@@ -122,7 +122,9 @@ func (c *change) write(tx *bbolt.Tx) error {
 
 // visible gives the number of the transaction that readers of the file see.
 // When one that failed has moved it, its last page was written and not synced:
-// the disk may hold either state, and going on could mix them.
+// the disk may hold either state, and going on could mix them. An error that
+// does not say that there is no room fails the store even without that: a disk
+// that has lost one write may have lost others that it acknowledged.
 func (s *Store) visible() int {
 	tx, err := s.db.Begin(false)
 	if err != nil {

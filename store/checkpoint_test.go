@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,7 +161,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 		tries := 0
 		s, err := Open(Config{Dir: t.TempDir(), turn: 1, part: func() error {
 			if tries++; tries <= fails {
-				return errors.New("the disk is full")
+				return syscall.ENOSPC
 			}
 			return nil
 		}})

@@ -16,10 +16,7 @@ import (
 // does not wait for too many others.
 const maxBatch = 256
 
-var (
-	errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
-	errKilled = bourse.Errorf(bourse.CodeUnavailable, "the store has failed")
-)
+var errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
 
 // Commit is a submitted transaction.
 type Commit struct {
@@ -81,11 +78,11 @@ func (s *Store) submit(fn func(*Tx) error, relaxed bool) *Commit {
 	c := &Commit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
+	switch failed := s.dead(); {
+	case failed != nil:
+		c.finish(failed)
 	case s.closed:
 		c.finish(errClosed)
-	case s.failed != nil:
-		c.finish(s.failed)
 	default:
 		s.queue = append(s.queue, c)
 		s.last = c
@@ -161,7 +158,7 @@ func (s *Store) take() ([]*Commit, error) {
 		s.queue = nil // let go of the backing array
 		s.pressed = false
 	}
-	return batch, s.failed
+	return batch, s.dead()
 }
 
 // gather lets those that the last commit has woken submit what they do next
@@ -281,21 +278,6 @@ func (s *Store) land(after snapshot, good []*Commit) error {
 	s.now.latest, s.now.small = after.latest, after.small
 	s.layout.Unlock()
 	return nil
-}
-
-// fail stops all further writing.
-func (s *Store) fail(cause error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = &bourse.Error{Code: bourse.CodeUnavailable, Message: errKilled.Error(), Err: cause}
-	return s.failed
-}
-
-// dead gives why nothing is written any more; nil when that is not so.
-func (s *Store) dead() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
 }
 
 func unavailable(err error) error {

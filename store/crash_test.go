@@ -62,10 +62,10 @@ func live(t *testing.T, s *Store, life []bourse.State) int {
 				return tx.PutMachine(x)
 			})
 			if err != nil {
-				if bourse.CodeOf(err) != bourse.CodeUnavailable {
+				if bourse.CodeOf(err) != bourse.CodeTimeout {
 					t.Errorf("transaction: %v", err)
 				}
-				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{}) }); bourse.CodeOf(err) != bourse.CodeUnavailable {
+				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{}) }); bourse.CodeOf(err) != bourse.CodeTimeout {
 					t.Errorf("transaction of a dead process: %v", err)
 				}
 				return 2*i + m

@@ -95,9 +95,11 @@
 // The small buckets are a tree of their own, of all that they hold: the file is
 // given the difference to what it was given before.
 //
-// A commit that fails (a full disk) has changed nothing; all who took part are
-// told so with CodeUnavailable, and the next one may succeed. A checkpoint that
-// fails is repeated, and meanwhile the log grows. Only when a sync fails is it
-// unknown what the disk holds: the store then refuses all further writes until
-// it is opened again.
+// A commit for which the disk has no room has changed nothing; all who took
+// part receive CodeUnavailable, and the next one may succeed. A checkpoint for
+// which there is no room is repeated, and meanwhile the log grows. After any
+// other error of a write or sync it is unknown what the disk holds: the store
+// has failed. Neither reads nor writes have an answer any more but CodeTimeout
+// (unknown), and Config.Failed ends the daemon; the next Open reads what the
+// disk does hold.
 package store

@@ -47,7 +47,7 @@ func (d *disk) Open(t testing.TB) fsm.Journal {
 }
 
 func (d *disk) Close(t testing.TB) {
-	if err := d.s.View((*Tx).Verify); err != nil {
+	if err := d.s.View((*Tx).Verify); err != nil && d.s.dead() == nil {
 		t.Errorf("verify: %v", err)
 	}
 	if err := d.s.Close(); err != nil {

@@ -44,6 +44,9 @@ func readSmall(file *bbolt.Tx) (*changes, error) {
 // record it sees no more than that it was written lately, and of their ranges
 // nothing: it panics.
 func (s *Store) Glance(fn func(*Tx) error) error {
+	if err := s.dead(); err != nil {
+		return err
+	}
 	return fn(&Tx{layers: layers{snapshot: s.shown()}})
 }
 

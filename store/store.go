@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -33,8 +34,14 @@ type Config struct {
 	// had been killed: before, nothing of the commit is on disk; after, all is
 	// and nobody was told.
 	Fault func(stage FaultStage, n uint64) error
-	part  func() error // for tests: called before each part of a checkpoint; an error is that of the disk
-	turn  int64        // for tests: how much of a write-ahead log's file is used before the other takes over; default walSize
+	// Failed is called once when a write or sync error leaves unknown what the
+	// disk holds, before anyone who waits for the store hears of it. A daemon ends
+	// there, at once, and its successor reads what the disk does hold. It may be
+	// nil: from then on every outcome is unknown.
+	Failed func(error)
+	part   func() error // for tests: called before each part of a checkpoint; an error is that of the disk
+	media  *media       // for tests
+	turn   int64        // for tests: how much of a write-ahead log's file is used before the other takes over; default walSize
 }
 
 // FaultStage says on which side of a commit Config.Fault is called.
@@ -61,6 +68,8 @@ type Store struct {
 	ended   chan struct{}  // closed when the committer has returned
 	moves   sync.WaitGroup // of the checkpoint
 	filed   *changes       // what the file holds in small buckets; used by the checkpoint
+	onFail  func(error)
+	failed  atomic.Pointer[bourse.Error] // why nothing is read or written any more
 
 	queued
 	contents
@@ -75,8 +84,7 @@ type queued struct {
 	lingers bool    // it will be in a moment
 	last    *Commit // submitted latest; nil before the first
 	closed  bool
-	failed  error // why nothing is written any more
-	shared  int   // how many transactions the last commit had
+	shared  int // how many transactions the last commit had
 }
 
 // contents is what is durable.
@@ -108,7 +116,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, part: cfg.part, closing: make(chan struct{}), ended: make(chan struct{}),
+		db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, part: cfg.part, onFail: cfg.Failed, closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.work = sync.NewCond(&s.mu)
 	if s.log == nil {
@@ -124,6 +132,9 @@ func Open(cfg Config) (*Store, error) {
 		s.part = func() error { return nil }
 	}
 	if s.wal, err = openWAL(cfg.Dir, cfg.turn); err == nil {
+		if cfg.media != nil {
+			s.wal.media = *cfg.media
+		}
 		err = s.recoverLog()
 	}
 	if err == nil {
@@ -232,6 +243,9 @@ func (s *Store) View(fn func(*Tx) error) error {
 
 // begin gives what is durable now, until end is called.
 func (s *Store) begin() (layers, error) {
+	if err := s.dead(); err != nil {
+		return layers{}, err
+	}
 	s.layout.RLock()
 	defer s.layout.RUnlock()
 	file, err := s.db.Begin(false)
@@ -268,8 +282,12 @@ func (s *Store) show(now snapshot) {
 
 // Sync waits until everything that was submitted before the call is durable or
 // refused, so that a View after it sees it. When nothing is on its way it
-// returns at once. CodeUnavailable: it could not be written.
+// returns at once. CodeUnavailable: it could not be written. CodeTimeout: the
+// store has failed, and nobody knows.
 func (s *Store) Sync(ctx context.Context) error {
+	if err := s.dead(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	c := s.last
 	if c == nil || c.over() {

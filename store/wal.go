@@ -28,6 +28,7 @@ type wal struct {
 	now   int      // which of them takes records
 	end   int64    // of the last record in it
 	seq   uint64   // of the last record
+	media media
 }
 
 const (
@@ -50,13 +51,10 @@ const walHeader = 16
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errNotSynced says that nobody knows whether a record is on the disk.
-var errNotSynced = errors.New("the disk does not say whether it was written")
-
 // openWAL opens the files, and makes those that are missing. most is walSize
 // when it is 0.
 func openWAL(dir string, most int64) (*wal, error) {
-	w := &wal{most: cmp.Or(most, walSize)}
+	w := &wal{most: cmp.Or(most, walSize), media: realDisk()}
 	for i, name := range walNames {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 		if err == nil {
@@ -96,10 +94,13 @@ func (w *wal) append(record []byte) error {
 	binary.BigEndian.PutUint32(record, uint32(len(body)))
 	binary.BigEndian.PutUint64(record[8:], w.seq+1)
 	binary.BigEndian.PutUint32(record[4:], crc32.Checksum(record[8:], castagnoli))
-	if _, err := f.WriteAt(record, w.end); err != nil {
+	switch n, err := w.media.writeAt(f, record, w.end); {
+	case err != nil && n == 0 && full(err):
 		return err
+	case err != nil: // some of it may be there, or all but the answer
+		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
-	if err := datasync(f); err != nil {
+	if err := w.media.sync(f); err != nil {
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	w.end, w.seq = end, w.seq+1

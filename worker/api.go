@@ -83,7 +83,7 @@ func (w *Worker) handleOrders(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)
 	mux.HandleFunc(fabric.PathCancel, reply(func(r *http.Request) (bourse.Cancellation, error) {
-		return w.cancel(r.Context(), bourse.OrderID(r.PathValue("order")))
+		return w.cancelFor(r.Context(), bourse.OrderID(r.PathValue("order")), "a request from "+r.RemoteAddr)
 	}))
 	mux.HandleFunc(fabric.PathOrder, reply(func(r *http.Request) (bourse.Decision, error) {
 		return w.decision(r.Context(), bourse.OrderID(r.PathValue("order")))

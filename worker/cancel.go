@@ -14,6 +14,11 @@ import (
 // it is destroyed, a hold ended. It answers when that is recorded, not when it is gone.
 // failed_precondition: a machine has the volume, and nothing is canceled.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
+	return w.cancelFor(ctx, id, "a request")
+}
+
+// cancelFor is cancel, and names in the log who asked for it.
+func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
 	}
@@ -51,8 +56,10 @@ func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancella
 	case err != nil: // the transaction may still be at work on filled
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
+		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
 		return filled, w.destroyCanceled(ctx, filled.Machine)
 	case filled.Volume != "":
+		w.log.Info("order canceled: its volume is destroyed", "order", id, "volume", filled.Volume, "source", source)
 		return filled, w.destroyCanceledVolume(ctx, filled.Volume)
 	}
 	return filled, nil

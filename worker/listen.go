@@ -124,7 +124,7 @@ func (l *listener) obey(ctx context.Context) error {
 			continue
 		}
 		group.Go(func() error {
-			_, done[i] = l.w.cancel(ctx, id)
+			_, done[i] = l.w.cancelFor(ctx, id, "the view")
 			return nil
 		})
 	}

@@ -119,6 +119,7 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, mine func(image str
 		w.watches.Go(func() { w.findCutOff(w.life, found.watched) })
 	}
 	for _, id := range found.canceled {
+		w.log.Info("order canceled: its machine is destroyed", "machine", id, "source", "found by recovery")
 		if err := w.destroyCanceled(ctx, id); err != nil {
 			return found, fmt.Errorf("destroy canceled %s: %w", id, err)
 		}

@@ -59,7 +59,7 @@ func Open(cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(store.Config{Dir: cfg.Dir, Log: cfg.Log, Fault: cfg.Fault})
+	s, err := store.Open(store.Config{Dir: cfg.Dir, Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed})
 	if err != nil {
 		return nil, err
 	}

@@ -106,6 +106,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		View:   newWorkerView(h.replica.View, h.self.ID),
 		Parts:  h.offered(),
 		Policy: h.policy(),
+		Failed: h.storeFailed,
 	})
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (w *world) startScripted(c *checker, o op) *started {
 	}
 	h, err := d.Start(w.ctx(), w.engine, o.Resource, o.Script, o.Options)
 	if err != nil {
-		if code := bourse.CodeOf(err); code != bourse.CodeUnavailable && code != bourse.CodeRateLimited {
+		if code := bourse.CodeOf(err); code != bourse.CodeUnavailable && code != bourse.CodeTimeout && code != bourse.CodeRateLimited {
 			w.t.Errorf("start: %v", err)
 		}
 		return nil
@@ -128,7 +128,7 @@ func (w *world) cancel(s *started) {
 	switch err := w.engine.Cancel(w.ctx(), s.id, "test"); bourse.CodeOf(err) {
 	case "":
 		s.canceled = true
-	case bourse.CodeUnavailable, bourse.CodeFailedPrecondition, bourse.CodeNotFound:
+	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeFailedPrecondition, bourse.CodeNotFound:
 	default:
 		w.t.Errorf("cancel: %v", err)
 	}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// errNotSynced says that it is unknown whether a record is on the disk.
+var errNotSynced = errors.New("the disk does not say whether it was written")
+
+// full reports whether an error says that there is no room, which leaves no
+// doubt about what is on the disk.
+func full(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
+		// bbolt keeps only the text of an error of growing its file.
+		return errors.Is(err, is) || strings.HasSuffix(err.Error(), is.Error())
+	})
+}
+
+// fail ends all reading and writing, for ever: what the disk holds is unknown
+// until it is read again. Every transaction that was not acknowledged by now, and
+// every later one, has an unknown outcome (CodeTimeout), never a refusal: the
+// record of what its caller asks for may be on the disk. Config.Failed is called
+// before any of those who wait receives that.
+func (s *Store) fail(cause error) error {
+	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the disk of the worker's store has failed", Err: cause}
+	if !s.failed.CompareAndSwap(nil, err) {
+		return s.failed.Load()
+	}
+	s.log.Error("the store has failed: what is on its disk is unknown", "err", cause)
+	if s.onFail != nil {
+		s.onFail(err)
+	}
+	return err
+}
+
+// dead returns why nothing is read or written any more; nil when that is not so.
+func (s *Store) dead() error {
+	if err := s.failed.Load(); err != nil {
+		return err
+	}
+	return nil
+}

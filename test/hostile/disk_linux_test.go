@@ -1,0 +1,170 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// inject has system calls of a process fail until it ends.
+func inject(t *testing.T, pid int, calls, fault string) {
+	t.Helper()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("no strace: scripts/need-host installs it")
+	}
+	var said bytes.Buffer
+	out := filepath.Join(t.TempDir(), "strace")
+	c := exec.Command(strace, "-f", "-p", strconv.Itoa(pid), "-o", out, "-e", "trace="+calls, "-e", "inject="+calls+":"+fault)
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Signal(os.Interrupt) // it ends with what it traces, too
+		_ = c.Wait()
+	})
+	if !servertest.Within(10*time.Second, func() bool { return traced(pid) }) {
+		t.Skipf("strace does not trace: %s", &said)
+	}
+}
+
+// traced reports whether every thread of a process is traced.
+func traced(pid int) bool {
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), "TracerPid:\t0\n") {
+			return false
+		}
+	}
+	return err == nil && len(all) > 0
+}
+
+// processes counts the processes of a command line's last word.
+func processes(mark string) map[string]int {
+	found := map[string]int{}
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		text, _ := os.ReadFile(path) // it may be gone
+		words := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+		if last := words[len(words)-1]; len(words) > 3 && strings.HasPrefix(last, mark) {
+			found[last]++
+		}
+	}
+	return found
+}
+
+// Syncs of a worker's disk fail under load. It was a refusal: the orders were
+// filled elsewhere, and once more by what was on the disk after a restart, while
+// the daemon lived on. Now it ends at once with a status that is not 0, its
+// machines go on, and each order has one machine and the caller has heard of it.
+func TestAFailedSyncIsNoRefusal(t *testing.T) {
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	var workers []*servertest.Server
+	for _, name := range []string{"w1", "w2"} {
+		workers = append(workers, servertest.New(t, name,
+			"serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(t.TempDir(), name),
+			"--cpus", "1000", "--memory", "1TiB", "--ephemeral", "--join", broker.Addr))
+	}
+	servertest.StartAll(t, workers...)
+	api, sick := servertest.Client(t, broker), workers[0]
+	sick.Settle()
+	for _, name := range []bourse.WorkerID{"w1", "w2"} {
+		if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), name); return err == nil }) {
+			t.Fatalf("the broker does not know %s", name)
+		}
+	}
+	mark := fmt.Sprintf("bourse-eio-%d-", os.Getpid())
+	var all sync.Map // orders that were answered: their machines
+	var asked, failures atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	for range 3 {
+		clients.Go(func() {
+			pace := time.NewTicker(20 * time.Millisecond) // of a client that leaves room for others
+			defer pace.Stop()
+			for ctx.Err() == nil {
+				<-pace.C
+				id := bourse.NewOrderID()
+				asked.Add(1)
+				in := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+					Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + string(id)}},
+				}}
+				for { // until there is an answer, as its id allows
+					m, err := api.Create(t.Context(), "default", in, id)
+					if err == nil {
+						all.Store(mark+string(id), m.ID)
+						break
+					}
+					failures.Add(1)
+					if c := bourse.CodeOf(err); c != bourse.CodeTimeout && c != bourse.CodeUnavailable || t.Context().Err() != nil {
+						t.Errorf("order %s: %v", id, err)
+						break
+					}
+				}
+			}
+		})
+	}
+	if !servertest.Within(10*time.Second, func() bool { return asked.Load() > 20 }) {
+		t.Fatal("hardly anything is ordered")
+	}
+	before := processes(mark)
+	inject(t, sick.Cmd.Process.Pid, "fdatasync,fsync", "error=EIO")
+	ended := make(chan error, 1)
+	go func() { ended <- sick.Cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the daemon lives on with a failed disk")
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() <= 0 {
+		t.Errorf("the daemon of a failed disk ended with %v, want a status", err)
+	}
+	if now := processes(mark); len(now) < len(before) {
+		t.Errorf("%d machines ran before, %d after", len(before), len(now))
+	}
+	if n := asked.Load(); !servertest.Within(10*time.Second, func() bool { return asked.Load() > n+5 }) {
+		t.Error("orders are not filled without the worker")
+	}
+	stop()
+	clients.Wait()
+	if err := sick.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var wrong []string
+	if !servertest.Within(20*time.Second, func() bool {
+		wrong = nil
+		running := processes(mark)
+		all.Range(func(order, _ any) bool {
+			if n := running[order.(string)]; n != 1 {
+				wrong = append(wrong, fmt.Sprintf("%s has %d machines", order, n))
+			}
+			delete(running, order.(string))
+			return true
+		})
+		for order := range running {
+			wrong = append(wrong, order+" was never answered, and runs")
+		}
+		return len(wrong) == 0
+	}) {
+		t.Errorf("of %d orders, with %d answers lost:\n%s", asked.Load(), failures.Load(), strings.Join(wrong, "\n"))
+	}
+	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
+}
