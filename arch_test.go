@@ -140,9 +140,12 @@ var edges = map[string]map[string]string{
 		"driver/pull":     "speaks for its pollers",
 		"fabric":          "reads and writes bodies as every server does",
 	},
-	"internal/servertest": {"machinesapi": "returns clients of its brokers"},
-	"examples/increment":  {"warm": "shows a program that speaks frames"},
-	"supervise":           {"driver": "runs its tasks through one"},
+	"internal/servertest": {
+		"internal/admission": "shows what servers and clients show",
+		"machinesapi":        "returns clients of its brokers",
+	},
+	"examples/increment": {"warm": "shows a program that speaks frames"},
+	"supervise":          {"driver": "runs its tasks through one"},
 	"cli": {
 		"internal/admission": "asks which addresses need credentials",
 		"machinesapi":        "is its client",

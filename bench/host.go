@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // processes asks a worker itself for the pids of its started machines.
@@ -19,6 +21,7 @@ func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error)
 		return nil, err
 	}
 	req.Header.Set("Bourse-To", w.Ready.ID)
+	admission.Proof{Cluster: cli.DefaultCluster}.Show(req.Header)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err

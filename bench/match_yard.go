@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/market"
 )
@@ -24,6 +25,7 @@ const taskName = "increment"
 type taskYard struct {
 	ctx      context.Context //nolint:containedctx // the benchmark's
 	lab      *Lab
+	cluster  string
 	nats     string // "": reached directly
 	api      *machinesapi.Client
 	brokers  []*Server
@@ -42,7 +44,7 @@ func buildIncrement(ctx context.Context, lab *Lab) (string, error) {
 
 // taskMarket starts the servers, over a NATS server of their own or directly.
 func taskMarket(h *harness, lab *Lab, program string, overNATS bool) (*taskYard, error) {
-	y := &taskYard{ctx: h.ctx, lab: lab}
+	y := &taskYard{ctx: h.ctx, lab: lab, cluster: "bench-d"}
 	prefix, reach := "d", []string{}
 	if overNATS {
 		s, err := lab.startNATS(h.ctx)
@@ -50,9 +52,9 @@ func taskMarket(h *harness, lab *Lab, program string, overNATS bool) (*taskYard,
 			return nil, err
 		}
 		y.nats = "nats://" + s.Ready.API
-		prefix, reach = "n", []string{"--nats", y.nats}
+		y.cluster, prefix, reach = "bench-n", "n", []string{"--nats", y.nats}
 	}
-	b, err := lab.start(h.ctx, prefix+"-broker", append([]string{"serve", "broker", "--cluster", "bench-" + prefix, "--listen", "127.0.0.1:0", "--log-level", "error"}, reach...)...)
+	b, err := lab.start(h.ctx, prefix+"-broker", append([]string{"serve", "broker", "--cluster", y.cluster, "--listen", "127.0.0.1:0", "--log-level", "error"}, reach...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func taskMarket(h *harness, lab *Lab, program string, overNATS bool) (*taskYard,
 	for i := range 2 {
 		name := prefix + "-gru-" + strconv.Itoa(i)
 		w, err := lab.start(h.ctx, name, append([]string{
-			"serve", "worker", "--cluster", "bench-" + prefix, "--region", "gru", "--name", name, "--data", filepath.Join(lab.dir, name),
+			"serve", "worker", "--cluster", y.cluster, "--region", "gru", "--name", name, "--data", filepath.Join(lab.dir, name),
 			"--cpus", "40", "--memory", "4TiB", "--resource", "slots=10", "--label", "host=" + name, "--ephemeral", "--log-level", "error",
 			"--ports", fmt.Sprintf("%d-%d", 21000+1000*len(lab.servers), 21999+1000*len(lab.servers)),
 		}, reach...)...)
@@ -121,15 +123,16 @@ func (y *taskYard) openExchange(h *harness) error {
 	for _, w := range known {
 		members = append(members, bourse.Member{ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, Address: w.Address})
 	}
-	var way fabric.Fabric = direct.New(nil)
+	proof := admission.Proof{Cluster: y.cluster}
+	var way fabric.Fabric = direct.NewOver(direct.TCP, nil, proof)
 	if y.nats != "" {
-		link, err := nats.Open(y.ctx, nats.Config{URLs: []string{y.nats}, Cluster: "bench-n"})
+		link, err := nats.Open(y.ctx, nats.Config{URLs: []string{y.nats}, Cluster: y.cluster})
 		if err != nil {
 			return err
 		}
 		h.Cleanup(link.Close)
 		dial := func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }
-		way = &nats.Fabric{Caller: direct.NewOver(dial, nil), Link: link, Population: func(bourse.Region) int { return len(members) }}
+		way = &nats.Fabric{Caller: direct.NewOver(dial, nil, proof), Link: link, Population: func(bourse.Region) int { return len(members) }}
 	}
 	y.exchange = market.New(market.Config{Directory: directory(members), Trader: fabric.NewClient(way)})
 	return nil

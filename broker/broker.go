@@ -80,12 +80,11 @@ type Config struct {
 type Broker struct {
 	Config
 
-	apps        *appStore
-	owners      *owners[bourse.MachineID]
-	fresh       *freshMachines
-	volumes     knownVolumes
-	crossOrigin *http.CrossOriginProtection
-	handler     http.Handler
+	apps    *appStore
+	owners  *owners[bourse.MachineID]
+	fresh   *freshMachines
+	volumes knownVolumes
+	handler http.Handler
 }
 
 // New makes a broker. It starts nothing.
@@ -101,7 +100,7 @@ func New(config Config) *Broker {
 	if config.View == nil {
 		config.View = noView{config.Workers, config.Directory.Workers, config.Patience}
 	}
-	b := &Broker{Config: config, owners: newOwners[bourse.MachineID](), fresh: newFresh(config.Now), crossOrigin: http.NewCrossOriginProtection()}
+	b := &Broker{Config: config, owners: newOwners[bourse.MachineID](), fresh: newFresh(config.Now)}
 	b.volumes = knownVolumes{newOwners[bourse.VolumeID](), newFreshVolumes(config.Now)}
 	b.apps = newAppStore(&b.Config)
 	b.handler = b.routed()

@@ -53,10 +53,6 @@ func (b *Broker) guarded(rt route, w http.ResponseWriter, r *request) (err error
 			err = &bourse.Error{Code: bourse.CodeInternal, Message: "internal error", Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
-	// A web page must not order machines through a visitor's own loopback.
-	if err := b.crossOrigin.Check(r.Request); err != nil {
-		return bourse.Errorf(bourse.CodeForbidden, "cross-origin request: %w", err)
-	}
 	if err := b.authorise(rt.needs, r); err != nil {
 		return err
 	}

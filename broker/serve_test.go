@@ -52,17 +52,6 @@ func TestTheLogOfRequests(t *testing.T) {
 	}
 }
 
-// A page of another site, open in a browser on the same host, gets nothing.
-func TestOtherSitesMayNotOrder(t *testing.T) {
-	s := start(t)
-	body := `{"config":` + hostConfig + `}`
-	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
-		if rec := s.call(t, "POST", createPath, body, header...); rec.Code != 403 || len(s.orders) != 0 {
-			t.Errorf("%v: status %d", header, rec.Code)
-		}
-	}
-}
-
 // A panic on the way to one of several workers is that worker's silence.
 func TestAPanicAmongMany(t *testing.T) {
 	s := startBlind(t)

@@ -27,6 +27,7 @@ type ServerConfig struct {
 	Cluster    string         // the cluster's name: servers of another one are not heard
 	View       string         // file of the view; "" means a temporary one, removed at the end
 	GossipKey  string         // file with the group's key, base64 or hex; "" means none
+	Names      []string       // by which clients call the server, beside IP addresses, localhost and what its certificate says
 	Insecure   bool           // allow other than loopback without credentials, aloud
 	ReadyFile  string         // written once ready, removed at the end; "" means none
 	Log        LogConfig      //
@@ -90,6 +91,7 @@ func (f *serverFlags) bind(flags *pflag.FlagSet, listen string) {
 	flags.StringVar(&f.config.TLS.CA, "tls-ca", "", "PEM `file` of the cluster's CA")
 	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "", "PEM `file` of this server's certificate")
 	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&f.config.Names, "server-name", nil, "DNS `names` by which clients call this server, beside those in its certificate, comma separated; a request for another name gets 421")
 	flags.StringVar(&f.config.GossipKey, "gossip-key", "", "`file` with the key that encrypts the membership (16, 24 or 32 bytes, base64 or hex)")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without credentials: for test networks only")
 	flags.StringVar(&f.config.ReadyFile, "ready-file", "", "write {id, role, region, api, gossip, pid} as JSON to this `file` once ready")
@@ -135,6 +137,9 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 	}
 	if c.Region != "" {
 		problems = append(problems, named("--region", c.Region.Validate()))
+	}
+	for _, name := range c.Names {
+		problems = append(problems, named("--server-name", admission.CheckName(name)))
 	}
 	t := c.TLS
 	if t.Set() && (t.CA == "" || t.Cert == "" || t.Key == "") {

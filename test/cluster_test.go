@@ -12,10 +12,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // The words of package servertest, as the tests here use them.
-type (
-	server   = servertest.Server
-	dialFunc = servertest.DialFunc
-)
+type server = servertest.Server
 
 var (
 	startServer = servertest.Start

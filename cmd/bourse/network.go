@@ -40,7 +40,7 @@ func (s *server) openNetworks(ctx context.Context) error {
 	if s.creds != nil {
 		toServers = s.creds.Client
 	}
-	s.wire = direct.NewOver(s.dial, toServers)
+	s.wire = direct.NewOver(s.dial, toServers, s.proof())
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (s *server) serveLink(ctx context.Context) error {
 	if s.creds != nil {
 		secure = s.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
 	}
-	return direct.Serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure, s.log)
+	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure)
 }
 
 // countsEvery is how often what went wrong on NATS is told, if anything did.

@@ -13,7 +13,6 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/market"
 	"github.com/bourse-dev/bourse/view/query"
@@ -66,7 +65,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		s.directing(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
-			return direct.Serve(ctx, s.listener, s.withReplication(api.Handler()), toClients, s.log)
+			return s.serve(ctx, s.listener, s.withReplication(api.Handler()), toClients)
 		}},
 		stage{name: "nats", run: s.serveLink},
 		stage{name: "queries", run: engine.Run}, // ends before the API: who follows the view lets go

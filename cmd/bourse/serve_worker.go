@@ -150,7 +150,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 		defer stop()
 		defer context.AfterFunc(ctx, stop)() // beside that of the server
 	}
-	return direct.Serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure, h.log)
+	return h.serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure)
 }
 
 // awaitRecovery closes recovered when the worker has.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/gateway"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
@@ -87,5 +86,5 @@ func (h *host) serveGateway(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tidying.Go(func() { _ = g.Run(ctx) }) // it fails in no way
-	return direct.Serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure, h.log)
+	return h.serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure)
 }

@@ -47,6 +47,7 @@ type Fabric struct {
 	lines     lines           // of calls
 	waiters   sync.Pool       // of *waiter
 	secure    bool
+	proof     admission.Proof
 }
 
 var _ fabric.Fabric = (*Fabric)(nil)
@@ -61,10 +62,11 @@ type TLS func() *tls.Config
 
 // New makes a fabric that speaks in the clear when config is nil, and HTTP/2
 // with TLS otherwise.
-func New(config TLS) *Fabric { return NewOver(TCP, config) }
+func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
-// NewOver is New for addresses that are reached by another dialer than [TCP].
-func NewOver(dialer Dialer, config TLS) *Fabric {
+// NewOver is New for addresses that are reached by another dialer than [TCP],
+// and for a server that shows the proof of its cluster.
+func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := marked(dialer)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: idlePerWorker,
@@ -76,14 +78,17 @@ func NewOver(dialer Dialer, config TLS) *Fabric {
 	}
 	if config == nil {
 		t.Protocols.SetHTTP1(true)
-		return &Fabric{transport: t, streams: newStreams(dial, nil), lines: lines{dial: dial, peers: map[peerKey]*peer{}}}
+		return &Fabric{
+			transport: t, streams: newStreams(dial, nil), proof: proof,
+			lines: lines{dial: dial, proof: proof, peers: map[peerKey]*peer{}},
+		}
 	}
 	t.Protocols.SetHTTP2(true)
 	t.MaxConnsPerHost = connsPerWorker
 	t.DialTLSContext = secureDialer(dial, config, "h2")
 	return &Fabric{
-		transport: t, streams: newStreams(dial, config), secure: true,
-		lines: lines{dial: dial, config: config, peers: map[peerKey]*peer{}},
+		transport: t, streams: newStreams(dial, config), secure: true, proof: proof,
+		lines: lines{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
 	}
 }
 
@@ -142,6 +147,7 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 		r.Header = http.Header{}
 	}
 	r.Header[headerTo] = []string{string(to.ID)}
+	f.proof.Show(r.Header)
 	r.Header["User-Agent"] = nil // says nothing that a worker asks
 	return r
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // pipes is a listener, and the dialer that reaches it, in memory.
@@ -68,7 +69,7 @@ func bubble(t *testing.T, serve func(p *pipes), test func(t *testing.T, f *direc
 		p := newPipes()
 		var wg sync.WaitGroup
 		wg.Go(func() { serve(p) })
-		f := direct.NewOver(p.dial, nil)
+		f := direct.NewOver(p.dial, nil, admission.Proof{})
 		test(t, f)
 		f.Close()
 		_ = p.Close()

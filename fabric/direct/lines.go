@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // shunned is how long a worker that takes no calls is not asked again: one of an
@@ -20,6 +21,7 @@ const shunned, shunnedBriefly = time.Minute, time.Second
 type lines struct {
 	dial   Dialer
 	config TLS // nil: in the clear
+	proof  admission.Proof
 	work   sync.WaitGroup
 
 	mu     sync.RWMutex // taken under no other lock

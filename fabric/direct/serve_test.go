@@ -16,6 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // TestServeFinishes shows that a request under way is answered after the
@@ -168,7 +169,7 @@ func TestServeCutsOffCalls(t *testing.T) {
 		go func() {
 			ended <- direct.Serve(ctx, p, direct.Handler("w1", s), nil, slog.New(slog.DiscardHandler))
 		}()
-		f := direct.NewOver(p.dial, nil)
+		f := direct.NewOver(p.dial, nil, admission.Proof{})
 		defer f.Close()
 		answered := make(chan error, 1)
 		go func() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // callsPath and callsProtocol are what a connection of calls begins with: a
@@ -36,7 +37,7 @@ func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*li
 		}
 	}
 	l := newLine(conn, below, &ls.work, ended)
-	r, err := l.upgrade(ctx, to)
+	r, err := l.upgrade(ctx, to, ls.proof)
 	if err != nil {
 		_ = conn.Close()
 		return nil, nil, err
@@ -46,13 +47,14 @@ func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*li
 }
 
 // upgrade asks a worker to go on in frames.
-func (l *line) upgrade(ctx context.Context, to *bourse.Member) (*bufio.Reader, error) {
+func (l *line) upgrade(ctx context.Context, to *bourse.Member, proof admission.Proof) (*bufio.Reader, error) {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	ask := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: callsPath}, Host: to.Address, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}, "User-Agent": nil},
 	}
+	proof.Show(ask.Header)
 	if err := ask.Write(l.conn); err != nil {
 		return nil, unanswered(ctx, err)
 	}

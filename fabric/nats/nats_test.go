@@ -108,7 +108,7 @@ func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *networ
 	if ca != nil {
 		config = credentials(t, ca, "broker-1", bourse.RoleBroker).Client
 	}
-	caller := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }, config)
+	caller := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }, config, admission.Proof{})
 	t.Cleanup(caller.Close)
 	n.fabric = &nats.Fabric{Caller: caller, Link: link, Private: ca != nil}
 	if region {

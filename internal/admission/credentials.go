@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -93,6 +94,13 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 
 // Self returns whom the certificate names.
 func (c *Credentials) Self() Identity { return c.self }
+
+// Names are the host names in the certificate by which clients call the server.
+func (c *Credentials) Names() []string {
+	return slices.DeleteFunc(slices.Clone(c.Get().cert.Leaf.DNSNames), func(name string) bool {
+		return strings.HasSuffix(strings.ToLower(name), domain)
+	})
+}
 
 // Server is the configuration of a server that takes only servers of the
 // cluster with one of these roles.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -27,6 +28,7 @@ const readyWithin = 20 * time.Second
 type Server struct {
 	TB     testing.TB            `json:"-"`
 	Name   string                `json:"-"`
+	Of     string                `json:"-"` // its cluster
 	Args   []string              `json:"-"`
 	Ready  string                `json:"-"` // its ready file
 	Launch func(*exec.Cmd) error `json:"-"` // starts it where it is to be; default: here
@@ -54,8 +56,8 @@ func Start(tb testing.TB, name string, args ...string) *Server {
 // New makes a server that is not started.
 func New(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
-	s := &Server{TB: tb, Name: name, Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
-	s.Args = append(args, "--cluster", Cluster(tb), "--ready-file", s.Ready, "--log-level", "warn")
+	s := &Server{TB: tb, Name: name, Of: Cluster(tb), Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
+	s.Args = append(args, "--cluster", s.Of, "--ready-file", s.Ready, "--log-level", "warn")
 	return s
 }
 
@@ -126,11 +128,25 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// HTTP returns a client that reaches the server.
+// HTTP returns a client that reaches the server, and shows what servers of its
+// cluster do.
 func (s *Server) HTTP(tb testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: showing{transport, admission.Proof{Cluster: s.Of}}}
+}
+
+// showing adds proof to every request.
+type showing struct {
+	http.RoundTripper
+	proof admission.Proof
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	s.proof.Show(r.Header)
+	return s.RoundTripper.RoundTrip(r)
 }
 
 // Client returns a client of a broker's API.

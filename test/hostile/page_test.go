@@ -2,21 +2,83 @@ package hostile
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+
+	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// A page of another site sends a form to the broker: it is refused, and no
-// machine runs.
-func TestAPageCannotOrder(t *testing.T) {
-	broker, _ := startPair(t)
-	order := `{"region":"gru","config":{"image":"host","init":{"exec":["/bin/true"]}}}`
-	got := send(t, broker.API, "POST /v1/apps/default/machines", []string{
-		"Host: " + broker.API, "Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Content-Type: text/plain",
-	}, order)
-	if got.status != http.StatusForbidden {
-		t.Errorf("a page's order: %d %s, want 403", got.status, got.body)
+const hostOrder = `{"region":"gru","config":{"image":"host","init":{"exec":["/bin/true"]}}}`
+
+// listeners returns the addresses of everything that a cluster serves over
+// TCP, by name: a broker's API, a worker's, and its gateway.
+func listeners(t *testing.T) (map[string]string, *servertest.Server) {
+	t.Helper()
+	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0")
+	return map[string]string{"broker": broker.API, "worker": worker.API, "gateway": worker.Pull}, broker
+}
+
+// What the pages of other sites can send reaches no listener: neither across
+// origins, nor under a name that was made to resolve to it (DNS rebinding), nor
+// where only servers have business.
+func TestPagesReachNoListener(t *testing.T) {
+	all, broker := listeners(t)
+	paths := []string{
+		"POST /v1/apps/default/machines", "GET /v1/workers", "GET /v1/apps/default/machines", "POST /schedule", "POST /v1/view/queries",
+		"GET /worker/machines", "POST /worker/claim", "POST /worker/quote", "GET /worker/calls", "GET /worker/metrics",
+		"POST /view/push", "POST /view/pull", "GET /view/health",
+		"GET /sched/jobs", "POST /sched/submit", "POST /sched/claim/a", "GET /sched/status/a",
 	}
-	if got := send(t, broker.API, "GET /v1/apps/default/machines", []string{"Host: " + broker.API}, ""); got.body != "[]\n" && got.body != "[]" {
-		t.Errorf("after a page's order the machines are %s, want none", got.body)
+	for name, addr := range all {
+		port := addr[strings.LastIndexByte(addr, ':'):]
+		for _, path := range paths {
+			rebound := send(t, addr, path, []string{
+				"Host: evil.example" + port, "Origin: http://evil.example" + port, "Sec-Fetch-Site: same-origin", "Content-Type: application/json",
+			}, hostOrder)
+			if rebound.status != http.StatusMisdirectedRequest {
+				t.Errorf("%s: %s of a rebound page: %d %s, want 421", name, path, rebound.status, rebound.body)
+			}
+			read := send(t, addr, path, []string{"Host: evil.example" + port, "Bourse-Server: " + broker.Of}, hostOrder)
+			if read.status != http.StatusMisdirectedRequest {
+				t.Errorf("%s: %s of a rebound page without its traces: %d %s, want 421", name, path, read.status, read.body)
+			}
+			forServers := strings.Contains(path, " /worker/") || strings.Contains(path, " /view/")
+			if strings.HasPrefix(path, "GET") && !forServers {
+				continue // a page cannot read the answer, and asking changes nothing
+			}
+			for _, traces := range [][]string{
+				{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site"}, {"Origin: http://evil.example"}, {"Sec-Fetch-Site: cross-site"},
+			} {
+				form := send(t, addr, path, append([]string{"Host: " + addr, "Content-Type: text/plain"}, traces...), hostOrder)
+				if form.status != http.StatusForbidden {
+					t.Errorf("%s: %s of a form of another site (%v): %d %s, want 403", name, path, traces, form.status, form.body)
+				}
+			}
+			if forServers && path != "GET /worker/metrics" {
+				bare := send(t, addr, path, []string{"Host: " + addr, "Content-Type: text/plain"}, hostOrder)
+				if bare.status != http.StatusForbidden {
+					t.Errorf("%s: %s of no server: %d %s, want 403", name, path, bare.status, bare.body)
+				}
+			}
+		}
+	}
+	list, _, err := servertest.Client(t, broker).Machines(t.Context(), "default", machinesapi.ListMachines{})
+	if err != nil || len(list) != 0 {
+		t.Errorf("after all that the machines are %v (%v), want none", list, err)
+	}
+}
+
+// A server is called by the names that its operator states, and by no other.
+func TestServersHaveTheNamesOfTheirOperator(t *testing.T) {
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--server-name", "api.example.com")
+	for host, want := range map[string]int{
+		"api.example.com": http.StatusOK, "API.example.com:4280": http.StatusOK, "localhost": http.StatusOK, "127.0.0.1": http.StatusOK,
+		"example.com": http.StatusMisdirectedRequest,
+	} {
+		if got := send(t, broker.API, "GET /v1/health", []string{"Host: " + host}, ""); got.status != want {
+			t.Errorf("as %s: %d %s, want %d", host, got.status, got.body, want)
+		}
 	}
 }

@@ -1,0 +1,43 @@
+package bourse_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every listener of the program is behind admission's gate: HTTP is served in
+// one place, which is called in one place.
+func TestEveryListenerIsBehindTheGate(t *testing.T) {
+	serving := regexp.MustCompile(`http\.Server\{|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
+	allowed := map[string]string{
+		"fabric/direct/serve.go":             "is that place",
+		"cmd/bourse/gate.go":                 "is the caller, with the gate",
+		"examples/hello/main.go":             "is a machine",
+		"examples/increment/main.go":         "is a machine",
+		"view/gossip/gossiptest/loopback.go": "is for tests",
+		"image/registrytest/registry.go":     "is for tests",
+	}
+	out, err := exec.Command("git", "ls-files", "*.go").Output()
+	if err != nil {
+		t.Skipf("no list of the files: %v", err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if strings.HasSuffix(name, "_test.go") || allowed[name] != "" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // removed, and not yet committed
+		}
+		if found := serving.Find(text); found != nil {
+			t.Errorf("%s has %s: serve with the server's own serve, behind the gate (cmd/bourse/gate.go)", name, found)
+		}
+	}
+	text, err := os.ReadFile("cmd/bourse/gate.go")
+	if err != nil || !strings.Contains(string(text), "direct.Serve(ctx, ln, gate.Wrap(h)") {
+		t.Errorf("cmd/bourse/gate.go does not serve behind the gate (%v)", err)
+	}
+}

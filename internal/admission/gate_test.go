@@ -1,0 +1,104 @@
+package admission_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// What a page can send reaches nothing, and what others send reaches what it is
+// for.
+func TestGate(t *testing.T) {
+	const reached = http.StatusTeapot
+	type header map[string]string
+	server := header{"Bourse-Server": "c1"}
+	for _, tt := range []struct {
+		name, method, host, path string
+		header                   header
+		want                     int
+	}{
+		{"a client by address", "POST", "127.0.0.1:4280", "/v1/apps", nil, reached},
+		{"a client by IPv6 address", "POST", "[::1]:4280", "/v1/apps", nil, reached},
+		{"a client by IPv6 address without a port", "POST", "[::1]", "/v1/apps", nil, reached},
+		{"a client by localhost", "POST", "localhost:4280", "/v1/apps", nil, reached},
+		{"a client by a subdomain of localhost", "POST", "a.LocalHost.", "/v1/apps", nil, reached},
+		{"a client by a name of ours", "POST", "API.example.com.:443", "/v1/apps", nil, reached},
+		{"a health check of HTTP/1.0", "GET", "", "/v1/health", nil, reached},
+		{"a page of ours", "POST", "api.example.com", "/v1/apps", header{"Origin": "https://api.example.com"}, reached},
+		{"a name that resolves to us", "GET", "evil.example:4280", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"a rebound page, its own origin", "POST", "evil.example:4280", "/v1/apps", header{"Origin": "http://evil.example:4280", "Sec-Fetch-Site": "same-origin"}, http.StatusMisdirectedRequest},
+		{"a rebound page among servers", "POST", "evil.example:4280", "/worker/claim", server, http.StatusMisdirectedRequest},
+		{"a name that ends like an address", "GET", "127.0.0.1.evil.example", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"a name that ends like localhost", "GET", "notlocalhost", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"a name below ours", "GET", "x.api.example.com", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"another site's form", "POST", "127.0.0.1:4280", "/v1/apps", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
+		{"another site's form, old browser", "POST", "127.0.0.1:4280", "/sched/submit", header{"Origin": "http://evil.example"}, http.StatusForbidden},
+		{"a page of another port", "POST", "localhost:4280", "/sched/submit", header{"Origin": "http://localhost:8080", "Sec-Fetch-Site": "same-site"}, http.StatusForbidden},
+		{"a server", "POST", "10.0.0.1:4281", "/worker/claim", server, reached},
+		{"a server's replicator", "POST", "10.0.0.1:4281", "/view/push", server, reached},
+		{"a server of another cluster", "POST", "10.0.0.1:4281", "/view/push", header{"Bourse-Server": "c2"}, http.StatusForbidden},
+		{"a form to a worker, without traces", "POST", "10.0.0.1:4281", "/worker/claim", header{"Content-Type": "text/plain"}, http.StatusForbidden},
+		{"a page to a worker", "POST", "10.0.0.1:4281", "/worker/claim", header{"Bourse-Server": "c1", "Origin": "http://10.0.0.1:4281"}, http.StatusForbidden},
+		{"a page to a worker, reading", "GET", "10.0.0.1:4281", "/worker/machines", header{"Bourse-Server": "c1", "Sec-Fetch-Site": "none"}, http.StatusForbidden},
+		{"figures", "GET", "10.0.0.1:4281", "/worker/metrics", nil, reached},
+		{"figures for a page", "GET", "10.0.0.1:4281", "/worker/metrics", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			gate := admission.Gate{Names: func() []string { return []string{"Api.example.com"} }, Proof: admission.Proof{Cluster: "c1"}}
+			h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(reached) }))
+			r := httptest.NewRequestWithContext(t.Context(), tt.method, "http://host"+tt.path, nil)
+			r.Host = tt.host
+			for k, v := range tt.header {
+				r.Header.Set(k, v)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != tt.want {
+				t.Errorf("status %d, want %d: %s", w.Code, tt.want, w.Body)
+			}
+		})
+	}
+}
+
+// Where no browser comes, names say nothing.
+func TestGateOfAnyHost(t *testing.T) {
+	gate := admission.Gate{AnyHost: true}
+	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "http://host/v1/health", nil)
+	r.Host = "w1.nats"
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("status %d, want 200", w.Code)
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	for name, good := range map[string]bool{
+		"api.example.com": true, "Api": true, "": false, "https://api.example.com": false, "api:443": false, "a b": false,
+		"*.example.com": false, "api.example.com.": false, "[::1]": false,
+	} {
+		if err := admission.CheckName(name); (err == nil) != good || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("CheckName(%q) = %v", name, err)
+		}
+	}
+}
+
+func FuzzGateHost(f *testing.F) {
+	f.Add("127.0.0.1:1")
+	f.Add("[::1%25lo]:1")
+	f.Add("evil.example")
+	f.Add("fe80::1%")
+	gate := admission.Gate{Names: func() []string { return []string{"Api.example.com"} }}
+	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	f.Fuzz(func(t *testing.T, host string) {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://host/v1/health", nil)
+		r.Host = host + ".evil.example"
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code == http.StatusOK {
+			t.Errorf("host %q is let in", r.Host)
+		}
+	})
+}
