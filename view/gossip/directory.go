@@ -25,6 +25,7 @@ type Directory struct {
 	unread  func(err error) // says that the view cannot be read, not too often
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
+	absent  absentees
 }
 
 // hints is what the view says of workers. It is never changed.
@@ -40,6 +41,7 @@ type directory struct {
 	workers   []bourse.Member // by id
 	regions   []bourse.Region // sorted
 	byRegion  map[bourse.Region][]bourse.Member
+	absent    []bourse.Absence // by id
 }
 
 // NewDirectory makes one of a group, and of more if there are. It knows what
@@ -52,6 +54,7 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 		}
 	}
 	d.hints.Store(&hints{})
+	d.absent.init()
 	return d
 }
 
@@ -66,20 +69,39 @@ const hintsTimeout = 5 * time.Second
 func (d *Directory) Run(ctx context.Context) error {
 	watcher := d.view.Watch(view.TableWorkers)
 	defer watcher.Stop()
+	known := d.absent.source.Known()
 	for {
+		all := isClosed(known) // before the view is read
 		d.refresh(ctx)
+		if all && ctx.Err() == nil {
+			d.absent.settle(time.Now())
+			known = nil
+		}
 		rest := time.NewTimer(hintsEvery)
 		select {
 		case <-ctx.Done():
 			rest.Stop()
 			return nil
 		case <-rest.C:
+		case <-known:
+			rest.Stop()
+			continue
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-watcher.C:
+		case <-known:
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -100,6 +122,13 @@ func (d *Directory) refresh(ctx context.Context) {
 			h.Free = nil // no worker could have said so
 		}
 		byID[h.ID] = h
+	}
+	if !d.absent.source.InSync() { // the view's file is a new one, and knows less than we do
+		for id, h := range d.hints.Load().byID {
+			if _, ok := byID[id]; !ok {
+				byID[id] = h
+			}
+		}
 	}
 	d.hints.Store(&hints{byID})
 }
@@ -151,6 +180,7 @@ func (d *Directory) get() *directory {
 		snapshots[i] = group.snapshot()
 	}
 	c = join(snapshots, h)
+	c.absent = d.absent.of(c.workers, h, time.Now())
 	d.current.Store(c) // of two at a time either will do
 	return c
 }

@@ -35,6 +35,7 @@ const (
 	kindSnapshot                    // position: only a snapshot helps; it is the sender's head
 	kindBudget                      // uvarint: so many bytes at most, about
 	kindMore                        // nothing: there is more than was sent
+	kindNew                         // nothing: the sender does not know the cluster yet
 )
 
 // frame is one part of an envelope. Its body belongs to the envelope's bytes.

@@ -15,10 +15,12 @@ import (
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
-		if !rest(ctx, wait/2+rand.N(wait+1)) { // so that members do not compare in step
+		changed := r.config.Changed()
+		others := r.others()
+		if !r.restBetween(ctx, wait/2+rand.N(wait+1), len(others) == 0, changed) { // so that members do not compare in step
 			return
 		}
-		others := r.others()
+		others = r.others()
 		if len(others) == 0 {
 			r.setSynced()
 		}
@@ -27,9 +29,34 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
+// restBetween rests between comparisons, and returns false when ctx has ended.
+// One who is alone and knows nothing is in no hurry before somebody comes.
+func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
+	if d == 0 || !alone || r.knows() {
+		return rest(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-changed:
+		return ctx.Err() == nil
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// learnEvery is the time between comparisons while there are members that may
+// know the cluster, and we do not.
+const learnEvery = 50 * time.Millisecond
+
 // nextWait is the time until the next comparison.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
 	p := r.config.Pace
+	if !r.knows() && others > 0 {
+		return learnEvery
+	}
 	if found || !r.isSynced() {
 		return p.Fast
 	}
@@ -40,6 +67,9 @@ func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.D
 // something was missing here.
 func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
 	callable, _ := r.peers.shuffled(others, time.Now())
+	if n := r.knowledge.unknown(callable); n > 0 {
+		callable = callable[:n]
+	}
 	for _, m := range callable[:min(len(callable), compareTries)] {
 		found, err := r.compareWith(ctx, m)
 		if ctx.Err() != nil {
@@ -63,6 +93,7 @@ type comparison struct {
 	theirs sums
 	heads  map[view.Stream]view.Head // theirs that differ, or may; Seq 0: it does not have the stream
 	all    bool                      // nothing else differs
+	fresh  bool                      // the other one does not know the cluster yet
 }
 
 // compareWith compares with one member, pulls what we lack, tells it of what
@@ -90,6 +121,9 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	r.repairShared(ctx, c)
 	if c.all {
 		r.setSynced()
+	}
+	if r.complete(c) {
+		r.learned(with.ID, c.fresh)
 	}
 	return len(lacking) > 0, nil
 }
@@ -126,6 +160,8 @@ func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
 		switch f.kind {
+		case kindNew:
+			c.fresh = true
 		case kindSums:
 			c.theirs, _ = readSums(f.body)
 		case kindBuckets:
@@ -224,7 +260,7 @@ func (r *Replicator) sort(c *comparison, now time.Time) (lacking []view.Stream, 
 // that is wrong makes it old as well.
 func (r *Replicator) settled(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
-	return !r.isSynced() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
+	return !r.isSynced() || !r.knows() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
 }
 
 // maxTelling bounds the positions in one message.

@@ -73,7 +73,11 @@ func (r *Replicator) serveDigest(w http.ResponseWriter, req *http.Request) {
 	if !ok {
 		return
 	}
-	r.answer(w, answerDigest(r.view.Digest(), frames, newEnvelope(r.check)))
+	envelope := newEnvelope(r.check)
+	if !r.knows() { // before the digest is taken: it may know a moment later
+		envelope = appendFrame(envelope, kindNew, nil)
+	}
+	r.answer(w, answerDigest(r.view.Digest(), frames, envelope))
 }
 
 // servePull answers with what follows the positions that are asked for, up to

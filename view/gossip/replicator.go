@@ -27,6 +27,8 @@ type Replicator struct {
 	repair repairs
 	count  counters
 
+	knowledge knowledge
+
 	synced     chan struct{} // closed once we have compared all with somebody
 	syncedFile atomic.Uint64 // the generation of the view's file then, and one
 	syncedOnce sync.Once
@@ -50,6 +52,7 @@ func NewReplicator(c ReplicatorConfig) *Replicator {
 	r.wants.init()
 	r.peers.init()
 	r.repair.init()
+	r.knowledge.init()
 	c.View.OnPublish(func(tx *view.Transaction, encoded []byte) {
 		r.queue.add(tx.Position, slices.Clone(encoded))
 	})
