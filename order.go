@@ -28,7 +28,11 @@ type Options struct {
 	Race       int      `json:"race,omitempty"`   // claim so many, keep the first that starts; 0 and 1 mean no race
 	Within     Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
 	Named      bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
+	First      bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
 }
+
+// MayRepeat reports whether the order may have been sent before, and filled.
+func (o *Options) MayRepeat() bool { return o.Named && !o.First }
 
 // Bounds and defaults of an order's options.
 const (

@@ -147,6 +147,10 @@ func (d directory) Candidates(bourse.Region) []bourse.Member {
 	return append([]bourse.Member(nil), d...)
 }
 
+func (d directory) Workers() []bourse.Member { return d.Candidates("") }
+
+func (directory) Absent() []bourse.Absence { return nil }
+
 // match has a task done as a broker does.
 func (y *taskYard) match() error {
 	fill, _, err := y.exchange.Place(y.ctx, bourse.Order{

@@ -175,11 +175,14 @@ func (s *appStore) list(ctx context.Context, defaultUsed bool) ([]bourse.App, []
 func (s *appStore) find(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	known, err := s.one(ctx, name)
 	_, enough := living(known, name)
-	known, _, err = s.complete(ctx, look{known: known, failed: err, enough: enough, search: !enough && s.maySearch()})
+	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: enough, search: !enough && s.maySearch()})
 	if err != nil {
 		return bourse.App{}, err
 	}
 	app, ok := living(known, name)
+	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
+		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no one else knows it", name, doNotAnswer(missing))
+	}
 	if !ok {
 		s.forget(name)
 		return bourse.App{}, errNoApp()

@@ -36,6 +36,12 @@ type Directory interface {
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions gives every region that has a worker, sorted.
 	Regions() []bourse.Region
+	// Absent returns the workers that belong to the cluster and are not among
+	// Workers now. The slice is shared.
+	Absent() []bourse.Absence
+	// Knows reports whether Workers and Absent together are all workers of the
+	// cluster. Once it is true it stays so. Before that, no "no" is one.
+	Knows() bool
 }
 
 // Workers is what a broker asks of workers, each part beside its use. An error

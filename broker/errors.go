@@ -57,7 +57,7 @@ func (b *Broker) writeError(w http.ResponseWriter, r *request, err error) {
 			status = e.status
 		}
 	}
-	if code == bourse.CodeRateLimited && w.Header().Get("Retry-After") == "" {
+	if (code == bourse.CodeRateLimited || code == bourse.CodeUnavailable) && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", "1")
 	}
 	_ = writeJSON(w, status, body) // this body always encodes

@@ -28,6 +28,22 @@ type cluster struct {
 	orders    []bourse.Order // placed, in order
 	decisions map[bourse.OrderID]bourse.Decision
 	placeErr  error // instead of placing
+	absent    []bourse.Absence
+	new       bool // does not know its cluster yet
+}
+
+// Absent implements broker.Directory.
+func (c *cluster) Absent() []bourse.Absence {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.absent
+}
+
+// Knows implements broker.Directory.
+func (c *cluster) Knows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.new
 }
 
 func newCluster(members ...bourse.Member) *cluster {

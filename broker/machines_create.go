@@ -88,7 +88,7 @@ func (b *Broker) readOrder(w http.ResponseWriter, r *request) (bourse.Order, err
 	}
 	order := bourse.Order{ID: id, App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.who.Name,
-		Race: in.Race, Within: in.Deadline, Named: named,
+		Race: in.Race, Within: in.Deadline, Named: named, First: in.FirstTry,
 	}}
 	return order, order.Validate()
 }

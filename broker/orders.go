@@ -49,6 +49,7 @@ func (b *Broker) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Deci
 			lost++
 		}
 	}
+	lost += len(b.absentThat(func(a *bourse.Absence) bool { return !a.Lost(b.Now()) && a.MayHaveFilled(id, b.Now()) }))
 	if lost > 0 {
 		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other knows it", id, lost)
 	}

@@ -30,9 +30,13 @@ func (b *Broker) owner(r *request) (target, error) {
 }
 
 // errLost is the error of an id whose tag belongs to no member: the machine of
-// a lost worker, if the view has heard of it, or one that never was.
+// a lost worker, or one that never was. Which of a lost worker's ids are
+// machines, only that worker knows.
 func (b *Broker) errLost(r *request, id bourse.MachineID) error {
 	l, ok := b.copyOf(r.Context(), id)
+	if absent, known := b.absentTag(id.Tag()); !ok && known {
+		return errAbsent(absent)
+	}
 	if !ok || l.App != r.app() {
 		return errNoMachine()
 	}

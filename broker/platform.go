@@ -7,8 +7,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// health says that the broker serves, and asks nobody.
+// health says that the broker serves, and asks no one. One that does not know
+// its cluster yet is not ready.
 func (b *Broker) health(w http.ResponseWriter, _ *request) error {
+	if err := b.ready(); err != nil {
+		return err
+	}
 	return writeJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: b.Version, Workers: len(b.Directory.Workers())})
 }
 

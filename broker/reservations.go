@@ -42,6 +42,8 @@ func (b *Broker) reservationOf(r *request) (held, error) {
 	for _, tag := range h.id.Workers() {
 		if m, ok := b.Directory.ByTag(tag); ok {
 			h.at = append(h.at, m)
+		} else if a, ok := b.absentTag(tag); ok && !a.Lost(b.Now()) {
+			h.silent = append(h.silent, a.ID)
 		} else {
 			h.gone = append(h.gone, tag.String())
 		}

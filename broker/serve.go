@@ -56,6 +56,11 @@ func (b *Broker) guarded(rt route, w http.ResponseWriter, r *request) (err error
 	if err := b.authorise(rt.needs, r); err != nil {
 		return err
 	}
+	if !early(rt.pattern) {
+		if err := b.ready(); err != nil {
+			return err
+		}
+	}
 	return rt.serve(b, w, r)
 }
 

@@ -63,7 +63,7 @@ func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Orde
 	}
 	spec.Encrypted = spec.Encrypted || source.encrypted && in.Encrypted == nil
 	spec = spec.WithDefaults()
-	order := bourse.Order{ID: id, App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, Named: named}}
+	order := bourse.Order{ID: id, App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, Named: named, First: in.FirstTry}}
 	order.Config.Requirements = in.Requirements
 	return order, order.Validate()
 }

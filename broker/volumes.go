@@ -135,6 +135,9 @@ func (b *Broker) volumeOwner(r *request) (volumeTarget, error) {
 		return volumeTarget{worker, id}, nil
 	}
 	l, ok := b.volumeCopy(r)
+	if absent, known := b.absentTag(id.Tag()); !ok && known {
+		return volumeTarget{}, errAbsent(absent)
+	}
 	if !ok {
 		return volumeTarget{}, errNoVolume()
 	}

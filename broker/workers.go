@@ -65,6 +65,9 @@ func showWorker(a *answer[bourse.Facts]) machinesapi.Worker {
 func (b *Broker) worker(r *request) (bourse.Member, error) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	member, ok := b.Directory.Worker(id)
+	if !ok && len(b.absentThat(func(a *bourse.Absence) bool { return a.ID == id })) > 0 {
+		return member, bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached", id)
+	}
 	if !ok {
 		return member, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
 	}

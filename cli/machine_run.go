@@ -59,7 +59,7 @@ func (s *shell) runMachine(ctx context.Context, f *runFlags, args []string) erro
 	}
 	order := bourse.OrderID(f.order)
 	if order == "" {
-		order = bourse.NewOrderID() // ours, so that a lost answer can be asked for again
+		order, req.FirstTry = bourse.NewOrderID(), true // ours, so that a lost answer can be asked for again
 	} else if err := order.Validate(); err != nil {
 		return named("--order-id", err)
 	}

@@ -96,6 +96,7 @@ machine, too.`,
 				return err
 			}
 			req.Snapshot = bourse.SnapshotID(f.snapshot)
+			req.FirstTry = true
 			order := bourse.NewOrderID()
 			stop := spin(s.Err, "making volume "+args[0])
 			v, err := s.client().CreateVolume(c.Context(), bourse.AppName(f.app), req, order)

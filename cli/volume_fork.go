@@ -45,6 +45,7 @@ another region. The copy is verified, and goes on after an interruption.`,
 			if from.Encrypted {
 				req.Encrypted = &from.Encrypted
 			}
+			req.FirstTry = true
 			order := bourse.NewOrderID()
 			v, err := s.client().CreateVolume(c.Context(), bourse.AppName(f.app), req, order)
 			if err != nil {

@@ -16,8 +16,9 @@ type CreateMachine struct {
 	SkipServiceRegistration bool           `json:"skip_service_registration,omitempty"`
 	LeaseTTL                int64          `json:"lease_ttl,omitempty"` // seconds
 
-	Deadline bourse.Duration `json:"deadline,omitempty"` // for the whole order; default 10 s
-	Race     int             `json:"race,omitempty"`     // claim so many workers, keep the first that starts
+	Deadline bourse.Duration `json:"deadline,omitempty"`  // for the whole order; default 10 s
+	Race     int             `json:"race,omitempty"`      // claim so many workers, keep the first that starts
+	FirstTry bool            `json:"first_try,omitempty"` // the order's id, chosen by the client, was never sent before
 	// Reservation is what the machine's capacity comes from: only workers that
 	// hold for it are asked. It excludes SkipLaunch and Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`

@@ -102,6 +102,7 @@ type CreateVolume struct {
 	Compute           *Compute          `json:"compute,omitempty"`              // there is room for such a machine, too
 
 	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // ours: for the whole order; default 10 s
+	FirstTry     bool                `json:"first_try,omitempty"`    // ours: the order's id was never sent before
 	Requirements bourse.Requirements `json:"requirements,omitempty"` // ours: of the worker, as a machine's config has them
 }
 

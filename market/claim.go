@@ -101,6 +101,7 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	var kept *bourse.Fill
 	var undo []*bourse.Member
 	left := errors.Is(ctx.Err(), context.Canceled)
+	won := slices.ContainsFunc(tries, func(a attempt) bool { return a.won })
 	for i := range tries {
 		a := &tries[i]
 		switch {
@@ -112,6 +113,11 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 		case a.fill != nil:
 			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
 		case !a.unknown:
+			continue
+		case lasts(t.order) && !won && a.refusal.Reason == bourse.RefusedLost:
+			if !t.undone(ctx, batch[i]) {
+				a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have filled the order")
+			}
 			continue
 		case t.order.Task != nil && !left && a.refusal.Reason != bourse.RefusedLost:
 			t.unsure = unsure(t.order, batch[i]) // and canceled there: it is not what was asked for
@@ -132,6 +138,9 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 // voidWithin bounds one cancellation while the caller waits.
 const voidWithin = time.Second
 
+// voidTime is how long a cancellation may take that begins now.
+func (t *trade) voidTime() time.Duration { return min(voidWithin, time.Until(t.deadline)/2) }
+
 // void cancels the order at members side by side, also when ctx has ended.
 // What is not delivered within its share of the time left is written where the
 // worker will find it and handed to Run, and the order goes on: the caller
@@ -140,11 +149,11 @@ func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(voidWithin, time.Until(t.deadline)/2))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.voidTime())
 	defer cancel()
 	voidOne := func(m *bourse.Member) {
 		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
-			t.x.voids.leave(ctx, void{order: t.order.ID, at: *m}, min(voidWithin, time.Until(t.deadline)/2), err)
+			t.x.voids.leave(ctx, void{order: t.order.ID, at: *m}, t.voidTime(), err)
 		}
 	}
 	for _, m := range members {

@@ -115,7 +115,11 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	if err := ctx.Err(); err != nil {
 		return bourse.Fill{}, abandoned(&order), errLeft(err)
 	}
-	f, work, err := x.flights.board(ctx, order.ID, softDeadline(began, order.Deadline()))
+	stay := ctx
+	if lasts(&order) {
+		stay = context.WithoutCancel(ctx)
+	}
+	f, work, err := x.flights.board(stay, order.ID, softDeadline(began, order.Deadline()))
 	if err != nil {
 		return bourse.Fill{}, abandoned(&order), err
 	}

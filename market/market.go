@@ -8,7 +8,7 @@
 // are claimed at once). An order like the last one is claimed by what workers
 // said then, and asked about only if that fails (standing.go). Each choice of
 // regions is tried in turn; an order that may be a repetition is looked for
-// first (once.go). What happened is written down in a bourse.Decision
+// first (once.go, absent.go). What happened is written down in a bourse.Decision
 // (record.go), and a no is put into words by refusal.go.
 //
 // A reservation is several orders for capacity that are all filled or none
@@ -33,6 +33,7 @@
 //   - 9, brokers keep nothing: the undelivered cancellations, the last
 //     decisions and the quotes of the last second are all the memory there is.
 //   - 10, no is an answer: a refusal names worker, resource, wanted and free.
+//     What an absent worker would have said is no refusal (absent.go).
 //
 // It does not check orders (the edge does), does not hold capacity, and does
 // not try again later.
@@ -59,6 +60,12 @@ type Directory interface {
 	// Candidates gives the workers of a region that take orders. The slice is
 	// the caller's.
 	Candidates(region bourse.Region) []bourse.Member
+	// Workers returns all workers that are there, also those that take no
+	// orders. The slice is the caller's.
+	Workers() []bourse.Member
+	// Absent returns the workers that belong to the cluster and are not there.
+	// The slice is shared.
+	Absent() []bourse.Absence
 }
 
 // Trader is what the exchange asks of workers. Its methods return when ctx

@@ -37,9 +37,11 @@ import (
 // as one that refuses: see refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	members, ends := t.x.candidates(t.order, t.order.Regions...)
+	members = append(members, t.leaving()...) // behind the last choice: asked, and never claimed
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
+	mute := mute(members, quotes) // nonsense is an answer
 	lo := 0
 	for k, hi := range ends {
 		for i := lo; i < hi; i++ {
@@ -47,6 +49,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		}
 		lo = hi
 	}
+	t.refuseLeaving(members[lo:], quotes[lo:])
 	t.x.standing.hear(&t.shape, asked, members, quotes)
 	t.refuseVoided(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
@@ -58,7 +61,10 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		}
 		return fill, nil
 	}
-	if err := t.mayBeBegun(quotes); err != nil {
+	if err := t.mayBeFilled(ctx, mute); err != nil {
+		return nil, err
+	}
+	if err := t.voidLost(ctx); err != nil {
 		return nil, err
 	}
 	lo = 0

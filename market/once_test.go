@@ -179,9 +179,10 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 	)
 	c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: call.Worker == "a"} })
 	o := order("gru", "mad")
-	o.Named = true
+	o.Named, o.First = true, true
 	first := place(t.Context(), broker(c, nil), o)
 	c.Break(nil)
+	o.First = false
 	second := place(t.Context(), broker(c, nil), o)
 	if first.err != nil || first.fill.Machine.Worker != "b" {
 		t.Fatalf("filled on %q: %v", first.fill.Machine.Worker, first.err)

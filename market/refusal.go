@@ -75,9 +75,8 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k kind) bool { return k.reason != bourse.RefusedReservation }) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "reservation %s is gone%s", order.Reservation, t.summary(rounds))
 	}
-	answered := slices.ContainsFunc(kinds, func(k kind) bool { return !k.unanswered() })
 	switch {
-	case !answered:
+	case !t.heard():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API match this phrase.
@@ -95,6 +94,11 @@ func what(order *bourse.Order) string {
 		return "task"
 	}
 	return "machine"
+}
+
+// heard reports whether any worker said no itself.
+func (t *tally) heard() bool {
+	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
 // unanswered tells whether k says nothing of the order itself.

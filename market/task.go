@@ -27,21 +27,6 @@ func unsure(order *bourse.Order, at *bourse.Member) error {
 		"the answer of worker %s was lost, and it may have begun the task: repeat with order id %s to be told how it ended", at.ID, order.ID)
 }
 
-// mayBeBegun reports CodeUnavailable when a task of the caller's own id cannot
-// be begun, because a worker that does not answer may have done so before. Of
-// those that have left the cluster nobody knows.
-func (t *trade) mayBeBegun(quotes []bourse.Quote) error {
-	if t.order.Task == nil {
-		return nil
-	}
-	for i := range quotes {
-		if silent(&quotes[i]) {
-			return bourse.Errorf(bourse.CodeUnavailable, "worker %s does not answer, and may have begun order %s before: repeat it", quotes[i].Worker, t.order.ID)
-		}
-	}
-	return nil
-}
-
 // rejoin claims a task once more at the worker that has it, which answers with
 // the end of it.
 func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {

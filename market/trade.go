@@ -48,7 +48,10 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	case fill != nil || err != nil:
 		return fill, err
 	}
-	return nil, t.noes.err(t.order, t.decision.Rounds)
+	if t.noes.heard() {
+		return nil, t.noes.err(t.order, t.decision.Rounds)
+	}
+	return nil, t.errNoOne()
 }
 
 // errQuoted ends a trade that was to go no further.

@@ -54,20 +54,27 @@ func (s *voids) givenUp(v *void, why string, cause error) {
 	s.cfg.Log.Error("cancellation given up", append(attrs(v, cause), slog.String("why", why))...)
 }
 
+// voidedAt returns the workers that must not keep the order, as far as that is
+// known here.
+func (x *Exchange) voidedAt(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
+	if x.cfg.Voids == nil {
+		return nil, nil
+	}
+	ids, err := x.cfg.Voids.Voided(ctx, order.ID)
+	if h := order.Hold; h != nil && err == nil {
+		var all []bourse.WorkerID
+		all, err = x.cfg.Voids.Voided(ctx, h.Reservation.All())
+		ids = slices.Concat(ids, all)
+	}
+	return ids, err
+}
+
 // refuseVoided turns the quotes of workers that must not keep the order into
 // refusals, and cancels it there again: an earlier try gave them up. Such a
 // worker, just back, may not have heard of it yet, and would destroy what the
 // caller is told.
 func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
-	if t.x.cfg.Voids == nil {
-		return
-	}
-	ids, err := t.x.cfg.Voids.Voided(ctx, t.order.ID)
-	if h := t.order.Hold; h != nil && err == nil {
-		var all []bourse.WorkerID
-		all, err = t.x.cfg.Voids.Voided(ctx, h.Reservation.All())
-		ids = slices.Concat(ids, all)
-	}
+	ids, err := t.x.voidedAt(ctx, t.order)
 	if err != nil {
 		t.x.cfg.Log.Warn("earlier cancellations not read", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return

@@ -139,7 +139,7 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 				c := floor(1+others, room(1))
 				voids := c.NewVoids()
 				o := order("gru")
-				o.Named = true
+				o.Named, o.First = true, true
 				c.Break(func(call markettest.Call) markettest.Fault {
 					if call.Worker != "w0" {
 						return markettest.Fault{Unreachable: true}
@@ -154,6 +154,7 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 				}
 				c.Break(nil)
 				second := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+				o.First = false
 				a := place(t.Context(), second, o)
 				voids.Obey()
 				living := c.Living(o.ID)

@@ -73,6 +73,7 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 		return nil, errors.Join(err, s.close())
 	}
 	s.replica.directory = gossip.NewDirectory(s.replica.View, s.groups[0], s.groups[1:]...)
+	s.replica.directory.Source(s.replica.replicator)
 	return s, nil
 }
 
@@ -120,6 +121,20 @@ func (s *server) watching() stage {
 	}}
 }
 
+// awaitKnown waits until the server knows its cluster, if there is anyone to
+// learn it from: who asks a broker that has announced itself expects answers.
+func (s *server) awaitKnown(ctx context.Context) {
+	if s.self.Role != bourse.RoleBroker || len(s.everybody()) < 2 {
+		return
+	}
+	select {
+	case <-s.replica.directory.Known():
+	case <-time.After(joinPatience):
+		s.log.Warn("what the cluster has is not known yet")
+	case <-ctx.Done():
+	}
+}
+
 // announce is the last stage: everything serves, and those who asked are
 // told.
 func (s *server) announce() stage {
@@ -131,6 +146,7 @@ func (s *server) announce() stage {
 		case <-ctx.Done():
 			return nil
 		}
+		s.awaitKnown(ctx)
 		ready := cli.Ready{
 			ID: string(s.self.ID), Role: s.self.Role, Region: s.self.Region,
 			API: s.listener.Addr().String(), Gossip: s.groups[0].Addr(), PID: os.Getpid(),

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
@@ -35,6 +36,8 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	members map[bourse.Region][]bourse.Member
+	absent  []bourse.Absence
+	leaving []bourse.Member
 	faults  func(Call) Fault
 	calls   map[Verb]int
 }
@@ -75,6 +78,62 @@ func (c *Cluster) Candidates(region bourse.Region) []bourse.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.members[region])
+}
+
+// Workers implements market.Directory.
+func (c *Cluster) Workers() []bourse.Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []bourse.Member
+	for _, region := range slices.Sorted(maps.Keys(c.members)) {
+		out = append(out, c.members[region]...)
+	}
+	return append(out, c.leaving...)
+}
+
+// Absent implements market.Directory.
+func (c *Cluster) Absent() []bourse.Absence {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.absent)
+}
+
+// Lose has the directory know a worker as absent since a time. It goes on
+// working.
+func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for region, list := range c.members {
+		if i := slices.IndexFunc(list, func(m bourse.Member) bool { return m.ID == id }); i >= 0 {
+			c.absent = append(c.absent, bourse.Absence{Member: list[i], Since: since})
+			c.members[region] = slices.Delete(list, i, i+1)
+		}
+	}
+}
+
+// Leave has the directory say that a worker takes no more orders.
+func (c *Cluster) Leave(id bourse.WorkerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for region, list := range c.members {
+		if i := slices.IndexFunc(list, func(m bourse.Member) bool { return m.ID == id }); i >= 0 {
+			m := list[i]
+			m.Leaving = true
+			c.leaving = append(c.leaving, m)
+			c.members[region] = slices.Delete(list, i, i+1)
+		}
+	}
+}
+
+// Find undoes Lose.
+func (c *Cluster) Find(id bourse.WorkerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.absent, func(a bourse.Absence) bool { return a.ID == id }); i >= 0 {
+		m := c.absent[i].Member
+		c.absent = slices.Delete(c.absent, i, i+1)
+		c.members[m.Region] = append(c.members[m.Region], m)
+	}
 }
 
 // Forget takes a worker out of the directory. It goes on working.

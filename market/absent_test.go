@@ -1,0 +1,215 @@
+package market_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// fillLost places an order of the caller's own id that w0 fills: nobody hears
+// of it, and w0 is absent from then on.
+func fillLost(t *testing.T, c *markettest.Cluster) bourse.Order {
+	t.Helper()
+	o := order("gru")
+	o.Named = true
+	x := broker(c, nil)
+	c.Break(func(call markettest.Call) markettest.Fault {
+		if call.Verb == markettest.Ask {
+			return markettest.Fault{}
+		}
+		return markettest.Fault{LoseRequest: call.Verb == markettest.Cancel, LoseReply: true, Reset: true}
+	})
+	c.Lose("w1", time.Now().Add(-time.Hour)) // before the order was made; so w0 is claimed
+	fails(t, place(t.Context(), x, o).err, bourse.CodeTimeout)
+	c.Break(nil)
+	c.Find("w1")
+	c.Lose("w0", time.Now())
+	if n := len(c.Living(o.ID)); n != 1 {
+		t.Fatalf("%d machines fill the order, want that of w0", n)
+	}
+	return o
+}
+
+// Shows that the repetition of an order is neither refused nor filled again
+// while the worker that filled it is absent, and finds its machine afterwards.
+func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		o := fillLost(t, c)
+		for range 3 {
+			time.Sleep(time.Hour)
+			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeUnavailable)
+		}
+		c.Find("w0")
+		a := place(t.Context(), broker(c, nil), o)
+		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
+			t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, c.Living(o.ID))
+		}
+	})
+}
+
+// Shows that the answer is the same while the worker is a member and does not
+// answer, and that what was canceled there is not waited for.
+func TestARepetitionWaitsForASilentWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		o := fillLost(t, c)
+		c.Find("w0")
+		c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: call.Worker == "w0"} })
+		a := place(t.Context(), broker(c, nil), o)
+		fails(t, a.err, bourse.CodeUnavailable)
+		if !strings.Contains(a.err.Error(), "w0") {
+			t.Errorf("the error does not name the worker: %v", a.err)
+		}
+		voids := c.NewVoids()
+		if err := voids.Void(t.Context(), o.ID, "w0"); err != nil {
+			t.Fatal(err)
+		}
+		a = place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Voids = voids }), o)
+		if a.err != nil || a.fill.Machine.Worker != "w1" {
+			t.Errorf("canceled at w0: filled on %q, %v; want w1", a.fill.Machine.Worker, a.err)
+		}
+	})
+}
+
+// Shows that an order that is younger than an absence is filled at once, and
+// so is one that the caller says was never sent before.
+func TestAFreshOrderDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(5))
+		c.Lose("w0", time.Now())
+		old := order("gru")
+		old.Named = true
+		fails(t, place(t.Context(), broker(c, nil), old).err, bourse.CodeUnavailable)
+		old.First = true
+		if a := place(t.Context(), broker(c, nil), old); a.err != nil {
+			t.Errorf("a first try: %v", a.err)
+		}
+		time.Sleep(bourse.MaxSkew + time.Second)
+		fresh := order("gru")
+		fresh.Named = true
+		if a := place(t.Context(), broker(c, nil), fresh); a.err != nil {
+			t.Errorf("a fresh order: %v", a.err)
+		}
+	})
+}
+
+// Shows that workers of other regions, volumes and reservations do not hold an
+// order up.
+func TestOnlyThoseWhoMayHaveItAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := markettest.New(
+			markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
+			markettest.Spec{ID: "b", Region: "mad", Total: room(1)},
+		)
+		c.Lose("b", time.Now())
+		o := order("gru")
+		o.Named = true
+		if a := place(t.Context(), broker(c, nil), o); a.err != nil {
+			t.Errorf("an order for gru waits for a worker of mad: %v", a.err)
+		}
+	})
+}
+
+// Shows what an order gets that no worker has refused: "insufficient" only
+// where there is known to be none.
+func TestNobodyThereIsANoOnlyWhenThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, named := range []bool{false, true} {
+			c := floor(1, room(1))
+			o := order("gru")
+			o.Named, o.First = named, true
+			c.Lose("w0", time.Now())
+			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeUnavailable)
+			time.Sleep(bourse.LostAfter + time.Second) // lost for good
+			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeInsufficient)
+			nowhere := order("mad")
+			fails(t, place(t.Context(), broker(c, nil), nowhere).err, bourse.CodeInsufficient)
+		}
+	})
+}
+
+// Shows what happens when the worker that filled an order is lost for good: the
+// order is filled elsewhere, and should the worker return after all, its machine
+// is destroyed.
+func TestAWorkerThatReturnsFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		o := fillLost(t, c)
+		voids := c.NewVoids()
+		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		time.Sleep(bourse.LostAfter - time.Second)
+		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
+		time.Sleep(2 * time.Second)
+		a := place(t.Context(), x, o)
+		if a.err != nil || a.fill.Machine.Worker != "w1" {
+			t.Fatalf("filled on %q, %v; want w1", a.fill.Machine.Worker, a.err)
+		}
+		if n := len(c.Living(o.ID)); n != 2 {
+			t.Fatalf("%d machines, want those of w0 and w1", n)
+		}
+		c.Find("w0")
+		voids.Obey()
+		if left := c.Living(o.ID); len(left) != 1 || left[0].ID != a.fill.Machine.ID {
+			t.Errorf("after w0's return there are %+v, want that of w1", left)
+		}
+	})
+}
+
+// Shows that a worker that leaves is asked for what it has filled, and takes no
+// more.
+func TestALeavingWorkerIsAsked(t *testing.T) {
+	c := floor(2, room(5))
+	o := order("gru")
+	o.Named = true
+	first := place(t.Context(), broker(c, nil), o)
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	c.Leave(first.fill.Machine.Worker)
+	again := place(t.Context(), broker(c, nil), o)
+	if again.err != nil || again.fill.Machine.ID != first.fill.Machine.ID {
+		t.Errorf("the repetition got %q, %v; want %q", again.fill.Machine.ID, again.err, first.fill.Machine.ID)
+	}
+	other := order("gru")
+	other.Named = true
+	if a := place(t.Context(), broker(c, nil), other); a.err != nil || a.fill.Machine.Worker == first.fill.Machine.Worker {
+		t.Errorf("a new order is filled on %q, %v; want the worker that stays", a.fill.Machine.Worker, a.err)
+	}
+}
+
+// Shows that a caller who leaves and asks another broker keeps what that one
+// finds: the first broker does not cancel it.
+func TestACallerMayLeaveAndAskAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(1, room(1))
+		o := order("gru")
+		o.Named = true
+		c.Break(func(call markettest.Call) markettest.Fault {
+			if call.Verb == markettest.Claim {
+				return markettest.Fault{ReplyDelay: time.Second}
+			}
+			return markettest.Fault{}
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = place(ctx, broker(c, nil), o)
+		}()
+		time.Sleep(500 * time.Millisecond) // it is claimed, and not yet answered
+		leave()
+		a := place(t.Context(), broker(c, nil), o)
+		<-done
+		c.Quiet()
+		if living := c.Living(o.ID); a.err != nil || len(living) != 1 || living[0].ID != a.fill.Machine.ID {
+			t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)
+		}
+	})
+}
