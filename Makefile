@@ -9,9 +9,10 @@ RELEASE   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo un
 LDFLAGS   := -s -w -X main.release=$(RELEASE)
 FUZZTIME  ?= 10s
 TESTFLAGS ?=
+SOAK      ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt-check vet cross lint fuzz bench fmt clean
+.PHONY: help build demo test soak check fmt-check vet cross lint fuzz bench fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ test: ## run the tests, with race detector and shuffled
 	@if scripts/need-cc; then race=-race; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
 	set -x; $(GO) test $$race -shuffle=on -timeout 12m $(TESTFLAGS) ./...
+
+soak: ## kill servers for SOAK (10m) under load, and account for every machine
+	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
 
 check: fmt-check vet cross lint ## format, vet, cross compile, staticcheck, golangci-lint
 

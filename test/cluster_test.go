@@ -1,8 +1,10 @@
 package test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,16 +28,23 @@ var (
 // pidsOf gives the processes whose command line has the mark.
 func pidsOf(t *testing.T, mark string) []string {
 	t.Helper()
+	return slices.Sorted(maps.Keys(linesOf(t, mark)))
+}
+
+// linesOf returns the command lines that have the mark, by process, with
+// spaces between the arguments.
+func linesOf(t *testing.T, mark string) map[string]string {
+	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pids []string
+	lines := map[string]string{}
 	for _, f := range files {
 		line, err := os.ReadFile(f)
 		if err == nil && strings.Contains(string(line), mark) {
-			pids = append(pids, strings.Split(f, "/")[2])
+			lines[strings.Split(f, "/")[2]] = strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")
 		}
 	}
-	return pids
+	return lines
 }

@@ -1,0 +1,285 @@
+package test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// stormFor is how long servers are killed.
+var stormFor = flag.Duration("storm", 40*time.Second, "how long servers are killed in TestStorm")
+
+const (
+	stormClients = 8
+	stormAnswer  = 60 * time.Second // within which a client that repeats its request has an answer
+	stormLives   = 24               // machines that a client keeps before it destroys the oldest
+)
+
+// killStorm is a cluster whose servers are killed all the time, and its clients.
+type killStorm struct {
+	t       *testing.T
+	seed    uint64
+	mark    string
+	regions []string
+	servers []*server // workers and brokers
+	brokers []*machinesapi.Client
+
+	mu     sync.Mutex
+	orders []*stormOrder
+	counts struct{ kills, answers, repeats atomic.Int64 }
+}
+
+// stormOrder is one order and what its client was told of it.
+type stormOrder struct {
+	id      bourse.OrderID
+	machine bourse.MachineID
+	worker  bourse.WorkerID
+	ended   string // "filled", "refused", "destroyed"; "" while it is not known
+	why     error  // of the last answer
+}
+
+// Nothing is lost, doubled, undead or unknown when workers and brokers are
+// killed every 150 to 600 ms under clients that repeat each request, by its
+// order's or machine's id, until it is answered: what they were told is what
+// runs, to a process.
+func TestStorm(t *testing.T) {
+	s := newKillStorm(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var killing, clients sync.WaitGroup
+	for i := range uint64(2) { // one killer for the workers, one for the brokers
+		killing.Go(func() { s.kill(ctx, i) })
+	}
+	over := make(chan struct{})
+	for i := range uint64(stormClients) {
+		clients.Go(func() { s.live(rand.New(rand.NewPCG(s.seed, i)), over) })
+	}
+	pause(ctx, *stormFor)
+	close(over)
+	clients.Wait() // under kills: each request is answered in them
+	stop()
+	killing.Wait()
+	s.account()
+}
+
+func newKillStorm(t *testing.T) *killStorm {
+	s := &killStorm{t: t, seed: uint64(time.Now().UnixNano()), regions: []string{"gru", "mad"}}
+	s.mark = "bourse-storm-" + strconv.FormatUint(s.seed, 36) + "-"
+	t.Logf("seed %d", s.seed)
+	first := startServer(t, "b0", "serve", "broker", "--listen", "127.0.0.1:0", "--name", "b0", "--data", filepath.Join(t.TempDir(), "b0"))
+	s.servers = append(s.servers, first)
+	for i := 1; i < 3; i++ {
+		name := "b" + strconv.Itoa(i)
+		s.servers = append(s.servers, newServer(t, name, "serve", "broker", "--listen", "127.0.0.1:0", "--name", name,
+			"--data", filepath.Join(t.TempDir(), name), "--join", first.Addr))
+	}
+	for i := range 4 {
+		w, _ := newWorker(t, "w"+strconv.Itoa(i), s.regions[i%2], "--join", first.Addr)
+		s.servers = append(s.servers, w)
+	}
+	startAll(t, s.servers[1:]...)
+	for i, x := range s.servers {
+		x.Settle()
+		for k, other := range s.servers {
+			if k != i {
+				x.Args = append(x.Args, "--join", other.Addr)
+			}
+		}
+		if i < 3 {
+			s.brokers = append(s.brokers, client(t, x))
+		}
+	}
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 7, s.brokers...) })
+	return s
+}
+
+// kill kills one worker or broker after the other. Each is started again at
+// once, and the next may be killed before it is ready.
+func (s *killStorm) kill(ctx context.Context, kind uint64) {
+	victims := s.servers[3:]
+	if kind == 1 {
+		victims = s.servers[:3]
+	}
+	rng := rand.New(rand.NewPCG(s.seed, 1000+kind))
+	up := make(chan *server, len(victims))
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	for _, i := range rng.Perm(len(victims)) {
+		up <- victims[i]
+	}
+	for ctx.Err() == nil {
+		pause(ctx, 150*time.Millisecond+rand.N(450*time.Millisecond))
+		var v *server
+		select {
+		case v = <-up:
+		case <-ctx.Done():
+			return
+		}
+		if err := v.Kill(); err != nil {
+			s.t.Errorf("kill %s: %v", v.Name, err)
+			return
+		}
+		s.counts.kills.Add(1)
+		starting.Go(func() {
+			if err := v.Start(); err != nil {
+				s.t.Error(err)
+				return
+			}
+			up <- v
+		})
+	}
+}
+
+// live is one client.
+func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
+	var mine []*stormOrder
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		o := &stormOrder{id: bourse.NewOrderID()}
+		s.mu.Lock()
+		s.orders = append(s.orders, o)
+		s.mu.Unlock()
+		s.create(rng, o)
+		if o.ended == "filled" {
+			mine = append(mine, o)
+		}
+		for len(mine) > stormLives || len(mine) > 0 && rng.IntN(3) == 0 {
+			i := rng.IntN(len(mine))
+			s.destroy(rng, mine[i])
+			mine = append(mine[:i], mine[i+1:]...)
+		}
+	}
+}
+
+// repeat sends a request through one broker or another until it is answered:
+// until ask says that the error is an answer.
+func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (answered bool)) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), stormAnswer)
+	defer cancel()
+	for ctx.Err() == nil {
+		if ask(s.brokers[rng.IntN(len(s.brokers))]) {
+			s.counts.answers.Add(1)
+			return
+		}
+		s.counts.repeats.Add(1)
+		pause(ctx, 20*time.Millisecond+rand.N(80*time.Millisecond))
+	}
+}
+
+// unanswered tells whether a client may repeat what had this error.
+func unanswered(err error) bool {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeRateLimited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *killStorm) create(rng *rand.Rand, o *stormOrder) {
+	in := sleeper(s.regions[rng.IntN(2)], s.mark+string(o.id))
+	in.Deadline = bourse.Duration(5 * time.Second)
+	s.repeat(rng, func(api *machinesapi.Client) bool {
+		var m machinesapi.Created
+		m, o.why = api.Create(s.t.Context(), app, in, o.id)
+		switch {
+		case o.why == nil:
+			o.ended, o.machine, o.worker = "filled", m.ID, m.Worker
+		case unanswered(o.why):
+			return false
+		default:
+			o.ended = "refused"
+		}
+		return true
+	})
+}
+
+func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
+	o.ended = ""
+	s.repeat(rng, func(api *machinesapi.Client) bool {
+		o.why = api.Destroy(s.t.Context(), app, o.machine, machinesapi.DestroyMachine{Force: true}, "")
+		if o.why != nil && unanswered(o.why) {
+			return false
+		}
+		if o.why == nil || bourse.CodeOf(o.why) == bourse.CodeNotFound {
+			o.ended = "destroyed"
+		}
+		return true
+	})
+}
+
+// account compares what clients were told with the processes that run.
+func (s *killStorm) account() {
+	s.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	eventually(s.t, 30*time.Second, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
+	var problems []string
+	if !within(20*time.Second, func() bool { // a cancellation may still be on its way
+		problems = s.problems()
+		return len(problems) == 0
+	}) {
+		for _, p := range problems[:min(len(problems), 50)] {
+			s.t.Error(p)
+		}
+	}
+	filled, destroyed := 0, 0
+	for _, o := range s.orders {
+		switch o.ended {
+		case "filled":
+			filled++
+		case "destroyed":
+			destroyed++
+		}
+	}
+	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d answers, %d requests repeated",
+		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.answers.Load(), s.counts.repeats.Load())
+	if len(s.orders) < int(s.counts.kills.Load())/2 {
+		s.t.Errorf("only %d orders under %d kills: no load", len(s.orders), s.counts.kills.Load())
+	}
+}
+
+// problems gives each order that is not as its client was told.
+func (s *killStorm) problems() []string {
+	running := map[bourse.OrderID][]string{}
+	for pid, line := range linesOf(s.t, s.mark) {
+		if i := len(line) - 26; i > 0 {
+			running[bourse.OrderID(line[i:])] = append(running[bourse.OrderID(line[i:])], pid)
+		}
+	}
+	var out []string
+	for _, o := range s.orders {
+		pids := running[o.id]
+		delete(running, o.id)
+		switch n := len(pids); {
+		case n > 1:
+			out = append(out, fmt.Sprintf("doubled: order %s, %s as machine %s of %s, has processes %v", o.id, o.ended, o.machine, o.worker, pids))
+		case o.ended == "":
+			out = append(out, fmt.Sprintf("unknown: order %s, machine %q of %q, processes %v, last answer: %v", o.id, o.machine, o.worker, pids, o.why))
+		case o.ended == "filled" && n == 0:
+			out = append(out, fmt.Sprintf("lost: order %s was filled by machine %s of %s, and nothing runs", o.id, o.machine, o.worker))
+		case o.ended == "destroyed" && n > 0:
+			out = append(out, fmt.Sprintf("undead: order %s, machine %s of %s, was told gone (%v), and process %v runs", o.id, o.machine, o.worker, o.why, pids))
+		case o.ended == "refused":
+			out = append(out, fmt.Sprintf("refused: order %s, although there is room (processes %v): %v", o.id, pids, o.why))
+		}
+	}
+	for id, pids := range running {
+		out = append(out, fmt.Sprintf("processes %v are of order %s, which nobody placed", pids, id))
+	}
+	return out
+}
