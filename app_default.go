@@ -20,7 +20,7 @@ const DefaultOrg = "personal"
 func DefaultApp(before App) App {
 	app := App{Name: DefaultAppName, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
 	if before.DeletedAt != nil {
-		app.CreatedAt = *before.DeletedAt
+		app.CreatedAt, app.Life = *before.DeletedAt, before.Life+1
 	}
 	app.ID = IDOf("default app", before.ID)
 	return app

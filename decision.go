@@ -21,7 +21,9 @@ const (
 // without times.
 type Decision struct {
 	Order   OrderID   `json:"order"`
+	Chosen  OrderID   `json:"chosen,omitempty"` // what its caller called it, if that is another id
 	App     AppName   `json:"app"`
+	AppID   string    `json:"app_id,omitempty"` // see [App.Owns]
 	Regions []Choice  `json:"regions"`
 	At      time.Time `json:"at"`
 	Outcome Outcome   `json:"outcome"`

@@ -65,6 +65,7 @@ type Machine struct {
 	ID         MachineID  `json:"id"`
 	Name       string     `json:"name"`
 	App        AppName    `json:"app"`
+	AppID      string     `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
 	Worker     WorkerID   `json:"worker"`
 	Region     Region     `json:"region"`
 	Order      OrderID    `json:"order"`    // the order that it fills

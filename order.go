@@ -29,6 +29,7 @@ type Options struct {
 	Within     Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
 	Named      bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
 	First      bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
+	Chosen     OrderID  `json:"-"`                // what the caller called it, if its id is another one; see [OrderID.In]
 }
 
 // MayRepeat reports whether the order may have been sent before, and filled.
@@ -193,6 +194,7 @@ const (
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
+	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was made of its name
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
 	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
 )

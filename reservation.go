@@ -132,7 +132,8 @@ type Hold struct {
 	Order       OrderID        `json:"order"`
 	Reservation ReservationKey `json:"reservation"`
 	Index       int            `json:"index"`
-	App         AppName        `json:"app"` // whose machines may take it
+	App         AppName        `json:"app"`              // whose machines may take it
+	AppID       string         `json:"app_id,omitempty"` // its id; see [App.Owns]
 	Worker      WorkerID       `json:"worker"`
 	Tag         WorkerTag      `json:"tag"` // the worker's
 	Region      Region         `json:"region"`

@@ -113,6 +113,7 @@ func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExt
 type Volume struct {
 	ID        VolumeID     `json:"id"`
 	App       AppName      `json:"app"`
+	AppID     string       `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
 	Worker    WorkerID     `json:"worker"`
 	Region    Region       `json:"region"`
 	Order     OrderID      `json:"order"` // the order that it fills

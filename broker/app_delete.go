@@ -29,9 +29,9 @@ func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	found, missing := b.findMachines(r.Context(), fabric.MachinesQuery{App: app.Name})
-	missing = append(missing, b.lostOwners(r.Context(), app.Name)...)
-	volumes := b.findVolumes(r.Context(), app.Name)
+	found, missing := b.findMachines(r.Context(), &app, fabric.MachinesQuery{})
+	missing = append(missing, b.lostOwners(r.Context(), &app)...)
+	volumes := b.findVolumes(r.Context(), &app)
 	if !force {
 		if err := mayDelete(found, volumes, missing); err != nil {
 			return err
@@ -53,13 +53,16 @@ func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
 
 // lostOwners gives the workers that have machines of the app, as far as the
 // view has heard, and are no members any more.
-func (b *Broker) lostOwners(ctx context.Context, app bourse.AppName) []bourse.WorkerID {
-	rows, err := b.View.Machines(ctx, app)
+func (b *Broker) lostOwners(ctx context.Context, app *bourse.App) []bourse.WorkerID {
+	rows, err := b.View.Machines(ctx, app.Name)
 	if err != nil {
 		b.viewFailed(ctx, err)
 	}
 	var out []bourse.WorkerID
 	for i := range rows {
+		if !rows[i].OwnedBy(app) {
+			continue
+		}
 		id := rows[i].Worker
 		if _, ok := b.Directory.Worker(id); !ok && !slices.Contains(out, id) {
 			out = append(out, id)

@@ -11,11 +11,11 @@ import (
 
 // findVolumes asks all workers for an app's volumes. Who does not answer is
 // known from the search for its machines.
-func (b *Broker) findVolumes(ctx context.Context, app bourse.AppName) []bourse.Volume {
+func (b *Broker) findVolumes(ctx context.Context, app *bourse.App) []bourse.Volume {
 	var out []bourse.Volume
-	for _, a := range b.askVolumes(ctx, b.Directory.Workers(), fabric.VolumesQuery{App: app}) {
+	for _, a := range b.askVolumes(ctx, b.Directory.Workers(), fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
 		for _, v := range a.got {
-			if v.App == app && v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
+			if v.OwnedBy(app) && v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
 				out = append(out, v)
 			}
 		}

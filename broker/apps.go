@@ -41,15 +41,15 @@ func (b *Broker) getApp(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	counts, missing := b.countMachines(r.Context(), app.Name)
+	counts, missing := b.countMachines(r.Context(), &app)
 	showSilent(w.Header(), missing)
-	return writeJSON(w, http.StatusOK, machinesapi.FromApp(app, counts[app.Name]))
+	return writeJSON(w, http.StatusOK, machinesapi.FromApp(app, counts.of(&app)))
 }
 
 // listApps lists the apps that the caller may use.
 func (b *Broker) listApps(w http.ResponseWriter, r *request) error {
-	counts, _ := b.countMachines(r.Context(), "")
-	apps, missing, err := b.apps.list(r.Context(), counts[DefaultApp] > 0)
+	counts, _ := b.countMachines(r.Context(), nil)
+	apps, missing, err := b.apps.list(r.Context(), counts)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (b *Broker) listApps(w http.ResponseWriter, r *request) error {
 	list := machinesapi.AppList{Apps: []machinesapi.App{}}
 	for _, app := range apps {
 		if (org == "" || org == app.Org) && r.who.may(app) {
-			list.Apps = append(list.Apps, machinesapi.FromApp(app, counts[app.Name]))
+			list.Apps = append(list.Apps, machinesapi.FromApp(app, counts.of(&app)))
 		}
 	}
 	list.Total = len(list.Apps)

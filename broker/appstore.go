@@ -152,13 +152,13 @@ func (s *appStore) maySearch() bool {
 
 // list gives the living apps by name, the default one if it was made, or is
 // used.
-func (s *appStore) list(ctx context.Context, defaultUsed bool) ([]bourse.App, []bourse.WorkerID, error) {
+func (s *appStore) list(ctx context.Context, used machineCounts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
 	if err != nil {
 		return nil, nil, err
 	}
-	if app, ok := living(known, DefaultApp); ok && defaultUsed {
+	if app, ok := living(known, DefaultApp); ok && used.of(&app) > 0 {
 		known[DefaultApp] = app
 	}
 	var out []bourse.App
@@ -175,13 +175,19 @@ func (s *appStore) list(ctx context.Context, defaultUsed bool) ([]bourse.App, []
 func (s *appStore) find(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	known, err := s.one(ctx, name)
 	_, enough := living(known, name)
-	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: enough, search: !enough && s.maySearch()})
+	search := !enough && s.maySearch()
+	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: enough, search: search})
 	if err != nil {
 		return bourse.App{}, err
 	}
 	app, ok := living(known, name)
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
 		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no one else knows it", name, doNotAnswer(missing))
+	}
+	if !ok && !search && len(known) == 0 { // it is not known to be gone, only not looked for again
+		if seen, ok := s.seen(name); ok {
+			return seen, nil
+		}
 	}
 	if !ok {
 		s.forget(name)
@@ -206,11 +212,8 @@ func living(known appRecords, name bourse.AppName) (bourse.App, bool) {
 // recall gives an app seen in the last second, and finds it otherwise. Codes:
 // not_found, unavailable.
 func (s *appStore) recall(ctx context.Context, name bourse.AppName) (bourse.App, error) {
-	s.mu.Lock()
-	seen, ok := s.recent[name]
-	s.mu.Unlock()
-	if ok && s.Now().Sub(seen.at) < appMemory {
-		return seen.app, nil
+	if app, ok := s.seen(name); ok {
+		return app, nil
 	}
 	// The look is shared, so it must not end with the caller who happened to
 	// begin it; it has its own deadline.
@@ -222,6 +225,14 @@ func (s *appStore) recall(ctx context.Context, name bourse.AppName) (bourse.App,
 	})
 	app, _ := found.(bourse.App)
 	return app, err
+}
+
+// seen gives an app that was found in the last second.
+func (s *appStore) seen(name bourse.AppName) (bourse.App, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.recent[name]
+	return seen.app, ok && s.Now().Sub(seen.at) < appMemory
 }
 
 func (s *appStore) remember(app bourse.App) {

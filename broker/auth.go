@@ -71,29 +71,27 @@ func (b *Broker) authorise(needs scope, r *request) error {
 	case needs == scopeCluster && !who.Cluster():
 		return errForbidden()
 	case needs == scopeApp:
-		return b.mayUse(r, r.app())
+		if r.who.Cluster() {
+			return nil
+		}
+		app, err := b.usable(r, r.app())
+		r.of = &app
+		return err
 	}
 	return nil
 }
 
-// mayUse reports CodeForbidden unless the caller may use the app. Only an
-// organization's token makes it necessary to look the app up.
-func (b *Broker) mayUse(r *request, name bourse.AppName) error {
-	if r.who.Cluster() {
-		return nil
+// usable gives the app of a name. Codes: forbidden (the caller may not use it),
+// not_found, unavailable.
+func (b *Broker) usable(r *request, name bourse.AppName) (bourse.App, error) {
+	if r.who.Org == "" && !r.who.may(bourse.App{Name: name}) {
+		return bourse.App{}, errForbidden() // whether it exists or not
 	}
-	app := bourse.App{Name: name}
-	if r.who.Org != "" {
-		found, err := b.apps.recall(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		app = found
+	app, err := b.apps.recall(r.Context(), name)
+	if err == nil && !r.who.may(app) {
+		err = errForbidden()
 	}
-	if !r.who.may(app) {
-		return errForbidden()
-	}
-	return nil
+	return app, err
 }
 
 func bearer(header string) (string, bool) {

@@ -21,8 +21,9 @@ type Exchange interface {
 	// Reserve fills all orders, which are for capacity and of one reservation,
 	// or none. The decision is that of the order that was not filled.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decision finds what this exchange decided lately.
-	Decision(id bourse.OrderID) (bourse.Decision, bool)
+	// Decisions finds what this exchange decided lately: the order of this id,
+	// and those of any app whose callers chose it.
+	Decisions(id bourse.OrderID) []bourse.Decision
 }
 
 // Directory knows the members of the cluster: a hint, as old as the last

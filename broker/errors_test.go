@@ -33,7 +33,7 @@ func TestErrorsGoBothWays(t *testing.T) {
 		})
 		t.Run("create "+string(code), func(t *testing.T) {
 			s.placeErr = had
-			id := bourse.NewOrderID()
+			id := bourse.NewOrderID().In(m.AppID)
 			_, err := client.Create(t.Context(), "shop", machinesapi.CreateMachine{Config: &bourse.Config{
 				Image: "host", Init: bourse.Init{Exec: []string{"true"}},
 			}}, id)

@@ -139,9 +139,9 @@ const hostConfig = `{"image":"host","init":{"exec":["sleep","60"]}}`
 // machine makes a machine of app "shop" on worker w, in a state.
 func (s *setup) machine(t testing.TB, w bourse.WorkerID, name string, state bourse.State) bourse.Machine {
 	t.Helper()
-	s.app(t, "shop", "personal")
+	app := s.app(t, "shop", "personal")
 	return s.workers[w].add(bourse.Order{
-		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Name: name,
+		ID: bourse.NewOrderID().In(app.ID), App: app, Name: name,
 		Config: bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"sleep", "60"}}},
 	}, state)
 }
@@ -199,7 +199,7 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 	defer c.mu.Unlock()
 	c.orders = append(c.orders, order)
 	d := bourse.Decision{
-		Order: order.ID, App: order.App.Name, Regions: order.Regions, At: time.Now().UTC(), Outcome: bourse.OutcomeFilled,
+		Order: order.ID, Chosen: order.Chosen, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(), Outcome: bourse.OutcomeFilled,
 		Times: bourse.Times{Quote: 200 * time.Microsecond, Rank: time.Microsecond, Claim: time.Millisecond, Start: 2 * time.Millisecond},
 	}
 	if c.placeErr != nil {
@@ -266,11 +266,15 @@ func (c *cluster) Quote(_ context.Context, order bourse.Order) (bourse.Decision,
 	return d, c.placeErr
 }
 
-func (c *cluster) Decision(id bourse.OrderID) (bourse.Decision, bool) {
+func (c *cluster) Decisions(id bourse.OrderID) (out []bourse.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d, ok := c.decisions[id]
-	return d, ok
+	for _, d := range c.decisions {
+		if d.Order == id || d.Chosen == id {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func (c *cluster) lastOrder(t testing.TB) bourse.Order {

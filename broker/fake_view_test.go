@@ -152,14 +152,16 @@ func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (broker.Liste
 	return v.show(l), ok, nil
 }
 
-func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error) {
+func (v *fakeView) MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]broker.Listed, error) {
 	rows, err := v.Machines(ctx, app)
-	counts := map[bourse.AppName]int{}
-	if app != "" {
-		counts[app] = 0
-	}
+	return slices.DeleteFunc(rows, func(l broker.Listed) bool { return l.Name != name }), err
+}
+
+func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppRef]int, error) {
+	rows, err := v.Machines(ctx, app)
+	counts := map[bourse.AppRef]int{}
 	for i := range rows {
-		counts[rows[i].App]++
+		counts[bourse.AppRef{Name: rows[i].App, ID: rows[i].AppID}]++
 	}
 	return counts, err
 }

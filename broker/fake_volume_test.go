@@ -19,7 +19,7 @@ func (w *worker) addVolume(order bourse.Order) bourse.Volume {
 	defer w.mu.Unlock()
 	now := time.Now().UTC()
 	v := &bourse.Volume{
-		ID: bourse.NewVolumeID(w.self.Tag), App: order.App.Name, Worker: w.self.ID, Region: w.self.Region, Order: order.ID,
+		ID: bourse.NewVolumeID(w.self.Tag), App: order.App.Name, AppID: order.App.ID, Worker: w.self.ID, Region: w.self.Region, Order: order.ID,
 		State: bourse.VolumeCreated, Spec: *order.Volume, CreatedAt: now, UpdatedAt: now,
 	}
 	if v.Spec.Source != "" || v.Spec.Snapshot != "" {

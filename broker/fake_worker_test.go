@@ -59,7 +59,7 @@ func (w *worker) add(order bourse.Order, state bourse.State) bourse.Machine {
 		order.Name = "made-up-1234"
 	}
 	m := &bourse.Machine{
-		ID: bourse.NewMachineID(w.self.Tag), Name: order.Name, App: order.App.Name, Worker: w.self.ID, Region: w.self.Region,
+		ID: bourse.NewMachineID(w.self.Tag), Name: order.Name, App: order.App.Name, AppID: order.App.ID, Worker: w.self.ID, Region: w.self.Region,
 		Order: order.ID, Instance: bourse.NewInstanceID(), Config: order.Config, Cordoned: order.Cordoned,
 		CreatedAt: now, UpdatedAt: now, Boot: bourse.Boot{Number: 1, PID: 4711, Port: 30000},
 	}

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -98,7 +97,7 @@ func (r *listing) read(lives []*life) {
 func check(t *rapid.T, r *listing, lives []*life) {
 	u := union{told: r.known, rows: r.rows}
 	shown := map[bourse.MachineID]int{}
-	for _, l := range u.machines(fabric.MachinesQuery{App: "shop"}) {
+	for _, l := range u.machines(&bourse.App{Name: "shop"}, false) {
 		shown[l.ID] = int(l.UpdatedAt.Sub(epoch))
 	}
 	for i, l := range lives {

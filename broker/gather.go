@@ -19,11 +19,16 @@ type gathered struct {
 	missing  []bourse.WorkerID // that did not answer
 }
 
-// gather lists the machines that the query selects: from the view, and from
-// the workers too as long as the view is not synced, when it does not know the
-// app, and when destroyed ones are asked for, which it does not have. A region
-// says which workers need not be asked.
-func (b *Broker) gather(ctx context.Context, query fabric.MachinesQuery, region bourse.Region) gathered {
+// gather lists the machines of an app, destroyed ones too if that is asked, or
+// the living ones of all for nil: from the view, and from the workers too as
+// long as the view is not synced, when it does not know the app, and when
+// destroyed ones are asked for, which it does not have. A region says which
+// workers need not be asked.
+func (b *Broker) gather(ctx context.Context, app *bourse.App, deleted bool, region bourse.Region) gathered {
+	query := fabric.MachinesQuery{Deleted: deleted}
+	if app != nil {
+		query.App, query.AppID = app.Name, app.ID
+	}
 	known := b.fresh.of(query.App) // before the view: see there
 	rows, err := b.View.Machines(ctx, query.App)
 	if err != nil {
@@ -43,7 +48,7 @@ func (b *Broker) gather(ctx context.Context, query fabric.MachinesQuery, region 
 			b.fresh.saw(row.ID, row.UpdatedAt)
 		}
 	}
-	return gathered{machines: u.machines(query), asked: len(members), missing: silent(u.answers)}
+	return gathered{machines: u.machines(app, deleted), asked: len(members), missing: silent(u.answers)}
 }
 
 // union is what there is to be put together of machines.
@@ -56,7 +61,7 @@ type union struct {
 // machines puts the parts together: of a worker that answered, its answer is
 // all there is; of the others, what the view has, brought up to what they told
 // lately. A worker that did not answer is unreachable, whatever the view says.
-func (u *union) machines(query fabric.MachinesQuery) []*Listed {
+func (u *union) machines(app *bourse.App, deleted bool) []*Listed {
 	byID := make(map[bourse.MachineID]*Listed, len(u.rows)+len(u.told))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: was asked in vain
 	for _, a := range u.answers {
@@ -88,7 +93,7 @@ func (u *union) machines(query fabric.MachinesQuery) []*Listed {
 	}
 	out := make([]*Listed, 0, len(byID))
 	for _, l := range byID {
-		if (query.App == "" || l.App == query.App) && (query.Deleted || l.State != bourse.StateDestroyed) {
+		if (app == nil || l.OwnedBy(app)) && (deleted || l.State != bourse.StateDestroyed) {
 			out = append(out, l)
 		}
 	}
@@ -108,13 +113,14 @@ func (b *Broker) askMachines(ctx context.Context, members []bourse.Member, query
 }
 
 // findMachines asks all workers, whose word counts where the view's does not,
-// and gives what they have, oldest first, and who did not answer.
-func (b *Broker) findMachines(ctx context.Context, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
+// and gives what they have of an app, oldest first, and who did not answer.
+func (b *Broker) findMachines(ctx context.Context, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
+	query.App, query.AppID = app.Name, app.ID
 	answers := b.askMachines(ctx, b.Directory.Workers(), query)
 	var out []bourse.Machine
 	for _, a := range answers {
 		for i := range a.got {
-			if query.App == "" || a.got[i].App == query.App {
+			if a.got[i].OwnedBy(app) {
 				out = append(out, a.got[i])
 			}
 		}
@@ -123,9 +129,21 @@ func (b *Broker) findMachines(ctx context.Context, query fabric.MachinesQuery) (
 	return out, silent(answers)
 }
 
-// countMachines counts the living machines of one app, of all when name is
-// empty, and says which workers that were needed for it did not answer.
-func (b *Broker) countMachines(ctx context.Context, name bourse.AppName) (map[bourse.AppName]int, []bourse.WorkerID) {
+// machineCounts is how many living machines each app has.
+type machineCounts map[bourse.AppRef]int
+
+// of gives the number of an app.
+func (c machineCounts) of(app *bourse.App) int {
+	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // those without an id are of a former release
+}
+
+// countMachines counts the living machines of one app, of all for nil, and says
+// which workers that were needed for it did not answer.
+func (b *Broker) countMachines(ctx context.Context, app *bourse.App) (machineCounts, []bourse.WorkerID) {
+	name := bourse.AppName("")
+	if app != nil {
+		name = app.Name
+	}
 	known := b.fresh.of(name) // before the view: see there
 	counts, err := b.View.CountMachines(ctx, name)
 	if err != nil {
@@ -138,17 +156,17 @@ func (b *Broker) countMachines(ctx context.Context, name bourse.AppName) (map[bo
 	if err == nil && b.View.Synced() && (total > 0 || b.apps.recorded(ctx, name)) {
 		return b.correct(ctx, counts, known), nil
 	}
-	found := b.gather(ctx, fabric.MachinesQuery{App: name}, "")
-	counts = map[bourse.AppName]int{}
+	found := b.gather(ctx, app, false, "")
+	counts = map[bourse.AppRef]int{}
 	for _, l := range found.machines {
-		counts[l.App]++
+		counts[bourse.AppRef{Name: l.App, ID: l.AppID}]++
 	}
 	return counts, found.missing
 }
 
 // correct brings the view's counts up to what owners told lately.
-func (b *Broker) correct(ctx context.Context, counts map[bourse.AppName]int, known map[bourse.MachineID]bourse.Machine) map[bourse.AppName]int {
-	out := map[bourse.AppName]int{}
+func (b *Broker) correct(ctx context.Context, counts machineCounts, known map[bourse.MachineID]bourse.Machine) machineCounts {
+	out := machineCounts{}
 	maps.Copy(out, counts)
 	for id, m := range known {
 		row, counted := b.viewed(ctx, id)
@@ -157,9 +175,9 @@ func (b *Broker) correct(ctx context.Context, counts map[bourse.AppName]int, kno
 		}
 		switch gone := m.State == bourse.StateDestroyed; {
 		case gone && counted:
-			out[m.App]--
+			out[bourse.AppRef{Name: m.App, ID: m.AppID}]--
 		case !gone && !counted:
-			out[m.App]++
+			out[bourse.AppRef{Name: m.App, ID: m.AppID}]++
 		}
 	}
 	return out

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -32,11 +31,16 @@ func (b *Broker) createMachine(w http.ResponseWriter, r *request) error {
 		return placeError(&order, &decision, err)
 	}
 	m := &fill.Machine
-	b.owners.remember(m.ID, m.App)
+	b.owners.remember(m.ID, ownerOf(m))
 	b.fresh.note(m)
 	out := machinesapi.FromMachine(m)
 	if order.LeaseTTL > 0 {
 		out.Nonce = nonceOf(m)
+	}
+	if order.Name != "" {
+		if has := b.named(r.Context(), &order.App, order.Name); len(has) > 0 && has[0].ID != m.ID {
+			out.NameConflict = has[0].ID
+		}
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
@@ -63,7 +67,7 @@ func (b *Broker) readOrder(w http.ResponseWriter, r *request) (bourse.Order, err
 	if err := decode(w, r, false, &in); err != nil {
 		return bourse.Order{}, err
 	}
-	id, named, err := orderID(r.Header.Get(machinesapi.HeaderOrderID))
+	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -86,35 +90,51 @@ func (b *Broker) readOrder(w http.ResponseWriter, r *request) (bourse.Order, err
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	order := bourse.Order{ID: id, App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
+	order := bourse.Order{App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.who.Name,
-		Race: in.Race, Within: in.Deadline, Named: named, First: in.FirstTry,
+		Race: in.Race, Within: in.Deadline, First: in.FirstTry,
 	}}
+	chosen.name(&order)
 	return order, order.Validate()
 }
 
-// orderID takes the id that the client chose, or makes one.
-func orderID(chosen string) (id bourse.OrderID, named bool, err error) {
-	if chosen == "" {
-		return bourse.NewOrderID(), false, nil
+// chosen is the id that a client chose for its order, empty for none.
+type chosen bourse.OrderID
+
+func chosenID(r *request) (chosen, error) {
+	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // one id, one spelling
+	if id == "" {
+		return "", nil
 	}
-	id = bourse.OrderID(strings.ToUpper(chosen)) // one id, one spelling
-	return id, true, id.Validate()
+	return chosen(id), id.Validate()
+}
+
+// name gives the order its id: the one that the client's choice means in the
+// order's app, or a new one.
+func (c chosen) name(order *bourse.Order) {
+	if c == "" {
+		order.ID = bourse.NewOrderID().In(order.App.ID)
+		return
+	}
+	order.ID, order.Named = bourse.OrderID(c).In(order.App.ID), true
+	if order.ID != bourse.OrderID(c) {
+		order.Chosen = bourse.OrderID(c)
+	}
 }
 
 // nameIsFree reports CodeAlreadyExists when a machine of the app has the
-// order's name, unless it is the one that this very order became. Workers that
-// do not answer are not waited for: each also refuses a name of its own.
+// order's name, unless it is the one that this very order became. The view's
+// word is taken for it, and what owners have told here lately; each worker also
+// refuses a name of its own. Of two machines that are made with one name at the
+// same moment both exist, and nameConflicts says which of them has it.
 func (b *Broker) nameIsFree(ctx context.Context, order *bourse.Order) error {
-	found, _ := b.findMachines(ctx, fabric.MachinesQuery{App: order.App.Name, Name: order.Name})
-	for i := range found {
-		m := &found[i]
-		if m.Name != order.Name || m.App != order.App.Name || m.Order == order.ID {
-			continue
+	found := b.named(ctx, &order.App, order.Name)
+	for _, m := range found {
+		if m.Order == order.ID {
+			return nil
 		}
-		if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
-			continue
-		}
+	}
+	for _, m := range found {
 		return &reply{order: order.ID, err: bourse.Errorf(bourse.CodeAlreadyExists,
 			"already_exists: unique machine name violation, machine %s already exists with name %s", m.ID, bourse.Quoted(m.Name))}
 	}

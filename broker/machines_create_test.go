@@ -79,7 +79,8 @@ func TestCreateTellsOrderAndTimes(t *testing.T) {
 
 func TestCreateMakesTheOrder(t *testing.T) {
 	s := start(t)
-	id := bourse.NewOrderID()
+	app := bourse.DefaultApp(bourse.App{})
+	id := bourse.NewOrderID().In(app.ID)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"mad,any","skip_launch":true,"skip_service_registration":true,
 		"lease_ttl":300,"race":2,"deadline":"3s","skip_secrets":false,"min_secrets_version":7,"lsvd":true}`, "Bourse-Order-Id", strings.ToLower(string(id)))
 	if rec.Code != http.StatusOK {

@@ -80,20 +80,22 @@ func (b *Broker) listMachines(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	found := b.gather(r.Context(), fabric.MachinesQuery{App: r.app(), Deleted: filter.deleted}, filter.region)
-	if len(found.machines) == 0 {
-		if found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
-			return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
-		}
-		if _, err := b.apps.recall(r.Context(), r.app()); err != nil {
-			return err // an app without machines is an empty list, no app is an error
-		}
+	app, err := b.apps.recall(r.Context(), r.app())
+	if err != nil {
+		return err // an app without machines is an empty list, no app is an error
+	}
+	found := b.gather(r.Context(), &app, filter.deleted, filter.region)
+	if len(found.machines) == 0 && found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
 	}
 	out := []machinesapi.Machine{}
+	conflicts := nameConflicts(found.machines)
 	for _, l := range found.machines {
 		if filter.shows(&l.Machine) {
-			b.owners.remember(l.ID, l.App)
-			out = append(out, filter.show(l, b.Now()))
+			b.owners.remember(l.ID, ownerOf(&l.Machine))
+			shown := filter.show(l, b.Now())
+			shown.NameConflict = conflicts[l.ID]
+			out = append(out, shown)
 		}
 	}
 	showSilent(w.Header(), found.missing)
@@ -147,7 +149,7 @@ func (b *Broker) getMachine(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	l, ok := b.copyOf(r.Context(), bourse.MachineID(r.PathValue("machine")))
-	if !ok || l.App != r.app() {
+	if !ok || !r.reaches(ownerOf(&l.Machine)) {
 		return err
 	}
 	l.HostStatus = machinesapi.HostUnreachable

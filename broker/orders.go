@@ -15,7 +15,9 @@ type OrderReader interface {
 	Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error)
 }
 
-// getOrder tells how an order was decided. The broker that decided knows all
+// getOrder tells how an order was decided. The id is the one that the order was
+// answered with; with an app, and at the broker that decided, also the one that
+// its caller chose. The broker that decided knows all
 // of it, for a while; of a filled one, its worker knows most of it as long as
 // it has the machine.
 func (b *Broker) getOrder(w http.ResponseWriter, r *request) error {
@@ -23,20 +25,40 @@ func (b *Broker) getOrder(w http.ResponseWriter, r *request) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
+	if name := bourse.AppName(r.URL.Query().Get("app")); name != "" {
+		app, err := b.usable(r, name)
+		if err != nil {
+			return errNoOrder(id)
+		}
+		id = id.In(app.ID)
+	}
+	for _, d := range b.Exchange.Decisions(id) {
+		if b.mayRead(r, &d) {
+			return writeJSON(w, http.StatusOK, d)
+		}
+	}
 	decision, err := b.decisionOf(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	if err := b.mayUse(r, decision.App); err != nil {
+	if !b.mayRead(r, &decision) {
 		return errNoOrder(id) // whose it is stays unsaid
 	}
 	return writeJSON(w, http.StatusOK, decision)
 }
 
-func (b *Broker) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
-	if d, ok := b.Exchange.Decision(id); ok {
-		return d, nil
+// mayRead reports whether the decision is about an order of the caller's.
+func (b *Broker) mayRead(r *request, d *bourse.Decision) bool {
+	if r.who.Cluster() {
+		return true
 	}
+	app, err := b.usable(r, d.App)
+	return err == nil && d.OwnedBy(&app)
+}
+
+// decisionOf asks the workers for the decision of an order that one of them
+// filled.
+func (b *Broker) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	answers := ask(ctx, b.Patience, b.Directory.Workers(), func(ctx context.Context, to bourse.Member) (bourse.Decision, error) {
 		return b.Workers.Order(ctx, to, id)
 	})

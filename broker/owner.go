@@ -37,7 +37,7 @@ func (b *Broker) errLost(r *request, id bourse.MachineID) error {
 	if absent, known := b.absentTag(id.Tag()); !ok && known {
 		return errAbsent(absent)
 	}
-	if !ok || l.App != r.app() {
+	if !ok || !r.reaches(ownerOf(&l.Machine)) {
 		return errNoMachine()
 	}
 	if l.HeardAt.IsZero() {
@@ -64,8 +64,8 @@ func (b *Broker) machineWithin(r *request, patience time.Duration) (target, bour
 	if err != nil {
 		return to, m, workerError(r.Context(), to.worker.ID, reading, err)
 	}
-	b.owners.remember(m.ID, m.App)
-	if m.App != r.app() {
+	b.owners.remember(m.ID, ownerOf(&m))
+	if !r.reaches(ownerOf(&m)) {
 		return to, m, errNoMachine()
 	}
 	b.fresh.note(&m)
@@ -79,8 +79,8 @@ func (b *Broker) targetOf(r *request) (target, error) {
 	if err != nil {
 		return to, err
 	}
-	if app, ok := b.owners.app(to.id); ok {
-		if app != r.app() {
+	if of, ok := b.owners.of(to.id); ok {
+		if !r.reaches(of) {
 			return to, errNoMachine()
 		}
 		return to, nil
@@ -92,29 +92,41 @@ func (b *Broker) targetOf(r *request) (target, error) {
 // maxOwners bounds what is remembered; past it the memory starts anew.
 const maxOwners = 1 << 16
 
+// owner is what a record says of the app that it belongs to; see
+// [bourse.App.Owns].
+type owner struct {
+	app  bourse.AppName
+	id   string
+	made time.Time // the record
+}
+
+func ownerOf(m *bourse.Machine) owner { return owner{m.App, m.AppID, m.CreatedAt} }
+
+func ownerOfVolume(v *bourse.Volume) owner { return owner{v.App, v.AppID, v.CreatedAt} }
+
 // owners remembers which app a machine is of, or a volume. That never changes,
 // so what is remembered is never wrong, and forgetting costs one more question.
 type owners[K ~string] struct {
 	mu   sync.Mutex
-	apps map[K]bourse.AppName
+	byID map[K]owner
 }
 
-func newOwners[K ~string]() *owners[K] { return &owners[K]{apps: map[K]bourse.AppName{}} }
+func newOwners[K ~string]() *owners[K] { return &owners[K]{byID: map[K]owner{}} }
 
-func (o *owners[K]) app(id K) (bourse.AppName, bool) {
+func (o *owners[K]) of(id K) (owner, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	app, ok := o.apps[id]
-	return app, ok
+	of, ok := o.byID[id]
+	return of, ok
 }
 
-func (o *owners[K]) remember(id K, app bourse.AppName) {
+func (o *owners[K]) remember(id K, of owner) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.apps) >= maxOwners {
-		clear(o.apps)
+	if len(o.byID) >= maxOwners {
+		clear(o.byID)
 	}
-	o.apps[id] = app
+	o.byID[id] = of
 }
 
 // verbPatience bounds a call that may wait for a program to end: the longest

@@ -86,6 +86,10 @@ func (b *Broker) readReservation(w http.ResponseWriter, r *request) ([]bourse.Or
 			return nil, inOrder(i, err)
 		}
 	}
+	key = key.In(orders[0].App.ID)
+	for i := range orders {
+		orders[i].ID, orders[i].Hold.Reservation = key.Order(i), key
+	}
 	return orders, nil
 }
 
@@ -115,10 +119,7 @@ func (b *Broker) readHold(r *request, in *machinesapi.ReserveOrder, known []bour
 	if err := name.Validate(); err != nil {
 		return order, 0, err
 	}
-	if err := b.mayUse(r, name); err != nil {
-		return order, 0, err
-	}
-	order.App, err = b.apps.recall(r.Context(), name)
+	order.App, err = b.usable(r, name)
 	return order, count, err
 }
 

@@ -51,12 +51,27 @@ func (b *Broker) reservationOf(r *request) (held, error) {
 	h.add(ask(r.Context(), b.Patience, h.at, func(ctx context.Context, to bourse.Member) ([]bourse.Hold, error) {
 		return b.Workers.Holds(ctx, to, h.id.Key())
 	}))
-	for i := range h.holds {
-		if b.mayUse(r, h.holds[i].App) != nil {
+	if !r.who.Cluster() {
+		for i := range h.holds {
+			if app, err := b.usable(r, h.holds[i].App); err != nil || !h.holds[i].OwnedBy(&app) {
+				return h, errNoReservation(h.id)
+			}
+		}
+		if len(h.holds) == 0 && !b.reserved(r, h.id.Key()) {
 			return h, errNoReservation(h.id)
 		}
 	}
 	return h, nil
+}
+
+// reserved reports whether a reservation is one of an app that the caller may
+// use, by its key alone: nothing is left of it, or no one answers.
+func (b *Broker) reserved(r *request, key bourse.ReservationKey) bool {
+	apps, _, err := b.apps.list(r.Context(), nil)
+	if app, errDefault := b.apps.recall(r.Context(), DefaultApp); errDefault == nil {
+		apps = append(apps, app)
+	}
+	return err == nil && slices.ContainsFunc(apps, func(app bourse.App) bool { return r.who.may(app) && key.In(app.ID) == key })
 }
 
 // add notes what workers have answered.

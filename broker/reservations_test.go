@@ -126,15 +126,16 @@ func TestExtendingOvertakenByTheEnd(t *testing.T) {
 // The id that a client chose comes back in the reservation's, in the body or
 // the header; the same again is the same reservation.
 func TestReserveWithAChosenID(t *testing.T) {
-	const id = "01J00000000000000000000000"
+	app := bourse.DefaultApp(bourse.App{})
+	id := string(bourse.ReservationKey("01J00000000000000000000000").In(app.ID))
 	s := start(t)
 	first := s.reserve(t, `{"id":"`+id+`","orders":[{"count":3}]}`)
 	again := s.reserve(t, `{"orders":[{"count":3}]}`, "Bourse-Order-Id", strings.ToLower(id))
-	if first.ID != again.ID || first.ID.Key() != id {
+	if first.ID != again.ID || string(first.ID.Key()) != id {
 		t.Errorf("first %s, then %s", first.ID, again.ID)
 	}
 	for _, o := range s.orders {
-		if !o.Named || o.Hold.Reservation != id {
+		if !o.Named || string(o.Hold.Reservation) != id {
 			t.Errorf("placed %+v", o)
 		}
 	}

@@ -19,11 +19,22 @@ import (
 // request is an HTTP request with what the broker knows of it.
 type request struct {
 	*http.Request
-	id  string   // in the reply and the log
-	who Identity // set once authorised
+	id  string      // in the reply and the log
+	who Identity    // set once authorised
+	of  *bourse.App // the path's app, of a caller who may not use every app
 }
 
 func (r *request) app() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
+
+// reaches reports whether the request's caller may have a record by its id: one
+// of the path's app. A caller who may use every app also reaches what a former
+// app of that name has left behind.
+func (r *request) reaches(of owner) bool {
+	if r.of != nil {
+		return r.of.Owns(of.app, of.id, of.made)
+	}
+	return of.app == r.app()
+}
 
 // endpoint serves one route: it names the request, authorises it, turns its
 // error or panic into a reply and logs it.

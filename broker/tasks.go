@@ -64,7 +64,7 @@ func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
 	if err := decode(w, r, false, &short); err != nil {
 		return err
 	}
-	if err := b.mayUse(r, DefaultApp); err != nil {
+	if _, err := b.usable(r, DefaultApp); err != nil {
 		return err
 	}
 	in := machinesapi.RunTask{Task: short.Task, Payload: short.Payload, Region: short.Requirements.Region}
@@ -115,7 +115,7 @@ func (b *Broker) placeTask(w http.ResponseWriter, r *request, name bourse.AppNam
 // taskOrder makes an order of a request. Codes: invalid, not_found (the app),
 // unavailable (nobody is there to take it).
 func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
-	id, named, err := orderID(r.Header.Get(machinesapi.HeaderOrderID))
+	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -135,10 +135,14 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	order := bourse.Order{ID: id, App: bourse.App{Name: name}, Regions: regions, Config: config, Task: task, Options: bourse.Options{Named: named}}
+	order := bourse.Order{App: bourse.App{Name: name}, Regions: regions, Config: config, Task: task}
+	chosen.name(&order)
 	if err := order.Validate(); err != nil {
 		return bourse.Order{}, err
 	}
-	order.App, err = b.apps.recall(r.Context(), name)
-	return order, err
+	if order.App, err = b.apps.recall(r.Context(), name); err != nil {
+		return bourse.Order{}, err
+	}
+	chosen.name(&order)
+	return order, nil
 }

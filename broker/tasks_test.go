@@ -176,9 +176,9 @@ func TestSchedule(t *testing.T) {
 // An order's id of the caller's own makes the order a repetition.
 func TestATasksOrderID(t *testing.T) {
 	s := start(t)
-	s.app(t, "shop", "personal")
-	id := bourse.NewOrderID()
-	for _, path := range []string{tasksPath, schedulePath} {
+	shop, first := s.app(t, "shop", "personal"), bourse.DefaultApp(bourse.App{})
+	for path, app := range map[string]bourse.App{tasksPath: shop, schedulePath: first} {
+		id := bourse.NewOrderID().In(app.ID)
 		s.call(t, http.MethodPost, path, `{"task":"inc"}`, "Bourse-Order-Id", strings.ToLower(string(id)))
 		if o := s.lastOrder(t); o.ID != id || !o.Named {
 			t.Errorf("%s: ordered %s, named %t", path, o.ID, o.Named)

@@ -26,10 +26,13 @@ type View interface {
 type MachineView interface {
 	// Machines lists the machines of an app, of all when app is empty.
 	Machines(ctx context.Context, app bourse.AppName) ([]Listed, error)
+	// MachinesNamed lists the machines of one name in an app.
+	MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]Listed, error)
 	// Machine finds one by its id.
 	Machine(ctx context.Context, id bourse.MachineID) (Listed, bool, error)
-	// CountMachines counts the machines of an app, of all when app is empty.
-	CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error)
+	// CountMachines counts the machines of every app of this name, of all when
+	// app is empty.
+	CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppRef]int, error)
 }
 
 // VolumeView lists what workers have told of their volumes. Destroyed ones are
@@ -82,13 +85,18 @@ func (noView) Synced() bool { return false }
 // Machines lists nothing.
 func (noView) Machines(context.Context, bourse.AppName) ([]Listed, error) { return nil, nil }
 
+// MachinesNamed lists nothing.
+func (noView) MachinesNamed(context.Context, bourse.AppName, string) ([]Listed, error) {
+	return nil, nil
+}
+
 // Machine finds nothing.
 func (noView) Machine(context.Context, bourse.MachineID) (Listed, bool, error) {
 	return Listed{}, false, nil
 }
 
 // CountMachines counts nothing.
-func (noView) CountMachines(context.Context, bourse.AppName) (map[bourse.AppName]int, error) {
+func (noView) CountMachines(context.Context, bourse.AppName) (map[bourse.AppRef]int, error) {
 	return nil, nil
 }
 

@@ -13,10 +13,11 @@ import (
 // TestVolumeClient goes through the client's other calls.
 func TestVolumeClient(t *testing.T) {
 	s := start(t)
-	s.app(t, "shop", "personal")
+	app := s.app(t, "shop", "personal")
+	id := bourse.OrderID("01J00000000000000000000001").In(app.ID)
 	client, ctx := s.client(t), t.Context()
-	v, err := client.CreateVolume(ctx, "shop", machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: new(int64(7)), Encrypted: new(true)}, "01J00000000000000000000001")
-	if err != nil || v.OrderID != "01J00000000000000000000001" || !v.Encrypted {
+	v, err := client.CreateVolume(ctx, "shop", machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: new(int64(7)), Encrypted: new(true)}, id)
+	if err != nil || v.OrderID != id || !v.Encrypted {
 		t.Fatalf("create: %+v, %v", v, err)
 	}
 	if v, err = client.UpdateVolume(ctx, "shop", v.ID, machinesapi.UpdateVolume{SnapshotRetention: new(9), AutoBackup: new(false)}); err != nil || v.SnapshotRetention != 9 || v.AutoBackup {

@@ -37,7 +37,7 @@ func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Orde
 	if err := decode(w, r, false, &in); err != nil {
 		return bourse.Order{}, err
 	}
-	id, named, err := orderID(r.Header.Get(machinesapi.HeaderOrderID))
+	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -54,7 +54,7 @@ func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Orde
 	}
 	spec := in.Spec()
 	// The content of other apps is nobody's business, wherever it is.
-	source, err := b.sourceOf(r, &spec)
+	source, err := b.sourceOf(r, &app, &spec)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -63,7 +63,8 @@ func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Orde
 	}
 	spec.Encrypted = spec.Encrypted || source.encrypted && in.Encrypted == nil
 	spec = spec.WithDefaults()
-	order := bourse.Order{ID: id, App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, Named: named, First: in.FirstTry}}
+	order := bourse.Order{App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, First: in.FirstTry}}
+	chosen.name(&order)
 	order.Config.Requirements = in.Requirements
 	return order, order.Validate()
 }
@@ -96,19 +97,19 @@ type source struct {
 
 // sourceOf looks up what a volume is to be made from, where it is. Codes:
 // invalid, not_found, unavailable.
-func (b *Broker) sourceOf(r *request, spec *bourse.VolumeOrder) (source, error) {
+func (b *Broker) sourceOf(r *request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
 	switch {
 	case spec.Source != "" && spec.Snapshot != "":
 		return source{}, nil // the order's own check refuses it
 	case spec.Source != "":
-		return b.sourceVolume(r, spec.Source)
+		return b.sourceVolume(r, of, spec.Source)
 	case spec.Snapshot != "":
-		return b.sourceSnapshot(r, spec.Snapshot)
+		return b.sourceSnapshot(r, of, spec.Snapshot)
 	}
 	return source{}, nil
 }
 
-func (b *Broker) sourceVolume(r *request, id bourse.VolumeID) (source, error) {
+func (b *Broker) sourceVolume(r *request, of *bourse.App, id bourse.VolumeID) (source, error) {
 	missing := bourse.Errorf(bourse.CodeNotFound, "source volume %s not found", bourse.Quoted(string(id)))
 	owner, err := b.sourceWorker(id.Tag(), missing)
 	if err != nil {
@@ -117,7 +118,7 @@ func (b *Broker) sourceVolume(r *request, id bourse.VolumeID) (source, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
 	defer cancel()
 	v, err := b.Workers.Volume(ctx, owner, id)
-	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.App != r.app() {
+	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && !v.OwnedBy(of) {
 		return source{}, missing
 	}
 	if err != nil {
@@ -126,7 +127,7 @@ func (b *Broker) sourceVolume(r *request, id bourse.VolumeID) (source, error) {
 	return source{v.Spec.SizeGB, v.Spec.Encrypted}, nil
 }
 
-func (b *Broker) sourceSnapshot(r *request, id bourse.SnapshotID) (source, error) {
+func (b *Broker) sourceSnapshot(r *request, of *bourse.App, id bourse.SnapshotID) (source, error) {
 	missing := bourse.Errorf(bourse.CodeNotFound, "snapshot %s not found", bourse.Quoted(string(id)))
 	owner, err := b.sourceWorker(id.Tag(), missing)
 	if err != nil {
@@ -134,12 +135,12 @@ func (b *Broker) sourceSnapshot(r *request, id bourse.SnapshotID) (source, error
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
 	defer cancel()
-	volumes, err := b.Workers.Volumes(ctx, owner, fabric.VolumesQuery{App: r.app(), Deleted: true})
+	volumes, err := b.Workers.Volumes(ctx, owner, fabric.VolumesQuery{App: of.Name, AppID: of.ID, Deleted: true})
 	if err != nil {
 		return source{}, workerError(r.Context(), owner.ID, reading, err)
 	}
 	for _, v := range volumes {
-		if v.App != r.app() {
+		if !v.OwnedBy(of) {
 			continue
 		}
 		if i := slices.IndexFunc(v.Snapshots, func(s bourse.Snapshot) bool { return s.ID == id }); i >= 0 {

@@ -21,8 +21,8 @@ func (b *Broker) volumeTargetOf(r *request) (volumeTarget, error) {
 	if err != nil {
 		return to, err
 	}
-	if app, ok := b.volumes.owners.app(to.id); ok {
-		if app != r.app() {
+	if of, ok := b.volumes.owners.of(to.id); ok {
+		if !r.reaches(of) {
 			return to, errNoVolume()
 		}
 		return to, nil

@@ -57,18 +57,17 @@ func (b *Broker) listVolumes(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	found := b.gatherVolumes(r.Context(), r.app())
-	if len(found.volumes) == 0 {
-		if found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
-			return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
-		}
-		if _, err := b.apps.recall(r.Context(), r.app()); err != nil {
-			return err
-		}
+	app, err := b.apps.recall(r.Context(), r.app())
+	if err != nil {
+		return err
+	}
+	found := b.gatherVolumes(r.Context(), []bourse.App{app})
+	if len(found.volumes) == 0 && found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
 	}
 	out := []machinesapi.Volume{}
 	for i := range found.volumes {
-		b.volumes.owners.remember(found.volumes[i].ID, found.volumes[i].App)
+		b.volumes.owners.remember(found.volumes[i].ID, ownerOfVolume(&found.volumes[i].Volume))
 		out = append(out, showVolume(&found.volumes[i], summary))
 	}
 	showSilent(w.Header(), found.missing)
@@ -92,27 +91,25 @@ func showVolume(l *ListedVolume, summary bool) machinesapi.Volume {
 // orgVolumes lists the volumes of all apps of an organization that the caller
 // may use.
 func (b *Broker) orgVolumes(w http.ResponseWriter, r *request) error {
-	counts, _ := b.countMachines(r.Context(), "")
-	apps, missing, err := b.apps.list(r.Context(), counts[DefaultApp] > 0)
+	counts, _ := b.countMachines(r.Context(), nil)
+	apps, missing, err := b.apps.list(r.Context(), counts)
 	if err != nil {
 		return err
 	}
 	org, allowed := r.PathValue("org"), false
-	mine := map[bourse.AppName]bool{}
+	var mine []bourse.App
 	for _, app := range apps {
 		if app.Org == org && r.who.may(app) {
-			mine[app.Name], allowed = true, true
+			mine, allowed = append(mine, app), true
 		}
 	}
 	if !allowed && !r.who.may(bourse.App{Org: org}) {
 		return errForbidden()
 	}
 	out := machinesapi.OrgVolumes{Volumes: []machinesapi.Volume{}}
-	found := b.gatherVolumes(r.Context(), "")
+	found := b.gatherVolumes(r.Context(), mine)
 	for i := range found.volumes {
-		if mine[found.volumes[i].App] {
-			out.Volumes = append(out.Volumes, showVolume(&found.volumes[i], true))
-		}
+		out.Volumes = append(out.Volumes, showVolume(&found.volumes[i], true))
 	}
 	showSilent(w.Header(), append(missing, found.missing...))
 	return writeJSON(w, http.StatusOK, out)
@@ -155,11 +152,11 @@ func (b *Broker) volumeCopy(r *request) (ListedVolume, bool) {
 	}
 	var found ListedVolume
 	for i := range rows {
-		if rows[i].ID == id {
+		if rows[i].ID == id && r.reaches(ownerOfVolume(&rows[i].Volume)) {
 			found = rows[i]
 		}
 	}
-	if remembered && t.thing.App == r.app() && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
+	if remembered && r.reaches(ownerOfVolume(&t.thing)) && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
 		found.Volume, found.HeardAt = t.thing, t.at
 	}
 	return found, found.ID != ""
@@ -178,8 +175,8 @@ func (b *Broker) volumeOf(r *request) (volumeTarget, bourse.Volume, error) {
 	if err != nil {
 		return to, v, volumeError(r.Context(), to.worker.ID, reading, err)
 	}
-	b.volumes.owners.remember(v.ID, v.App)
-	if v.App != r.app() {
+	b.volumes.owners.remember(v.ID, ownerOfVolume(&v))
+	if !r.reaches(ownerOfVolume(&v)) {
 		return to, v, errNoVolume()
 	}
 	b.volumes.note(&v)

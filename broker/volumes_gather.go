@@ -21,7 +21,7 @@ func (k *knownVolumes) note(v *bourse.Volume) {
 	if v.ID == "" {
 		return
 	}
-	k.owners.remember(v.ID, v.App)
+	k.owners.remember(v.ID, ownerOfVolume(v))
 	k.fresh.note(v)
 }
 
@@ -32,9 +32,13 @@ type gatheredVolumes struct {
 	missing []bourse.WorkerID // that did not answer
 }
 
-// gatherVolumes lists an app's volumes, of all when app is empty, as gather
-// does machines.
-func (b *Broker) gatherVolumes(ctx context.Context, app bourse.AppName) gatheredVolumes {
+// gatherVolumes lists the volumes of some apps, as gather does machines.
+func (b *Broker) gatherVolumes(ctx context.Context, apps []bourse.App) gatheredVolumes {
+	var query fabric.VolumesQuery // any
+	if len(apps) == 1 {
+		query.App, query.AppID = apps[0].Name, apps[0].ID
+	}
+	app := query.App
 	known := b.volumes.fresh.of(app) // before the view: see there
 	rows, err := b.View.Volumes(ctx, app)
 	if err != nil {
@@ -44,7 +48,7 @@ func (b *Broker) gatherVolumes(ctx context.Context, app bourse.AppName) gathered
 	if err != nil || !b.View.Synced() || (len(rows) == 0 && !b.apps.recorded(ctx, app)) {
 		members = b.Directory.Workers()
 	}
-	answers := b.askVolumes(ctx, members, fabric.VolumesQuery{App: app})
+	answers := b.askVolumes(ctx, members, query)
 	u := volumeUnion{byID: map[bourse.VolumeID]ListedVolume{}, heard: map[bourse.WorkerID]bool{}}
 	for _, a := range answers {
 		u.answer(&a)
@@ -60,7 +64,7 @@ func (b *Broker) gatherVolumes(ctx context.Context, app bourse.AppName) gathered
 	for _, v := range known {
 		u.add(&ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
 	}
-	return gatheredVolumes{u.sorted(app), len(members), silent(answers)}
+	return gatheredVolumes{u.sorted(apps), len(members), silent(answers)}
 }
 
 func (b *Broker) askVolumes(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []answer[[]bourse.Volume] {
@@ -102,11 +106,15 @@ func (u *volumeUnion) add(l *ListedVolume) {
 	u.byID[l.ID] = next
 }
 
-// sorted gives the living volumes of an app.
-func (u *volumeUnion) sorted(app bourse.AppName) []ListedVolume {
+// sorted gives the living volumes of some apps.
+func (u *volumeUnion) sorted(apps []bourse.App) []ListedVolume {
+	of := make(map[bourse.AppName]*bourse.App, len(apps))
+	for i := range apps {
+		of[apps[i].Name] = &apps[i]
+	}
 	out := make([]ListedVolume, 0, len(u.byID))
 	for _, l := range u.byID {
-		if (app == "" || l.App == app) && l.State != bourse.VolumeDestroyed {
+		if app := of[l.App]; app != nil && l.OwnedBy(app) && l.State != bourse.VolumeDestroyed {
 			out = append(out, l)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 
 // MachinesQuery selects machines: zero fields select all of them.
 type MachinesQuery struct {
-	App     bourse.AppName
+	App     bourse.AppName // without AppID: of every app that has or had this name
+	AppID   string
 	Name    string
 	Deleted bool // destroyed ones too
 }
@@ -18,6 +19,7 @@ type MachinesQuery struct {
 func (q MachinesQuery) values() url.Values {
 	v := url.Values{}
 	setText(v, "app", string(q.App))
+	setText(v, "app_id", q.AppID)
 	setText(v, "name", q.Name)
 	setFlag(v, "deleted", q.Deleted)
 	return v
@@ -25,13 +27,15 @@ func (q MachinesQuery) values() url.Values {
 
 // VolumesQuery selects volumes: zero fields select all of them.
 type VolumesQuery struct {
-	App     bourse.AppName
+	App     bourse.AppName // without AppID: of every app that has or had this name
+	AppID   string
 	Deleted bool // destroyed ones too
 }
 
 func (q VolumesQuery) values() url.Values {
 	v := url.Values{}
 	setText(v, "app", string(q.App))
+	setText(v, "app_id", q.AppID)
 	setFlag(v, "deleted", q.Deleted)
 	return v
 }

@@ -33,6 +33,9 @@ const (
 	claimTimeout
 	claimWithin
 	claimNamed
+	claimAppID
+	claimAppBorn
+	claimAppLife
 )
 
 // The field of a choice, and those of a requirement.
@@ -49,6 +52,10 @@ func (c TaskClaim) AppendBinary(b []byte) ([]byte, error) {
 	o := c.Order
 	b = compact.Text(b, claimOrder, o.ID)
 	b = compact.Text(b, claimApp, o.App.Name)
+	b = compact.Text(b, claimAppID, o.App.ID)
+	if o.App.Life > 0 { // only then does it matter when
+		b = compact.Int(compact.Time(b, claimAppBorn, o.App.CreatedAt), claimAppLife, o.App.Life)
+	}
 	for _, choice := range o.Regions {
 		var room [64]byte
 		part := room[:0]
@@ -84,6 +91,12 @@ func (c *TaskClaim) UnmarshalBinary(b []byte) error {
 			o.ID = bourse.OrderID(f.Bytes)
 		case claimApp:
 			o.App.Name = bourse.AppName(f.Bytes)
+		case claimAppID:
+			o.App.ID = string(f.Bytes)
+		case claimAppBorn:
+			o.App.CreatedAt = f.Time()
+		case claimAppLife:
+			o.App.Life = int(f.Int)
 		case claimRegions:
 			err = readChoice(f.Bytes, o)
 		case claimRequirement:

@@ -20,8 +20,9 @@ type Orders interface {
 // Machines is what the same worker knows and does about its machines. Named,
 // Stop and Destroy give CodeNotFound for one that is not there.
 type Machines interface {
-	Named(ctx context.Context, app bourse.AppName, name string) (bourse.Machine, error)
-	Machines(ctx context.Context, app bourse.AppName, keep func(*bourse.Machine) bool) ([]bourse.Machine, error)
+	App(ctx context.Context, name bourse.AppName) (bourse.App, error)
+	Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error)
+	Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error)
 	Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error)
 	Destroy(ctx context.Context, id bourse.MachineID) error
 }

@@ -185,7 +185,7 @@ func TestAJobOfTheExchange(t *testing.T) {
 		r.want("release", r.call("POST", "release/x", `{"exit_code": 0}`), 200)
 		r.settled("x")
 		time.Sleep(time.Hour)
-		if now, err := r.worker.Local().Named(t.Context(), "default", "x"); err != nil || now.ID != m.ID || now.Boot.Number != 2 {
+		if now, err := r.worker.Local().Named(t.Context(), bourse.DefaultApp(bourse.App{}), "x"); err != nil || now.ID != m.ID || now.Boot.Number != 2 {
 			t.Errorf("an hour later: %+v, %v; want the machine with its second boot: it is not ours to destroy", now, err)
 		}
 		r.want("a job of its name", r.call("POST", "submit", `{"name": "x", "command": "true"}`), 409)

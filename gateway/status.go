@@ -65,7 +65,11 @@ func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	if err != nil {
 		return bourse.Machine{}, err
 	}
-	m, err := g.cfg.Machines.Named(r.Context(), bourse.DefaultAppName, name)
+	app, err := g.cfg.Machines.App(r.Context(), bourse.DefaultAppName)
+	if err != nil {
+		return bourse.Machine{}, err
+	}
+	m, err := g.cfg.Machines.Named(r.Context(), app, name)
 	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && m.Config.Image != bourse.ImagePull {
 		return m, bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
 	}

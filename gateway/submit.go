@@ -28,9 +28,9 @@ const (
 )
 
 // order makes the order that a submission means, of a worker in a region.
-func (s *submission) order(region bourse.Region) (*bourse.Order, error) {
+func (s *submission) order(app bourse.App, region bourse.Region) (*bourse.Order, error) {
 	o := &bourse.Order{
-		ID: bourse.NewOrderID(), App: bourse.DefaultApp(bourse.App{}), Name: s.Name, Regions: []bourse.Choice{{region}},
+		ID: bourse.NewOrderID().In(app.ID), App: app, Name: s.Name, Regions: []bourse.Choice{{region}},
 		Config: bourse.Config{
 			Image: bourse.ImagePull, Init: bourse.Init{Exec: s.Command}, Env: s.Env,
 			Guest:    &bourse.Guest{CPUs: cmp.Or(s.CPU, 1), MemoryMB: cmp.Or(s.Mem, 256)},
@@ -71,7 +71,11 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	if err := fabric.ReadBody(w, r, &in); err != nil {
 		return err
 	}
-	order, err := in.order(g.cfg.Region)
+	app, err := g.cfg.Machines.App(r.Context(), bourse.DefaultAppName)
+	if err != nil {
+		return err
+	}
+	order, err := in.order(app, g.cfg.Region)
 	if err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), order.Deadline()+answerTime)
 	defer cancel()
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
-		Order: order.ID, App: order.App.Name, Regions: order.Regions, At: time.Now().UTC(),
+		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
 	if err != nil { // what became of it nobody can be told any more
 		g.takeBack(order.ID)
@@ -113,7 +117,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 	if o.Name == "" {
 		return nil
 	}
-	m, err := g.cfg.Machines.Named(ctx, o.App.Name, o.Name)
+	m, err := g.cfg.Machines.Named(ctx, o.App, o.Name)
 	if err == nil && submitted(&m) && over(&m) {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}

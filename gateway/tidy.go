@@ -29,7 +29,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // tidy destroys the submitted jobs that ended before a time.
 func (g *Gateway) tidy(ctx context.Context, before time.Time) error {
-	old, err := g.cfg.Machines.Machines(ctx, bourse.DefaultAppName, func(m *bourse.Machine) bool {
+	old, err := g.cfg.Machines.Machines(ctx, nil, func(m *bourse.Machine) bool {
 		return submitted(m) && over(m) && m.UpdatedAt.Before(before)
 	})
 	if err != nil {

@@ -45,6 +45,10 @@ type Placement struct {
 	OrderID bourse.OrderID  `json:"order_id,omitempty"` // that the machine fills
 	Port    int             `json:"port,omitempty"`     // what its $PORT says
 	PID     int             `json:"pid,omitempty"`      // on the worker's host, while it runs
+	// NameConflict is the machine of the app that has the same name, and has it
+	// because it was ordered first; shown in lists, and in the reply to a
+	// creation as far as it is known then.
+	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 }
 
 // HostStatus says whether a machine's worker answers.

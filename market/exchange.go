@@ -155,6 +155,15 @@ func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decisi
 	return t.decision, err
 }
 
+// Decisions gives the records of the order of this id, and of all orders whose
+// callers chose it, that this exchange decided lately.
+func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
+	if d, ok := x.Decision(id); ok {
+		return []bourse.Decision{d}
+	}
+	return append(x.filled.chosen(id), x.refused.chosen(id)...)
+}
+
 // Decision gives the record of an order that this exchange decided lately, with
 // its claims and times. The lists in it are shared and not to be changed.
 func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {

@@ -44,6 +44,20 @@ func (m *memory) drop(id bourse.OrderID) {
 	delete(m.of, id)
 }
 
+// chosen gives the decisions of orders that their callers called id. It looks
+// at all of them: an order is usually asked for by its own id.
+func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []bourse.Decision
+	for _, d := range m.of {
+		if d.Chosen == id {
+			out = append(out, *d)
+		}
+	}
+	return out
+}
+
 func (m *memory) get(id bourse.OrderID) (bourse.Decision, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,9 +28,9 @@ type standing struct {
 
 // desk is what one worker said last, corrected by the claims made there since.
 type desk struct {
-	member   bourse.Member          // as it was asked
-	facts    bourse.Quote           // of any order: region, load, accounts; the accounts are replaced, never changed
-	machines map[bourse.AppName]int // living ones of an app; nothing of tasks
+	member   bourse.Member         // as it was asked
+	facts    bourse.Quote          // of any order: region, load, accounts; the accounts are replaced, never changed
+	machines map[bourse.AppRef]int // living ones of an app; nothing of tasks
 	words    map[shape]said
 	claims   int       // not answered yet
 	heard    time.Time // last; or when the first of claims was made, if that is later
@@ -47,7 +47,7 @@ type said struct {
 // shape is all that a worker looks at in an order for a new machine, but for
 // its regions. The zero shape is that of orders which are like no other.
 type shape struct {
-	app   bourse.AppName
+	app   bourse.AppRef
 	image string
 	guest bourse.Guest
 	needs string // the requirements, written out
@@ -67,7 +67,7 @@ func shapeOf(o *bourse.Order) shape {
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
-	s := shape{app: o.App.Name, image: o.Config.Image}
+	s := shape{app: o.App.Ref(), image: o.Config.Image}
 	if o.Warm() {
 		s.task = o.Task.Name
 	} else {
@@ -210,7 +210,7 @@ func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now 
 	}
 	d := s.desks[m.ID]
 	if d == nil {
-		d = &desk{machines: map[bourse.AppName]int{}, words: map[shape]said{}}
+		d = &desk{machines: map[bourse.AppRef]int{}, words: map[shape]said{}}
 		s.desks[m.ID] = d
 	}
 	if _, known := d.words[*of]; !known {

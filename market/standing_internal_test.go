@@ -16,7 +16,7 @@ func TestStandingIsBounded(t *testing.T) {
 	s := standing{within: time.Hour, most: most, desks: map[bourse.WorkerID]*desk{}}
 	all := members(7)
 	for i := range 1000 {
-		of := shape{app: bourse.AppName(fmt.Sprintf("a%d", i%300)), image: "host"}
+		of := shape{app: bourse.AppRef{Name: bourse.AppName(fmt.Sprintf("a%d", i%300))}, image: "host"}
 		quotes := make([]bourse.Quote, len(all))
 		for k := range quotes {
 			quotes[k].Worker = all[k].ID
@@ -53,7 +53,7 @@ func TestOversizeQuotesDoNotStand(t *testing.T) {
 		"a word":   {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
 	} {
 		s := standing{within: time.Hour, most: 9, desks: map[bourse.WorkerID]*desk{}}
-		s.hear(&shape{app: "shop"}, time.Now(), members(1), []bourse.Quote{q})
+		s.hear(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
 		if len(s.desks) != 0 {
 			t.Errorf("%s: remembered", name)
 		}

@@ -30,7 +30,7 @@ type trade struct {
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	return &trade{
 		x: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.chance.rng(),
-		decision: bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, At: began},
+		decision: bourse.Decision{Order: order.ID, Chosen: order.Chosen, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: began},
 	}
 }
 

@@ -181,7 +181,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 			t.Error("the checkpoint was not repeated")
 		}
 		view(t, s, func(tx *Tx) error {
-			if got := tx.LivingOf("default"); got != fails {
+			if got := tx.LivingOf(bourse.App{Name: "default"}); got != fails {
 				t.Errorf("%d machines, want %d", got, fails)
 			}
 			return tx.Verify()

@@ -204,7 +204,7 @@ func fillAndGoOn(s *Store, makeRoom func() error) error {
 
 func checkCount(s *Store, want int) error {
 	return s.View(func(t *Tx) error {
-		if got := t.LivingOf("default"); got != want {
+		if got := t.LivingOf(bourse.App{Name: "default"}); got != want {
 			return fmt.Errorf("%d machines, want %d", got, want)
 		}
 		return t.Verify()

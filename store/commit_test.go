@@ -34,7 +34,7 @@ func TestOneCommitForAllThatWait(t *testing.T) {
 	for n := range 100 {
 		all = append(all, s.Submit(func(tx *Tx) error {
 			order = append(order, n)
-			if got := tx.LivingOf("default"); got != n {
+			if got := tx.LivingOf(bourse.App{Name: "default"}); got != n {
 				return fmt.Errorf("sees %d machines, want those of the %d before it", got, n)
 			}
 			return tx.PutMachine(machine(n, bourse.StateCreated))

@@ -1,7 +1,7 @@
 // Package store is the durable memory of a worker: a bbolt file, and beside it
 // a write-ahead log of what is not in that file yet.
 //
-// # Schema, version 5
+// # Schema, version 6
 //
 //	worker.wal.0, worker.wal.1               see wal
 //	worker.db
@@ -14,7 +14,7 @@
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
-//	│   └── app 00 MachineID                 (empty)
+//	│   └── app 00 MachineID                 (empty); app in keys is its id, since version 6, or the name of a record that has none
 //	├── machine_name                         living machines
 //	│   └── app 00 name                      MachineID
 //	├── machine_port                         living machines that have a port

@@ -95,30 +95,51 @@ func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] {
 
 // MachinesOf gives every machine of an app in order of id, destroyed ones
 // included.
-func (t *Tx) MachinesOf(app bourse.AppName) iter.Seq2[bourse.Machine, error] {
+func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return func(yield func(bourse.Machine, error) bool) {
-		for id := range t.under(bucketMachineApp, append([]byte(app), 0)) {
-			m, err := t.Machine(bourse.MachineID(id))
-			if !yield(m, err) || err != nil {
-				return
+		for _, space := range spaces(&app) {
+			for id := range t.under(bucketMachineApp, append([]byte(space), 0)) {
+				m, err := t.Machine(bourse.MachineID(id))
+				if err == nil && !m.OwnedBy(&app) {
+					continue // of a former app of this name
+				}
+				if !yield(m, err) || err != nil {
+					return
+				}
 			}
 		}
 	}
 }
 
 // MachineNamed gives the living machine of an app that has this name.
-func (t *Tx) MachineNamed(app bourse.AppName, name string) (bourse.MachineID, bool, error) {
-	k, err := key(string(app), name)
-	if err != nil {
-		return "", false, err
+func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
+	for _, space := range spaces(&app) {
+		k, err := key(space, name)
+		if err != nil {
+			return "", false, err
+		}
+		id := bourse.MachineID(t.get(bucketMachineName, k))
+		if id == "" {
+			continue
+		}
+		if space == app.ID {
+			return id, true, nil
+		}
+		if m, err := t.Machine(id); err != nil || m.OwnedBy(&app) {
+			return id, err == nil, err
+		}
 	}
-	id := t.get(bucketMachineName, k)
-	return bourse.MachineID(id), id != nil, nil
+	return "", false, nil
 }
 
-// LivingOf counts the machines of an app that are not destroyed.
-func (t *Tx) LivingOf(app bourse.AppName) int {
-	return int(uint64Of(t.get(bucketMachineLiving, []byte(app))))
+// LivingOf counts the machines of an app that are not destroyed, and those of
+// its name whose records do not say which app of that name they are of.
+func (t *Tx) LivingOf(app bourse.App) int {
+	n := 0
+	for _, space := range spaces(&app) {
+		n += int(uint64Of(t.get(bucketMachineLiving, []byte(space))))
+	}
+	return n
 }
 
 // PortUser gives the living machine that has a port.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -13,6 +14,7 @@ type facts struct {
 	ID        bourse.MachineID `json:"id"`
 	Name      string           `json:"name"`
 	App       bourse.AppName   `json:"app"`
+	AppID     string           `json:"app_id"`
 	State     bourse.State     `json:"state"`
 	Takes     bourse.Amounts   `json:"takes"`
 	UpdatedAt time.Time        `json:"updated_at"`
@@ -25,7 +27,7 @@ type facts struct {
 }
 
 func factsOf(m *bourse.Machine) *facts {
-	f := &facts{ID: m.ID, Name: m.Name, App: m.App, State: m.State, Takes: m.Takes, UpdatedAt: m.UpdatedAt}
+	f := &facts{ID: m.ID, Name: m.Name, App: m.App, AppID: m.AppID, State: m.State, Takes: m.Takes, UpdatedAt: m.UpdatedAt}
 	f.Boot.Port, f.Config.Task = m.Boot.Port, m.Config.Task
 	return f
 }
@@ -42,6 +44,18 @@ func (t *Tx) facts(id bourse.MachineID) (*facts, error) {
 
 func (f *facts) living() bool { return f != nil && f.State != bourse.StateDestroyed }
 
+// space is what the keys of indexes call an app: its id, or its name in records
+// that have no id. No id can be a name: it has capitals.
+func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
+
+// spaces gives what the keys of indexes may call an app.
+func spaces(app *bourse.App) []string {
+	if app.ID == "" {
+		return []string{string(app.Name)}
+	}
+	return []string{app.ID, string(app.Name)}
+}
+
 func portKey(port int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(port)) }
 
 // indexEntry is one key of an index and its value.
@@ -56,16 +70,16 @@ func (f *facts) index() []indexEntry {
 	if f == nil {
 		return nil
 	}
-	id := []byte(f.ID)
-	out := []indexEntry{{bucketMachineApp, append(append([]byte(f.App), 0), id...), []byte{}, ""}}
+	id, app := []byte(f.ID), space(f.App, f.AppID)
+	out := []indexEntry{{bucketMachineApp, append(append([]byte(app), 0), id...), []byte{}, ""}}
 	if !f.living() {
 		return append(out, indexEntry{bucketMachineGone, timeKey(f.UpdatedAt, string(f.ID)), []byte{}, ""})
 	}
 	if f.Name != "" {
-		out = append(out, indexEntry{bucketMachineName, append(append([]byte(f.App), 0), f.Name...), id, "machine has this name"})
+		out = append(out, indexEntry{bucketMachineName, append(append([]byte(app), 0), f.Name...), id, "machine has this name"})
 	}
 	if c := f.Config.Task; c != nil {
-		out = append(out, indexEntry{bucketMachineTask, []byte(string(f.App) + "\x00" + c.Name + "\x00" + string(f.ID)), []byte{}, ""})
+		out = append(out, indexEntry{bucketMachineTask, []byte(app + "\x00" + c.Name + "\x00" + string(f.ID)), []byte{}, ""})
 	}
 	if f.Boot.Port != 0 {
 		out = append(out, indexEntry{bucketMachinePort, portKey(f.Boot.Port), id, "machine has this port"})
@@ -126,16 +140,16 @@ func (t *Tx) replaceEntries(before, after []indexEntry) error {
 }
 
 func (t *Tx) recount(old, now *facts) error {
-	if old.living() && now.living() && old.App == now.App {
+	if old.living() && now.living() && old.App == now.App && old.AppID == now.AppID {
 		return nil
 	}
 	if old.living() {
-		if err := t.add(bucketMachineLiving, string(old.App), -1); err != nil {
+		if err := t.add(bucketMachineLiving, space(old.App, old.AppID), -1); err != nil {
 			return err
 		}
 	}
 	if now.living() {
-		return t.add(bucketMachineLiving, string(now.App), 1)
+		return t.add(bucketMachineLiving, space(now.App, now.AppID), 1)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func TestMigrateFromVersion3(t *testing.T) {
 			t.Fatal(err)
 		}
 		view(t, s, func(tx *Tx) error {
-			if got := tx.LivingOf("default"); got != 3 {
+			if got := tx.LivingOf(bourse.App{Name: "default"}); got != 3 {
 				t.Errorf("%d machines, want 3", got)
 			}
 			return tx.Verify()

@@ -34,7 +34,7 @@ func (m *model) put(x bourse.Machine) bourse.Code {
 	}
 	if x.State != bourse.StateDestroyed {
 		for _, y := range m.machines {
-			if y.ID != x.ID && y.State != bourse.StateDestroyed && (y.App == x.App && y.Name == x.Name || x.Boot.Port != 0 && y.Boot.Port == x.Boot.Port) {
+			if y.ID != x.ID && y.State != bourse.StateDestroyed && (y.App == x.App && y.AppID == x.AppID && y.Name == x.Name || x.Boot.Port != 0 && y.Boot.Port == x.Boot.Port) {
 				return bourse.CodeAlreadyExists
 			}
 		}
@@ -76,6 +76,7 @@ func drawMachine(t *rapid.T) bourse.Machine {
 	m.Order, m.Instance = "o", "i"
 	m.Name = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
 	m.App = rapid.SampledFrom([]bourse.AppName{"app", "app-2"}).Draw(t, "app")
+	m.AppID = rapid.SampledFrom(modelIDs(m.App)).Draw(t, "app's id")
 	m.Boot.Port = rapid.SampledFrom([]int{0, 0, 80, 65535}).Draw(t, "port")
 	m.UpdatedAt = time.Unix(rapid.Int64Range(-5, 5).Draw(t, "at"), 0).UTC()
 	m.CreatedAt = m.CreatedAt.UTC()
@@ -86,6 +87,12 @@ func drawMachine(t *rapid.T) bourse.Machine {
 		}
 	}
 	return m
+}
+
+// modelIDs gives the ids of the apps that have had a name; of a record without
+// one nobody knows.
+func modelIDs(name bourse.AppName) []string {
+	return []string{"", "FIRST " + string(name), "SECOND " + string(name)}
 }
 
 // TestModel compares random transactions with the model.
@@ -190,9 +197,13 @@ func (m *model) compare(tx *Tx) error {
 	if diff := cmp.Diff(m.committed(), sum); err != nil || diff != "" {
 		return fmt.Errorf("committed: %w (-want +got):\n%s", err, diff)
 	}
-	for _, app := range []bourse.AppName{"app", "app-2"} {
-		if err := m.compareApp(tx, app); err != nil {
-			return err
+	for _, name := range []bourse.AppName{"app", "app-2"} {
+		for life, id := range modelIDs(name) {
+			// Made after all records: those without an id are not its own.
+			app := bourse.App{Name: name, ID: id, Life: life, CreatedAt: time.Unix(1<<40, 0)}
+			if err := m.compareApp(tx, app); err != nil {
+				return err
+			}
 		}
 	}
 	for _, x := range m.machines {
@@ -214,11 +225,14 @@ func (m *model) compare(tx *Tx) error {
 	return tx.Verify()
 }
 
-func (m *model) compareApp(tx *Tx, app bourse.AppName) error {
+func (m *model) compareApp(tx *Tx, app bourse.App) error {
 	var want, got []bourse.MachineID
 	living := 0
 	for id, x := range m.machines {
-		if x.App != app {
+		if x.App == app.Name && x.AppID == "" && app.ID != "" && x.State != bourse.StateDestroyed {
+			living++ // they count: nobody knows better
+		}
+		if x.App != app.Name || x.AppID != app.ID {
 			continue
 		}
 		want = append(want, id)
@@ -238,7 +252,7 @@ func (m *model) compareApp(tx *Tx, app bourse.AppName) error {
 		got = append(got, x.ID)
 	}
 	if !slices.Equal(want, got) || tx.LivingOf(app) != living {
-		return fmt.Errorf("machines of %s: %v, %d living; want %v, %d", app, got, tx.LivingOf(app), want, living)
+		return fmt.Errorf("machines of %v: %v, %d living; want %v, %d", app.Ref(), got, tx.LivingOf(app), want, living)
 	}
 	return nil
 }

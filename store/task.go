@@ -13,9 +13,10 @@ import (
 // result is kept for whoever asks again.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
-	Takes  bourse.Amounts    `json:"takes,omitempty"` // beside what its machine takes; nothing once it has ended
-	Result bourse.TaskResult `json:"result"`          // without an end while it is under way
-	Cold   *ColdTask         `json:"cold,omitempty"`  // of a machine of its own, until it has ended
+	AppID  string            `json:"app_id,omitempty"` // see [bourse.App.Owns]
+	Takes  bourse.Amounts    `json:"takes,omitempty"`  // beside what its machine takes; nothing once it has ended
+	Result bourse.TaskResult `json:"result"`           // without an end while it is under way
+	Cold   *ColdTask         `json:"cold,omitempty"`   // of a machine of its own, until it has ended
 }
 
 // ColdTask is what a task's own machine needs to be told, also by the next
@@ -172,12 +173,22 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 }
 
 // WarmFor gives the living machines of an app that are configured for a task.
-func (t *Tx) WarmFor(app bourse.AppName, task string) []bourse.MachineID {
+func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
-	for id := range t.under(bucketMachineTask, append(append(append([]byte(app), 0), task...), 0)) {
-		out = append(out, bourse.MachineID(id))
+	for _, space := range spaces(&app) {
+		for id := range t.under(bucketMachineTask, append(append(append([]byte(space), 0), task...), 0)) {
+			if id := bourse.MachineID(id); space == app.ID || t.owned(id, &app) {
+				out = append(out, id)
+			}
+		}
 	}
 	return out
+}
+
+// owned reports whether a machine whose record has no app's id is an app's.
+func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
+	m, err := t.Machine(id)
+	return err == nil && m.OwnedBy(app)
 }
 
 // pruneTasks forgets at most most tasks that ended before a time, oldest first.

@@ -17,6 +17,7 @@ const (
 	taskApp
 	taskAmount // one for each of Takes
 	taskResult
+	taskAppID
 )
 
 // compact tells whether the record has no more than the fields above.
@@ -31,6 +32,7 @@ func encodeTask(o *OrderRecord) []byte {
 	b = compact.Text(b, taskOrderID, o.ID)
 	b = compact.Time(b, taskAt, o.At)
 	b = compact.Text(b, taskApp, o.Task.App)
+	b = compact.Text(b, taskAppID, o.Task.AppID)
 	b = compact.Amounts(b, taskAmount, o.Task.Takes)
 	return compact.Part(b, taskResult, compact.TaskResult(room[:0], &o.Task.Result))
 }
@@ -47,6 +49,8 @@ func decodeTask(b []byte) (o OrderRecord, err error) {
 			o.At = f.Time()
 		case f.Number == taskApp:
 			o.Task.App = bourse.AppName(f.Bytes)
+		case f.Number == taskAppID:
+			o.Task.AppID = string(f.Bytes)
 		case f.Number == taskAmount:
 			var a bourse.Amount
 			a, err = f.Amount()

@@ -185,11 +185,11 @@ func TestWarmFor(t *testing.T) {
 		update(t, s, func(tx *Tx) error { return tx.PutMachine(m) })
 	}
 	view(t, s, func(tx *Tx) error {
-		app := machine(0, "").App
+		app := bourse.App{Name: machine(0, "").App}
 		if got := tx.WarmFor(app, "inc"); len(got) != 2 || got[0] != machineID(0) || got[1] != machineID(1) {
 			t.Errorf("warm for inc: %v", got)
 		}
-		if got := append(tx.WarmFor(app, "in"), tx.WarmFor("other", "inc")...); len(got) != 0 {
+		if got := append(tx.WarmFor(app, "in"), tx.WarmFor(bourse.App{Name: "other"}, "inc")...); len(got) != 0 {
 			t.Errorf("warm for others: %v", got)
 		}
 		return tx.Verify()
@@ -223,7 +223,7 @@ func TestTasksInAFileOfVersion2(t *testing.T) {
 	})
 	view(t, s, func(tx *Tx) error {
 		committed, err := tx.Committed()
-		if err != nil || committed.Of("slots") != 2 || len(tx.WarmFor(machine(0, "").App, "inc")) != 1 {
+		if err != nil || committed.Of("slots") != 2 || len(tx.WarmFor(bourse.App{Name: machine(0, "").App}, "inc")) != 1 {
 			t.Errorf("committed %v, %v", committed, err)
 		}
 		return tx.Verify()

@@ -56,7 +56,7 @@ func (t *Tx) expectMachines(set func(string, []byte, []byte), add func(string, s
 			set(e.bucket, e.key, e.value)
 		}
 		if f.living() {
-			add(bucketMachineLiving, string(f.App), 1)
+			add(bucketMachineLiving, space(f.App, f.AppID), 1)
 		}
 		addTakes(add, f.Takes)
 	}

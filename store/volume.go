@@ -109,12 +109,17 @@ func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return all[bourse.Volum
 
 // VolumesOf gives every volume of an app in order of id, destroyed ones
 // included.
-func (t *Tx) VolumesOf(app bourse.AppName) iter.Seq2[bourse.Volume, error] {
+func (t *Tx) VolumesOf(app bourse.App) iter.Seq2[bourse.Volume, error] {
 	return func(yield func(bourse.Volume, error) bool) {
-		for id := range t.under(bucketVolumeApp, append([]byte(app), 0)) {
-			v, err := t.Volume(bourse.VolumeID(id))
-			if !yield(v, err) || err != nil {
-				return
+		for _, space := range spaces(&app) {
+			for id := range t.under(bucketVolumeApp, append([]byte(space), 0)) {
+				v, err := t.Volume(bourse.VolumeID(id))
+				if err == nil && !v.OwnedBy(&app) {
+					continue // of a former app of this name
+				}
+				if !yield(v, err) || err != nil {
+					return
+				}
 			}
 		}
 	}

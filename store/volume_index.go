@@ -13,7 +13,7 @@ func volumeIndex(v *bourse.Volume) []indexEntry {
 		return nil
 	}
 	id := []byte(v.ID)
-	out := []indexEntry{{bucketVolumeApp, append(append([]byte(v.App), 0), id...), []byte{}, ""}}
+	out := []indexEntry{{bucketVolumeApp, append(append([]byte(space(v.App, v.AppID)), 0), id...), []byte{}, ""}}
 	for _, s := range v.Snapshots {
 		out = append(out, indexEntry{bucketSnapshots, []byte(s.ID), id, "volume has this snapshot"})
 	}

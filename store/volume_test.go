@@ -33,6 +33,7 @@ func drawVolume(t *rapid.T) bourse.Volume {
 	}
 	v := *aVolume(rapid.IntRange(0, 3).Draw(t, "id"), rapid.SampledFrom(states).Draw(t, "state"))
 	v.App = rapid.SampledFrom([]bourse.AppName{"app", "app-2"}).Draw(t, "app")
+	v.AppID = rapid.SampledFrom(modelIDs(v.App)[:2]).Draw(t, "app's id")
 	v.Takes = diskTakes(rapid.Int64Range(0, 3).Draw(t, "takes"))
 	v.UpdatedAt = time.Unix(rapid.Int64Range(-5, 5).Draw(t, "at"), 0).UTC()
 	for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 2, rapid.ID).Draw(t, "snapshots") {
@@ -95,22 +96,26 @@ func (m volumeModel) compare(tx *Tx) error {
 	if committed, err := tx.Committed(); err != nil || committed.Of("disk") != sum {
 		return fmt.Errorf("committed %v, %w; want %d of disk", committed, err, sum)
 	}
-	for _, app := range []bourse.AppName{"app", "app-2"} {
+	apps := []bourse.App{{Name: "app"}, {Name: "app-2"}}
+	for _, a := range apps[:2] { // made after all records: those without an id are not its own
+		apps = append(apps, bourse.App{Name: a.Name, ID: modelIDs(a.Name)[1], Life: 1, CreatedAt: time.Unix(1<<40, 0)})
+	}
+	for _, app := range apps {
 		var list []bourse.VolumeID
 		for v, err := range tx.VolumesOf(app) {
-			if err != nil || v.App != app {
+			if err != nil || v.App != app.Name {
 				return fmt.Errorf("volume %s of %s: %w", v.ID, v.App, err)
 			}
 			list = append(list, v.ID)
 		}
 		var want []bourse.VolumeID
 		for _, id := range slices.Sorted(maps.Keys(m)) {
-			if m[id].App == app {
+			if m[id].App == app.Name && m[id].AppID == app.ID {
 				want = append(want, id)
 			}
 		}
 		if !slices.Equal(list, want) {
-			return fmt.Errorf("volumes of %s: %v, want %v", app, list, want)
+			return fmt.Errorf("volumes of %v: %v, want %v", app.Ref(), list, want)
 		}
 	}
 	return tx.Verify()

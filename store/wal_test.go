@@ -34,7 +34,7 @@ func reopened(t *testing.T, dir string, want int) {
 		t.Fatal(err)
 	}
 	view(t, s, func(tx *Tx) error {
-		if got := tx.LivingOf("default"); got != want {
+		if got := tx.LivingOf(bourse.App{Name: "default"}); got != want {
 			t.Errorf("%d machines, want %d", got, want)
 		}
 		for n := range want {

@@ -14,7 +14,7 @@ const maxEvents = 2
 // lease and its older events. What a column cannot hold is left out of it.
 func MachineRow(m *bourse.Machine) Row {
 	return Row{Table: TableMachines, Key: string(m.ID), Columns: map[string]Value{
-		"app": cleanText(m.App), "name": cleanText(m.Name), "region": cleanText(m.Region),
+		"app": cleanText(m.App), "app_id": cleanText(m.AppID), "name": cleanText(m.Name), "region": cleanText(m.Region),
 		"order_id": cleanText(m.Order), "instance": cleanText(m.Instance), "state": cleanText(m.State),
 		"config":     configText(m.Config),
 		"takes":      listText(m.Takes),
@@ -98,7 +98,7 @@ func leaseText(l *bourse.Lease) Value {
 
 // machineColumns are those that readMachine takes, of machine_rows as r.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
-	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network`
+	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id`
 
 // readMachine reads the machine of a result that begins with machineColumns,
 // and gives the number of columns read. What does not read as it should, since
@@ -132,8 +132,8 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	if r.ColumnLen(17) > 0 {
 		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address for what is none
 	}
-	m.Network = r.ColumnText(18)
-	return 19
+	m.Network, m.AppID = r.ColumnText(18), r.ColumnText(19)
+	return 20
 }
 
 // readAmounts gives nil for what are no amounts.

@@ -13,12 +13,14 @@ var (
 	schema string
 	//go:embed schema_2.sql
 	schema2 string
+	//go:embed schema_3.sql
+	schema3 string
 )
 
 // migrations make the present schema: the n-th takes a file of schema n to
 // n+1, and stays as it is once it was released. A file that has more of them
 // behind it than there are is of a newer release.
-func migrations() []string { return []string{schema, schema2} }
+func migrations() []string { return []string{schema, schema2, schema3} }
 
 // migrate brings the file to the newest schema and tells which it had, 0 for a
 // new file. Each step is whole or not at all.

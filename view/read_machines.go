@@ -26,6 +26,7 @@ type Filter struct {
 	App    bourse.AppName
 	Worker bourse.WorkerID
 	Region bourse.Region
+	Name   string
 }
 
 // Machines lists machines by the time they were made, then by id.
@@ -51,19 +52,19 @@ func (v *View) Machine(ctx context.Context, id bourse.MachineID) (Listed, bool, 
 }
 
 // CountMachines counts the machines of every app that has any.
-func (v *View) CountMachines(ctx context.Context) (map[bourse.AppName]int, error) {
-	counts := map[bourse.AppName]int{}
+func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
+	counts := map[bourse.AppRef]int{}
 	err := v.read(ctx, func(c *sqlite.Conn) error {
 		clear(counts)
 		return query(c, countMachinesSQL, func(s *sqlite.Stmt) error {
-			counts[bourse.AppName(s.ColumnText(0))] = s.ColumnInt(1)
+			counts[bourse.AppRef{Name: bourse.AppName(s.ColumnText(0)), ID: s.ColumnText(1)}] = s.ColumnInt(2)
 			return nil
 		})
 	})
 	return counts, err
 }
 
-const countMachinesSQL = `SELECT app, count(*) FROM machine_rows GROUP BY app`
+const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows GROUP BY app, app_id`
 
 // machinesSQL gives the statement for a filter and its arguments. What narrows
 // most leads to an index; the conditions that have one too carry a plus, so
@@ -72,7 +73,7 @@ func machinesSQL(f Filter) (string, []any) {
 	var where []string
 	var args []any
 	for _, c := range []struct{ column, value string }{
-		{"r.key", string(f.ID)}, {"r.app", string(f.App)}, {"r.site", string(f.Worker)}, {"r.region", string(f.Region)},
+		{"r.key", string(f.ID)}, {"r.app", string(f.App)}, {"r.site", string(f.Worker)}, {"r.region", string(f.Region)}, {"r.name", f.Name},
 	} {
 		if c.value == "" {
 			continue

@@ -108,7 +108,7 @@ func TestTypedReadersOfAView(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts, err := v.CountMachines(ctx)
-	if diff := cmp.Diff(map[bourse.AppName]int{"shop": 2, "blog": 1}, counts); diff != "" || err != nil {
+	if diff := cmp.Diff(map[bourse.AppRef]int{{Name: "shop"}: 2, {Name: "blog"}: 1}, counts); diff != "" || err != nil {
 		t.Errorf("counts: %v\n%s", err, diff)
 	}
 	if workers, err := v.Workers(ctx); err != nil || len(workers) != 1 || workers[0].ID != "w1" {

@@ -11,7 +11,7 @@ const maxSnapshots = 8
 // its older snapshots. What a column cannot hold is left out of it.
 func VolumeRow(v *bourse.Volume) Row {
 	return Row{Table: TableVolumes, Key: string(v.ID), Columns: map[string]Value{
-		"app": cleanText(v.App), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
+		"app": cleanText(v.App), "app_id": cleanText(v.AppID), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
 		"order_id": cleanText(v.Order), "state": cleanText(v.State),
 		"size_gb": v.Spec.SizeGB, "encrypted": boolean(v.Spec.Encrypted),
 		"machine":    cleanText(v.Machine),
@@ -32,7 +32,7 @@ func shortText(s string) string {
 
 // volumeColumns are those that readVolume takes, of volume_rows as r.
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
-	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots`
+	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id`
 
 // readVolume reads the volume of a result that begins with volumeColumns, and
 // gives the number of columns read. What does not read as it should is as if
@@ -52,5 +52,6 @@ func readVolume(r *cells, v *bourse.Volume) int {
 	if !r.empty(15) && !r.json(15, &v.Snapshots) {
 		v.Snapshots = nil
 	}
-	return 16
+	v.AppID = r.ColumnText(16)
+	return 17
 }

@@ -124,7 +124,7 @@ func (w *Worker) handleApps(mux *http.ServeMux) {
 		}
 		var now bourse.App
 		err := w.store.Update(r.Context(), func(tx *store.Tx) error {
-			if err := keepApp(tx, *app); err != nil {
+			if err := mergeApp(tx, *app); err != nil {
 				return err
 			}
 			var err error

@@ -14,8 +14,9 @@ func (w *Worker) handleMachines(mux *http.ServeMux) {
 	mux.HandleFunc(fabric.PathMachines, reply(func(r *http.Request) ([]bourse.Machine, error) {
 		q := r.URL.Query()
 		name, deleted := q.Get("name"), q.Get("deleted") == "true"
-		return w.machines(r.Context(), bourse.AppName(q.Get("app")), func(m *bourse.Machine) bool {
-			return (name == "" || m.Name == name) && (deleted || m.State != bourse.StateDestroyed)
+		appName, app := queryApp(q)
+		return w.machines(r.Context(), app, func(m *bourse.Machine) bool {
+			return (appName == "" || m.App == appName) && (name == "" || m.Name == name) && (deleted || m.State != bourse.StateDestroyed)
 		})
 	}))
 	mux.HandleFunc(fabric.PathMachine, reply(func(r *http.Request) (bourse.Machine, error) {

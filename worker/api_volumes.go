@@ -12,7 +12,10 @@ func (w *Worker) handleVolumes(mux *http.ServeMux) {
 	mux.HandleFunc(fabric.PathVolumes, reply(func(r *http.Request) ([]bourse.Volume, error) {
 		q := r.URL.Query()
 		deleted := q.Get("deleted") == "true"
-		return w.listVolumes(r.Context(), bourse.AppName(q.Get("app")), func(v *bourse.Volume) bool { return deleted || living(v) })
+		name, app := queryApp(q)
+		return w.listVolumes(r.Context(), app, func(v *bourse.Volume) bool {
+			return (name == "" || v.App == name) && (deleted || living(v))
+		})
 	}))
 	mux.HandleFunc(fabric.PathVolume, reply(func(r *http.Request) (bourse.Volume, error) {
 		return w.usedVolume(r.Context(), volumeID(r))

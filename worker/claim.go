@@ -37,7 +37,7 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	order := &c.Order
 	refusal, err := w.precheck(order)
 	if errors.Is(err, errFilled) {
-		return w.filledBefore(ctx, order.ID)
+		return w.filledBefore(ctx, order)
 	}
 	if err != nil || refusal != nil {
 		return nil, refusal, err
@@ -48,7 +48,7 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 		return nil, &r.Refusal, nil
 	}
 	if errors.Is(err, errFilled) {
-		return w.filledBefore(ctx, order.ID)
+		return w.filledBefore(ctx, order)
 	}
 	if bourse.CodeOf(err) == bourse.CodeUnavailable { // the disk is full, or worse: nothing was recorded
 		return nil, w.refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
@@ -112,7 +112,7 @@ func (w *Worker) precheck(order *bourse.Order) (refusal *bourse.Refusal, err err
 		}
 	}
 	err = w.store.View(func(tx *store.Tx) error {
-		if err := unfilled(tx, order.ID); err != nil {
+		if err := unfilled(tx, order); err != nil {
 			return err
 		}
 		return check(tx)
@@ -121,8 +121,8 @@ func (w *Worker) precheck(order *bourse.Order) (refusal *bourse.Refusal, err err
 }
 
 // unfilled reports errFilled for an order that a machine fills here.
-func unfilled(tx *store.Tx, id bourse.OrderID) error {
-	m, err := filledMachine(tx, id)
+func unfilled(tx *store.Tx, order *bourse.Order) error {
+	m, err := filledMachine(tx, order)
 	if err == nil && m != nil {
 		return errFilled
 	}
@@ -135,7 +135,7 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 	for {
 		m, err := w.newMachine(&c.Order)
 		if err != nil {
-			return m, nil, w.portless(ctx, c.Order.ID, err)
+			return m, nil, w.portless(ctx, &c.Order, err)
 		}
 		def := w.defs.of(&m).create
 		if c.Order.SkipLaunch {
@@ -163,12 +163,12 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 
 // portless gives why an order has no machine for which there was no port: the
 // last one may be that of an earlier claim's machine.
-func (w *Worker) portless(ctx context.Context, id bourse.OrderID, cause error) error {
+func (w *Worker) portless(ctx context.Context, order *bourse.Order, cause error) error {
 	if err := w.store.Sync(ctx); err != nil {
 		return err
 	}
 	return w.store.View(func(tx *store.Tx) error {
-		if err := unfilled(tx, id); err != nil {
+		if err := unfilled(tx, order); err != nil {
 			return err
 		}
 		return refused{*w.refusal(bourse.RefusedUnavailable, bourse.MessageOf(cause))}
@@ -182,7 +182,7 @@ var errTaken = errors.New("taken")
 func (w *Worker) newMachine(order *bourse.Order) (bourse.Machine, error) {
 	now := time.Now().UTC()
 	m := bourse.Machine{
-		ID: bourse.NewMachineID(w.self.Tag), Name: order.Name, App: order.App.Name,
+		ID: bourse.NewMachineID(w.self.Tag), Name: order.Name, App: order.App.Name, AppID: order.App.ID,
 		Worker: w.self.Worker, Region: w.self.Region,
 		Order: order.ID, Instance: bourse.NewInstanceID(), State: bourse.StateCreated, Config: order.Config,
 		Takes: w.ledger.running(&order.Config), Cordoned: order.Cordoned, CreatedAt: now, UpdatedAt: now,
@@ -213,7 +213,7 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	if err != nil {
 		return err
 	}
-	if known && rec.Machine != "" && !rec.Canceled {
+	if known && rec.Machine != "" && !rec.Canceled && !foreign(&rec, &c.Order.App) {
 		return errFilled
 	}
 	refusal, err := w.refuse(tx, &c.Order, w.ledger.running(&c.Order.Config))
@@ -236,7 +236,7 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	if err != nil {
 		return err
 	}
-	if err := keepApp(tx, c.Order.App); err != nil {
+	if err := w.keepApp(tx, c.Order.App); err != nil {
 		return err
 	}
 	if err := drawHolds(tx, &c.Order, m.Takes); err != nil {
@@ -290,7 +290,7 @@ func (w *Worker) untaken(tx *store.Tx, m *bourse.Machine) error {
 	if _, err := tx.Machine(m.ID); err == nil {
 		return errTaken
 	}
-	if _, taken, err := tx.MachineNamed(m.App, m.Name); err != nil || taken {
+	if _, taken, err := tx.MachineNamed(bourse.App{Name: m.App, ID: m.AppID}, m.Name); err != nil || taken {
 		return errors.Join(err, errTaken)
 	}
 	return portUntaken(tx, m.ID, m.Boot.Port)
@@ -298,11 +298,11 @@ func (w *Worker) untaken(tx *store.Tx, m *bourse.Machine) error {
 
 // filledBefore answers a repeated claim with the first one's machine, once
 // that has settled.
-func (w *Worker) filledBefore(ctx context.Context, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
+func (w *Worker) filledBefore(ctx context.Context, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	var m *bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
 		var err error
-		m, err = filledMachine(tx, id)
+		m, err = filledMachine(tx, order)
 		return err
 	})
 	if err != nil {
@@ -316,7 +316,7 @@ func (w *Worker) filledBefore(ctx context.Context, id bourse.OrderID) (*bourse.F
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
 	if settled.State == bourse.StateDestroyed { // it has lived, or never came to that
-		return w.filledAfterAll(id, settled)
+		return w.filledAfterAll(order.ID, settled)
 	}
 	return &bourse.Fill{Machine: settled, Again: true}, nil, nil
 }
@@ -339,8 +339,21 @@ func (w *Worker) filledAfterAll(id bourse.OrderID, gone bourse.Machine) (*bourse
 	return &bourse.Fill{Machine: gone, Again: true}, nil, nil
 }
 
-// keepApp merges the app's record into the worker's own copy.
-func keepApp(tx *store.Tx, app bourse.App) error {
+// keepApp is mergeApp of the app that an order is of. An app that was deleted,
+// or that another one of its name has replaced, gets nothing any more.
+func (w *Worker) keepApp(tx *store.Tx, app bourse.App) error {
+	if known, ok, err := tx.App(app.Name); err != nil {
+		return err
+	} else if ok && app.ID != "" {
+		if now := known.Merge(app); now.ID != app.ID || now.DeletedAt != nil {
+			return refused{*w.refusal(bourse.RefusedApp, "app "+string(app.Name)+" was deleted, or another one was made of its name")}
+		}
+	}
+	return mergeApp(tx, app)
+}
+
+// mergeApp merges an app's record into the worker's own copy.
+func mergeApp(tx *store.Tx, app bourse.App) error {
 	old, ok, err := tx.App(app.Name)
 	if err != nil {
 		return err

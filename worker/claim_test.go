@@ -70,7 +70,7 @@ func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedDriver {
 			t.Fatalf("claim: %+v, %v; want a refusal by the driver", refusal, err)
 		}
-		all, err := h.machines(t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+		all, err := h.machines(t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 		if err != nil || len(all) != 0 {
 			t.Errorf("left behind: %v, %v", all, err)
 		}

@@ -25,7 +25,7 @@ func (w *Worker) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderR
 		cold.Until, cold.Timeout = m.CreatedAt.Add(order.Deadline()), order.Task.Timeout
 	}
 	return store.OrderRecord{ID: order.ID, Machine: m.ID, At: m.CreatedAt, Task: &store.TaskRecord{
-		App: m.App,
+		App: m.App, AppID: m.AppID,
 		Result: bourse.TaskResult{
 			Order: order.ID, Worker: w.self.Worker, Region: w.self.Region, Machine: m.ID, StartedAt: m.CreatedAt,
 		},
@@ -101,7 +101,7 @@ func again(fill *bourse.Fill) *bourse.Fill {
 // coldBefore tells what has become of the order here, or why it is refused.
 func (w *Worker) coldBefore(order *bourse.Order) (result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
 	err = w.store.View(func(tx *store.Tx) error {
-		result, refusal, err = taskBefore(tx, order.ID)
+		result, refusal, err = taskBefore(tx, order.ID, &order.App)
 		if err != nil || result != nil || refusal != nil {
 			return err
 		}

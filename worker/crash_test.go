@@ -221,7 +221,7 @@ func checkIntent(h *host, _ *diary) {
 	h.t.Helper()
 	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
 	recorded := map[bourse.MachineID]bourse.Machine{}
-	all, err := h.machines(h.t.Context(), "", func(*bourse.Machine) bool { return true })
+	all, err := h.machines(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
 // checkExits: as many exits are told as there were starts that have ended.
 func (h *host) checkExits() {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), "", func(*bourse.Machine) bool { return true })
+	all, err := h.machines(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// liveHolds gives what a reservation holds now for machines of an app, "" for
+// liveHolds gives what a reservation holds now for machines of an app, nil for
 // any.
-func liveHolds(tx *store.Tx, key bourse.ReservationKey, app bourse.AppName) ([]bourse.Hold, error) {
+func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App) ([]bourse.Hold, error) {
 	holds, err := tx.HoldsOf(key.All())
 	now := time.Now()
 	return slices.DeleteFunc(holds, func(h bourse.Hold) bool {
-		return !h.ExpiresAt.After(now) || app != "" && h.App != app
+		return !h.ExpiresAt.After(now) || app != nil && !h.OwnedBy(app)
 	}), err
 }
 
@@ -29,7 +29,7 @@ func (w *Worker) committedTo(tx *store.Tx, order *bourse.Order, takes bourse.Amo
 	if err != nil || order.Reservation == "" {
 		return committed, nil, nil, err
 	}
-	holds, err := liveHolds(tx, order.Reservation.Key(), order.App.Name)
+	holds, err := liveHolds(tx, order.Reservation.Key(), &order.App)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -71,7 +71,7 @@ func drawHolds(tx *store.Tx, order *bourse.Order, takes bourse.Amounts) error {
 	if order.Reservation == "" {
 		return nil
 	}
-	holds, err := liveHolds(tx, order.Reservation.Key(), order.App.Name)
+	holds, err := liveHolds(tx, order.Reservation.Key(), &order.App)
 	if err != nil {
 		return err
 	}

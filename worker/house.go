@@ -33,7 +33,7 @@ func (w *Worker) keepHouse(ctx context.Context) error {
 // DestroyAll destroys every machine and volume and waits until they are gone or
 // ctx ends. It is for a worker that leaves nothing behind, not in the view either.
 func (w *Worker) DestroyAll(ctx context.Context) error {
-	all, err := w.machines(ctx, "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := w.machines(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		return err
 	}

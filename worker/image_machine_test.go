@@ -175,7 +175,7 @@ func TestRefusalsOfImages(t *testing.T) {
 // leftNothing: no machine lives, and nothing of one is on the host.
 func (h *host) leftNothing() {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil || len(all) != 0 {
 		h.t.Errorf("left behind: %v, %v", stories(all), err)
 	}
@@ -208,7 +208,7 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 			t.Errorf("refused after %s, want the order's 20 s and perhaps a wait between two attempts", took)
 		}
 		h.leftNothing()
-		all, err := h.machines(t.Context(), "", func(*bourse.Machine) bool { return true })
+		all, err := h.machines(t.Context(), nil, func(*bourse.Machine) bool { return true })
 		if err != nil || len(all) != 1 || len(all[0].LastEvents) > 5 {
 			t.Errorf("the attempts have left %d events: %v", len(all[0].LastEvents), story(all[0]))
 		}

@@ -53,7 +53,7 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 // checkCancelled: the orders have no machine, and get none.
 func (h *host) checkCancelled(orders ...*bourse.Order) {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -42,8 +42,28 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 	return l.w.cancel(ctx, id)
 }
 
+// App gives the app of a name, as far as the worker knows. CodeNotFound: there is
+// none.
+func (l Local) App(_ context.Context, name bourse.AppName) (app bourse.App, err error) {
+	err = l.w.store.View(func(tx *store.Tx) error {
+		known, ok, err := tx.App(name)
+		switch {
+		case err != nil:
+			return err
+		case ok && known.DeletedAt == nil:
+			app = known
+		case name == bourse.DefaultAppName:
+			app = bourse.DefaultApp(known)
+		default:
+			return bourse.Errorf(bourse.CodeNotFound, "app %s not found", name)
+		}
+		return nil
+	})
+	return app, err
+}
+
 // Named gives the living machine of a name. CodeNotFound: there is none.
-func (l Local) Named(ctx context.Context, app bourse.AppName, name string) (bourse.Machine, error) {
+func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine
 	if err := l.ready(); err != nil {
 		return m, err
@@ -65,8 +85,9 @@ func (l Local) Named(ctx context.Context, app bourse.AppName, name string) (bour
 	return m, err
 }
 
-// Machines lists an app's machines that keep says yes to, oldest first.
-func (l Local) Machines(ctx context.Context, app bourse.AppName, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
+// Machines lists the machines of an app, of all for nil, that keep says yes to,
+// oldest first.
+func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}

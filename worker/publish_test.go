@@ -29,7 +29,7 @@ func newHostWith(t testing.TB, v *memView) *host {
 func (h *host) checkView(v *memView) {
 	h.t.Helper()
 	want := map[bourse.MachineID]bourse.Machine{}
-	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 			return err
 		}
 		q.Accounts = w.ledger.accounts(committed)
-		q.AppMachines = tx.LivingOf(order.App.Name)
+		q.AppMachines = tx.LivingOf(order.App)
 		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)
 		q.Refusal, err = w.refuse(tx, order, q.Takes)
 		return err
@@ -63,21 +63,21 @@ func filled(tx *store.Tx, order *bourse.Order, q *bourse.Quote) (err error) {
 	case isNew(order):
 		return nil
 	case order.Hold != nil:
-		q.FilledHold, err = filledHold(tx, order.ID)
+		q.FilledHold, err = filledHold(tx, order)
 		return err
 	case order.Task != nil: // its machine is nobody's business
-		before, _, err := taskBefore(tx, order.ID)
+		before, _, err := taskBefore(tx, order.ID, &order.App)
 		q.FilledTask = withoutAnswer(before)
 		return err
 	}
-	q.Filled, err = filledMachine(tx, order.ID)
+	q.Filled, err = filledMachine(tx, order)
 	return err
 }
 
 // filledMachine gives the machine that fills the order here, if one does.
-func filledMachine(tx *store.Tx, id bourse.OrderID) (*bourse.Machine, error) {
-	rec, ok, err := tx.Order(id)
-	if err != nil || !ok || rec.Machine == "" || rec.Canceled {
+func filledMachine(tx *store.Tx, order *bourse.Order) (*bourse.Machine, error) {
+	rec, ok, err := tx.Order(order.ID)
+	if err != nil || !ok || rec.Machine == "" || rec.Canceled || foreign(&rec, &order.App) {
 		return nil, err
 	}
 	m, err := readMachine(tx, rec.Machine, recentEvents)
@@ -98,7 +98,7 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 		}
 	}
 	if r == nil && order.Name != "" {
-		if _, taken, err := tx.MachineNamed(order.App.Name, order.Name); err != nil {
+		if _, taken, err := tx.MachineNamed(order.App, order.Name); err != nil {
 			return nil, err
 		} else if taken {
 			r = &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s has a machine named %s", order.App.Name, order.Name)}

@@ -42,7 +42,7 @@ func (w *Worker) recordHold(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, ag
 	if _, err := tx.ExpireHolds(now); err != nil {
 		return hold, false, err
 	}
-	if held, err := filledHold(tx, order.ID); err != nil || held != nil {
+	if held, err := filledHold(tx, order); err != nil || held != nil {
 		if held != nil {
 			hold = *held
 		}
@@ -56,8 +56,11 @@ func (w *Worker) recordHold(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, ag
 	if refusal != nil {
 		return hold, false, refused{*refusal}
 	}
+	if err := w.keepApp(tx, order.App); err != nil {
+		return hold, false, err
+	}
 	hold = bourse.Hold{
-		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name,
+		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID,
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Takes: takes, Left: takes, CreatedAt: now,
 	}
 	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now.Add(time.Duration(order.Hold.TTL))); err != nil {
@@ -99,9 +102,9 @@ func last(tx *store.Tx, holds []bourse.Hold, until time.Time) error {
 }
 
 // filledHold gives what is held here for the order, if anything is now.
-func filledHold(tx *store.Tx, id bourse.OrderID) (*bourse.Hold, error) {
-	h, ok, err := tx.Hold(id)
-	if err != nil || !ok || !h.ExpiresAt.After(time.Now()) {
+func filledHold(tx *store.Tx, order *bourse.Order) (*bourse.Hold, error) {
+	h, ok, err := tx.Hold(order.ID)
+	if err != nil || !ok || !h.OwnedBy(&order.App) || !h.ExpiresAt.After(time.Now()) {
 		return nil, err
 	}
 	return &h, nil
@@ -120,6 +123,8 @@ func refuseID(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 		return nil, err
 	case known && rec.Canceled:
 		return no("the order was canceled")
+	case known && foreign(&rec, &order.App):
+		return no("the order's id is that of another order")
 	case known && rec.Task != nil:
 		return no("the order's id is that of a task")
 	case known && rec.Held && order.Hold != nil:
@@ -146,7 +151,7 @@ func (w *Worker) holdsOf(ctx context.Context, key bourse.ReservationKey) ([]bour
 	}
 	var live []bourse.Hold
 	err := w.store.View(func(tx *store.Tx) (err error) {
-		live, err = liveHolds(tx, key, "")
+		live, err = liveHolds(tx, key, nil)
 		return err
 	})
 	if err == nil && len(live) == 0 {
@@ -163,7 +168,7 @@ func (w *Worker) extend(ctx context.Context, key bourse.ReservationKey, ttl time
 	}
 	var live []bourse.Hold
 	err := w.store.Update(ctx, func(tx *store.Tx) (err error) {
-		if live, err = liveHolds(tx, key, ""); err != nil {
+		if live, err = liveHolds(tx, key, nil); err != nil {
 			return err
 		}
 		if len(live) == 0 {

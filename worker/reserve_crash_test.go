@@ -300,7 +300,7 @@ func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
 
 // destroyOne makes room again.
 func (h *host) destroyOne(rng *rand.Rand) error {
-	all, err := h.machines(h.t.Context(), "", func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
+	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
 	if err != nil || len(all) == 0 {
 		return err
 	}

@@ -152,7 +152,7 @@ func (w *Worker) taskAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Ref
 // taskRecord is what is known of a call that begins.
 func taskRecord(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 	return store.OrderRecord{
-		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, Takes: taskTakes(order), Result: begun},
+		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: taskTakes(order), Result: begun},
 	}
 }
 
@@ -177,7 +177,7 @@ func (w *Worker) recordTask(tx *store.Tx, begun store.OrderRecord) error {
 			return err
 		}
 	}
-	before, never, err := taskBefore(tx, begun.ID)
+	before, never, err := taskBefore(tx, begun.ID, &bourse.App{Name: begun.Task.App, ID: begun.Task.AppID})
 	switch {
 	case err != nil:
 		return err

@@ -204,7 +204,7 @@ func TestRefusalsOfTasks(t *testing.T) {
 			bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "zone"},
 		},
 		"another region": {call(t, "many", 1, func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }), bourse.Refusal{Reason: bourse.RefusedRegion}},
-		"another app":    {call(t, "many", 1, func(o *bourse.Order) { o.App.Name = "blog" }), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task many", Wanted: 1}},
+		"another app":    {call(t, "many", 1, func(o *bourse.Order) { o.App = bourse.App{Name: "blog", ID: "02"} }), bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: "task many", Wanted: 1}},
 		"a machine's id": {call(t, "many", 1, func(o *bourse.Order) { o.ID = m.Order }), bourse.Refusal{Reason: bourse.RefusedCanceled}},
 	} {
 		t.Run(name, func(t *testing.T) {

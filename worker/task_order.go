@@ -95,7 +95,7 @@ func (w *Worker) readTask(order *bourse.Order) (taskView, error) {
 // taskBefore tells what has become of the order here until now.
 func (w *Worker) taskBefore(order *bourse.Order) (v taskView, err error) {
 	err = w.store.View(func(tx *store.Tx) (err error) {
-		v.result, v.refusal, err = taskBefore(tx, order.ID)
+		v.result, v.refusal, err = taskBefore(tx, order.ID, &order.App)
 		return err
 	})
 	return v, err
@@ -109,7 +109,7 @@ func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
 	}
 	var ids []bourse.MachineID
 	err := w.store.Glance(func(tx *store.Tx) (err error) {
-		ids = tx.WarmFor(order.App.Name, order.Task.Name)
+		ids = tx.WarmFor(order.App, order.Task.Name)
 		v.committed, err = tx.CommittedAt(time.Now())
 		return err
 	})
@@ -160,11 +160,13 @@ func (w *Worker) refuseTaskEver(order *bourse.Order) *bourse.Refusal {
 
 // taskBefore tells what has become of the order here: its task, or that none
 // will.
-func taskBefore(tx *store.Tx, id bourse.OrderID) (*bourse.TaskResult, *bourse.Refusal, error) {
+func taskBefore(tx *store.Tx, id bourse.OrderID, app *bourse.App) (*bourse.TaskResult, *bourse.Refusal, error) {
 	rec, ok, err := tx.Order(id)
 	switch {
 	case err != nil || !ok:
 		return nil, nil, err
+	case foreign(&rec, app):
+		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
 	case rec.Task != nil:
 		return &rec.Task.Result, nil, nil
 	case rec.Canceled:

@@ -14,7 +14,7 @@ import (
 // that it mounts, nil if there is none. It changes nothing.
 func (w *Worker) refuseVolumes(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	for _, mount := range order.Config.Mounts {
-		if _, r, err := w.mountable(tx, mount.Volume, order.App.Name, ""); r != nil || err != nil {
+		if _, r, err := w.mountable(tx, mount.Volume, order.App.Owns, ""); r != nil || err != nil {
 			return r, err
 		}
 	}
@@ -23,7 +23,7 @@ func (w *Worker) refuseVolumes(tx *store.Tx, order *bourse.Order) (*bourse.Refus
 
 // mountable finds the volume that a machine of an app is to mount, or the
 // reason why it cannot: exactly one machine has a volume.
-func (w *Worker) mountable(tx *store.Tx, id bourse.VolumeID, app bourse.AppName, machine bourse.MachineID) (bourse.Volume, *bourse.Refusal, error) {
+func (w *Worker) mountable(tx *store.Tx, id bourse.VolumeID, mine ownership, machine bourse.MachineID) (bourse.Volume, *bourse.Refusal, error) {
 	no := func(format string, args ...any) *bourse.Refusal {
 		return &bourse.Refusal{
 			Worker: w.self.Worker, Region: w.self.Region, Reason: bourse.RefusedVolume, Resource: string(id), Detail: fmt.Sprintf(format, args...),
@@ -31,8 +31,8 @@ func (w *Worker) mountable(tx *store.Tx, id bourse.VolumeID, app bourse.AppName,
 	}
 	v, err := tx.Volume(id)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeNotFound, err == nil && (v.App != app || !living(&v)):
-		return v, no("app %s has no volume %s here", app, bourse.Quoted(string(id))), nil
+	case bourse.CodeOf(err) == bourse.CodeNotFound, err == nil && (!mine(v.App, v.AppID, v.CreatedAt) || !living(&v)):
+		return v, no("the app has no volume %s here", bourse.Quoted(string(id))), nil
 	case err != nil:
 		return v, nil, err
 	case !v.State.Usable():
@@ -65,7 +65,7 @@ func holderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 func (w *Worker) attachVolumes(tx *store.Tx, m *bourse.Machine) (*bourse.Refusal, error) {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]
-		v, r, err := w.mountable(tx, mount.Volume, m.App, m.ID)
+		v, r, err := w.mountable(tx, mount.Volume, ownerOf(m.App, m.AppID), m.ID)
 		if r != nil || err != nil {
 			return r, err
 		}

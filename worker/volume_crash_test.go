@@ -151,7 +151,7 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 func (h *host) checkVolumes(d *volumeDiary, vols *memVolumes) {
 	h.t.Helper()
 	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
-	all, err := h.listVolumes(h.t.Context(), "", func(*bourse.Volume) bool { return true })
+	all, err := h.listVolumes(h.t.Context(), nil, func(*bourse.Volume) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func (w *Worker) quoteVolume(ctx context.Context, order *bourse.Order) (bourse.Q
 	}
 	err := w.store.View(func(tx *store.Tx) error {
 		var err error
-		if q.FilledVolume, err = filledVolume(tx, order.ID); err != nil || q.FilledVolume != nil {
+		if q.FilledVolume, err = filledVolume(tx, order); err != nil || q.FilledVolume != nil {
 			return err
 		}
 		if q.Refusal, err = w.refuseVolume(tx, order); err != nil || q.Refusal != nil {
@@ -39,9 +39,9 @@ func (w *Worker) quoteVolume(ctx context.Context, order *bourse.Order) (bourse.Q
 }
 
 // filledVolume gives the volume that fills the order here, if one does.
-func filledVolume(tx *store.Tx, id bourse.OrderID) (*bourse.Volume, error) {
-	rec, ok, err := tx.Order(id)
-	if err != nil || !ok || rec.Volume == "" || rec.Canceled {
+func filledVolume(tx *store.Tx, order *bourse.Order) (*bourse.Volume, error) {
+	rec, ok, err := tx.Order(order.ID)
+	if err != nil || !ok || rec.Volume == "" || rec.Canceled || foreign(&rec, &order.App) {
 		return nil, err
 	}
 	v, err := tx.Volume(rec.Volume)
@@ -58,7 +58,7 @@ func (w *Worker) claimVolume(ctx context.Context, c *bourse.Claim) (*bourse.Fill
 	begin := time.Now()
 	var refusal *bourse.Refusal
 	err := w.store.View(func(tx *store.Tx) error { // spares a transaction for what is refused anyway
-		filled, err := filledVolume(tx, c.Order.ID)
+		filled, err := filledVolume(tx, &c.Order)
 		if err == nil && filled == nil {
 			refusal, err = w.refuseVolume(tx, &c.Order)
 		}
@@ -73,7 +73,7 @@ func (w *Worker) claimVolume(ctx context.Context, c *bourse.Claim) (*bourse.Fill
 	}
 	switch {
 	case errors.Is(err, errFilled):
-		return w.volumeFilledBefore(ctx, c.Order.ID)
+		return w.volumeFilledBefore(ctx, &c.Order)
 	case bourse.CodeOf(err) == bourse.CodeUnavailable: // the disk is full, or worse: nothing was recorded
 		return nil, w.refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
 	case err != nil:
@@ -114,7 +114,7 @@ func (w *Worker) recordVolume(ctx context.Context, c *bourse.Claim) (bourse.Volu
 	for {
 		now := time.Now().UTC()
 		v := bourse.Volume{
-			ID: bourse.NewVolumeID(w.self.Tag), App: c.Order.App.Name, Worker: w.self.Worker, Region: w.self.Region,
+			ID: bourse.NewVolumeID(w.self.Tag), App: c.Order.App.Name, AppID: c.Order.App.ID, Worker: w.self.Worker, Region: w.self.Region,
 			Order: c.Order.ID, State: bourse.VolumeCreating, Spec: c.Order.Volume.WithDefaults(), CreatedAt: now, UpdatedAt: now,
 		}
 		def := w.volumes.defs.fill
@@ -139,7 +139,7 @@ func (w *Worker) recordVolumeClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volum
 	if err != nil {
 		return err
 	}
-	if known && rec.Volume != "" && !rec.Canceled {
+	if known && rec.Volume != "" && !rec.Canceled && !foreign(&rec, &c.Order.App) {
 		return errFilled
 	}
 	refusal, err := w.refuseVolume(tx, &c.Order)
@@ -157,7 +157,7 @@ func (w *Worker) recordVolumeClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volum
 	if err := tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Volume: v.ID, Decision: decision, At: v.CreatedAt}); err != nil {
 		return err
 	}
-	if err := keepApp(tx, c.Order.App); err != nil {
+	if err := w.keepApp(tx, c.Order.App); err != nil {
 		return err
 	}
 	return putVolume(tx, &v, "", "create")
@@ -165,11 +165,11 @@ func (w *Worker) recordVolumeClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volum
 
 // volumeFilledBefore answers a repeated claim with the first one's volume, once
 // that has been made.
-func (w *Worker) volumeFilledBefore(ctx context.Context, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
+func (w *Worker) volumeFilledBefore(ctx context.Context, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	var v *bourse.Volume
 	err := w.store.View(func(tx *store.Tx) error {
 		var err error
-		v, err = filledVolume(tx, id)
+		v, err = filledVolume(tx, order)
 		return err
 	})
 	if err != nil {

@@ -142,7 +142,7 @@ func (w *Worker) destroyCanceledVolume(ctx context.Context, id bourse.VolumeID) 
 // destroyAllVolumes destroys every volume and snapshot, and waits until they
 // are gone or ctx ends.
 func (w *Worker) destroyAllVolumes(ctx context.Context) error {
-	all, err := w.listVolumes(ctx, "", func(*bourse.Volume) bool { return true })
+	all, err := w.listVolumes(ctx, nil, func(*bourse.Volume) bool { return true })
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,10 @@ func failVolume(tx *store.Tx, id bourse.VolumeID, cause error) error {
 func (w *Worker) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := sourceOf(&v.Spec)
 	if tag == w.self.Tag {
-		if err := w.store.View(func(tx *store.Tx) error { _, err := localSource(tx, v.App, &v.Spec, v.CreatedAt); return err }); err != nil {
+		if err := w.store.View(func(tx *store.Tx) error {
+			_, err := localSource(tx, ownerOf(v.App, v.AppID), &v.Spec, v.CreatedAt)
+			return err
+		}); err != nil {
 			return err
 		}
 		return w.volumes.host.Fill(ctx, v.ID, v.Spec, w.volumes.host.Local(id))

@@ -126,16 +126,16 @@ func (w *Worker) usedVolume(ctx context.Context, id bourse.VolumeID) (bourse.Vol
 	return v, nil
 }
 
-// listVolumes lists the volumes of an app, or all for "", oldest first.
-func (w *Worker) listVolumes(ctx context.Context, app bourse.AppName, keep func(*bourse.Volume) bool) ([]bourse.Volume, error) {
+// listVolumes lists the volumes of an app, or all for nil, oldest first.
+func (w *Worker) listVolumes(ctx context.Context, app *bourse.App, keep func(*bourse.Volume) bool) ([]bourse.Volume, error) {
 	if err := w.store.Sync(ctx); err != nil {
 		return nil, err
 	}
 	out := []bourse.Volume{}
 	err := w.store.View(func(tx *store.Tx) error {
 		all := tx.Volumes()
-		if app != "" {
-			all = tx.VolumesOf(app)
+		if app != nil {
+			all = tx.VolumesOf(*app)
 		}
 		for v, err := range all {
 			if err != nil {

@@ -20,9 +20,9 @@ func (w *Worker) refuseVolume(tx *store.Tx, order *bourse.Order) (*bourse.Refusa
 	spec := order.Volume.WithDefaults()
 	r := w.refuseVolumeEver(order, &spec)
 	for _, ask := range []func() (*bourse.Refusal, error){
-		func() (*bourse.Refusal, error) { return refuseCanceled(tx, order.ID) },
-		func() (*bourse.Refusal, error) { return w.refuseSource(tx, order.App.Name, &spec) },
-		func() (*bourse.Refusal, error) { return refuseZone(tx, order.App.Name, &spec) },
+		func() (*bourse.Refusal, error) { return refuseCanceled(tx, order) },
+		func() (*bourse.Refusal, error) { return w.refuseSource(tx, order.App.Owns, &spec) },
+		func() (*bourse.Refusal, error) { return refuseZone(tx, order.App, &spec) },
 		func() (*bourse.Refusal, error) { return w.refuseRoom(tx, &spec) },
 	} {
 		if r != nil {
@@ -54,9 +54,9 @@ func (w *Worker) refuseVolumeEver(order *bourse.Order, spec *bourse.VolumeOrder)
 	return refuseLabels(order.Config.Requirements, w.labels.Load().all)
 }
 
-func refuseCanceled(tx *store.Tx, id bourse.OrderID) (*bourse.Refusal, error) {
-	rec, ok, err := tx.Order(id)
-	if err != nil || !ok || !rec.Canceled && !rec.Held && rec.Task == nil {
+func refuseCanceled(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
+	rec, ok, err := tx.Order(order.ID)
+	if err != nil || !ok || !rec.Canceled && !rec.Held && rec.Task == nil && !foreign(&rec, &order.App) {
 		return nil, err
 	}
 	return &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil
@@ -64,7 +64,7 @@ func refuseCanceled(tx *store.Tx, id bourse.OrderID) (*bourse.Refusal, error) {
 
 // refuseSource judges what the volume is to be filled from, as far as this
 // worker knows it.
-func (w *Worker) refuseSource(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
+func (w *Worker) refuseSource(tx *store.Tx, mine ownership, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	id, tag := sourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
 		return &bourse.Refusal{Reason: bourse.RefusedVolume, Resource: id, Detail: fmt.Sprintf(format, args...)}, nil
@@ -77,7 +77,7 @@ func (w *Worker) refuseSource(tx *store.Tx, app bourse.AppName, spec *bourse.Vol
 	case tag != w.self.Tag:
 		return nil, nil // its worker says so when it is asked for the content
 	}
-	have, err := localSource(tx, app, spec, time.Now())
+	have, err := localSource(tx, mine, spec, time.Now())
 	switch {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return no("%s", bourse.MessageOf(err))
@@ -105,10 +105,10 @@ func sourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 
 // localSource gives what a source is that this worker has, and had when it was
 // claimed. CodeNotFound: there is none that can be read.
-func localSource(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
+func localSource(tx *store.Tx, mine ownership, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
 	if spec.Snapshot != "" {
 		s, v, err := tx.Snapshot(spec.Snapshot)
-		if err == nil && (v.App != app || s.State != bourse.SnapshotCreated || expired(&s, claimed)) {
+		if err == nil && (!mine(v.App, v.AppID, v.CreatedAt) || s.State != bourse.SnapshotCreated || expired(&s, claimed)) {
 			err = errNoSnapshot
 		}
 		have := v.Spec
@@ -116,14 +116,14 @@ func localSource(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder, cla
 		return have, err
 	}
 	v, err := tx.Volume(spec.Source)
-	if err == nil && (v.App != app || !v.State.Usable()) {
+	if err == nil && (!mine(v.App, v.AppID, v.CreatedAt) || !v.State.Usable()) {
 		err = bourse.Errorf(bourse.CodeNotFound, "volume %s cannot be read", spec.Source)
 	}
 	return v.Spec, err
 }
 
 // refuseZone keeps volumes apart that are to be: a worker is a zone.
-func refuseZone(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
+func refuseZone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	if !spec.UniqueZone && !spec.UniqueZoneApp {
 		return nil, nil
 	}
@@ -139,7 +139,7 @@ func refuseZone(tx *store.Tx, app bourse.AppName, spec *bourse.VolumeOrder) (*bo
 		if spec.UniqueZoneApp || v.Spec.Name == spec.Name {
 			return &bourse.Refusal{
 				Reason: bourse.RefusedZone, Resource: string(v.ID),
-				Detail: fmt.Sprintf("the worker has volume %s (%s) of app %s", v.ID, v.Spec.Name, app),
+				Detail: fmt.Sprintf("the worker has volume %s (%s) of app %s", v.ID, v.Spec.Name, app.Name),
 			}, nil
 		}
 	}

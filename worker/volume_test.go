@@ -165,7 +165,7 @@ func TestTheViewHearsOfVolumes(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			time.Sleep(2 * time.Second)
-			all, err := h.listVolumes(t.Context(), "", living)
+			all, err := h.listVolumes(t.Context(), nil, living)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -248,16 +248,16 @@ func (w *Worker) machine(ctx context.Context, id bourse.MachineID) (bourse.Machi
 	return m, err
 }
 
-// machines lists the machines of an app, or all for "".
-func (w *Worker) machines(ctx context.Context, app bourse.AppName, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
+// machines lists the machines of an app, or all for nil.
+func (w *Worker) machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := w.store.Sync(ctx); err != nil {
 		return nil, err
 	}
 	out := []bourse.Machine{}
 	err := w.store.View(func(tx *store.Tx) error {
 		all := tx.Machines()
-		if app != "" {
-			all = tx.MachinesOf(app)
+		if app != nil {
+			all = tx.MachinesOf(*app)
 		}
 		for m, err := range all {
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -34,7 +35,16 @@ func (v brokerView) Synced() bool { return v.replicator.InSync() }
 
 // Machines implements broker.View.
 func (v brokerView) Machines(ctx context.Context, app bourse.AppName) ([]broker.Listed, error) {
-	list, err := v.View.Machines(ctx, view.Filter{App: app})
+	return v.listed(ctx, view.Filter{App: app})
+}
+
+// MachinesNamed implements broker.View.
+func (v brokerView) MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]broker.Listed, error) {
+	return v.listed(ctx, view.Filter{App: app, Name: name})
+}
+
+func (v brokerView) listed(ctx context.Context, filter view.Filter) ([]broker.Listed, error) {
+	list, err := v.View.Machines(ctx, filter)
 	out := make([]broker.Listed, len(list))
 	for i := range list {
 		out[i] = listed(&list[i])
@@ -63,10 +73,10 @@ func (v brokerView) Volumes(ctx context.Context, app bourse.AppName) ([]broker.L
 }
 
 // CountMachines implements broker.View.
-func (v brokerView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppName]int, error) {
+func (v brokerView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppRef]int, error) {
 	counts, err := v.View.CountMachines(ctx)
 	if app != "" {
-		counts = map[bourse.AppName]int{app: counts[app]}
+		maps.DeleteFunc(counts, func(ref bourse.AppRef, _ int) bool { return ref.Name != app })
 	}
 	return counts, err
 }

@@ -54,7 +54,7 @@ func (w *worker) quote(order *bourse.Order) bourse.Quote {
 		q.Accounts = append(q.Accounts, bourse.Account{Resource: t.Resource, Total: t.Amount, Used: w.used[t.Resource]})
 	}
 	for _, e := range w.orders {
-		if e.machine != nil && !e.canceled && e.machine.App == order.App.Name {
+		if e.machine != nil && !e.canceled && e.machine.OwnedBy(&order.App) {
 			q.AppMachines++
 		}
 	}
@@ -117,14 +117,14 @@ func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) 
 	now := time.Now()
 	if order.Hold != nil {
 		h := bourse.Hold{
-			Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, Worker: w.spec.ID, Tag: w.tag,
+			Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID, Worker: w.spec.ID, Tag: w.tag,
 			Region: w.spec.Region, Takes: t, Left: t, CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
 		}
 		w.orders[order.ID] = &entry{hold: &h, takes: t, decision: c.Decision}
 		return &bourse.Fill{Hold: new(h)}, nil
 	}
 	m := &bourse.Machine{
-		ID: bourse.NewMachineID(w.tag), Name: order.Name, App: order.App.Name, Worker: w.spec.ID, Region: w.spec.Region, Order: order.ID,
+		ID: bourse.NewMachineID(w.tag), Name: order.Name, App: order.App.Name, AppID: order.App.ID, Worker: w.spec.ID, Region: w.spec.Region, Order: order.ID,
 		Instance: bourse.NewInstanceID(), State: bourse.StateStarted, Config: order.Config, Takes: t, CreatedAt: now, UpdatedAt: now,
 	}
 	w.orders[order.ID] = &entry{machine: m, takes: t, decision: c.Decision}

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// named lists the machines of one name in an app that have not ended: what the
+// view has, brought up to what owners have told lately. Workers are asked only
+// as long as the view cannot be relied on.
+func (b *Broker) named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
+	told := b.fresh.of(app.Name) // before the view: see there
+	rows, err := b.View.MachinesNamed(ctx, app.Name, name)
+	if err != nil {
+		b.viewFailed(ctx, err)
+	}
+	byID := map[bourse.MachineID]*bourse.Machine{}
+	if err != nil || !b.View.Synced() {
+		found, _ := b.findMachines(ctx, app, fabric.MachinesQuery{Name: name})
+		for i := range found {
+			byID[found[i].ID] = &found[i]
+		}
+	}
+	for i := range rows {
+		if known := byID[rows[i].ID]; b.mayTell(&rows[i]) && (known == nil || known.UpdatedAt.Before(rows[i].UpdatedAt)) {
+			byID[rows[i].ID] = &rows[i].Machine
+		}
+	}
+	for id, m := range told {
+		if known := byID[id]; known == nil || known.UpdatedAt.Before(m.UpdatedAt) {
+			byID[id] = &m
+		}
+	}
+	var out []*bourse.Machine
+	for _, m := range byID {
+		if m.Name == name && m.OwnedBy(app) && hasName(m) {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, firstOrdered)
+	return out
+}
+
+// hasName reports whether a machine keeps its name from others.
+func hasName(m *bourse.Machine) bool {
+	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
+}
+
+// firstOrdered puts machines in the order in which they were asked for: all
+// who see two of one name agree on which of them has it.
+func firstOrdered(a, b *bourse.Machine) int {
+	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
+}
+
+// nameConflicts says of each machine whose name another one has, which that is.
+// The machines are of one app.
+func nameConflicts(machines []*Listed) map[bourse.MachineID]bourse.MachineID {
+	first := make(map[string]*bourse.Machine, len(machines))
+	out := map[bourse.MachineID]bourse.MachineID{}
+	for _, l := range machines {
+		m := &l.Machine
+		if !hasName(m) {
+			continue
+		}
+		has := first[m.Name]
+		switch {
+		case has == nil:
+			first[m.Name] = m
+			continue
+		case firstOrdered(m, has) < 0:
+			first[m.Name] = m
+		}
+		out[m.ID], out[has.ID] = "", ""
+	}
+	for _, l := range machines {
+		if _, shared := out[l.ID]; !shared {
+			continue
+		}
+		if has := first[l.Name]; has.ID != l.ID {
+			out[l.ID] = has.ID
+		} else {
+			delete(out, l.ID)
+		}
+	}
+	return out
+}

@@ -1,0 +1,239 @@
+package broker_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// two makes apps of two organisations, whose tokens are "acme" and "evil".
+func two(t testing.TB) *setup {
+	t.Helper()
+	s := start(t, func(c *broker.Config) {
+		c.Tokens = tokenMap{"root": {Name: "root"}, "acme": {Name: "ann@acme", Org: "acme"}, "evil": {Name: "eve@evil", Org: "evil"}}
+	})
+	s.app(t, "shop", "acme")
+	s.app(t, "cheat", "evil")
+	return s
+}
+
+func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
+
+// Another organisation's order id returns another machine, or none.
+func TestAnOrderIDOfAnotherOrganisationFindsNothing(t *testing.T) {
+	s := two(t)
+	body := `{"config":{"image":"host","init":{"exec":["true"]},"env":{"PASSWORD":"hunter2"}},"lease_ttl":100}`
+	chosen := string(bourse.NewOrderID())
+	rec := s.call(t, "POST", "/v1/apps/shop/machines", body, append(bearer("acme"), "Bourse-Order-Id", chosen)...)
+	theirs := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
+	for _, id := range []string{chosen, string(theirs.OrderID)} {
+		rec := s.call(t, "POST", "/v1/apps/cheat/machines", `{"config":`+hostConfig+`}`, append(bearer("evil"), "Bourse-Order-Id", id)...)
+		got := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
+		if rec.Code != http.StatusOK || got.ID == theirs.ID || strings.Contains(rec.Body.String(), "hunter2") || got.OrderID == theirs.OrderID {
+			t.Errorf("order %s of evil: %d %s", id, rec.Code, rec.Body)
+		}
+		for _, query := range []string{"", "?app=shop", "?app=cheat"} {
+			rec := s.call(t, "GET", "/v1/orders/"+id+query, "", bearer("evil")...)
+			if strings.Contains(rec.Body.String(), string(theirs.ID)) || strings.Contains(rec.Body.String(), "shop") {
+				t.Errorf("GET %s%s: %d %s", id, query, rec.Code, rec.Body)
+			}
+		}
+		// Its owner finds it by either id: here at once, and with the app anywhere.
+		for _, query := range []string{"", "?app=shop"} {
+			if rec := s.call(t, "GET", "/v1/orders/"+id+query, "", bearer("acme")...); !strings.Contains(rec.Body.String(), string(theirs.OrderID)) && query != "" {
+				t.Errorf("its owner's GET %s%s: %d %s", id, query, rec.Code, rec.Body)
+			}
+		}
+		again := s.call(t, "POST", "/v1/apps/shop/machines", body, append(bearer("acme"), "Bourse-Order-Id", id)...)
+		if m := decodeBody[machinesapi.Machine](t, again.Body.Bytes()); m.ID != theirs.ID {
+			t.Errorf("its owner's repetition of %s: %s, want %s", id, m.ID, theirs.ID)
+		}
+	}
+}
+
+// A task's order and a volume's are found by nobody else's either.
+func TestTasksAndVolumesOrdersAreTheirApps(t *testing.T) {
+	s := two(t)
+	chosen := string(bourse.NewOrderID())
+	for _, c := range []struct{ path, body string }{
+		{"/tasks", `{"task":"inc"}`},
+		{"/volumes", `{"name":"data","region":"gru"}`},
+	} {
+		s.call(t, "POST", "/v1/apps/shop"+c.path, c.body, append(bearer("acme"), "Bourse-Order-Id", chosen)...)
+		ours := s.lastOrder(t).ID
+		for _, id := range []string{chosen, string(ours)} {
+			s.call(t, "POST", "/v1/apps/cheat"+c.path, c.body, append(bearer("evil"), "Bourse-Order-Id", id)...)
+			if o := s.lastOrder(t); o.ID == ours || o.App.Name != "cheat" {
+				t.Errorf("%s: evil's order %s is %s's", c.path, o.ID, o.App.Name)
+			}
+		}
+	}
+}
+
+// A reservation's id of another organisation shows, extends, releases and uses
+// nothing, and reserving with it does not touch it.
+func TestAReservationOfAnotherOrganisationIsNotThere(t *testing.T) {
+	s := two(t)
+	chosen := string(bourse.NewReservationKey())
+	r := s.reserve(t, `{"id":"`+chosen+`","orders":[{"app":"shop","count":2}]}`, bearer("acme")...)
+	held := func() int {
+		rec := s.call(t, "GET", reservePath+"/"+string(r.ID), "", bearer("acme")...)
+		return len(decodeBody[machinesapi.Reservation](t, rec.Body.Bytes()).Holds)
+	}
+	for _, id := range []string{chosen, string(r.ID.Key())} {
+		s.call(t, "POST", reservePath, `{"id":"`+id+`","orders":[{"app":"cheat","count":2}]}`, bearer("evil")...)
+		if o := s.lastOrder(t); o.Hold.Reservation == r.ID.Key() {
+			t.Errorf("evil reserves as %s", o.Hold.Reservation)
+		}
+		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // where nothing is held for it yet
+		for _, target := range []string{string(r.ID), string(elsewhere)} {
+			for _, c := range []struct{ method, body string }{{"GET", ""}, {"PATCH", `{"ttl_seconds":900}`}, {"DELETE", ""}} {
+				rec := s.call(t, c.method, reservePath+"/"+target, c.body, bearer("evil")...)
+				if rec.Code != http.StatusNotFound {
+					t.Errorf("%s of %s by evil: %d %s", c.method, target, rec.Code, rec.Body)
+				}
+			}
+		}
+	}
+	if n := held(); n != 2 {
+		t.Errorf("%d are held, want 2", n)
+	}
+	for _, w := range s.workers {
+		if n := w.called("release holds"); n != 0 {
+			t.Errorf("worker %s has released %d times", w.self.ID, n)
+		}
+	}
+	// Its owner may release it as often as they like.
+	for range 2 {
+		if rec := s.call(t, "DELETE", reservePath+"/"+string(r.ID), "", bearer("acme")...); rec.Code != http.StatusOK {
+			t.Errorf("its owner's release: %d %s", rec.Code, rec.Body)
+		}
+	}
+}
+
+// An app that is made again by another organisation has nothing of the former
+// one's, whatever workers and the view still say of that.
+func TestAnAppMadeAgainShowsNothingOfTheFormerOne(t *testing.T) {
+	s := two(t)
+	created := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("acme")...)
+	m := decodeBody[machinesapi.Machine](t, created.Body.Bytes())
+	vol := decodeBody[machinesapi.Volume](t, s.call(t, "POST", "/v1/apps/shop/volumes", `{"name":"data","region":"mad"}`, bearer("acme")...).Body.Bytes())
+	order := created.Header().Get("Bourse-Order-Id")
+
+	// Its worker falls silent, and the app is deleted by force; then it is back.
+	owner := s.workers[m.Worker]
+	owner.silence(errDown)
+	s.workers[vol.Worker].silence(errDown)
+	if rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", "", bearer("acme")...); rec.Code != http.StatusAccepted {
+		t.Fatalf("delete: %d %s", rec.Code, rec.Body)
+	}
+	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop","org_slug":"evil"}`, bearer("evil")...); rec.Code != http.StatusCreated {
+		t.Fatalf("create: %d %s", rec.Code, rec.Body)
+	}
+	owner.silence(nil)
+	s.workers[vol.Worker].silence(nil)
+
+	one, volume := "/v1/apps/shop/machines/"+string(m.ID), "/v1/apps/shop/volumes/"+string(vol.ID)
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", one, ""},
+		{"GET", one + "/events", ""},
+		{"GET", one + "/logs", ""},
+		{"GET", one + "/metadata", ""},
+		{"GET", one + "/lease", ""},
+		{"POST", one + "/exec", `{"command":["id"]}`},
+		{"POST", one + "/stop", ""},
+		{"DELETE", one + "?force=true", ""},
+		{"GET", one + "/usage", ""},
+		{"GET", volume, ""},
+		{"DELETE", volume, ""},
+		{"PUT", volume + "/extend", `{"size_gb":9}`},
+		{"POST", volume + "/snapshots", ""},
+		{"GET", volume + "/snapshots", ""},
+		{"GET", "/v1/orders/" + order, ""},
+		{"POST", "/v1/apps/shop/volumes", `{"name":"data","region":"mad","source_volume_id":"` + string(vol.ID) + `"}`},
+	} {
+		if rec := s.call(t, c.method, c.path, c.body, bearer("evil")...); rec.Code != http.StatusNotFound {
+			t.Errorf("%s %s: %d %s, want 404", c.method, c.path, rec.Code, rec.Body)
+		}
+	}
+	for _, path := range []string{"/v1/apps/shop/machines", "/v1/apps/shop/machines?include_deleted=true", "/v1/apps/shop/volumes"} {
+		if rec := s.call(t, "GET", path, "", bearer("evil")...); strings.TrimSpace(rec.Body.String()) != "[]" {
+			t.Errorf("GET %s: %s", path, rec.Body)
+		}
+	}
+	for _, path := range []string{"/v1/orgs/evil/volumes", "/v1/apps", "/v1/apps/shop"} {
+		if rec := s.call(t, "GET", path, "", bearer("evil")...); strings.Contains(rec.Body.String(), string(vol.ID)) || strings.Contains(rec.Body.String(), `"machine_count":1`) {
+			t.Errorf("GET %s: %s", path, rec.Body)
+		}
+	}
+	// The name is free, and deleting the new app leaves the former one's alone.
+	if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("evil")...); rec.Code != http.StatusOK {
+		t.Errorf("a machine of the same name: %d %s", rec.Code, rec.Body)
+	}
+	s.call(t, "DELETE", "/v1/apps/shop?force=true", "", bearer("evil")...)
+	if got, err := owner.find(m.ID); err != nil || got.State != bourse.StateStarted {
+		t.Errorf("the former app's machine: %+v, %v", got, err)
+	}
+	// Who may do everything reaches what is left by its id, to end it.
+	if rec := s.call(t, "DELETE", one+"?force=true", "", bearer("root")...); rec.Code != http.StatusOK {
+		t.Errorf("root destroys what is left: %d %s", rec.Code, rec.Body)
+	}
+}
+
+// A machine that was destroyed with its app is not in the list of the next one
+// of its name, however soon that is asked for.
+func TestAnAppMadeAgainHasNoDeadMachines(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
+	s.view.freeze() // it hears of the destruction too late
+	s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
+	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
+		t.Fatalf("create: %d %s", rec.Code, rec.Body)
+	}
+	if got, _ := s.list(t, ""); len(got) != 0 {
+		t.Errorf("the new app has %v", got)
+	}
+}
+
+// Two machines that were made with one name at the same moment are both there;
+// the list says which of them has the name, and who asks by the view is refused
+// without any worker being asked.
+func TestTheLaterOfTwoMachinesOfOneNameSaysSo(t *testing.T) {
+	s := start(t)
+	first := s.machine(t, "w1", "web", bourse.StateStarted)
+	second := s.machine(t, "w3", "web", bourse.StateStarted)
+	if second.Order < first.Order { // of one millisecond
+		first, second = second, first
+	}
+	list := decodeBody[[]machinesapi.Machine](t, s.call(t, "GET", "/v1/apps/shop/machines", "").Body.Bytes())
+	if len(list) != 2 {
+		t.Fatalf("list: %+v", list)
+	}
+	for _, m := range list {
+		want := bourse.MachineID("")
+		if m.ID == second.ID {
+			want = first.ID
+		}
+		if m.NameConflict != want {
+			t.Errorf("machine %s: conflict with %q, want %q", m.ID, m.NameConflict, want)
+		}
+	}
+	asked := func() (n int) {
+		for _, w := range s.workers {
+			n += w.called("machines")
+		}
+		return n
+	}
+	before := asked()
+	if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"web"}`); rec.Code != http.StatusConflict {
+		t.Errorf("a third: %d %s", rec.Code, rec.Body)
+	}
+	if n := asked() - before; n != 0 {
+		t.Errorf("%d workers were asked for the name", n)
+	}
+}
