@@ -12,9 +12,13 @@ import (
 // answer may be that early because the driver is the witness: after a crash the
 // resumed run finds the task and writes the same record. The transaction is
 // queued by then, so whoever asks next reads it.
+//
+// Nothing is handed over of a machine that somebody else changes meanwhile: what
+// the start leaves is then known once its transaction has executed.
 type applied struct {
 	mu      sync.Mutex
 	records map[bourse.MachineID]handover // guarded by mu
+	changes map[bourse.MachineID]int      // changes under way; guarded by mu
 }
 
 // handover is what is known of a machine that a call waits for. Nobody changes
@@ -22,6 +26,7 @@ type applied struct {
 type handover struct {
 	intent  *bourse.Machine // as it is to start; nil: the store has it
 	started *bourse.Machine // as the start leaves it; nil until then
+	mixed   bool            // somebody else changes it: neither is to be relied on
 }
 
 // expect says that somebody will take id's record. forget must follow.
@@ -31,7 +36,29 @@ func (a *applied) expect(id bourse.MachineID) {
 	if a.records == nil {
 		a.records = map[bourse.MachineID]handover{}
 	}
-	a.records[id] = handover{}
+	_, other := a.records[id]
+	a.records[id] = handover{mixed: other || a.changes[id] > 0}
+}
+
+// changing says that somebody is about to change id's record, until the
+// returned function is called: when that is durable or refused.
+func (a *applied) changing(id bourse.MachineID) (changed func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changes == nil {
+		a.changes = map[bourse.MachineID]int{}
+	}
+	a.changes[id]++
+	if _, expected := a.records[id]; expected {
+		a.records[id] = handover{mixed: true}
+	}
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.changes[id]--; a.changes[id] == 0 {
+			delete(a.changes, id)
+		}
+	}
 }
 
 // alone tells whether a single record is expected.
@@ -51,7 +78,7 @@ func (a *applied) put(m bourse.Machine) { a.give(m.ID, handover{started: &m}) }
 func (a *applied) give(id bourse.MachineID, h handover) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, expected := a.records[id]; expected {
+	if old, expected := a.records[id]; expected && !old.mixed {
 		a.records[id] = h
 	}
 }

@@ -91,6 +91,16 @@ func changeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	return changeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
+// nextVersion returns the version of a record that is changed now: its time,
+// and always later than the last one, whatever clocks do. Who was told of two
+// versions keeps the later.
+func nextVersion(last, now time.Time) time.Time {
+	if now.After(last) {
+		return now
+	}
+	return last.Add(1)
+}
+
 // changeMachineAt is changeMachine with the time of the change.
 func changeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
@@ -102,7 +112,7 @@ func changeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	if err != nil || !keep {
 		return m, err
 	}
-	m.UpdatedAt = now
+	m.UpdatedAt = nextVersion(m.UpdatedAt, now)
 	if err := tx.PutMachine(&m); err != nil {
 		return m, err
 	}

@@ -51,7 +51,7 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 // the same moment.
 func withStart(m bourse.Machine, s driver.Status, now time.Time) bourse.Machine {
 	event := started(&m, s)
-	m.UpdatedAt = now
+	m.UpdatedAt = nextVersion(m.UpdatedAt, now)
 	event.From = bourse.StateStarting
 	m.LastEvents = append([]bourse.Event{eventOf(&m, event)}, m.LastEvents...)
 	return m

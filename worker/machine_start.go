@@ -38,7 +38,7 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 	}
 	w.applied.expect(id)
 	defer w.applied.forget(id)
-	run, err := w.begin(ctx, w.defs.of(&old).start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
+	run, err := w.beginAlone(ctx, w.defs.of(&old).start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := mayStart(m, act.Nonce); err != nil {

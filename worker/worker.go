@@ -191,6 +191,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // commit runs fn as one durable transaction about a machine and tells those
 // who wait for a change of it.
 func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
+	defer w.applied.changing(id)()
 	err := w.store.Update(ctx, fn)
 	switch {
 	case err == nil:

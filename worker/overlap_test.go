@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// Shows that of what a worker tells of one machine, the later version is never
+// the older record, however starts and other changes overlap on a slow disk:
+// who keeps the latest version that it was told has the truth.
+func TestALaterVersionIsNeverOlder(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { overlap(t, seed) })
+		})
+	}
+}
+
+func overlap(t *testing.T, seed uint64) {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 11))
+	pick := func(n int) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(rng.IntN(n)) * time.Millisecond
+	}
+	h := newHostDown(t, nil)
+	h.start(func(stage store.FaultStage, _ uint64) error {
+		if stage == store.FaultBefore {
+			time.Sleep(pick(30))
+		}
+		return nil
+	})
+	defer func() { h.crash() }()
+	words := []string{"run"}
+	if seed%3 == 0 {
+		words = []string{"sleep", "5ms", "exit", "3"}
+	}
+	id := h.place(run(words...)).ID
+	if _, err := h.Worker.stop(t.Context(), id, fabric.Act{}); err != nil && seed%3 != 0 {
+		t.Fatal(err)
+	}
+	h.await(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
+
+	var told []bourse.Machine
+	var wg sync.WaitGroup
+	do := func(act func() (bourse.Machine, error)) {
+		delay := pick(60)
+		wg.Go(func() {
+			time.Sleep(delay)
+			if m, err := act(); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, m)
+			}
+		})
+	}
+	reply := func(r fabric.ActReply, err error) (bourse.Machine, error) { return r.Machine, err }
+	ctx := t.Context()
+	for range 2 {
+		do(func() (bourse.Machine, error) { return reply(h.Worker.start(ctx, id, fabric.Act{})) })
+	}
+	for n := range 3 {
+		value := fmt.Sprint(n)
+		do(func() (bourse.Machine, error) {
+			return h.metadata(ctx, id, fabric.MetadataRequest{Set: map[string]*string{"n" + value: &value}})
+		})
+	}
+	do(func() (bourse.Machine, error) { return reply(h.cordon(ctx, id, fabric.Act{}, true)) })
+	if seed%2 == 0 {
+		do(func() (bourse.Machine, error) { return reply(h.Worker.stop(ctx, id, fabric.Act{})) })
+	}
+	wg.Wait()
+	time.Sleep(time.Minute)
+	last, err := h.machine(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told = append(told, last)
+	for i := range told {
+		for k := range told {
+			if d := older(&told[i], &told[k], &last); d != "" {
+				t.Errorf("version %s: %s", told[i].UpdatedAt.Format(time.RFC3339Nano), d)
+			}
+		}
+	}
+}
+
+// older says in what a record lacks what an earlier version of it had, though
+// nothing took that away again.
+func older(later, earlier, last *bourse.Machine) string {
+	if later.UpdatedAt.Before(earlier.UpdatedAt) {
+		return ""
+	}
+	if later.UpdatedAt.Equal(earlier.UpdatedAt) {
+		return cmp.Diff(earlier, later, byAddress, cmpopts.IgnoreFields(bourse.Machine{}, "LastEvents"))
+	}
+	for k := range earlier.Config.Metadata {
+		if _, ok := later.Config.Metadata[k]; !ok {
+			return "has no metadata " + k
+		}
+	}
+	switch {
+	case earlier.Cordoned && !later.Cordoned:
+		return "is not cordoned any more"
+	case earlier.Boot.Number > later.Boot.Number:
+		return "is of an earlier boot"
+	case earlier.Boot.Number == later.Boot.Number && earlier.Boot.Exit != nil && later.Boot.Exit == nil:
+		return "has not ended yet"
+	case later.UpdatedAt.After(last.UpdatedAt):
+		return "is later than the last: " + last.UpdatedAt.Format(time.RFC3339Nano)
+	}
+	return ""
+}
