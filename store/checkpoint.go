@@ -34,6 +34,12 @@ func (s *Store) turn() {
 	if err := s.wal.turn(); err != nil {
 		s.log.Error("the write-ahead log does not shrink", "err", err) // it is only larger than need be
 	}
+	s.beginCheckpoint(now)
+}
+
+// beginCheckpoint has all of a snapshot of which nothing is moving yet moved into
+// the file. It is called by the store's goroutine, or before that is started.
+func (s *Store) beginCheckpoint(now snapshot) {
 	seq := s.wal.seq
 	s.show(snapshot{latest: newChanges(), moving: now.latest, small: now.small})
 	s.moves.Go(func() { s.checkpoint(now, seq) })
@@ -132,27 +138,4 @@ func (s *Store) visible() int {
 	}
 	defer tx.Rollback() //nolint:errcheck // of a read
 	return tx.ID()
-}
-
-// recoverLog moves into the file what the write-ahead log has beyond it.
-func (s *Store) recoverLog() error {
-	var moved uint64
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		moved = uint64Of(tx.Bucket([]byte(bucketMeta)).Get(keyMoved))
-		return nil
-	})
-	if err != nil {
-		return unavailable(err)
-	}
-	records, err := s.wal.after(moved)
-	if err != nil || len(records) == 0 {
-		return err
-	}
-	all := newChanges()
-	for _, r := range records {
-		if err := readOps(r.body, all); err != nil {
-			return err
-		}
-	}
-	return s.move(all, s.wal.seq)
 }

@@ -1,7 +1,7 @@
 // Package store is the durable memory of a worker: a bbolt file, and beside it
 // a write-ahead log of what is not in that file yet.
 //
-// # Schema, version 6
+// # Schema, version 7
 //
 //	worker.wal.0, worker.wal.1               see wal
 //	worker.db
@@ -10,7 +10,8 @@
 //	│   ├── "identity"                       Identity
 //	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
 //	│   ├── "logged"                         uint64, big endian: the number of the last entry of log; since version 4, like the next
-//	│   └── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file
+//	│   ├── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file
+//	│   └── "salt"                           8 bytes: of the write-ahead log; since version 7
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine

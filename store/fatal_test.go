@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -136,3 +137,6 @@ func TestCheckpointOnAFailedDisk(t *testing.T) {
 	}
 	reopened(t, dir, 1)
 }
+
+// errNoRoom is that of a full disk.
+var errNoRoom = fmt.Errorf("write: %w", syscall.ENOSPC)

@@ -25,6 +25,7 @@ func migrations() []migration {
 		countLogged,        // from here on the store may have a write-ahead log beside it
 		createBuckets(nil), // from here on records of tasks may be compact
 		createBuckets(nil), // from here on records may say their app's id, and keys begin with it
+		createBuckets(nil), // from here on the write-ahead log has a salt
 	}
 }
 

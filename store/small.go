@@ -30,7 +30,9 @@ func readSmall(file *bbolt.Tx) (*changes, error) {
 			all.Set(change{bucket, bytes.Clone(k), bytes.Clone(v)})
 			return nil
 		})
-		all.Delete(change{bucket: bucketMeta, key: keyMoved}) // a checkpoint's own, and only in the file
+		for _, key := range [][]byte{keyMoved, keySalt} { // only in the file
+			all.Delete(change{bucket: bucketMeta, key: key})
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -135,13 +135,10 @@ func Open(cfg Config) (*Store, error) {
 		if cfg.media != nil {
 			s.wal.media = *cfg.media
 		}
-		err = s.recoverLog()
-	}
-	if err == nil {
-		err = s.readFile()
-	}
-	if err == nil {
 		err = syncDir(cfg.Dir)
+	}
+	if err == nil {
+		err = s.recoverLog()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), s.closeFiles())
