@@ -56,6 +56,7 @@ var floors = map[string]int{
 	"internal/trywrite":         2,
 	"internal/pace":             2,
 	"internal/bodies":           2,
+	"internal/throttle":         2,
 	"internal/compact":          2,
 	"bench":                     5,
 	"scripts/demo":              5,
@@ -129,11 +130,14 @@ var edges = map[string]map[string]string{
 		"network": "attaches machines to it",
 		"volume":  "hands its manifests from worker to worker",
 		"warm":    "speaks frames to the programs of warm machines",
+
+		"internal/throttle": "bounds the claims in progress",
 	},
 	"broker": {
-		"internal/bodies": "reads and writes bodies within its limits",
-		"fabric":          "asks workers through its client",
-		"machinesapi":     "speaks its wire types",
+		"internal/throttle": "bounds what it begins at once",
+		"internal/bodies":   "reads and writes bodies within its limits",
+		"fabric":            "asks workers through its client",
+		"machinesapi":       "speaks its wire types",
 	},
 	"gateway": {
 		"internal/bodies": "lets a job's output take its time",

@@ -11,6 +11,7 @@ type budget struct {
 var budgets = map[string]budget{
 	"place_p50_ratio":       {limit: 1.5},
 	"place_rps_ratio":       {limit: 0.5, atLeast: true},
+	"overload_ratio":        {limit: 0.8, atLeast: true},
 	"refuse_p99_ratio":      {limit: 3},
 	"fsm_c16_gain":          {limit: 5, atLeast: true},
 	"rank_10k_ms":           {limit: 5},

@@ -62,6 +62,7 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		{"memory", benchMemory},
 		{"place", benchPlace},
 		{"throughput", benchThroughput},
+		{"overload", benchOverload},
 		{"refuse", benchRefuse},
 		{"recover", benchRecover},
 		{"lost", benchLost},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // Exchange decides orders.
@@ -81,12 +82,15 @@ type Config struct {
 	Version   string           // shown by the health call
 	Now       func() time.Time // default time.Now
 	Patience  time.Duration    // for workers asked side by side and for reads; default 2 s
+
+	Orders throttle.TurnsConfig // orders in progress
 }
 
 // Broker serves the public API. Make one with [New].
 type Broker struct {
 	Config
 
+	turns   *throttle.Turns
 	apps    *appStore
 	owners  *owners[bourse.MachineID]
 	fresh   *freshMachines
@@ -108,6 +112,7 @@ func New(config Config) *Broker {
 		config.View = noView{config.Workers, config.Directory.Workers, config.Patience}
 	}
 	b := &Broker{Config: config, owners: newOwners[bourse.MachineID](), fresh: newFresh(config.Now)}
+	b.turns = throttle.NewTurns(config.Orders)
 	b.volumes = knownVolumes{newOwners[bourse.VolumeID](), newFreshVolumes(config.Now)}
 	b.apps = newAppStore(&b.Config)
 	b.handler = b.routed()

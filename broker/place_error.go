@@ -13,7 +13,9 @@ import (
 // with the reason (invariant 10).
 func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
 	out := &reply{err: err, order: order.ID}
-	if order.Reservation != "" && bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // it is gone
+	switch code := bourse.CodeOf(err); {
+	case code == bourse.CodeUnavailable, // who answered is as good to know as who did not
+		code == bourse.CodeFailedPrecondition && order.Reservation != "": // it is gone
 		out.refusals = decision.Refusals()
 	}
 	if bourse.CodeOf(err) != bourse.CodeInsufficient {

@@ -44,8 +44,8 @@ func routesOfApps() []route {
 func routesOfMachines() []route {
 	return []route{
 		{"GET " + machines, scopeApp, (*Broker).listMachines},
-		{"POST " + machines, scopeApp, (*Broker).createMachine},
-		{"POST " + oneApp + "/quotes", scopeApp, (*Broker).quoteMachine},
+		{"POST " + machines, scopeApp, ordering(machineLease, (*Broker).createMachine)},
+		{"POST " + oneApp + "/quotes", scopeApp, ordering(machineLease, (*Broker).quoteMachine)},
 		{"GET " + oneMachine, scopeApp, (*Broker).getMachine},
 		{"DELETE " + oneMachine, scopeApp, (*Broker).destroyMachine},
 		{"POST " + oneMachine + "/start", scopeApp, (*Broker).startMachine},
@@ -70,15 +70,15 @@ func routesOfMachines() []route {
 		{"GET " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).getMetadataKey},
 		{"POST " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).setMetadataKey},
 		{"DELETE " + oneMachine + "/metadata/{key}", scopeApp, (*Broker).deleteMetadataKey},
-		{"POST " + oneApp + "/tasks", scopeApp, (*Broker).runTask},
-		{"POST /schedule", scopeToken, (*Broker).schedule},
+		{"POST " + oneApp + "/tasks", scopeApp, ordering(taskLease, (*Broker).runTask)},
+		{"POST /schedule", scopeToken, ordering(taskLease, (*Broker).schedule)},
 	}
 }
 
 func routesOfVolumes() []route {
 	return []route{
 		{"GET " + volumes, scopeApp, (*Broker).listVolumes},
-		{"POST " + volumes, scopeApp, (*Broker).createVolume},
+		{"POST " + volumes, scopeApp, ordering(machineLease, (*Broker).createVolume)},
 		{"GET " + oneVolume, scopeApp, (*Broker).getVolume},
 		{"PUT " + oneVolume, scopeApp, (*Broker).updateVolume},
 		{"DELETE " + oneVolume, scopeApp, (*Broker).destroyVolume},
@@ -97,7 +97,7 @@ func routesOfCluster() []route {
 		{"POST /v1/images/pull", scopeCluster, (*Broker).pullImage},
 		{"POST /v1/images/prune", scopeCluster, (*Broker).pruneImages},
 		{"GET /v1/orders/{order}", scopeToken, (*Broker).getOrder},
-		{"POST /v1/reservations", scopeToken, (*Broker).createReservation},
+		{"POST /v1/reservations", scopeToken, ordering(machineLease, (*Broker).createReservation)},
 		{"GET " + oneReservation, scopeToken, (*Broker).getReservation},
 		{"PATCH " + oneReservation, scopeToken, (*Broker).extendReservation},
 		{"DELETE " + oneReservation, scopeToken, (*Broker).releaseReservation},

@@ -18,8 +18,10 @@ import (
 )
 
 // Client calls the public API of a broker. The zero value of each field but
-// BaseURL is useful. It is safe for concurrent use, keeps nothing and retries
-// nothing: the code of an error says what a repetition would do.
+// BaseURL is useful. It is safe for concurrent use and keeps nothing. It repeats
+// only what a server refused with 429 and Retry-After, since nothing was done
+// for it; of everything else the code of the error says what a repetition would
+// do.
 //
 // Errors are *bourse.Error with the code that the server gave, and a
 // [ReplyError] below it. Beside the codes that a method names, any may give
@@ -33,6 +35,7 @@ type Client struct {
 	BaseURL string       // "http://127.0.0.1:4280", without /v1
 	Token   string       // sent as a bearer token when it is not empty
 	HTTP    *http.Client // default http.DefaultClient
+	Retries int          // of a request that is refused with 429; default 3, negative: none
 }
 
 // ReplyError is what an error reply said beside its code and text.
@@ -85,14 +88,33 @@ func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
 	return resp.Header, nil
 }
 
+// send sends a request, again while the server has no time for it, and returns
+// the reply.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
-	body := k.body
+	var in []byte
 	if k.in != nil {
-		b, err := json.Marshal(k.in)
-		if err != nil {
+		var err error
+		if in, err = json.Marshal(k.in); err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "encode the request: %w", err)
 		}
-		body = bytes.NewReader(b)
+	}
+	for again := c.retries(); ; again-- {
+		resp, err := c.sendOnce(ctx, k, in)
+		if err != nil || again == 0 || !repeatable(resp, k) {
+			return resp, err
+		}
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody))
+		_ = resp.Body.Close()
+		if err := waitToRetry(ctx, resp); err != nil {
+			return nil, c.lost(ctx, k, err)
+		}
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Response, error) {
+	body := k.body
+	if k.in != nil {
+		body = bytes.NewReader(in)
 	}
 	target := strings.TrimSuffix(c.BaseURL, "/") + k.path
 	if len(k.query) > 0 {

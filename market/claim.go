@@ -82,6 +82,8 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
 		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
+	case err != nil && bourse.CodeOf(err) == bourse.CodeRateLimited:
+		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "it has enough to do: "+cut(bourse.MessageOf(err), maxDetail))}
 	case err != nil:
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim was lost; canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
 	case fill == nil && refusal != nil:

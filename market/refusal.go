@@ -78,6 +78,9 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	switch {
 	case !t.heard():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
+	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
+		// Who did not answer may have what the others lack: that is no "insufficient".
+		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API match this phrase.
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",

@@ -137,7 +137,8 @@ func TestSilenceIsUnavailable(t *testing.T) {
 	}
 }
 
-// One silent worker does not hide what the others said.
+// One silent worker does not hide what the others said, but it may have what they
+// lack: the order is not refused as insufficient.
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(3, bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
@@ -146,7 +147,7 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 		})
 		a := place(t.Context(), broker(c, nil), order("gru"))
 		c.Quiet()
-		fails(t, a.err, bourse.CodeInsufficient)
+		fails(t, a.err, bourse.CodeUnavailable)
 		if !strings.HasSuffix(a.err.Error(), "memory: wanted 256 MiB, most free 1 MiB on w0; 1 worker did not answer)") {
 			t.Errorf("said %q", a.err)
 		}
@@ -155,6 +156,29 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 			t.Errorf("refusals: %+v", a.decision.Refusals())
 		}
 	})
+}
+
+// A worker that has enough to do is passed over, and is no reason to call the
+// order off there or to say that there is no capacity.
+func TestBusyWorkerIsNotInsufficient(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		c := floor(n, room(5))
+		busy := func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+			return nil, nil, bourse.Errorf(bourse.CodeRateLimited, "64 orders are in progress")
+		}
+		c.Tell("w0", &markettest.Lies{Claim: busy})
+		a := place(t.Context(), broker(c, nil), order("gru"))
+		if n > 1 {
+			if a.err != nil || a.fill.Machine.Worker == "w0" {
+				t.Errorf("beside others that are free: on %s, %v", a.fill.Machine.Worker, a.err)
+			}
+			continue
+		}
+		fails(t, a.err, bourse.CodeUnavailable)
+		if r := a.decision.Refusals(); len(r) != 1 || r[0].Reason != bourse.RefusedNoAnswer {
+			t.Errorf("refusals: %+v", r)
+		}
+	}
 }
 
 // A machine's name is one in its app: a worker that has it ends the order.

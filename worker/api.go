@@ -71,14 +71,14 @@ func (w *Worker) handleOrders(mux *http.ServeMux) {
 		if err := c.Order.Validate(); err != nil {
 			return fabric.ClaimReply{}, err
 		}
-		fill, refusal, err := w.claim(r.Context(), c)
+		fill, refusal, err := w.admit(r.Context(), c)
 		return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
 	}))
 	mux.HandleFunc(fabric.PathTask, take(func(r *http.Request, c *fabric.TaskClaim) (fabric.TaskReply, error) {
 		if err := c.Order.Validate(); err != nil {
 			return fabric.TaskReply{}, err
 		}
-		fill, refusal, err := w.claim(r.Context(), &bourse.Claim{Order: *c.Order})
+		fill, refusal, err := w.admit(r.Context(), &bourse.Claim{Order: *c.Order})
 		return fabric.TaskReply{Fill: fill, Refusal: refusal}, err
 	}))
 	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)

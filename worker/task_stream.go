@@ -23,7 +23,7 @@ func (w *Worker) handleClaimStream(rw http.ResponseWriter, r *http.Request) {
 	}
 	out := newStream(rw, true)
 	c.Order.Task.Output = func(part []byte) { _ = out.write(fabric.ClaimPart{Output: part}) } // who has left is seen by ctx
-	fill, refusal, err := w.claim(r.Context(), &c)
+	fill, refusal, err := w.admit(r.Context(), &c)
 	if err != nil {
 		_ = out.write(fabric.ClaimPart{Failure: fabric.FailureOf(err)})
 		return

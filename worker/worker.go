@@ -17,6 +17,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -28,6 +29,7 @@ type Worker struct {
 	store   *store.Store
 	engine  *fsm.Engine
 	ledger  ledger
+	turns   *throttle.Turns // of claims
 	defs    definitions
 	news    *news[bourse.MachineID]
 	load    loadGauge
@@ -69,6 +71,7 @@ func Open(cfg Config) (*Worker, error) {
 		store:  s,
 		engine: nil,
 		ledger: newLedger(&cfg),
+		turns:  throttle.NewTurns(claimTurns()),
 		news:   newNews[bourse.MachineID](),
 		up:     make(chan struct{}),
 		life:   context.Background(),

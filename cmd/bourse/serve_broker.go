@@ -14,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/market"
 	"github.com/bourse-dev/bourse/view/query"
 )
@@ -56,6 +57,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: asked,
 		View: known, Queries: queries{engine, s.replica.replicator},
 		Log: s.log, Region: c.Region, Version: version().Release,
+		Orders: throttle.TurnsConfig{AtOnce: c.Orders},
 	})
 	return runStages(ctx, s.log,
 		s.watching(),

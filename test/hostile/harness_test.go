@@ -22,7 +22,13 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server) {
 	t.Helper()
 	broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
-	worker = servertest.Start(t, "w1", append([]string{
+	return broker, startWorker(t, broker, args...)
+}
+
+// startWorker starts a worker of region gru, which the broker then knows.
+func startWorker(t *testing.T, broker *servertest.Server, args ...string) *servertest.Server {
+	t.Helper()
+	worker := servertest.Start(t, "w1", append([]string{
 		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", broker.Addr,
 	}, args...)...)
@@ -33,7 +39,7 @@ func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server)
 	}) {
 		t.Fatal("the broker does not know its worker")
 	}
-	return broker, worker
+	return worker
 }
 
 // answer is what came back on a connection.

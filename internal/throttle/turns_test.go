@@ -1,0 +1,141 @@
+package throttle_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/throttle"
+)
+
+// Who comes when all turns are taken waits; who comes when the queue is full is
+// refused at once, before anything is done.
+func TestBeyondTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 2, Queue: 1})
+		a, b := take(t, turns), take(t, turns)
+		third := make(chan *throttle.Turn)
+		go func() {
+			turn, err := turns.Take(t.Context(), time.Hour)
+			if err != nil {
+				t.Errorf("within the queue: %v", err)
+			}
+			third <- turn
+		}()
+		synctest.Wait()
+		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
+			t.Errorf("beyond the queue: %v, want %s", err, bourse.CodeRateLimited)
+		}
+		a.Done()
+		(<-third).Done()
+		b.Done()
+		take(t, turns).Done()
+	})
+}
+
+// Nobody waits longer than the patience, and who leaves the queue leaves no hole.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, Queue: 8, Patience: time.Second})
+		turn := take(t, turns)
+		began := time.Now()
+		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, leave)
+		if _, err := turns.Take(ctx, time.Hour); bourse.CodeOf(err) != bourse.CodeCanceled {
+			t.Errorf("of a caller who left: %v", err)
+		}
+		turn.Done()
+		take(t, turns).Done()
+	})
+}
+
+// An order that waits for something else lets others begin after its lease, but
+// only so many.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 3, Patience: time.Minute})
+		var long []*throttle.Turn
+		for range 3 {
+			turn, err := turns.Take(t.Context(), 100*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			long = append(long, turn)
+		}
+		time.Sleep(time.Second) // of the bubble: no lease lasts
+		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
+			t.Errorf("with three in progress: %v, want %s", err, bourse.CodeRateLimited)
+		}
+		for _, turn := range long {
+			turn.Done()
+		}
+		take(t, turns).Done()
+	})
+}
+
+func take(t *testing.T, turns *throttle.Turns) *throttle.Turn {
+	t.Helper()
+	turn, err := turns.Take(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// However orders come, wait, leave and end at once: no more than AtOnce are
+// worked on, no more than InProgress are in progress, and in the end every turn
+// is free again.
+func TestTurnsAreNeverExceeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := throttle.TurnsConfig{
+			AtOnce:     rapid.IntRange(1, 5).Draw(t, "at once"),
+			Queue:      rapid.IntRange(1, 10).Draw(t, "queue"),
+			InProgress: rapid.IntRange(5, 20).Draw(t, "in progress"),
+			Patience:   time.Duration(rapid.IntRange(1, 2000).Draw(t, "patience µs")) * time.Microsecond,
+		}
+		orders := rapid.SliceOfN(rapid.IntRange(0, 300), 1, 60).Draw(t, "orders take µs")
+		leaving := rapid.IntRange(1, 10).Draw(t, "one of so many leaves")
+		turns := throttle.NewTurns(config)
+		var working, progress atomic.Int64
+		var wg sync.WaitGroup
+		for i, took := range orders {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				if i%leaving == 0 {
+					time.AfterFunc(time.Duration(took)*time.Microsecond, cancel)
+				}
+				turn, err := turns.Take(ctx, time.Hour)
+				if err != nil {
+					return
+				}
+				if n := working.Add(1); n > int64(config.AtOnce) {
+					t.Errorf("%d orders are worked on, at most %d", n, config.AtOnce)
+				}
+				if n := progress.Add(1); n > int64(config.InProgress) {
+					t.Errorf("%d orders are in progress, at most %d", n, config.InProgress)
+				}
+				for began := time.Now(); time.Since(began) < time.Duration(took)*time.Microsecond; { //nolint:revive // works
+				}
+				progress.Add(-1)
+				working.Add(-1)
+				turn.Done()
+			})
+		}
+		wg.Wait()
+		for range config.AtOnce {
+			if _, err := turns.Take(context.Background(), time.Hour); err != nil {
+				t.Fatalf("a turn was lost: %v", err)
+			}
+		}
+	})
+}

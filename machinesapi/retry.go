@@ -1,0 +1,54 @@
+package machinesapi
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Bounds of how a client waits for a server that has enough to do.
+const (
+	defaultRetries = 3
+	maxRetryAfter  = 10 * time.Second
+)
+
+// retries returns how often the client repeats a request that was refused for
+// lack of time.
+func (c *Client) retries() int {
+	switch {
+	case c.Retries == 0:
+		return defaultRetries
+	case c.Retries < 0:
+		return 0
+	}
+	return c.Retries
+}
+
+// repeatable reports whether a reply invites its request again: nothing was done
+// for it. What has streamed cannot be sent again.
+func repeatable(resp *http.Response, k call) bool {
+	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
+}
+
+// waitToRetry waits as a reply says, and up to half as long again so that not all
+// come back at once.
+func waitToRetry(ctx context.Context, resp *http.Response) error {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		seconds = 1
+	}
+	wait := min(time.Duration(min(seconds, 60))*time.Second, maxRetryAfter)
+	if wait > 0 {
+		wait += rand.N(wait / 2)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

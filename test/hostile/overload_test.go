@@ -1,0 +1,56 @@
+package hostile
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// 100 clients want machines of a broker that decides two orders at once: each
+// answer is a machine, or 429 with Retry-After. None says that capacity is
+// short, since it is not. A client of ours that waits as it is told gets its
+// machine.
+func TestOverloadIsNotShortage(t *testing.T) {
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--orders", "2")
+	startWorker(t, broker)
+	order := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{"/bin/sleep", "1000"}},
+	}}
+	api := servertest.Client(t, broker)
+	hasty := *api
+	hasty.Retries = -1
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made, shed := 0, 0
+	for range 100 {
+		wg.Go(func() {
+			for range 3 {
+				_, err := hasty.Create(t.Context(), "default", order, "")
+				mu.Lock()
+				reply, _ := errors.AsType[*machinesapi.ReplyError](err)
+				switch {
+				case err == nil:
+					made++
+				case bourse.CodeOf(err) == bourse.CodeRateLimited && reply != nil && reply.Status == 429:
+					shed++
+				default:
+					t.Errorf("under load: %v", err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if made == 0 || shed == 0 {
+		t.Errorf("%d machines, %d answers of 429: want some of both", made, shed)
+	}
+	patient := *api
+	patient.Retries = 10
+	if _, err := patient.Create(t.Context(), "default", order, ""); err != nil {
+		t.Errorf("a client that waits: %v", err)
+	}
+}

@@ -1,0 +1,38 @@
+package worker
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/throttle"
+)
+
+// A worker that has as many claims in progress as it takes says so, with a code
+// that is no refusal and no doubt: nothing was done, and the order may be filled
+// elsewhere without cancelling it here.
+func TestClaimsBeyondTheLimit(t *testing.T) {
+	h := newHost(t, nil)
+	h.Worker.turns = throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 1})
+	turn, err := h.Worker.turns.Take(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(direct.Handler("w1", h.Handler()))
+	t.Cleanup(server.Close)
+	f := direct.New(nil)
+	t.Cleanup(f.Close)
+	to := bourse.Member{ID: "w1", Addr: server.Listener.Addr().String()}
+	claim := &bourse.Claim{Order: *newOrder(t)}
+	client := fabric.NewClient(f)
+	if _, refusal, err := client.Claim(t.Context(), to, claim); refusal != nil || bourse.CodeOf(err) != bourse.CodeRateLimited {
+		t.Errorf("beyond the limit: refusal %+v, error %v, want code %s", refusal, err, bourse.CodeRateLimited)
+	}
+	turn.Done()
+	if fill, refusal, err := client.Claim(t.Context(), to, claim); fill == nil || refusal != nil || err != nil {
+		t.Errorf("within the limit: refusal %+v, error %v", refusal, err)
+	}
+}
