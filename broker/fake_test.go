@@ -119,7 +119,7 @@ func (s *setup) client(t testing.TB) *machinesapi.Client {
 	t.Helper()
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
-	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
+	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client(), Retries: -1}
 }
 
 // call makes one request of the handler and gives its reply.

@@ -25,7 +25,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 	t.Cleanup(server.Close)
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
-	to := bourse.Member{ID: "w1", Addr: server.Listener.Addr().String()}
+	to := bourse.Member{ID: "w1", Address: server.Listener.Addr().String()}
 	claim := &bourse.Claim{Order: *newOrder(t)}
 	client := fabric.NewClient(f)
 	if _, refusal, err := client.Claim(t.Context(), to, claim); refusal != nil || bourse.CodeOf(err) != bourse.CodeRateLimited {

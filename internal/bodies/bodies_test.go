@@ -157,6 +157,7 @@ func TestAfterTheBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			_ = resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
 				t.Errorf("status %d, want 200", resp.StatusCode)
 			}
