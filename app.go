@@ -17,6 +17,9 @@ type App struct {
 	Network   string     `json:"network,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	DeletedAt *time.Time `json:"deleted_at,omitempty"` // set: a tombstone
+	// Proof is the record as a broker has signed it, for the view: with it a
+	// worker's copy is believed.
+	Proof []byte `json:"proof,omitempty"`
 }
 
 // AppRef says which app a record is of.

@@ -56,5 +56,5 @@ func firstOf(n int) ([]byte, error) {
 	return view.Encode(&view.Transaction{
 		Position: view.Position{Stream: s, Seq: 1}, At: time.Now().UnixNano(),
 		Rows: []view.Row{view.WorkerRow(&bourse.Facts{Worker: s.Site, Region: "gru", Tag: bourse.WorkerTag(n + 1)}, false)},
-	})
+	}, fleetSeal())
 }

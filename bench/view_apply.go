@@ -11,8 +11,9 @@ import (
 )
 
 // benchApply: transactions of one row, of a hundred other sites in turn, taken
-// in by one processor until they are in the file: decoding, checking, the
-// statements and the commits. First whole machines that are new, then,
+// in by one processor until they are in the file: decoding, signatures,
+// checking, the statements and the commits. They come in runs of a site, as a
+// pull brings them, and in the last round one by one, as rumours do. First whole machines that are new, then,
 // which is what counts, starts and stops of those.
 func benchApply(ctx context.Context, lab *Lab, out Figures) (err error) {
 	const machines, rounds = 20_000, 3
@@ -25,17 +26,25 @@ func benchApply(ctx context.Context, lab *Lab, out Figures) (err error) {
 	history := fleetHistory{}
 	var rates []float64
 	var cpu time.Duration
-	for starts := range rounds + 1 {
+	for starts := range rounds + 2 {
 		all, err := history.round(machines, starts)
 		if err != nil {
 			return err
 		}
-		took, spent, err := onOneCore(func() error { return applyAll(ctx, v, all) })
+		apply := applyRuns
+		if starts > rounds {
+			apply = applyAll
+		}
+		took, spent, err := onOneCore(func() error { return apply(ctx, v, all) })
 		if err != nil {
 			return err
 		}
-		if starts == 0 {
+		switch {
+		case starts == 0:
 			out["view_apply_new_rows_s"] = machines / took.Seconds()
+			continue
+		case starts > rounds:
+			out["view_apply_single_rows_s"] = machines / took.Seconds()
 			continue
 		}
 		rates, cpu = append(rates, machines/took.Seconds()), cpu+spent
@@ -58,13 +67,21 @@ func onOneCore(do func() error) (took, cpu time.Duration, err error) {
 
 // fleetHistory writes the transactions of a fleet's workers, by what each has
 // written.
-type fleetHistory [fleetWorkers]uint64
+type fleetHistory [fleetWorkers]struct {
+	seq  uint64
+	prev []byte
+}
 
-// round gives a transaction for each machine: its row when it is new, and what
-// a start or stop changes of it.
+// fleetRun is how many transactions of one worker follow each other.
+const fleetRun = 20
+
+// round gives a transaction for each machine, in runs of a worker: its row when
+// it is new, and what a start or stop changes of it.
 func (h *fleetHistory) round(machines, starts int) ([][]byte, error) {
 	all := make([][]byte, 0, machines)
-	for n := range machines {
+	for i := range machines {
+		turn, rest := i/(fleetRun*fleetWorkers), i%(fleetRun*fleetWorkers)
+		n := (turn*fleetRun+rest%fleetRun)*fleetWorkers + rest/fleetRun
 		row := view.MachineRow(fleetMachine(n, starts))
 		if starts > 0 {
 			before := view.MachineRow(fleetMachine(n, starts-1))
@@ -75,13 +92,18 @@ func (h *fleetHistory) round(machines, starts int) ([][]byte, error) {
 			}
 		}
 		w := n % fleetWorkers
-		h[w]++
+		h[w].seq++
+		by := fleetSeal()
+		if by.Prev = h[w].prev; h[w].seq > 1 {
+			by.Birth = nil
+		}
 		encoded, err := view.Encode(&view.Transaction{
-			Position: view.Position{Stream: fleetStream(w), Seq: h[w]}, At: time.Now().UnixNano(), Rows: []view.Row{row},
-		})
+			Position: view.Position{Stream: fleetStream(w), Seq: h[w].seq}, At: time.Now().UnixNano(), Rows: []view.Row{row},
+		}, by)
 		if err != nil {
 			return nil, err
 		}
+		h[w].prev = view.Link(encoded)
 		all = append(all, encoded)
 	}
 	return all, nil

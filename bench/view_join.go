@@ -15,7 +15,7 @@ import (
 func benchJoin(ctx context.Context, lab *Lab, out Figures) (err error) {
 	net := newWire()
 	defer net.Close()
-	peer, err := gossiptest.Start(net, gossiptest.NodeConfig{Number: 1, Path: filepath.Join(lab.dir, "peer.db")})
+	peer, err := gossiptest.Start(net, gossiptest.NodeConfig{Number: 1, Cluster: "bench", Path: filepath.Join(lab.dir, "peer.db")})
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func benchJoin(ctx context.Context, lab *Lab, out Figures) (err error) {
 	}
 	before := net.http.Load()
 	begin := time.Now()
-	newcomer, err := gossiptest.Start(net, gossiptest.NodeConfig{Number: 2, Path: filepath.Join(lab.dir, "newcomer.db"), Join: []string{peer.Addr()}})
+	newcomer, err := gossiptest.Start(net, gossiptest.NodeConfig{Number: 2, Cluster: "bench", Path: filepath.Join(lab.dir, "newcomer.db"), Join: []string{peer.Addr()}})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -50,6 +52,20 @@ func fleetMachine(n, starts int) *bourse.Machine {
 	return m
 }
 
+// fleetKey signs for all workers of a fleet.
+var fleetKey = sync.OnceValue(func() *view.Key {
+	k, err := view.NewKey(bourse.RoleWorker)
+	if err != nil {
+		panic(err) // there is no randomness
+	}
+	return k
+})
+
+func fleetSeal() view.Seal {
+	birth, key := fleetKey().Own()
+	return view.Seal{Cluster: "bench", Birth: birth, Key: key}
+}
+
 // fleetStream is the stream of a worker that writes for the first time.
 func fleetStream(worker int) view.Stream {
 	return view.Stream{Site: bourse.WorkerID(fmt.Sprint("fleet-", worker)), Epoch: 1}
@@ -75,6 +91,24 @@ func applyAll(ctx context.Context, v *view.View, encoded [][]byte) error {
 	return v.Flush(ctx)
 }
 
+// applyRuns is applyAll for transactions that come together.
+func applyRuns(ctx context.Context, v *view.View, encoded [][]byte) error {
+	for part := range slices.Chunk(encoded, 4096) {
+		for _, a := range v.ApplyAll(part) {
+			if a.Err != nil {
+				return a.Err
+			}
+			if a.Outcome != view.Taken {
+				return fmt.Errorf("transaction %d of %s: outcome %d", a.Position.Seq, a.Position.Site, a.Outcome)
+			}
+		}
+		if err := v.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fillFleet has a view take in a whole fleet, a hundred machines in each
 // transaction.
 func fillFleet(ctx context.Context, v *view.View) error {
@@ -87,7 +121,7 @@ func fillFleet(ctx context.Context, v *view.View) error {
 				continue
 			}
 			tx.Seq++
-			encoded, err := view.Encode(tx)
+			encoded, err := view.Encode(tx, fleetSeal())
 			if err != nil {
 				return err
 			}

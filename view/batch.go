@@ -20,6 +20,7 @@ type batch struct {
 	base    *state
 	now     time.Time
 	hasher  *hasher
+	notary  *notary
 	careful bool // each row alone: one that fails is quarantined
 	overlay
 	aftermath
@@ -32,6 +33,9 @@ type overlay struct {
 	heads  map[Stream]head
 	newest map[bourse.WorkerID]uint64
 	sums   map[sumKey]sum
+	epochs map[bourse.WorkerID][]uint64
+	gone   map[Stream]bool // streams that were forgotten
+	pen    pen
 
 	refused    bool        // the quarantine has changed
 	quarantine *Quarantine // as it will be; nil: as it is
@@ -45,6 +49,7 @@ type aftermath struct {
 	recent    []recent        // for the ring
 	published []announcement
 	lost      bool // a new epoch of ours has begun
+	forged    int  // shared rows that are not of their sites
 }
 
 // recent is a transaction for the ring; without a frame, the stream was taken
@@ -60,19 +65,20 @@ type announcement struct {
 	encoded []byte
 }
 
-func newBatch(c *sqlite.Conn, all tables, base *state, now time.Time, h *hasher) *batch {
+func newBatch(c *sqlite.Conn, all tables, base *state, now time.Time, h *hasher, n *notary) *batch {
 	return &batch{
-		conn: c, tables: all, base: base, now: now, hasher: h,
+		conn: c, tables: all, base: base, now: now, hasher: h, notary: n,
 		overlay: overlay{
-			self: base.self, clock: base.clock,
+			self: base.self, clock: base.clock, pen: base.pen,
 			heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+			epochs: map[bourse.WorkerID][]uint64{}, gone: map[Stream]bool{},
 		},
 		aftermath: aftermath{touched: map[string]bool{}, gaps: map[Stream]bool{}},
 	}
 }
 
 func (b *batch) head(s Stream) head {
-	if h, ok := b.heads[s]; ok {
+	if h, ok := b.heads[s]; ok || b.gone[s] {
 		return h
 	}
 	return b.base.heads[s]
@@ -94,14 +100,15 @@ func (b *batch) sum(k sumKey) sum {
 
 // dirty tells whether there is anything to commit.
 func (b *batch) dirty() bool {
-	return len(b.heads)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
+	return len(b.heads)+len(b.gone)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
 }
 
 // flush writes what stands in memory into the file, before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
-		err := run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (site, epoch) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at = excluded.at`, s.Site, s.Epoch, h.seq, h.hash, h.at)
+		err := run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (site, epoch) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at = excluded.at, rows = excluded.rows, bytes = excluded.bytes`,
+			s.Site, s.Epoch, h.seq, h.hash, h.at, h.rows, h.bytes, h.by.birth)
 		if err != nil {
 			return err
 		}
@@ -132,9 +139,21 @@ func (b *batch) flush() error {
 // committed makes the batch the present. The caller holds the view's lock.
 func (b *batch) committed() {
 	st := b.base
-	st.self, st.clock = b.self, b.clock
+	st.self, st.clock, st.pen = b.self, b.clock, b.pen
+	for s := range b.gone {
+		delete(st.heads, s)
+	}
 	maps.Copy(st.heads, b.heads)
 	maps.Copy(st.newest, b.newest)
+	maps.Copy(st.epochs, b.epochs)
+	for s := range b.gone {
+		if st.newest[s.Site] == 0 {
+			delete(st.newest, s.Site)
+		}
+		if len(st.epochs[s.Site]) == 0 {
+			delete(st.epochs, s.Site)
+		}
+	}
 	maps.Copy(st.sums, b.sums)
 	if b.quarantine != nil {
 		st.quarantine = *b.quarantine

@@ -16,15 +16,15 @@ const retention = 7 * 24 * time.Hour
 // apply takes in the next transaction of a stream. One that is known already is
 // passed over, and so is one that something is missing before.
 func (b *batch) apply(in *incoming) error {
-	switch next := b.head(in.Stream).seq + 1; {
-	case in.Seq < next || b.ours(in.Stream):
+	switch h := b.head(in.Stream); {
+	case in.Seq < h.seq+1 || b.ours(in.Stream) || b.outlived(in.Stream):
 		return nil
-	case in.Seq > next:
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.same(in.by): // of two births the first one that came stands
 		b.gaps[in.Stream] = true
 		return nil
 	}
 	st := stamp{in.Position, in.at}
-	if err := b.advance(st); err != nil {
+	if err := b.advance(st, in.by); err != nil {
 		return err
 	}
 	for i := range in.rows {
@@ -48,7 +48,7 @@ func (b *batch) skip(in *incoming, reason error) error {
 	if in.Seq != b.head(in.Stream).seq+1 || b.ours(in.Stream) {
 		return nil
 	}
-	if err := b.advance(st); err != nil {
+	if err := b.advance(st, in.by); err != nil {
 		return err
 	}
 	b.recent = append(b.recent, recent{in.Position, in.encoded})
@@ -61,7 +61,7 @@ func (b *batch) ours(s Stream) bool { return s.Site == b.self.Site && s.Epoch >=
 
 // advance moves a stream's head. The first transaction of a site's new life
 // ends the rows of the lives before it.
-func (b *batch) advance(st stamp) error {
+func (b *batch) advance(st stamp, by *author) error {
 	if st.Epoch > b.newestOf(st.Site) {
 		if err := b.disown(st.Site); err != nil {
 			return err
@@ -69,6 +69,12 @@ func (b *batch) advance(st stamp) error {
 		b.newest[st.Site] = st.Epoch
 	}
 	h := b.head(st.Stream)
+	if h.by == nil {
+		if err := b.makeRoom(st.Stream); err != nil {
+			return err
+		}
+		h.by = by
+	}
 	h.seq, h.at = st.Seq, st.at
 	b.heads[st.Stream] = h
 	return nil
@@ -156,7 +162,11 @@ func (b *batch) takeOwned(st stamp, e *entry) error {
 		return nil
 	}
 	r := record{stamp: st, table: e.table, key: e.key, cols: old.cols.with(e.change)}
-	if err := checkSize(r.cols); err != nil {
+	err = checkSize(r.cols)
+	if err == nil {
+		err = b.checkShare(r, old)
+	}
+	if err != nil {
 		return b.refuse(e.refusal(st, err))
 	}
 	if !ok {
@@ -167,27 +177,40 @@ func (b *batch) takeOwned(st stamp, e *entry) error {
 
 func (b *batch) takeShared(st stamp, e *entry) error {
 	if ahead := e.clock.Time().Sub(b.now); ahead > maxSkew {
+		version := e.version(st)
+		if err := b.notary.attest(&version); err != nil {
+			b.forged++
+			return nil
+		}
 		r := e.refusal(st, fmt.Errorf("its clock is %s ahead of ours", ahead.Round(time.Second)))
 		r.retry = e.clock.Time().Add(-maxSkew).UnixNano()
 		return b.refuse(r)
 	}
-	r := record{
-		stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock,
-		cols: columns(nil).with(e.change),
-	}
-	_, err := b.mergeIn(r)
+	_, err := b.mergeIn(e.version(st))
 	return err
+}
+
+// version is what a shared row of another site says.
+func (e *entry) version(st stamp) record {
+	return record{
+		stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock,
+		cols: columns(nil).with(e.change), proof: e.proof,
+	}
 }
 
 // mergeIn puts a version of a shared row in the place of the one that stands,
 // if it is the greater one, and tells whether it was.
 func (b *batch) mergeIn(r record) (bool, error) {
-	b.hear(r.clock)
 	r.hash = b.hasher.of(r)
 	old, ok, err := b.find(r.table, true, r.Site, r.key)
 	if err != nil || ok && order(old, r) >= 0 {
 		return false, err
 	}
+	if err := b.notary.attest(&r); err != nil {
+		b.forged++ // dropped without a trace: it may be about any site
+		return false, nil
+	}
+	b.hear(r.clock)
 	switch {
 	case !ok && b.expired(r):
 		return false, nil

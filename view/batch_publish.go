@@ -30,7 +30,7 @@ func (b *batch) publish(rows []entry) (Position, error) {
 			continue
 		}
 		said := Row{Table: change.table, Key: change.key, Columns: change.change.asMap(), Deleted: change.deleted, Clock: change.clock}
-		raw, err := encodeRow(said)
+		raw, err := b.encode(said, change)
 		if err != nil {
 			return last, err
 		}
@@ -51,6 +51,22 @@ func (b *batch) publish(rows []entry) (Position, error) {
 	return b.close(&w)
 }
 
+// encode writes a row of ours, and signs one that belongs to no site.
+func (b *batch) encode(said Row, e *entry) ([]byte, error) {
+	w, err := wireRowOf(said)
+	if err != nil {
+		return nil, err
+	}
+	if e.shared {
+		r := b.version(stamp{Position: Position{Stream: b.self}}, e)
+		if err := b.prove(&r); err != nil {
+			return nil, err
+		}
+		e.proof, w.Sig = r.proof, r.proof.sig
+	}
+	return encodeRow(w)
+}
+
 // begin makes the next transaction of ours unless it has begun.
 func (b *batch) begin(w *writing) {
 	if w.tx == nil {
@@ -60,14 +76,19 @@ func (b *batch) begin(w *writing) {
 
 // close ends a transaction of ours.
 func (b *batch) close(w *writing) (Position, error) {
-	encoded, err := encodeTx(w.tx, w.rows)
+	by := Seal{Cluster: b.notary.cluster, Key: b.pen.key, Prev: []byte(b.pen.prev)}
+	if w.tx.Seq == 1 {
+		by.Birth = b.pen.birth
+	}
+	encoded, err := encodeTx(w.tx, w.rows, by)
 	if err != nil {
 		return Position{}, err
 	}
+	b.pen.prev = string(Link(encoded))
 	p := w.tx.Position
 	b.published = append(b.published, announcement{w.tx, encoded})
 	b.recent = append(b.recent, recent{p, encoded})
-	err = b.advance(stamp{p, w.tx.At})
+	err = b.advance(stamp{p, w.tx.At}, &author{stream: p.Stream, birth: b.pen.birth})
 	*w = writing{}
 	return p, err
 }
@@ -106,7 +127,7 @@ func (b *batch) news(e *entry) (change *entry, old *record, err error) {
 
 // version is what a change of a shared row makes of it.
 func (b *batch) version(st stamp, e *entry) record {
-	return record{stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock, cols: e.change}
+	return record{stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock, cols: e.change, proof: e.proof}
 }
 
 // write puts a change of ours into the file.
@@ -165,6 +186,7 @@ func (b *batch) renew(after uint64) error {
 	}
 	b.self.Epoch = max(uint64(max(b.now.UnixMilli(), 1)), after+1, b.self.Epoch+1)
 	b.newest[b.self.Site] = b.self.Epoch
+	b.pen = b.notary.newPen()
 	b.lost = true
 	return nil
 }

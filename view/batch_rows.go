@@ -23,6 +23,11 @@ func (b *batch) replace(old *record, r record) error {
 	if err := b.store(old, r); err != nil {
 		return err
 	}
+	if r.shared && r.proof.by != nil {
+		if err := putProof(b.conn, r); err != nil {
+			return err
+		}
+	}
 	if old != nil {
 		b.account(*old, -1)
 	}
@@ -35,6 +40,11 @@ func (b *batch) replace(old *record, r record) error {
 func (b *batch) remove(old record) error {
 	if err := b.unstore(old); err != nil {
 		return err
+	}
+	if old.shared {
+		if err := deleteProof(b.conn, old); err != nil {
+			return err
+		}
 	}
 	b.account(old, -1)
 	b.touch(old.table)
@@ -88,6 +98,8 @@ func (b *batch) account(r record, n int64) {
 		of := Stream{r.Site, b.newestOf(r.Site)}
 		h := b.head(of)
 		h.hash ^= r.hash
+		h.rows += n
+		h.bytes += n * r.size()
 		b.heads[of] = h
 	}
 }

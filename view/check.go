@@ -17,6 +17,7 @@ type entry struct {
 	deleted    bool
 	clock      Clock
 	change     columns // of an owned row; of a shared one it says all
+	proof      proof   // of a shared one
 }
 
 // check says whether a row that site says fits the schema, and gives it in the

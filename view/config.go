@@ -12,6 +12,8 @@ type Config struct {
 	Path    string           // the SQLite file; "": in memory, for tests and simulations
 	Cluster string           // the cluster's id; a file of another one is replaced
 	Site    bourse.WorkerID  // ours: this server's id; required
+	Keys    Keys             // default: a Key in a file beside Path
+	Role    bourse.Role      // of that key; default RoleBroker
 	Now     func() time.Time // default time.Now
 	Log     *slog.Logger     // default: discards
 

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Head is how far we have a stream.
@@ -23,7 +24,7 @@ type Digest struct {
 func (v *View) Digest() Digest {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Digest{v.state.sorted(), v.state.sharedHash()}
+	return Digest{v.state.sorted(v.config.Now()), v.state.sharedHash()}
 }
 
 // Head gives the last transaction that we have of a stream, 0 for none.
@@ -49,11 +50,11 @@ func (v *View) Since(p Position, maxBytes int) (encoded [][]byte, ok bool) {
 	return v.ring.since(p, v.state.heads[p.Stream].seq, maxBytes)
 }
 
-// sorted gives the heads in order.
-func (st *state) sorted() []Head {
+// sorted gives the heads in order, without those that are over.
+func (st *state) sorted(now time.Time) []Head {
 	out := make([]Head, 0, len(st.heads))
 	for s, h := range st.heads {
-		if h.seq > 0 {
+		if h.seq > 0 && (s == st.self || !h.over(now)) {
 			out = append(out, Head{Position{s, h.seq}, h.hash, h.at})
 		}
 	}

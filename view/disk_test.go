@@ -44,7 +44,7 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 		return errors.New("nothing fitted at all")
 	}
 	theirs := &Transaction{Position: Position{Stream{"w2", 1}, 1}, Rows: []Row{ballast(-1)}}
-	b, err := Encode(theirs)
+	b, err := Encode(theirs, testSeal())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,10 @@
 //     rows: Digest is equal exactly then, up to a collision of 64-bit hashes.
 //   - Merging is a function of two versions (merge.go) that does not depend on
 //     the order, so that nobody has to agree on anything.
+//   - What a site says is signed by it, and a shared row by the broker that
+//     wrote it, so that it does not matter who passes it on: what is forged
+//     changes nothing (sign.go, proof.go). Only a snapshot's owned rows are the
+//     word of who sends it.
 //   - No byte from outside brings it down or holds it up. A row that does not
 //     fit is quarantined alone, with its origin; what makes the code that
 //     applies it panic is passed over.

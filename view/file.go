@@ -145,6 +145,7 @@ func (v *View) prepare(f *file, after uint64) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	st.pen = v.notary.newPen()
 	return st, v.settle(f.conn, st, m, from)
 }
 

@@ -18,9 +18,10 @@ import (
 // the body in CBOR. First stands a head, last a tail; between them rows, and
 // frames of kinds that only a newer release knows, which are passed over.
 const (
-	frameHead byte = 'h' // wireSnapshot
-	frameRows byte = 'r' // array of byte strings, each a wireRow
-	frameTail byte = 't' // wireTail
+	frameHead   byte = 'h' // wireSnapshot
+	frameBirths byte = 'b' // array of births, which rows that follow name by their ids
+	frameRows   byte = 'r' // array of byte strings, each a wireRow
+	frameTail   byte = 't' // wireTail
 )
 
 // Bounds of a snapshot.
@@ -38,6 +39,7 @@ type wireSnapshot struct {
 	Seq    uint64 `cbor:"3,keyasint,omitempty"`
 	At     int64  `cbor:"4,keyasint,omitempty"`
 	Shared bool   `cbor:"6,keyasint,omitempty"`
+	Birth  []byte `cbor:"7,keyasint,omitempty"` // of the stream
 }
 
 // wireTail shows that a snapshot is whole.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
 )
 
 var update = flag.Bool("update-golden", false, "write the golden file of this release anew")
@@ -31,25 +33,30 @@ func goldenTransaction() *Transaction {
 }
 
 const (
-	goldenTx       = "testdata/wire-1-transaction.cbor"
-	goldenSnapshot = "testdata/wire-1-snapshot.bin"
-	goldenFile     = "testdata/schema-2.db.gz"
+	goldenTx       = "testdata/wire-2-transaction.bin"
+	goldenSnapshot = "testdata/wire-2-snapshot.bin"
+	goldenShared   = "testdata/wire-2-shared.bin"
+	goldenFile     = "testdata/schema-4.db.gz"
 )
 
-// goldenFiles are the files of this release's schema and of those before.
-var goldenFiles = []string{"testdata/schema-1.db.gz", goldenFile}
+// goldenFiles are the files of this release's schema and of those before that
+// signed. unsignedFiles are those that did not.
+var (
+	goldenFiles   = []string{goldenFile}
+	unsignedFiles = []string{"testdata/schema-1.db.gz", "testdata/schema-2.db.gz"}
+)
 
-// TestGoldenFiles reads what release 1 of the wire and every release of the
-// schema has written. When a later release changes either, these files stay,
-// and it adds its own.
+// TestGoldenFiles reads what releases of the wire and of the schema have
+// written since they sign. When a later release changes either, these files
+// stay, and it adds its own.
 func TestGoldenFiles(t *testing.T) {
 	want := startMember(t, Config{})
-	b, err := Encode(goldenTransaction())
+	b, err := Encode(goldenTransaction(), testSeal())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want.take(b)
-	if *update { // the wire is as it was
+	if *update {
 		writeGolden(t, b)
 	}
 	t.Run("transaction", func(t *testing.T) {
@@ -72,6 +79,16 @@ func TestGoldenFiles(t *testing.T) {
 		}
 		sameRows(t, want, m)
 	})
+	t.Run("shared", func(t *testing.T) {
+		m := startMember(t, Config{Site: "w3"})
+		if err := m.RestoreShared(t.Context(), bytes.NewReader(readFile(t, goldenShared))); err != nil {
+			t.Fatal(err)
+		}
+		if want.Digest().Shared != m.Digest().Shared || m.Forged() != 0 {
+			t.Errorf("it has %v, %d of them forged", m.dump(), m.Forged())
+		}
+		m.sound()
+	})
 	for _, name := range goldenFiles {
 		t.Run(name, func(t *testing.T) {
 			path := tempFile(t)
@@ -82,6 +99,43 @@ func TestGoldenFiles(t *testing.T) {
 			}
 			sameRows(t, want, m)
 		})
+	}
+}
+
+// TestUnsignedIsNotTakenIn: what release 1 of the wire says may be anybody's. A
+// file of before is opened: a broker vouches for the shared rows in it, once, a
+// worker does not, and owned rows come back from their sites.
+func TestUnsignedIsNotTakenIn(t *testing.T) {
+	m := startMember(t, Config{})
+	for _, name := range []string{"testdata/wire-1-transaction.cbor", "testdata/wire-1-snapshot.bin"} {
+		if _, err := m.Apply(readFile(t, name)); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: %v, want %s", name, err, bourse.CodeInvalid)
+		}
+		if err := m.Restore(t.Context(), goldenTransaction().Stream, bytes.NewReader(readFile(t, name))); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: %v, want %s", name, err, bourse.CodeInvalid)
+		}
+	}
+	for _, name := range unsignedFiles {
+		for role, rows := range map[bourse.Role]int{bourse.RoleBroker: 3, bourse.RoleWorker: 0} {
+			path := tempFile(t)
+			write(t, path, unzip(t, readFile(t, name)))
+			m := startMember(t, Config{Path: path, Role: role})
+			if fileExists(path + badSuffix) {
+				t.Fatal("it was replaced")
+			}
+			if got := m.dump(); len(got) != rows {
+				t.Errorf("%s, opened by a %s, has %v", name, role, got)
+			}
+			m.sound()
+			var b bytes.Buffer
+			if err := m.SharedSnapshot(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+			other := startMember(t, Config{Site: "w3"})
+			if err := other.RestoreShared(t.Context(), &b); err != nil || len(other.dump()) != rows || other.Forged() != 0 {
+				t.Errorf("%s, opened by a %s: another takes in %v, error %v", name, role, other.dump(), err)
+			}
+		}
 	}
 }
 
@@ -101,6 +155,13 @@ func writeGolden(t *testing.T, tx []byte) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
 	m.take(tx)
+	var shared bytes.Buffer
+	if err := m.SharedSnapshot(t.Context(), &shared); err != nil {
+		t.Fatal(err)
+	}
+	write(t, goldenTx, tx)
+	write(t, goldenSnapshot, snapshot(t, m, goldenTransaction().Stream))
+	write(t, goldenShared, shared.Bytes())
 	err := m.submit(t.Context(), true, func(b *batch) error {
 		b.written = true // and never too old to be opened
 		return run(b.conn, "UPDATE meta SET touched_at = ?, boot = ''", int64(1)<<62)
@@ -150,7 +211,7 @@ func unzip(t testing.TB, b []byte) []byte {
 func TestMigrationAdoptsWhatWasKept(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
-	b, err := Encode(goldenTransaction())
+	b, err := Encode(goldenTransaction(), testSeal())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,11 @@ type hasher struct{ buf []byte }
 // of hashes what a record says: site, table, key and each column that differs
 // from its default, of a shared row its clock too. Where and when it was
 // written is left out: a snapshot and the transactions give the same.
-func (h *hasher) of(r record) uint64 {
+func (h *hasher) of(r record) uint64 { return xxhash.Sum64(h.encode(r)) }
+
+// encode writes what is hashed, and what of a shared row is signed. The bytes
+// are good until the next call.
+func (h *hasher) encode(r record) []byte {
 	b := h.buf[:0]
 	b = appendText(b, r.table)
 	b = appendText(b, r.key)
@@ -36,7 +40,7 @@ func (h *hasher) of(r record) uint64 {
 		}
 	}
 	h.buf = b
-	return xxhash.Sum64(b)
+	return b
 }
 
 func appendText(b []byte, s string) []byte {

@@ -72,7 +72,7 @@ func (v *View) Health() Health {
 	if v.faults.writing != nil {
 		h.Error = v.faults.writing.Error()
 	}
-	for _, head := range st.sorted() {
+	for _, head := range st.sorted(now) {
 		lag := max(now.Sub(timeOf(head.At)), 0)
 		h.Streams = append(h.Streams, StreamHealth{head, lag, v.intake.waits(head.Stream)})
 	}

@@ -2,11 +2,13 @@ package view
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -127,13 +129,22 @@ func (r *member) dump() []string {
 // encoded makes a transaction of another site.
 func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...Row) []byte {
 	t.Helper()
-	tx := &Transaction{Position: Position{Stream{site, epoch}, seq}, At: 1_700_000_000_000_000_000 + int64(seq), Rows: rows}
-	b, err := Encode(tx)
+	tx := &Transaction{Position: Position{Stream{site, epoch}, seq}, At: testStart + int64(seq), Rows: rows}
+	b, err := Encode(tx, testSeal())
 	if err != nil {
 		t.Fatalf("encode: %v", err)
 	}
 	return b
 }
+
+// testStart is when transactions of tests are written: not so long ago that
+// their streams would be forgotten.
+var testStart = time.Now().UnixNano()
+
+// testKey signs for all sites that a test makes up.
+var testKey = newKey(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
+
+func testSeal() Seal { return Seal{Cluster: "test", Birth: testKey.birth, Key: testKey.key} }
 
 func volume(key, app string) Row {
 	return Row{Table: TableVolumes, Key: key, Columns: map[string]Value{"app": app, "size_gb": int64(len(key))}}

@@ -19,7 +19,7 @@ import (
 // raw makes a transaction of rows that no encoder of ours would write.
 func raw(t testing.TB, seq uint64, rows ...any) []byte {
 	t.Helper()
-	w := wireTx{wireHeader: wireHeader{"w2", 1, seq, 1}}
+	w := wireTx{wireHeader: wireHeader{"w2", 1, seq, 1}, Birth: testKey.birth}
 	for _, r := range rows {
 		b, ok := r.([]byte)
 		if !ok {
@@ -34,7 +34,11 @@ func raw(t testing.TB, seq uint64, rows ...any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append([]byte{WireVersion}, b...)
+	sealed, err := seal(b, testSeal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
 }
 
 func badRows() map[string]any {
@@ -174,15 +178,23 @@ func TestNobodyWritesForUs(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("mine", "x"))
 	self, want := m.Self(), m.dump()
-	for p, out := range map[Position]Outcome{
-		self:                                   Known,
-		{self.Stream, self.Seq + 1}:            Ahead,
-		{Stream{self.Site, self.Epoch + 1}, 1}: Ahead,
-	} {
+	next := Position{self.Stream, self.Seq + 1}
+	for p, out := range map[Position]Outcome{self: Known, {Stream{self.Site, self.Epoch + 1}, 1}: Ahead} {
 		v, err := m.Apply(encoded(t, p.Site, p.Epoch, p.Seq, volume("mine", "stolen")))
 		if err != nil || v.Outcome != out {
 			t.Errorf("%v: %v, %v, want outcome %d", p, v, err, out)
 		}
+	}
+	if v, err := m.Apply(encoded(t, next.Site, next.Epoch, next.Seq)); bourse.CodeOf(err) != bourse.CodeForbidden {
+		t.Errorf("what another has signed: %v, %v, want %s", v, err, bourse.CodeForbidden)
+	}
+	birth, key := m.notary.keys.Own()
+	lastWord, err := Encode(&Transaction{Position: next}, Seal{Cluster: "test", Birth: birth, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := m.Apply(lastWord); err != nil || v.Outcome != Ahead {
+		t.Errorf("what we have signed and lost: %v, %v, want outcome %d", v, err, Ahead)
 	}
 	m.flush()
 	if d := cmp.Diff(want, m.dump()); d != "" {

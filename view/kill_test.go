@@ -75,7 +75,7 @@ func longLog(seq uint64) *Transaction {
 func childApplies(ctx context.Context, v *View) error {
 	of := Stream{"w2", 1}
 	for seq := v.Head(of) + 1; ; seq++ {
-		b, err := Encode(longLog(seq))
+		b, err := Encode(longLog(seq), testSeal())
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func compareWithUnharmed(t *testing.T, path string) {
 	t.Helper()
 	killed, unharmed := startMember(t, Config{Path: path}), startMember(t, Config{})
 	for seq := range killed.Head(Stream{"w2", 1}) {
-		b, err := Encode(longLog(seq + 1))
+		b, err := Encode(longLog(seq+1), testSeal())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func anyVersion(t *rapid.T, table string) record {
 func TestMergeIsASemilattice(t *testing.T) {
 	same := func(t *rapid.T, law string, x, y record) {
 		t.Helper()
-		if d := cmp.Diff(x, y, cmp.AllowUnexported(record{}, stamp{}, column{})); d != "" {
+		if d := cmp.Diff(x, y, cmp.AllowUnexported(record{}, stamp{}, column{}, proof{})); d != "" {
 			t.Fatalf("%s: %s", law, d)
 		}
 	}
@@ -143,7 +143,7 @@ func TestClockOfAWrite(t *testing.T) {
 		"over what is there":           {0, clockAt(now) + 9, clockAt(now) + 10},
 		"far ahead once, not for good": {clockAt(now.Add(time.Hour)), 0, clockAt(now)},
 	} {
-		b := newBatch(nil, nil, &state{clock: c.last}, now, nil)
+		b := newBatch(nil, nil, &state{clock: c.last}, now, nil, nil)
 		if got := b.tick(c.below); got != c.want {
 			t.Errorf("%s: %x, want %x", name, got, c.want)
 		}

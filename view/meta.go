@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -54,7 +55,7 @@ func (v *View) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 // the host our own rows are begun anew.
 func (v *View) settle(c *sqlite.Conn, st *state, m meta, from int) error {
 	boot := bootID()
-	b := newBatch(c, v.tables, st, v.config.Now(), &v.writer.hasher)
+	b := newBatch(c, v.tables, st, v.config.Now(), &v.writer.hasher, &v.notary)
 	err := inTransaction(c, func() error {
 		if err := run(c, "UPDATE sites SET alive = NULL"); err != nil {
 			return err
@@ -67,9 +68,16 @@ func (v *View) settle(c *sqlite.Conn, st *state, m meta, from int) error {
 				return fmt.Errorf("put rows of a newer release in their place: %w", err)
 			}
 		}
-		if !m.fresh && boot != m.boot {
-			// The last commits may have been lost with the host's memory, and
-			// others may have them: what we write now must not look like them.
+		if from > 0 && from < signedSince(v.writer.history) {
+			if err := b.adoptUnsigned(); err != nil {
+				return fmt.Errorf("sign what was not signed: %w", err)
+			}
+		}
+		// The last commits may have been lost with the host's memory, and
+		// others may have them: what we write now must not look like them. Nor
+		// is it theirs if it is not signed with the same key.
+		own, began := st.heads[m.self]
+		if !m.fresh && boot != m.boot || began && !bytes.Equal(own.by.birth, b.pen.birth) {
 			if err := b.renew(m.self.Epoch); err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package view
 import (
 	_ "embed" // for the schemas
 	"fmt"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -15,12 +16,18 @@ var (
 	schema2 string
 	//go:embed schema_3.sql
 	schema3 string
+	//go:embed schema_4.sql
+	schema4 string
 )
+
+// signedSince returns the first schema whose files have proofs of what is in
+// them.
+func signedSince(history []string) int { return slices.Index(history, schema4) + 1 }
 
 // migrations make the present schema: the n-th takes a file of schema n to
 // n+1, and stays as it is once it was released. A file that has more of them
 // behind it than there are is of a newer release.
-func migrations() []string { return []string{schema, schema2, schema3} }
+func migrations() []string { return []string{schema, schema2, schema3, schema4} }
 
 // migrate brings the file to the newest schema and tells which it had, 0 for a
 // new file. Each step is whole or not at all.
@@ -47,6 +54,68 @@ func migrate(c *sqlite.Conn, history []string) (from int, err error) {
 		}
 	}
 	return from, nil
+}
+
+// adoptUnsigned makes what it can of a file of a release that did not sign. Owned
+// rows come back from their sites. Of the shared ones a broker vouches for what
+// it has; a worker may not, and gets them from a broker.
+func (b *batch) adoptUnsigned() error {
+	for s := range b.base.heads {
+		if err := b.disown(s.Site); err != nil {
+			return err
+		}
+		if err := b.forget(s); err != nil {
+			return err
+		}
+	}
+	if err := b.renew(b.self.Epoch); err != nil {
+		return err
+	}
+	by := &author{stream: b.self, birth: b.pen.birth}
+	if err := by.read(b.notary.keys); err != nil {
+		return err
+	}
+	vouch := func(r record) error {
+		if !by.mayShare() {
+			return b.remove(r)
+		}
+		old := r
+		r.Stream, r.Seq = b.self, 1
+		if err := b.prove(&r); err != nil {
+			return err
+		}
+		return b.replace(&old, r)
+	}
+	var found []record
+	err := allShared(b.conn, b.tables, func(r record) error {
+		found = append(found, r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		if err := vouch(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allShared calls each with every shared row and tombstone.
+func allShared(c *sqlite.Conn, all tables, each func(record) error) error {
+	for _, t := range all.sorted() {
+		if !t.shared {
+			continue
+		}
+		if err := records(c, t.all, t.scan, each); err != nil {
+			return err
+		}
+	}
+	if err := records(c, selectTombstones, tombstoneAt, each); err != nil {
+		return err
+	}
+	return records(c, selectUnknown+" WHERE shared = 1", scanUnknown, each)
 }
 
 // adopt puts what a newer release has sent where this one, which is that newer

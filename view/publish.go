@@ -84,6 +84,9 @@ func (v *View) entries(rows []Row) ([]entry, error) {
 		if r.Clock = 0; t.shared {
 			r.Clock = 1
 		}
+		if t.shared && !v.mayShare {
+			return nil, errMayNotShare
+		}
 		e, err := v.tables.check(v.config.Site, r)
 		if err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "row %s of table %s: %w", bourse.Quoted(r.Key), r.Table, err)

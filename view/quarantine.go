@@ -21,6 +21,7 @@ func (e *entry) refusal(st stamp, reason error) refusal {
 	w := wireRow{
 		Table: e.table, Key: e.key, Columns: map[string]any{}, Deleted: e.deleted, Clock: uint64(e.clock), Seq: st.Seq, At: st.at,
 	}
+	w.Sig = e.proof.sig
 	for _, c := range e.change {
 		w.Columns[c.name] = c.value
 	}
@@ -109,6 +110,11 @@ func (b *batch) release() error {
 		if err != nil || !e.shared {
 			continue
 		}
+		by := b.head(q.st.Stream).by
+		if by == nil {
+			continue // comparing shared rows brings it
+		}
+		e.proof = proof{by: by, sig: w.Sig}
 		q.st.at = w.At
 		if err := b.takeOne(q.st, &e); err != nil {
 			return err

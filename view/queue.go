@@ -1,5 +1,7 @@
 package view
 
+import "maps"
+
 // incoming is a transaction of another site on its way into the file.
 type incoming struct {
 	Position
@@ -7,6 +9,7 @@ type incoming struct {
 	rows    []entry
 	bad     []refusal
 	encoded []byte
+	by      *author
 	ticket  uint64 // grows in the order of the queue
 }
 
@@ -41,7 +44,8 @@ type intake struct {
 
 	tails   map[Stream]uint64 // the last queued of a stream, while it is beyond the file's
 	waiting map[Stream]map[uint64]*incoming
-	ahead   int // bytes waiting
+	ahead   int                // bytes waiting
+	authors map[Stream]*author // of streams that the file does not have yet
 
 	given, done uint64 // tickets: the last given, and all up to it have left the queue
 	flushes     []flush
@@ -54,7 +58,7 @@ type flush struct {
 }
 
 func newIntake(maxBytes int) intake {
-	return intake{max: maxBytes, tails: map[Stream]uint64{}, waiting: map[Stream]map[uint64]*incoming{}}
+	return intake{max: maxBytes, tails: map[Stream]uint64{}, waiting: map[Stream]map[uint64]*incoming{}, authors: map[Stream]*author{}}
 }
 
 // admit puts a transaction where it belongs, given the last one of its stream
@@ -62,6 +66,9 @@ func newIntake(maxBytes int) intake {
 func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	if q.has(in.Position, applied) {
 		return Known
+	}
+	if applied == 0 && q.authors[in.Stream] == nil {
+		q.authors[in.Stream] = in.by
 	}
 	if tail := max(applied, q.tails[in.Stream]); in.Seq > tail+1 {
 		q.wait(in, tail)
@@ -179,6 +186,9 @@ func (q *intake) settle(s Stream, applied uint64) {
 			q.unwait(s, seq)
 		}
 	}
+	if applied > 0 {
+		delete(q.authors, s)
+	}
 	q.resume(s, applied)
 }
 
@@ -203,6 +213,7 @@ func (q *intake) forget() {
 	q.items, q.bytes, q.ahead = nil, 0, 0
 	clear(q.tails)
 	clear(q.waiting)
+	clear(q.authors)
 	q.finish()
 }
 
@@ -210,6 +221,7 @@ func (q *intake) forget() {
 func (q *intake) forgetWaiting() {
 	clear(q.waiting)
 	q.ahead = 0
+	maps.DeleteFunc(q.authors, func(s Stream, _ *author) bool { return q.tails[s] == 0 })
 }
 
 // waits counts the transactions of a stream that wait for others.

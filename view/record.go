@@ -17,7 +17,11 @@ type record struct {
 	clock      Clock   // of a shared row
 	cols       columns // those that differ from their default, of a newer release's too
 	hash       uint64
+	proof      proof // of a shared row that is about to be written
 }
+
+// size is about what the record takes.
+func (r *record) size() int64 { return int64(len(r.key) + r.cols.size()) }
 
 func timeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestMembersOfTwoReleases lets a member of schema 1 and one of ours hear the
-// same, of both: they agree, what the older one does not know it keeps for the
+// TestMembersOfTwoReleases lets a member without the columns of schema 2 and one
+// of ours hear the same, of both: they agree, what the older one does not know it keeps for the
 // day it is upgraded, and what it does not tell reads as nothing.
 func TestMembersOfTwoReleases(t *testing.T) {
 	path := tempFile(t)
-	v, err := openWith(withTestDefaults(Config{Site: "old", Path: path}), migrations()[:1])
+	v, err := openWith(withTestDefaults(Config{Site: "old", Path: path}), []string{schema, schema4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,11 @@ func TestMembersOfTwoReleases(t *testing.T) {
 	if err := older.stop(); err != nil {
 		t.Fatal(err)
 	}
-	upgraded := startMember(t, Config{Site: "old", Path: path})
+	v, err = openWith(withTestDefaults(Config{Site: "old", Path: path}), []string{schema, schema4, schema2, schema3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgraded := startView(t, v)
 	sameRows(t, ours, upgraded)
 	for _, one := range []*member{ours, upgraded} {
 		machines, err := one.Machines(t.Context(), Filter{App: "shop"})

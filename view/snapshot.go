@@ -48,8 +48,9 @@ func (v *View) copyOut(ctx context.Context, w io.Writer, write func(*sqlite.Conn
 
 func (v *View) writeStream(c *sqlite.Conn, of Stream, w io.Writer) error {
 	var h head
-	err := query(c, "SELECT seq, at FROM streams WHERE site = ? AND epoch = ?", func(s *sqlite.Stmt) error {
-		h = head{seq: uint64(s.ColumnInt64(0)), at: s.ColumnInt64(1)}
+	err := query(c, "SELECT seq, at, birth FROM streams WHERE site = ? AND epoch = ?", func(s *sqlite.Stmt) error {
+		birth, _ := valueAt(s, 2).([]byte)
+		h = head{seq: uint64(s.ColumnInt64(0)), at: s.ColumnInt64(1), by: &author{stream: of, birth: birth}}
 		return nil
 	}, of.Site, of.Epoch)
 	if err != nil {
@@ -58,11 +59,21 @@ func (v *View) writeStream(c *sqlite.Conn, of Stream, w io.Writer) error {
 	if h.seq == 0 {
 		return bourse.Errorf(bourse.CodeNotFound, "there is no stream of site %s with epoch %d", bourse.Quoted(string(of.Site)), of.Epoch)
 	}
-	f, err := newFrameWriter(w, wireSnapshot{Site: string(of.Site), Epoch: of.Epoch, Seq: h.seq, At: h.at})
+	f, err := newFrameWriter(w, wireSnapshot{Site: string(of.Site), Epoch: of.Epoch, Seq: h.seq, At: h.at, Birth: h.by.birth})
 	if err != nil {
 		return err
 	}
-	each := func(r record) error { return f.row(snapshotRow(r)) }
+	each := func(r record) error {
+		row := snapshotRow(r)
+		if r.shared {
+			birth, sig, ok, err := proofOf(c, r.table, r.key)
+			if err != nil || !ok || !bytes.Equal(birth, birthID(h.by.birth)) {
+				return err
+			}
+			row.Sig = sig
+		}
+		return f.row(row)
+	}
 	for _, t := range v.tables.sorted() {
 		if err := records(c, t.list, t.scan, each, of.Site, of.Epoch); err != nil {
 			return err
@@ -83,26 +94,30 @@ func (v *View) writeShared(c *sqlite.Conn, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	each := func(r record) error {
-		row := snapshotRow(r)
-		row.Site, row.Epoch = string(r.Site), r.Epoch
-		return f.row(row)
-	}
-	for _, t := range v.tables.sorted() {
-		if !t.shared {
-			continue
-		}
-		if err := records(c, t.all, t.scan, each); err != nil {
-			return err
-		}
-	}
-	if err := records(c, selectTombstones, tombstoneAt, each); err != nil {
+	if err := writeBirths(c, f); err != nil {
 		return err
 	}
-	if err := records(c, selectUnknown+" WHERE shared = 1", scanUnknown, each); err != nil {
+	each := func(r record) error {
+		birth, sig, ok, err := proofOf(c, r.table, r.key)
+		if err != nil || !ok {
+			return err
+		}
+		row := snapshotRow(r)
+		row.Site, row.Epoch, row.Birth, row.Sig = string(r.Site), r.Epoch, birth, sig
+		return f.row(row)
+	}
+	if err := allShared(c, v.tables, each); err != nil {
 		return err
 	}
 	return f.close()
+}
+
+// writeBirths writes what the rows' signatures are checked with.
+func writeBirths(c *sqlite.Conn, f *frameWriter) error {
+	return query(c, "SELECT birth FROM births", func(s *sqlite.Stmt) error {
+		birth, _ := valueAt(s, 0).([]byte)
+		return f.frame(frameBirths, [][]byte{birth})
+	})
 }
 
 func snapshotRow(r record) wireRow {

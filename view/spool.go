@@ -27,6 +27,8 @@ type spool struct {
 	file *os.File // nil in memory
 	mem  bytes.Buffer
 
+	births map[string][]byte // by id
+
 	mu     sync.Mutex // held while the writer reads
 	closed bool
 }
@@ -40,7 +42,7 @@ func (v *View) spool(ctx context.Context, r io.Reader, wanted func(wireSnapshot)
 	if err := wanted(head); err != nil {
 		return nil, err
 	}
-	sp = &spool{head: head}
+	sp = &spool{head: head, births: map[string][]byte{}}
 	var w io.Writer = &sp.mem
 	if path := v.config.Path; path != "" {
 		sp.file, err = os.CreateTemp(filepath.Dir(path), filepath.Base(path)+spoolPattern)
@@ -68,6 +70,11 @@ func (sp *spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 				return err
 			}
 			return full(out.Flush())
+		case kind == frameBirths:
+			if err := sp.takeBirths(body); err != nil {
+				return err
+			}
+			continue
 		case kind != frameRows:
 			continue // of a newer release
 		}
@@ -88,6 +95,23 @@ func (sp *spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 		}
 	}
 	return fmt.Errorf("receive a snapshot: %w", context.Cause(ctx))
+}
+
+// maxBirths bounds the births of one snapshot.
+const maxBirths = 4096
+
+func (sp *spool) takeBirths(body []byte) error {
+	var part [][]byte
+	if err := decodeBody(body, &part); err != nil {
+		return err
+	}
+	for _, birth := range part {
+		if len(birth) > maxBirth || len(sp.births) == maxBirths {
+			return bourse.Errorf(bourse.CodeInvalid, "a snapshot with more births than there are servers")
+		}
+		sp.births[string(birthID(birth))] = bytes.Clone(birth)
+	}
+	return nil
 }
 
 func full(err error) error {

@@ -10,9 +10,12 @@ import (
 
 // head is how far a stream has been applied.
 type head struct {
-	seq  uint64
-	hash uint64 // of its owned rows
-	at   int64
+	seq   uint64
+	hash  uint64 // of its owned rows
+	at    int64
+	by    *author // never nil in a stream that we have
+	rows  int64   // owned ones
+	bytes int64   // of theirs, about
 }
 
 // sumKey names a checksum. An unknown table may have owned and shared rows.
@@ -33,21 +36,28 @@ type state struct {
 	self       Stream
 	clock      Clock
 	heads      map[Stream]head
-	newest     map[bourse.WorkerID]uint64 // the epoch of each site whose owned rows stand
+	newest     map[bourse.WorkerID]uint64   // the epoch of each site whose owned rows stand
+	epochs     map[bourse.WorkerID][]uint64 // of the streams that we have, in order; never changed in place
 	sums       map[sumKey]sum
 	quarantine Quarantine
+	pen        pen
 }
 
 // readState reads it from the file. self and clock stand in meta.
 func readState(c *sqlite.Conn, self Stream, clock Clock) (*state, error) {
 	st := &state{
 		self: self, clock: clock,
-		heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+		heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]sum{},
 	}
-	err := query(c, "SELECT site, epoch, seq, hash, at FROM streams", func(s *sqlite.Stmt) error {
+	err := query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
 		of := Stream{bourse.WorkerID(s.ColumnText(0)), uint64(s.ColumnInt64(1))}
-		st.heads[of] = head{uint64(s.ColumnInt64(2)), uint64(s.ColumnInt64(3)), s.ColumnInt64(4)}
+		birth, _ := valueAt(s, 7).([]byte)
+		st.heads[of] = head{
+			seq: uint64(s.ColumnInt64(2)), hash: uint64(s.ColumnInt64(3)), at: s.ColumnInt64(4),
+			rows: s.ColumnInt64(5), bytes: s.ColumnInt64(6), by: &author{stream: of, birth: birth},
+		}
 		st.newest[of.Site] = max(st.newest[of.Site], of.Epoch)
+		st.epochs[of.Site] = append(st.epochs[of.Site], of.Epoch)
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 
@@ -10,22 +11,34 @@ import (
 // maxTidy bounds what one tidying deletes; the next one goes on.
 const maxTidy = 4096
 
-// tidy does what has to be done from time to time: deletions that have served
-// their time go, quarantined rows whose time has come are taken in. An error
-// ends Run.
+// tidy does what has to be done from time to time: deletions and sites that
+// have served their time go, quarantined rows whose time has come are taken in,
+// and with another certificate we begin another epoch. An error ends Run.
 func (v *View) tidy() error {
+	birth, _ := v.notary.keys.Own()
 	v.mu.Lock()
 	v.intake.forgetWaiting()
 	v.mu.Unlock()
 	err := v.transact(func(b *batch) error {
+		if !bytes.Equal(birth, b.pen.birth) {
+			if err := b.renew(b.self.Epoch); err != nil {
+				return fmt.Errorf("begin an epoch with another certificate: %w", err)
+			}
+		}
 		if err := b.expire(); err != nil {
 			return fmt.Errorf("expire deletions: %w", err)
+		}
+		if err := b.forgetOver(); err != nil {
+			return fmt.Errorf("forget sites: %w", err)
 		}
 		if err := b.release(); err != nil {
 			return fmt.Errorf("retry quarantined rows: %w", err)
 		}
 		err := run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
 		b.written = b.written || b.conn.Changes() > 0
+		if err == nil && b.written {
+			err = tidyBirths(b.conn)
+		}
 		return err
 	}, nil)
 	if err != nil && fateOf(err) == fateBadRow {

@@ -16,8 +16,11 @@ import (
 type View struct {
 	config Config
 	tables tables // of the schema; fixed
-	writer writer // the writer's own
-	pool   pool   // the readers'; has its own lock
+	notary notary
+	// mayShare: our own role lets us write rows that belong to no site.
+	mayShare bool
+	writer   writer // the writer's own
+	pool     pool   // the readers'; has its own lock
 
 	work    chan struct{} // has one element when the writer has something to do
 	stopped chan struct{} // closed when the writer has ended
@@ -32,6 +35,7 @@ type View struct {
 	sites    sites
 	watchers map[*Watcher]struct{}
 	faults   faults
+	forged   uint64 // rows and transactions that were not of their sites
 }
 
 // faults are what is wrong with the file at present.
@@ -70,13 +74,44 @@ func openWith(cfg Config, history []string) (*View, error) {
 		clearSpools(cfg.Path)
 	}
 	v.writer.unlock = unlock
+	if err := v.openKeys(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
+	}
 	if err := v.openFile(0); err != nil {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
 	return v, nil
 }
 
+// openKeys makes or reads the key of a site that has no certificate, and finds
+// out what our own birth lets us do.
+func (v *View) openKeys() error {
+	v.notary = notary{v.config.Keys, v.config.Cluster}
+	if v.notary.keys == nil {
+		k, err := v.openKey()
+		if err != nil {
+			return err
+		}
+		v.notary.keys = k
+	}
+	birth, _ := v.notary.keys.Own()
+	now := uint64(max(v.config.Now().UnixMilli(), 1))
+	self := &author{stream: Stream{v.config.Site, now}, birth: birth}
+	v.mayShare = self.read(v.notary.keys) == nil && self.mayShare()
+	return self.err
+}
+
+func (v *View) openKey() (*Key, error) {
+	if v.config.Path == "" {
+		return NewKey(v.config.Role)
+	}
+	return loadKey(v.config.Path+keySuffix, v.config.Role)
+}
+
 func (c Config) withDefaults() Config {
+	if c.Role == "" {
+		c.Role = bourse.RoleBroker
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -105,7 +105,7 @@ func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
 }
 
 func TestHealthTellsOfEachStream(t *testing.T) {
-	now := time.Unix(0, 1_700_000_000_000_000_000).Add(time.Minute)
+	now := time.Unix(0, testStart).Add(time.Minute)
 	m := startMember(t, Config{Path: tempFile(t), Now: func() time.Time { return now }})
 	m.take(encoded(t, "w2", 1, 1, volume("v", "x")), encoded(t, "w2", 1, 3, volume("v", "x")))
 	m.publish(volume("v", "x"), secret("k", "x", 0))

@@ -163,7 +163,7 @@ func (v *View) transact(fill func(*batch) error, committed func()) error {
 	}
 	c := v.writer.file.conn
 	defer v.pool.exclusive()()
-	b := newBatch(c, v.tables, v.state, v.config.Now(), &v.writer.hasher)
+	b := newBatch(c, v.tables, v.state, v.config.Now(), &v.writer.hasher, &v.notary)
 	if err := run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -231,6 +231,7 @@ func (v *View) publishState(b *batch, committed func()) {
 	v.intake.finish()
 	v.faults.writing = nil
 	v.writer.retry = nil
+	v.forged += uint64(b.forged)
 	if b.lost {
 		close(v.lost)
 		v.lost = make(chan struct{})

@@ -24,6 +24,11 @@ func (l *listener) shareApps(ctx context.Context) error {
 	}
 	keep, tell := reconcile(kept, heard)
 	for batch := range slices.Chunk(keep, appsBatch) {
+		for i := range batch {
+			if batch[i], err = l.view.Prove(ctx, batch[i].Name); err != nil {
+				return err
+			}
+		}
 		if err := l.w.store.Update(ctx, func(tx *store.Tx) error { return mergeApps(tx, batch) }); err != nil {
 			return err
 		}
@@ -53,6 +58,9 @@ func reconcile(kept, heard []bourse.App) (keep, tell []bourse.App) {
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, theirs):
+			if len(ours.Proof) == 0 { // it came with a claim
+				keep = append(keep, theirs)
+			}
 		case sameApp(*ours, ours.Merge(theirs)):
 			tell = append(tell, *ours)
 		default:
@@ -64,6 +72,7 @@ func reconcile(kept, heard []bourse.App) (keep, tell []bourse.App) {
 			tell = append(tell, kept[i])
 		}
 	}
+	tell = slices.DeleteFunc(tell, func(app bourse.App) bool { return len(app.Proof) == 0 }) // nobody would believe us
 	return keep, tell
 }
 
@@ -83,7 +92,8 @@ func mergeApps(tx *store.Tx, apps []bourse.App) error {
 			return err
 		}
 		if ok {
-			if app = old.Merge(app); sameApp(app, old) {
+			proven := len(app.Proof) > 0 && len(old.Proof) == 0
+			if merged := old.Merge(app); !sameApp(merged, app) || sameApp(merged, old) && !proven {
 				continue
 			}
 		}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -98,6 +99,9 @@ func (v *memView) Publish(ctx context.Context, u Update) error {
 			delete(v.images, digest)
 		}
 		for _, app := range u.Apps {
+			if !bytes.Equal(app.Proof, proven(app).Proof) {
+				return bourse.Errorf(bourse.CodeInvalid, "nobody has signed app %s", app.Name)
+			}
 			v.put(app)
 		}
 		return nil
@@ -111,6 +115,7 @@ func (v *memView) fail(fault viewFault) {
 }
 
 func (v *memView) put(app bourse.App) {
+	app.Proof = nil
 	if old, ok := v.apps[app.Name]; ok {
 		app = old.Merge(app)
 	}
@@ -139,6 +144,19 @@ func (v *memView) Images(ctx context.Context) (out []string, err error) {
 
 func (v *memView) Apps(ctx context.Context) (out []bourse.App, err error) {
 	return out, v.call(ctx, "Apps", func() error { out = slices.Collect(maps.Values(v.apps)); return nil })
+}
+
+// proven is an app as a broker has signed it.
+func proven(app bourse.App) bourse.App {
+	app.Proof = []byte("proof of " + app.ID)
+	return app
+}
+
+func (v *memView) Prove(ctx context.Context, name bourse.AppName) (app bourse.App, err error) {
+	return app, v.call(ctx, "Prove", func() error {
+		app = proven(v.apps[name])
+		return nil
+	})
 }
 
 func (v *memView) Cancelled(ctx context.Context) (out []bourse.OrderID, err error) {

@@ -183,6 +183,7 @@ func TestALostViewIsFilledAgain(t *testing.T) {
 		for range 300 {
 			h.place()
 		}
+		v.tell(newOrder(t).App) // as a broker signed it: what came with a claim proves nothing to others
 		time.Sleep(time.Minute)
 		v.lose()
 		time.Sleep(time.Second)

@@ -25,6 +25,8 @@ type View interface {
 	ViewRows
 	// Apps lists every app that the view has, tombstones included.
 	Apps(ctx context.Context) ([]bourse.App, error)
+	// Prove returns the view's record of an app with its proof.
+	Prove(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	// Cancelled lists the orders that this worker must not fill.
 	Cancelled(ctx context.Context) ([]bourse.OrderID, error)
 	// Changed gives a channel of capacity one that holds a token when Apps or
@@ -53,7 +55,7 @@ type Update struct {
 	GoneVolumes []bourse.VolumeID  // as Gone; snapshots of one may still be there
 	Images      []bourse.Image     // that are there
 	GoneImages  []string           // digests
-	Apps        []bourse.App       // to be merged by App.Merge
+	Apps        []bourse.App       // to be merged by App.Merge, as far as they have proofs
 }
 
 func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }

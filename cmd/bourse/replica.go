@@ -22,6 +22,7 @@ type replica struct {
 	*view.View
 	replicator *gossip.Replicator
 	directory  *gossip.Directory // set with the membership
+	certified  bool              // what others say is believed by their certificates
 	log        *slog.Logger
 	dir        string // temporary, to be removed; "" for none
 }
@@ -29,7 +30,7 @@ type replica struct {
 // openReplica opens the server's view and prepares its replication. The
 // membership is opened after it, with the replicator as its rumours.
 func (s *server) openReplica() error {
-	r := &replica{log: s.log}
+	r := &replica{log: s.log, certified: s.creds != nil}
 	path := s.config.View
 	if path == "" {
 		var err error
@@ -39,14 +40,19 @@ func (s *server) openReplica() error {
 		path = filepath.Join(r.dir, "view.db")
 	}
 	var err error
-	r.View, err = view.Open(view.Config{Path: path, Cluster: s.config.Cluster, Site: s.self.ID, Log: s.log})
+	var keys view.Keys // without certificates the view makes a key of its own
+	if s.creds != nil {
+		keys = s.creds
+	}
+	r.View, err = view.Open(view.Config{Path: path, Cluster: s.config.Cluster, Site: s.self.ID, Keys: keys, Role: s.self.Role, Log: s.log})
 	if err != nil {
 		return errors.Join(err, r.removeDir())
 	}
 	r.replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
 		View: r.View, Cluster: s.config.Cluster, Self: s.self, Release: version().Release, Caller: s.wire, Log: s.log,
-		Members: s.everybody,
-		Changed: s.changed,
+		Certified: s.creds != nil,
+		Members:   s.everybody,
+		Changed:   s.changed,
 	})
 	s.replica = r
 	return nil

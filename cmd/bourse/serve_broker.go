@@ -54,7 +54,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	workers, known := fabric.NewClient(s.fabric()), brokerView{s.replica}
 	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: workers, Voids: known, Log: s.log})
 	api := broker.New(broker.Config{
-		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Tokens: asked,
+		Exchange: exchange, Directory: s.replica.directory, Workers: provenApps{workers, s.replica}, Tokens: asked,
 		View: known, Queries: queries{engine, s.replica.replicator},
 		Log: s.log, Region: c.Region, Version: version().Release,
 		Orders: throttle.TurnsConfig{AtOnce: c.Orders},

@@ -24,7 +24,7 @@ func newWorkerView(v *view.View, self bourse.WorkerID) workerView {
 
 // Publish writes u as rows, in one transaction.
 func (v workerView) Publish(ctx context.Context, u worker.Update) error {
-	rows := make([]view.Row, 0, len(u.Machines)+len(u.Gone)+len(u.Volumes)+len(u.GoneVolumes)+len(u.Images)+len(u.GoneImages)+len(u.Apps)+1)
+	rows := make([]view.Row, 0, len(u.Machines)+len(u.Gone)+len(u.Volumes)+len(u.GoneVolumes)+len(u.Images)+len(u.GoneImages)+1)
 	if u.Facts != nil {
 		rows = append(rows, view.WorkerRow(u.Facts, u.Leaving))
 	}
@@ -46,8 +46,14 @@ func (v workerView) Publish(ctx context.Context, u worker.Update) error {
 	for _, digest := range u.GoneImages {
 		rows = append(rows, view.Gone(view.TableImages, digest))
 	}
-	for _, app := range u.Apps {
-		rows = append(rows, view.AppRow(app))
+	if len(u.Apps) > 0 { // a broker's words, not ours
+		proofs := make([][]byte, len(u.Apps))
+		for i := range u.Apps {
+			proofs[i] = u.Apps[i].Proof
+		}
+		if err := v.Believe(ctx, proofs...); err != nil {
+			return err
+		}
 	}
 	_, err := v.View.Publish(ctx, rows...)
 	return err

@@ -9,7 +9,7 @@ type counters struct {
 	taken, duplicates             atomic.Uint64
 	gaps, announced               atomic.Uint64
 	compared, pulled, snapshots   atomic.Uint64
-	malformed                     atomic.Uint64
+	malformed, forged             atomic.Uint64
 	otherVersion, otherCluster    atomic.Uint64
 	shed                          atomic.Uint64
 }
@@ -29,6 +29,7 @@ type Traffic struct {
 	Snapshots      uint64 `json:"snapshots"`  // taken in
 	Refused        struct {
 		Malformed    uint64 `json:"malformed"`
+		Forged       uint64 `json:"forged"` // not of the site that they claimed to be of
 		OtherVersion uint64 `json:"other_version"`
 		OtherCluster uint64 `json:"other_cluster"`
 		Shed         uint64 `json:"shed"` // requests answered with 429
@@ -53,6 +54,7 @@ func (r *Replicator) Traffic() Traffic {
 		Compared: c.compared.Load(), Pulled: c.pulled.Load(), Snapshots: c.snapshots.Load(),
 	}
 	t.Refused.Malformed, t.Refused.OtherVersion = c.malformed.Load(), c.otherVersion.Load()
+	t.Refused.Forged = c.forged.Load()
 	t.Refused.OtherCluster, t.Refused.Shed = c.otherCluster.Load(), c.shed.Load()
 	t.Queue.Rumours, t.Queue.Bytes, t.Queue.Announcements = r.queue.lengths()
 	t.Queue.Demoted, t.Queue.Dropped = r.queue.losses()

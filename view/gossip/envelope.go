@@ -58,6 +58,7 @@ const (
 	refusedVersion refusal = "another wire version"
 	refusedCluster refusal = "another cluster"
 	refusedShape   refusal = "malformed"
+	refusedForged  refusal = "not of the site that it claims to be of"
 )
 
 func (r refusal) Error() string { return string(r) }

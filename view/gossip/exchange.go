@@ -108,7 +108,7 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	if len(lacking) > 0 {
 		before := r.headsOf(lacking)
 		err := r.pull(ctx, with, lacking)
-		if r.judge(before, c.heads, err); err != nil {
+		if r.judge(with, before, c.heads, err); err != nil {
 			return true, err
 		}
 	}
@@ -118,6 +118,12 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 		}
 	}
 	r.repairStreams(ctx, broken)
+	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
+		// Not every shared row is of a stream that is still there.
+		if err := r.restoreShared(ctx, with); err != nil {
+			return true, err
+		}
+	}
 	r.repairShared(ctx, c)
 	if c.all {
 		r.setSynced()
@@ -236,7 +242,16 @@ func (c *comparison) noteMissing(listed []byte) {
 func (r *Replicator) sort(c *comparison, now time.Time) (lacking []view.Stream, telling []view.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
-		if s.Site == r.config.Self.ID && r.ahead(h.Position) || s == own && h.Seq == 0 && c.ours.heads[s].Seq == 0 {
+		if s == own && h.Seq == 0 && c.ours.heads[s].Seq == 0 {
+			continue
+		}
+		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
+			// What we signed proves it; else only one whose word counts.
+			if r.speaksFor(c.with, "") {
+				r.ahead(h.Position)
+			} else if !r.repair.resting(streamName(s), now) {
+				lacking = append(lacking, s)
+			}
 			continue
 		}
 		ours := c.ours.heads[s]

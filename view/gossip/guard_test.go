@@ -3,6 +3,7 @@ package gossip_test
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"encoding/binary"
 	"hash/fnv"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,12 +36,25 @@ func frameOf(kind byte, body []byte) []byte {
 	return append(binary.AppendUvarint([]byte{kind}, uint64(len(body))), body...)
 }
 
+var strangerKey = sync.OnceValues(func() (*view.Key, error) { return view.NewKey(bourse.RoleBroker) })
+
+// strangerSeal is what sites sign with that do not exist.
+func strangerSeal(t testing.TB) view.Seal {
+	t.Helper()
+	k, err := strangerKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	birth, key := k.Own()
+	return view.Seal{Cluster: "bourse", Birth: birth, Key: key}
+}
+
 // transaction makes one of a site that does not exist.
 func transaction(t testing.TB, site string, seq uint64, rows ...view.Row) []byte {
 	t.Helper()
 	b, err := view.Encode(&view.Transaction{
 		Position: view.Position{Stream: view.Stream{Site: bourse.WorkerID(site), Epoch: 7}, Seq: seq}, At: 1, Rows: rows,
-	})
+	}, strangerSeal(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,15 +177,22 @@ func TestTenMegabytes(t *testing.T) {
 
 // hugeTransaction is one that view.Encode refuses to make: a small one whose
 // byte strings were made longer. Its CBOR: {1: site, 2: epoch, 3: seq, 4: at,
-// 5: [h'row']}, the row {1: table, 2: key, 3: {"output": text}}.
+// 5: [h'row'], 6: birth}, signed; the row {1: table, 2: key, 3: {"output": text}}.
 func hugeTransaction(t *testing.T, n int) []byte {
 	t.Helper()
 	text := bytes.Repeat([]byte{'x'}, n)
 	row := append([]byte{0xa3, 1, 0x65}, "check"...)
 	row = append(append(row, 2, 0x61, 'k', 3, 0xa1, 0x66), "output"...)
 	row = append(binary.BigEndian.AppendUint32(append(row, 0x7a), uint32(n)), text...)
-	tx := []byte{1, 0xa5, 1, 0x62, 'x', '1', 2, 7, 3, 1, 4, 1, 5, 0x81}
-	return append(binary.BigEndian.AppendUint32(append(tx, 0x5a), uint32(len(row))), row...)
+	by := strangerSeal(t)
+	tx := []byte{0xa6, 1, 0x62, 'x', '1', 2, 7, 3, 1, 4, 1, 5, 0x81}
+	tx = append(binary.BigEndian.AppendUint32(append(tx, 0x5a), uint32(len(row))), row...)
+	tx = append(append(tx, 6, 0x58, byte(len(by.Birth))), by.Birth...)
+	sig, err := by.Key.Sign(nil, append([]byte("bourse view transaction\x00bourse\x00"), tx...), crypto.Hash(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat([]byte{view.WireVersion, byte(len(sig))}, sig, tx)
 }
 
 func untilHas(t *testing.T, group []*gossiptest.Node, what string, ok func(*gossiptest.Node) bool) {

@@ -48,7 +48,8 @@ func (r *Replicator) take(frames []frame) {
 				r.count.duplicates.Add(1)
 				continue
 			}
-			if _, err := r.takeTransaction(from, f.body); err == nil || bourse.CodeOf(err) == bourse.CodeInvalid {
+			p, err := r.takeTransaction(from, f.body)
+			if code := bourse.CodeOf(err); err == nil && !p.again || err != nil && (code == bourse.CodeInvalid || code == bourse.CodeForbidden) {
 				r.heard.add(h)
 			}
 		case kindAnnounce:
@@ -88,16 +89,22 @@ func (r *Replicator) takePushed(frames []frame) []view.Stream {
 	return touched
 }
 
-// takeTransaction takes one in and passes it on when it is new. CodeInvalid: it
-// is malformed, which is counted. Any other error is the view's.
-func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (view.Position, error) {
+// placed is where a transaction stands, and whether it would be taken otherwise
+// if it came again.
+type placed struct {
+	view.Position
+	again bool
+}
+
+// takeTransaction takes one in and passes it on when it is new. CodeInvalid and
+// CodeForbidden: it is malformed, or not of its site, which is counted. Any
+// other error is the view's.
+func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (placed, error) {
 	encoded := slices.Clone(body) // the packet's bytes are not ours
 	verdict, err := r.view.Apply(encoded)
 	if err != nil {
-		if bourse.CodeOf(err) == bourse.CodeInvalid {
-			r.refused(err, from)
-		}
-		return view.Position{}, err
+		r.refused(err, from)
+		return placed{}, err
 	}
 	p := verdict.Position
 	switch verdict.Outcome {
@@ -110,10 +117,14 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (view.Po
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
+	case view.Unproven: // it cannot be passed on: it may be anybody's
+		r.count.gaps.Add(1)
+		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
+		return placed{p, true}, nil
 	case view.Ahead:
 		r.ahead(p)
 	}
-	return p, nil
+	return placed{Position: p}, nil
 }
 
 // takeAnnouncement wants what we lack. What is said of our own site waits for
@@ -131,13 +142,23 @@ func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	}
 }
 
-// refused counts what was not taken in, and logs it rarely.
+// refused counts what was not taken in, and logs it rarely. Errors of the view
+// itself say nothing about the other one.
 func (r *Replicator) refused(err error, from bourse.WorkerID) {
 	reason := refusedShape
 	if why, ok := errors.AsType[refusal](err); ok {
 		reason = why
 	}
+	switch bourse.CodeOf(err) {
+	case bourse.CodeForbidden:
+		reason = refusedForged
+	case bourse.CodeUnavailable:
+		return
+	default:
+	}
 	switch reason {
+	case refusedForged:
+		r.count.forged.Add(1)
 	case refusedVersion:
 		r.count.otherVersion.Add(1)
 	case refusedCluster:

@@ -156,10 +156,11 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 		return pulled{}, err
 	}
 	var out pulled
+	var encoded [][]byte
 	for _, f := range frames {
 		switch f.kind {
 		case kindTransaction:
-			out.progress = r.takePulled(from, f.body) || out.progress
+			encoded = append(encoded, f.body)
 		case kindSnapshot:
 			if p, ok := readPosition(f.body); ok && slices.Contains(streams, p.Stream) && p.Seq > r.view.Head(p.Stream) {
 				out.snapshots = append(out.snapshots, p.Stream)
@@ -169,24 +170,30 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 		default: // of a later release
 		}
 	}
+	if out.progress, err = r.takePulled(from, encoded); err != nil {
+		return out, err
+	}
 	return out, r.view.Flush(ctx)
 }
 
-// takePulled tells whether a transaction was new.
-func (r *Replicator) takePulled(from bourse.Member, body []byte) bool {
-	verdict, err := r.view.Apply(slices.Clone(body))
-	if err != nil {
-		if bourse.CodeOf(err) == bourse.CodeInvalid {
-			r.refused(err, from.ID)
+// takePulled takes in what a member answered, and reports whether something was
+// new. CodeInvalid: it answered with what is not of the sites it claims to be
+// of, and is not asked again for a while.
+func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
+	for _, a := range r.view.ApplyAll(encoded) {
+		switch {
+		case a.Err != nil:
+			r.refused(a.Err, from.ID)
+			if bourse.CodeOf(a.Err) == bourse.CodeForbidden {
+				r.peers.failed(from.ID, time.Now())
+				err = bourse.Errorf(bourse.CodeInvalid, "%s passed on what is not of %s: %w", from.ID, a.Position.Site, a.Err)
+			}
+		case a.Outcome == view.Ahead:
+			r.ahead(a.Position)
+		case a.Outcome == view.Taken:
+			r.count.pulled.Add(1)
+			progress = true
 		}
-		return false
 	}
-	if verdict.Outcome == view.Ahead {
-		r.ahead(verdict.Position)
-	}
-	if verdict.Outcome != view.Taken {
-		return false
-	}
-	r.count.pulled.Add(1)
-	return true
+	return progress, err
 }

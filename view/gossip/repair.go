@@ -201,13 +201,16 @@ const sharedRows = "shared rows"
 
 // judge notes which streams did not come further by a pull, so that what nobody
 // can give is not asked for all the time. That a member did not answer is no
-// fault of a stream.
-func (r *Replicator) judge(before map[view.Stream]uint64, wanted map[view.Stream]view.Head, err error) {
+// fault of a stream, nor that nobody is here who may vouch for it.
+func (r *Replicator) judge(with bourse.Member, before map[view.Stream]uint64, wanted map[view.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
 	}
 	for s, had := range before {
 		what := streamName(s)
+		if _, err := r.witness(with, s); err != nil {
+			continue
+		}
 		if have := r.view.Head(s); have > had || have >= wanted[s].Seq {
 			r.repair.mended(what)
 		} else if r.repair.due(what, time.Now()) {

@@ -309,8 +309,15 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
+// sealOf is what a node signs with.
+func sealOf(n *gossiptest.Node) view.Seal {
+	birth, key := n.Keys.Own()
+	return view.Seal{Cluster: "bourse", Birth: birth, Key: key}
+}
+
 // TestRepairs gives one member another transaction than the others at the same
-// position: the site itself says which is right.
+// position, signed by a site that is at odds with itself: the site says which is
+// right.
 func TestRepairs(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
@@ -318,7 +325,7 @@ func TestRepairs(t *testing.T) {
 		p := publish(t, owner, machineRow(owner, 1, bourse.StateStarted))
 		untilEqual(t, group, time.Minute)
 		p.Seq++
-		forged, err := view.Encode(&view.Transaction{Position: p, At: time.Now().UnixNano(), Rows: []view.Row{machineRow(owner, 2, bourse.StateFailed)}})
+		forged, err := view.Encode(&view.Transaction{Position: p, At: time.Now().UnixNano(), Rows: []view.Row{machineRow(owner, 2, bourse.StateFailed)}}, sealOf(owner))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -91,18 +91,21 @@ func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
 
-// ahead takes note that others know more of our own stream than we do, and
-// tells whether they do.
-func (r *Replicator) ahead(p view.Position) bool {
+// isAhead reports whether a position is one of our own that we have not come to.
+func (r *Replicator) isAhead(p view.Position) bool {
 	self := r.view.Self()
-	if p.Site != r.config.Self.ID || p.Epoch < self.Epoch || p.Epoch == self.Epoch && p.Seq <= self.Seq {
-		return false
+	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
+}
+
+// ahead takes note that others know more of our own stream than we do.
+func (r *Replicator) ahead(p view.Position) {
+	if !r.isAhead(p) {
+		return
 	}
 	select {
 	case r.renewals <- p.Stream:
 	default: // one is enough: the new epoch is greater than ours and than that one's
 	}
-	return true
 }
 
 // renewAll begins a new epoch when the others know more of ours than we do.

@@ -19,16 +19,19 @@ type Caller interface {
 
 // ReplicatorConfig is what a Replicator is made of.
 type ReplicatorConfig struct {
-	View    *view.View             // required
-	Cluster string                 // default "bourse"; others' messages are refused
-	Self    bourse.Member          // required: its ID is the view's site
-	Release string                 // of this program; told to who asks for its health
-	Caller  Caller                 // required
-	Members func() []bourse.Member // required; ourselves may be among them
-	Changed func() <-chan struct{} // closed at the next change of Members; default: it is looked at each second
-	Log     *slog.Logger           // default: none
-	Pace    Pace
-	Limits  Limits
+	View    *view.View    // required
+	Cluster string        // default "bourse"; others' messages are refused
+	Self    bourse.Member // required: its ID is the view's site
+	Release string        // of this program; told to who asks for its health
+	Caller  Caller        // required
+	// Certified says that Caller proves by certificates who answers, and in
+	// which role. Then a member is believed only what it may say: see speaksFor.
+	Certified bool
+	Members   func() []bourse.Member // required; ourselves may be among them
+	Changed   func() <-chan struct{} // closed at the next change of Members; default: it is looked at each second
+	Log       *slog.Logger           // default: none
+	Pace      Pace
+	Limits    Limits
 }
 
 // Pace says how often and how fast members tell one another. The zero value

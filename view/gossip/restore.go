@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
@@ -14,6 +15,32 @@ import (
 // snapshotTime is how many times longer than another exchange a snapshot may
 // take.
 const snapshotTime = 10
+
+// speaksFor reports whether a member's account of a whole stream is believed:
+// a snapshot's owned rows are not signed one by one. The site itself knows best,
+// and brokers are trusted with more than that.
+func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
+	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
+}
+
+// witness returns who is to be asked for a snapshot of a stream: a member that
+// has it if its word counts, else the site, else a broker. CodeNotFound: none of
+// them is here; the rows come when one is.
+func (r *Replicator) witness(has bourse.Member, s view.Stream) (bourse.Member, error) {
+	if r.speaksFor(has, s.Site) {
+		return has, nil
+	}
+	if owner, ok := r.member(s.Site); ok {
+		return owner, nil
+	}
+	callable, _ := r.peers.shuffled(r.others(), time.Now())
+	for _, m := range callable {
+		if m.Role == bourse.RoleBroker {
+			return m, nil
+		}
+	}
+	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is here to vouch for its rows", s.Site)
+}
 
 // restoreAll takes in snapshots of streams, a few side by side. It gives the
 // first error, after all have ended.
@@ -50,8 +77,12 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 // server gives, so that two newcomers do not shut each other out.
 const snapshotsAtOnce = 2
 
-// restore takes in another member's snapshot of a stream.
-func (r *Replicator) restore(ctx context.Context, from bourse.Member, s view.Stream) error {
+// restore takes in a snapshot of a stream that a member has.
+func (r *Replicator) restore(ctx context.Context, has bourse.Member, s view.Stream) error {
+	from, err := r.witness(has, s)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Pace.Timeout)
 	defer cancel()
 	query := url.Values{"site": {string(s.Site)}, "epoch": {strconv.FormatUint(s.Epoch, 10)}}

@@ -1,6 +1,7 @@
 package gossiptest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,15 +43,18 @@ func (n *Memory) Host(number int) (*Host, error) {
 
 // NodeConfig is what a Node is started with.
 type NodeConfig struct {
-	Number  int              // its place in the network, and its tag; from 1
-	Path    string           // of the view's file; "": in memory
-	Join    []string         // gossip addresses
-	Cluster string           // default "bourse"
-	Now     func() time.Time // the view's clock
-	Timing  gossip.Timing
-	Pace    gossip.Pace
-	Limits  gossip.Limits
-	Log     *slog.Logger
+	Number    int              // its place in the network, and its tag; from 1
+	Path      string           // of the view's file; "": in memory
+	Join      []string         // gossip addresses
+	Cluster   string           // default "bourse"
+	Keys      view.Keys        // default: a broker's, made for the node, or beside Path
+	Role      bourse.Role      // default: a worker
+	Now       func() time.Time // the view's clock
+	Certified bool             // see gossip.ReplicatorConfig
+	Timing    gossip.Timing
+	Pace      gossip.Pace
+	Limits    gossip.Limits
+	Log       *slog.Logger
 }
 
 // Node is a member with a view: a worker, as far as the others know.
@@ -60,6 +64,7 @@ type Node struct {
 	Members    *gossip.Members
 	Replicator *gossip.Replicator
 	View       *view.View
+	Keys       view.Keys // nil: in a file beside the view's
 
 	host   *Host
 	cancel context.CancelFunc
@@ -83,14 +88,20 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 	if c.Cluster == "" {
 		c.Cluster = "bourse"
 	}
-	n.View, err = view.Open(view.Config{Path: c.Path, Cluster: c.Cluster, Site: n.ID, Now: c.Now, Log: c.Log})
+	if n.Keys = c.Keys; n.Keys == nil && c.Path == "" {
+		if n.Keys, err = view.NewKey(bourse.RoleBroker); err != nil { // that may write everything
+			host.Close()
+			return nil, err
+		}
+	}
+	n.View, err = view.Open(view.Config{Path: c.Path, Cluster: c.Cluster, Site: n.ID, Keys: n.Keys, Now: c.Now, Log: c.Log})
 	if err != nil {
 		host.Close()
 		return nil, err
 	}
-	self := bourse.Member{ID: n.ID, Role: bourse.RoleWorker, Region: "gru", Address: host.API, Tag: bourse.WorkerTag(c.Number)}
+	self := bourse.Member{ID: n.ID, Role: cmp.Or(c.Role, bourse.RoleWorker), Region: "gru", Address: host.API, Tag: bourse.WorkerTag(c.Number)}
 	n.Replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
-		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Pace: c.Pace, Limits: c.Limits,
+		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Pace: c.Pace, Limits: c.Limits, Certified: c.Certified,
 		Members: func() []bourse.Member { return n.Members.Members() },
 		Changed: func() <-chan struct{} { return n.Members.Changed() },
 	})

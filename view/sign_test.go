@@ -1,0 +1,445 @@
+package view
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func newTestKey(t testing.TB, role bourse.Role) *Key {
+	t.Helper()
+	k, err := NewKey(role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func sealOf(k *Key) Seal { return Seal{Cluster: "test", Birth: k.birth, Key: k.key} }
+
+// signedTx makes a transaction of a site that has a key.
+func signedTx(t testing.TB, by Seal, site bourse.WorkerID, seq uint64, rows ...Row) []byte {
+	t.Helper()
+	b, err := Encode(&Transaction{Position: Position{Stream{site, 1}, seq}, At: int64(seq), Rows: rows}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// linked makes a stream of so many transactions, each with the link to the one
+// before it and the first with a birth.
+func linked(t testing.TB, k *Key, site bourse.WorkerID, n int) [][]byte {
+	t.Helper()
+	var out [][]byte
+	by := sealOf(k)
+	for seq := range uint64(n) {
+		out = append(out, signedTx(t, by, site, seq+1, volume(fmt.Sprint("v", seq%3), fmt.Sprint(site, seq))))
+		by.Birth, by.Prev = nil, Link(out[seq])
+	}
+	return out
+}
+
+// TestForgedTransactionsChangeNothing: whatever strangers make of a site's
+// transactions, in whatever order, with whatever copies, all who have heard the
+// true ones agree, and have nothing else.
+func TestForgedTransactionsChangeNothing(t *testing.T) {
+	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
+	genuine := slices.Concat(linked(t, owner, "w2", 5), linked(t, newTestKey(t, bourse.RoleBroker), "w3", 3))
+	want := startMember(t, Config{})
+	want.take(genuine...)
+	forged := map[string][]byte{}
+	for n, b := range genuine[:5] {
+		forged[fmt.Sprint("a stranger's ", n)] = signedTx(t, Seal{Cluster: "test", Key: thief.key}, "w2", uint64(n+1), volume("v0", "stolen"))
+		forged[fmt.Sprint("a stranger's with a birth ", n)] = signedTx(t, sealOf(thief), "w2", uint64(n+1), volume("v0", "stolen"))
+		forged[fmt.Sprint("of another cluster ", n)] = signedTx(t, Seal{Cluster: "other", Birth: owner.birth, Key: owner.key}, "w2", uint64(n+1))
+		forged[fmt.Sprint("with the site's birth ", n)] = signedTx(t, Seal{Cluster: "test", Birth: owner.birth, Key: thief.key}, "w2", uint64(n+1))
+		for _, at := range []int{3, 40, len(b) / 2, len(b) - 1} {
+			turned := slices.Clone(b)
+			turned[at] ^= 1
+			forged[fmt.Sprintf("turned at %d, %d", at, n)] = turned
+		}
+	}
+	names := make([]string, 0, len(forged))
+	for name := range forged {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	rapid.Check(t, func(r *rapid.T) {
+		m := startMember(t, Config{Site: "w9"})
+		defer m.end()
+		m.take(genuine[0]) // a key is bound to a stream by the first word that comes
+		story := slices.Clone(genuine)
+		for range rapid.IntRange(1, 20).Draw(r, "forgeries") {
+			story = append(story, forged[rapid.SampledFrom(names).Draw(r, "forgery")])
+		}
+		story = append(story, genuine[rapid.IntRange(0, len(genuine)-1).Draw(r, "copy")])
+		story = rapid.Permutation(story).Draw(r, "order")
+		if rapid.Bool().Draw(r, "together") {
+			m.ApplyAll(story)
+		} else {
+			for _, b := range story {
+				_, _ = m.Apply(b) // what comes of it shows below
+			}
+		}
+		m.flush()
+		for range genuine { // as comparing would bring what was passed over
+			m.ApplyAll(genuine)
+			m.flush()
+		}
+		if d := cmp.Diff(want.Digest(), m.Digest()); d != "" {
+			r.Fatalf("another digest (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(want.dump(), m.dump()); d != "" {
+			r.Fatalf("other rows (-want +got):\n%s", d)
+		}
+	})
+}
+
+// TestForgedIsCounted: what is not of its site is forbidden, not invalid, and
+// does no harm to the site.
+func TestForgedIsCounted(t *testing.T) {
+	m := startMember(t, Config{})
+	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
+	genuine := linked(t, owner, "w2", 2)
+	m.take(genuine[0])
+	if _, err := m.Apply(signedTx(t, sealOf(thief), "w2", 2)); bourse.CodeOf(err) != bourse.CodeForbidden {
+		t.Errorf("a thief's: %v, want %s", err, bourse.CodeForbidden)
+	}
+	if m.Forged() != 1 || m.Health().Quarantine.Count != 0 {
+		t.Errorf("%d forged, quarantine of %d", m.Forged(), m.Health().Quarantine.Count)
+	}
+	m.take(genuine[1])
+	if m.Head(Stream{"w2", 1}) != 2 {
+		t.Error("the site itself is not heard any more")
+	}
+}
+
+// TestUnprovenIsNotKept: of a stream that we do not have, only what carries a
+// birth can be checked.
+func TestUnprovenIsNotKept(t *testing.T) {
+	m := startMember(t, Config{})
+	genuine := linked(t, newTestKey(t, bourse.RoleWorker), "w2", 3)
+	for range 2 {
+		if v, err := m.Apply(genuine[2]); err != nil || v.Outcome != Unproven {
+			t.Errorf("the third: %v, %v, want outcome %d", v, err, Unproven)
+		}
+	}
+	m.take(genuine...)
+	if m.Head(Stream{"w2", 1}) != 3 {
+		t.Errorf("head %d, want 3", m.Head(Stream{"w2", 1}))
+	}
+}
+
+// TestOneSignatureVouchesForARun: of linked transactions the last signature is
+// enough; where the link is broken each stands for itself.
+func TestOneSignatureVouchesForARun(t *testing.T) {
+	key := newTestKey(t, bourse.RoleWorker)
+	run := linked(t, key, "w2", 100)
+	by := Seal{Cluster: "test", Birth: key.birth, Key: newTestKey(t, bourse.RoleWorker).key} // no good signature
+	vouched := [][]byte{signedTx(t, by, "w2", 1)}
+	for seq := uint64(2); seq <= 10; seq++ {
+		if by.Birth, by.Prev = nil, Link(vouched[len(vouched)-1]); seq == 10 {
+			by.Key = key.key
+		}
+		vouched = append(vouched, signedTx(t, by, "w2", seq))
+	}
+	m := startMember(t, Config{})
+	for _, a := range m.ApplyAll(vouched) {
+		if a.Err != nil || a.Outcome != Taken {
+			t.Fatalf("%v: %v", a.Verdict, a.Err)
+		}
+	}
+	// A link is over the signature too: a relay cannot spoil it unseen.
+	bad := slices.Clone(run)
+	bad[50] = slices.Clone(bad[50])
+	bad[50][10] ^= 1 // within the signature
+	m = startMember(t, Config{})
+	var forged []uint64
+	for _, a := range m.ApplyAll(bad) {
+		if bourse.CodeOf(a.Err) == bourse.CodeForbidden {
+			forged = append(forged, a.Position.Seq)
+		}
+	}
+	m.flush()
+	if !slices.Equal(forged, []uint64{51}) || m.Head(Stream{"w2", 1}) != 50 {
+		t.Errorf("forged %v, head %d", forged, m.Head(Stream{"w2", 1}))
+	}
+}
+
+// TestWorkersWriteNoSharedRows: neither an app, nor a secret, a release, a
+// canceled order or something that only a later release knows.
+func TestWorkersWriteNoSharedRows(t *testing.T) {
+	clock := clockAt(time.Now())
+	rows := []Row{
+		CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
+		{Table: TableReleases, Key: "shop/1", Columns: map[string]Value{"version": int64(1)}}, {Table: "quota", Key: "k"},
+		{Table: TableSecrets, Key: "gone", Deleted: true},
+	}
+	for i := range rows {
+		rows[i].Clock = clock
+	}
+	m := startMember(t, Config{})
+	worker := sealOf(newTestKey(t, bourse.RoleWorker))
+	m.take(signedTx(t, worker, "w2", 1, append(rows, volume("v", "x"))...))
+	if got := m.dump(); len(got) != 1 || m.Health().Quarantine.Count != len(rows) {
+		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
+	}
+	// Nor by way of a repair, or of its own.
+	broker := startMember(t, Config{Site: "b1"})
+	broker.take(signedTx(t, sealOf(newTestKey(t, bourse.RoleBroker)), "w2", 1, rows...))
+	for name, change := range map[string]func(birth *[]byte, w *wireRow){
+		"a worker's":        func(birth *[]byte, w *wireRow) { *birth, w.Sig = worker.Birth, signRow(t, worker, w) },
+		"without signature": func(_ *[]byte, w *wireRow) { w.Sig = nil },
+		"without a birth":   func(_ *[]byte, w *wireRow) { w.Birth = nil },
+		"of another site":   func(_ *[]byte, w *wireRow) { w.Site = "w7" },
+		"with another time": func(_ *[]byte, w *wireRow) { w.Clock++ },
+		"about another":     func(_ *[]byte, w *wireRow) { w.Key += "x" },
+	} {
+		other := startMember(t, Config{})
+		if err := other.RestoreShared(t.Context(), bytes.NewReader(rewritten(t, broker, change))); err != nil {
+			t.Fatal(err)
+		}
+		if got := other.dump(); len(got) != 0 || other.Forged() != uint64(len(rows)) {
+			t.Errorf("%s: taken in %v, %d forged", name, got, other.Forged())
+		}
+		other.sound()
+	}
+	own := startMember(t, Config{Role: bourse.RoleWorker})
+	if _, err := own.Publish(t.Context(), secret("shop/a", "d", 0)); bourse.CodeOf(err) != bourse.CodeForbidden {
+		t.Errorf("a worker publishes a secret: %v, want %s", err, bourse.CodeForbidden)
+	}
+}
+
+func signRow(t testing.TB, by Seal, w *wireRow) []byte {
+	t.Helper()
+	sig, err := sign(by.Key, message(signedRow, by.Cluster, new(hasher).encode(w.row().version(bourse.WorkerID(w.Site)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sig
+}
+
+// rewritten is a member's snapshot of shared rows after somebody has changed
+// each of them.
+func rewritten(t testing.TB, from *member, change func(birth *[]byte, w *wireRow)) []byte {
+	t.Helper()
+	var b, out bytes.Buffer
+	if err := from.SharedSnapshot(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	sp, err := from.spool(t.Context(), &b, func(wireSnapshot) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := newFrameWriter(&out, sp.head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sp.rows(func(_ []byte, w wireRow, _ error) error {
+		birth := sp.births[string(w.Birth)]
+		change(&birth, &w)
+		if w.Birth != nil {
+			w.Birth = birthID(birth)
+		}
+		if err := f.frame(frameBirths, [][]byte{birth}); err != nil {
+			return err
+		}
+		return f.row(w)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errorsOf(f.close(), sp.close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func errorsOf(list ...error) error {
+	for _, err := range list {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestSharedRowsProveThemselves: a broker's row is taken from whoever has it,
+// also by who never heard of the broker.
+func TestSharedRowsProveThemselves(t *testing.T) {
+	broker := startMember(t, Config{Site: "b1"})
+	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
+	broker.publish(Gone(TableSecrets, "shop/a"))
+	at := []*member{broker, startMember(t, Config{Site: "w1", Role: bourse.RoleWorker}), startMember(t, Config{Site: "w2", Path: tempFile(t), Role: bourse.RoleWorker})}
+	for i, m := range at[1:] {
+		var b bytes.Buffer
+		if err := at[i].SharedSnapshot(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.RestoreShared(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(broker.dump(), m.dump()); d != "" || m.Forged() != 0 {
+			t.Errorf("rows of %s (%d forged):\n%s", m.config.Site, m.Forged(), d)
+		}
+		m.sound()
+	}
+}
+
+// TestKeyOfASite: a site without a certificate makes a key for itself alone, and
+// goes on with it. With another one it begins another epoch.
+func TestKeyOfASite(t *testing.T) {
+	path := tempFile(t)
+	m := startMember(t, Config{Path: path})
+	m.publish(volume("v", "x"))
+	first := m.Self()
+	info, err := os.Stat(path + keySuffix)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("its key: %v, %v", info, err)
+	}
+	again := func() Position {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+		m = startMember(t, Config{Path: path})
+		return m.Self()
+	}
+	if p := again(); p != first {
+		t.Errorf("with its key it is at %v, was at %v", p, first)
+	}
+	write(t, path+keySuffix, []byte("no key"))
+	if p := again(); p.Epoch <= first.Epoch || p.Seq != 0 || len(m.dump()) != 0 {
+		t.Errorf("with another key it is at %v, was at %v, with %v", p, first, m.dump())
+	}
+}
+
+// TestKinds: every kind of key that certificates are made for signs, and only
+// what it has signed is taken for signed.
+func TestKinds(t *testing.T) {
+	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2048, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []crypto.Signer{p256, r2048, testKey.key} {
+		sig, err := sign(key, []byte("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !signed(key.Public(), []byte("a"), sig) || signed(key.Public(), []byte("b"), sig) || signed(key.Public(), []byte("a"), sig[1:]) || signed(nil, []byte("a"), sig) {
+			t.Errorf("%T: its signature is not checked", key)
+		}
+	}
+}
+
+// FuzzBirth reads whatever claims to be a key.
+func FuzzBirth(f *testing.F) {
+	f.Add(testKey.birth)
+	f.Add([]byte(keyBirth))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		site, role, key, err := testKey.Author(b, time.Time{})
+		if err == nil && (site != "" || bourse.WorkerID(role).Validate() != nil || signed(key, nil, nil)) {
+			t.Errorf("read as %q, %q", site, role)
+		}
+	})
+}
+
+// TestBelieveOnlyProofs: a copy of an app that was kept elsewhere comes back as
+// a broker signed it, and no other way.
+func TestBelieveOnlyProofs(t *testing.T) {
+	broker := startMember(t, Config{Site: "b1"})
+	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
+	broker.publish(AppRow(shop))
+	app, err := broker.Prove(t.Context(), "shop")
+	if err != nil || len(app.Proof) == 0 {
+		t.Fatalf("%+v, %v", app, err)
+	}
+	m := startMember(t, Config{Site: "w1", Role: bourse.RoleWorker})
+	var w wireProof
+	if err := wire.dec.Unmarshal(app.Proof, &w); err != nil {
+		t.Fatal(err)
+	}
+	row, err := decodeRow(w.Row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := sealOf(newTestKey(t, bourse.RoleWorker))
+	for name, change := range map[string]func(w *wireProof, row *wireRow){
+		"of another organization": func(_ *wireProof, row *wireRow) { row.Columns["org"] = "thief" },
+		"born earlier":            func(_ *wireProof, row *wireRow) { row.Columns["created_at"] = int64(1) },
+		"signed by a worker": func(w *wireProof, row *wireRow) {
+			w.Birth, row.Sig = worker.Birth, signRow(t, worker, row)
+		},
+		"without a signature": func(_ *wireProof, row *wireRow) { row.Sig = nil },
+		"without a birth":     func(w *wireProof, _ *wireRow) { w.Birth = nil },
+	} {
+		forged, bad := w, row
+		bad.Columns = map[string]any{}
+		for k, v := range row.Columns {
+			bad.Columns[k] = v
+		}
+		change(&forged, &bad)
+		if forged.Row, err = encodeRow(bad); err != nil {
+			t.Fatal(err)
+		}
+		b, err := wire.enc.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := m.Forged()
+		if err := m.Believe(t.Context(), b); err != nil || m.Forged() == before || len(m.dump()) != 0 {
+			t.Errorf("%s: error %v, rows %v", name, err, m.dump())
+		}
+	}
+	if err := m.Believe(t.Context(), []byte("no proof")); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("no proof: %v, want %s", err, bourse.CodeInvalid)
+	}
+	if err := m.Believe(t.Context(), app.Proof, app.Proof); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(broker.dump(), m.dump()); d != "" {
+		t.Errorf("rows (-broker +worker):\n%s", d)
+	}
+	if again, err := m.Prove(t.Context(), "shop"); err != nil || !bytes.Equal(again.Proof, app.Proof) {
+		t.Errorf("it is proven otherwise by who was told: %v", err)
+	}
+	m.sound()
+}
+
+// FuzzBelieve gives a view whatever proof.
+func FuzzBelieve(f *testing.F) {
+	broker := startMember(f, Config{Site: "b1"})
+	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
+	app, err := broker.Prove(f.Context(), "shop")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(app.Proof)
+	f.Add([]byte{0xa0})
+	m := startMember(f, Config{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := m.Believe(t.Context(), b); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Fatal(err)
+		}
+		if err := m.verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
