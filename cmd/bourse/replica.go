@@ -95,6 +95,8 @@ func (s *server) directing() stage { return stage{name: "directory", run: s.repl
 func (s *server) withReplication(h http.Handler) http.Handler {
 	inner := admission.Require(s.replica.replicator.Handler(), bourse.RoleWorker, bourse.RoleBroker)
 	mux := http.NewServeMux()
+	self := admission.Require(gossip.SelfHandler(s.groups...), bourse.RoleWorker, bourse.RoleBroker)
+	mux.Handle(gossip.PathSelf, direct.Handler(s.self.ID, self))
 	mux.Handle("/view/", direct.Handler(s.self.ID, inner))
 	mux.Handle("/", h)
 	return mux

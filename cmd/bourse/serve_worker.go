@@ -19,7 +19,6 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/worker"
 )
 
@@ -102,7 +101,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
 		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
-		Tag:    func() bourse.WorkerTag { return unusedTag(ctx, h.groups[0]) },
+		Tag:    func() bourse.WorkerTag { return h.unusedTag(ctx) },
 		View:   newWorkerView(h.replica.View, h.self.ID),
 		Parts:  h.offered(),
 		Policy: h.policy(),
@@ -233,17 +232,28 @@ func counts(a bourse.Amounts) map[string]int64 {
 	return out
 }
 
-// unusedTag chooses the tag of a new worker: one that no member has, as far as
-// the membership is heard of by now.
-func unusedTag(ctx context.Context, members *gossip.Members) bourse.WorkerTag {
+// unusedTag chooses the tag of a new worker: the first of those that follow from
+// its id that no other has, as far as is known by now.
+func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	select {
-	case <-members.Ready():
+	case <-h.groups[0].Ready():
 	case <-time.After(joinPatience):
 	case <-ctx.Done():
 	}
-	for {
-		if tag := bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)); !members.TagInUse(tag) {
+	away := map[bourse.WorkerTag]bool{}
+	known, err := h.replica.Workers(ctx)
+	if err != nil {
+		h.log.Warn("the tags of workers that are away cannot be read from the view", "err", err)
+	}
+	for _, w := range known {
+		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // a worker may say of itself what it likes
+			away[w.Tag] = true
+		}
+	}
+	for _, tag := range h.self.ID.Tags() {
+		if !away[tag] && !h.groups[0].TagInUse(tag) {
 			return tag
 		}
 	}
+	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // only where no certificates bind tags
 }

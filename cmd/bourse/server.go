@@ -55,12 +55,15 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 		if err != nil {
 			return nil, err
 		}
-		s.watched = append(s.watched, s.creds)
+		s.watched = append(s.watched, renewing{s})
 		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "--tls-cert is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
+	if err := s.ownTag(); err != nil {
+		return nil, err
+	}
 	err = s.openNetworks(ctx)
 	if err == nil {
 		err = s.openReplica()

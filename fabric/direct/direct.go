@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"maps"
@@ -222,6 +223,27 @@ func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 		return secured(ctx, c, config, name, protocol)
 	}
 }
+
+// Certificate connects to a server for no other purpose than that it proves to be
+// to, and returns the certificate by which it does.
+func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certificate, error) {
+	if !f.secure {
+		return nil, fabric.Unsent(to, errClear)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := f.lines.dial(ctx, "tcp", to.Address)
+	if err == nil {
+		c, err = secured(ctx, c, f.lines.config, serverName(to), "http/1.1")
+	}
+	if err != nil {
+		return nil, fabric.Unsent(to, err)
+	}
+	_ = c.Close() // nothing was sent that could be lost
+	return c.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+var errClear = errors.New("servers prove nothing in the clear")
 
 // secured speaks TLS on a connection, which it closes when that fails: the
 // server must prove to be who has the name.

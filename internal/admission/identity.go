@@ -24,7 +24,7 @@ func (i Identity) Validate() error {
 	if err := i.ID.Validate(); err != nil {
 		return err
 	}
-	if bourse.WorkerID(i.Role).Validate() != nil {
+	if bourse.WorkerID(i.Role).Validate() != nil || i.Role == "tag" { // see tagDomain
 		return bourse.Errorf(bourse.CodeInvalid, "role %s cannot stand in a certificate", bourse.Quoted(string(i.Role)))
 	}
 	return nil
@@ -39,7 +39,7 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {
 		rest, ok := strings.CutSuffix(strings.ToLower(name), domain) // as verification compares
-		if !ok {
+		if !ok || strings.HasSuffix(strings.ToLower(name), tagDomain) {
 			continue
 		}
 		id, role, _ := strings.Cut(rest, ".")

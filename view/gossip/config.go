@@ -26,6 +26,7 @@ type Config struct {
 	ClusterID string       // alphabet of an app name; default "bourse". Others' gossip is not heard
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil means none
 	MoreKeys  [][]byte     // what others encrypt with may have one of these, too; see SetKeys
+	Proofs    Proofs       // of what members say of themselves; nil: none are asked for
 	Timing    Timing       //
 	Log       *slog.Logger // default: none
 	// OnLost is called, from one goroutine at a time, for each member that has

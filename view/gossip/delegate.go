@@ -23,17 +23,31 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta gives what we say of ourselves.
+// NodeMeta returns what we say of ourselves.
 func (d *delegate) NodeMeta(limit int) []byte {
-	d.m.mu.Lock()
-	defer d.m.mu.Unlock()
-	b := encodeMeta(d.m.config.ClusterID, d.m.self.member, d.m.self.pending)
+	b, err := d.m.meta(time.Now())
+	if err != nil {
+		d.m.config.Log.Error("nobody can know us as a member", slog.Any("err", err))
+	}
 	return b[:min(len(b), limit)]
+}
+
+// meta is what we say of ourselves now.
+func (m *Members) meta(now time.Time) ([]byte, error) {
+	m.mu.Lock()
+	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist tells of what was said in any order
+	since := m.self.since
+	m.mu.Unlock()
+	if m.config.Proofs == nil {
+		return b, nil
+	}
+	return signMeta(b, m.name, m.gossip, since, m.config.Proofs.Sign)
 }
 
 // NotifyAlive refuses what cannot be a member of ours, before it becomes one.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
-	_, err := decodeNode(d.m.config.ClusterID, peer.Name, peer.Meta)
+	err := d.m.admit(peer, time.Now())
 	if err != nil && d.m.quiet.due("refused "+peer.Name, time.Now()) {
 		d.m.config.Log.Warn("a member is ignored", slog.String("member", bourse.Quoted(peer.Name)), slog.String("address", joinHostPort(peer)), slog.Any("err", err))
 	}
@@ -79,11 +93,21 @@ func (m *Members) put(peer *memberlist.Node) {
 	if err != nil {
 		return // NotifyAlive has refused it
 	}
-	n.gossip = joinHostPort(peer)
-	copied := *peer // memberlist goes on writing to its own
-	n.peer = &copied
+	n.heard(peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	v, _ := m.judge(&n)
+	n.proven = v == proven
+	m.enter(n)
+}
+
+// enter takes a member into the list. What is proven gives way only to what is
+// proven and not older. The lock is held.
+func (m *Members) enter(n node) {
+	known := m.nodes[n.name]
+	if known.proven && (!n.proven || n.since < known.since) {
+		return
+	}
 	m.nodes[n.name] = n
 	delete(m.gone, n.gossip)
 	m.stale.Store(true)
@@ -100,6 +124,10 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 		return
 	}
 	delete(m.nodes, peer.Name)
+	delete(m.doubtful, peer.Name)
+	if !m.livesOn(n, func(node) bool { return true }) {
+		delete(m.keys, identity{n.member.ID, n.member.Role})
+	}
 	if n.name == m.name {
 		return // we are leaving ourselves
 	}
@@ -107,17 +135,19 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 		m.gone = map[string]time.Time{}
 	}
 	m.gone[n.gossip] = now
-	if !n.pending && !m.livesOn(n) {
+	settled := func(other node) bool { return other.proven && !other.pending }
+	if settled(n) && !m.livesOn(n, settled) {
 		m.lost = append(m.lost, loss{n.member, now})
 	}
 	m.stale.Store(true)
 	m.notify()
 }
 
-// livesOn tells whether another life of n's server is in the list.
-func (m *Members) livesOn(n node) bool {
+// livesOn reports whether another life of n's server is in the list, and is what
+// is asked for.
+func (m *Members) livesOn(n node, is func(node) bool) bool {
 	for _, other := range m.nodes {
-		if other.member.ID == n.member.ID && !other.pending {
+		if other.member.ID == n.member.ID && is(other) {
 			return true
 		}
 	}

@@ -32,9 +32,10 @@ func worker(i int) bourse.Member {
 // running is a member that runs until it is stopped or the test ends.
 type running struct {
 	*gossip.Members
-	stop func()       // ctx ends, and Run has returned
-	kill func()       // as SIGKILL does; it stays dead
-	err  func() error // of Run, once it has returned
+	stop  func()          // ctx ends, and Run has returned
+	kill  func()          // as SIGKILL does; it stays dead
+	err   func() error    // of Run, once it has returned
+	ended <-chan struct{} // closed then
 }
 
 // start opens and runs a member on a transport that can be killed.
@@ -53,8 +54,9 @@ func start(t testing.TB, c gossip.Config, kill func()) running {
 	}()
 	r := running{
 		Members: m, kill: kill,
-		stop: func() { cancel(); <-done },
-		err:  func() error { <-done; return ended },
+		stop:  func() { cancel(); <-done },
+		err:   func() error { <-done; return ended },
+		ended: done,
 	}
 	t.Cleanup(r.stop)
 	return r

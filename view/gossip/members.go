@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -20,12 +21,14 @@ type Members struct {
 	name   string // ours in the group
 	list   *memberlist.Memberlist
 	gossip string              // our address in the group
-	keys   *memberlist.Keyring // nil: it is not encrypted
+	ring   *memberlist.Keyring // nil: it is not encrypted
 	quiet  *quiet
 
-	ready   chan struct{} // closed by Run
-	noticed chan struct{} // holds one when there is something for Run
-	changes chan struct{} // holds one when there is something to publish
+	ready   chan struct{}  // closed by Run
+	noticed chan struct{}  // holds one when there is something for Run
+	changes chan struct{}  // holds one when there is something to publish
+	unsure  chan struct{}  // holds one when a key is to be fetched
+	work    sync.WaitGroup // that fetches keys
 
 	roster
 }
@@ -41,6 +44,7 @@ type roster struct {
 	gone    map[string]time.Time // gossip addresses of members that went, and when
 	lost    []loss               // not yet told to OnLost
 	changed chan struct{}        // closed at the next change
+	proving
 }
 
 type loss struct {
@@ -64,16 +68,18 @@ func Open(c Config) (*Members, error) {
 		ready:   make(chan struct{}),
 		noticed: make(chan struct{}, 1),
 		changes: make(chan struct{}, 1),
+		unsure:  make(chan struct{}, 1),
 	}
+	m.keys, m.doubtful = map[identity]Key{}, map[string]*doubtful{}
 	m.nodes, m.gone, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
 	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
 	var err error
-	if m.keys, err = ring(c.keys()); err != nil {
+	if m.ring, err = ring(c.keys()); err != nil {
 		return nil, err
 	}
-	list, err := memberlist.Create(c.gossip(m.name, m.keys, &delegate{m}, gossipLog{c.Log, m.quiet}))
+	list, err := memberlist.Create(c.gossip(m.name, m.ring, &delegate{m}, gossipLog{c.Log, m.quiet}))
 	if err != nil {
 		code := bourse.CodeInternal
 		if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause
@@ -83,6 +89,15 @@ func Open(c Config) (*Members, error) {
 	}
 	m.list = list
 	m.gossip = list.LocalNode().Address()
+	if c.Proofs == nil {
+		return m, nil
+	}
+	if _, err = m.meta(time.Now()); err == nil {
+		err = list.UpdateNode(publishTimeout) // signs with the address, which is known now
+	}
+	if err != nil {
+		return nil, errors.Join(err, list.Shutdown())
+	}
 	return m, nil
 }
 
@@ -150,7 +165,7 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, n := range m.nodes { // not the snapshot: one that is pending counts
-		if n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
+		if n.proven && n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
 			return true
 		}
 	}

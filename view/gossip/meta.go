@@ -23,6 +23,10 @@ import (
 //	free      a number (uvarint) of pairs: resource (text), amount (uvarint).
 //	          None are written: what is free stands in the worker's row of the
 //	          view. Those of an older release are ignored
+//	since     uvarint, with flagSigned: milliseconds of the Unix epoch at which it
+//	          said so, or somewhat more: it never says two things at one time
+//	signature text, with flagSigned: over all that is before it, its name and its
+//	          address in the group; by the key of its certificate
 //	…         whatever a later release adds; ignored
 //
 // Its id stands in its name.
@@ -31,28 +35,34 @@ const wireVersion = 1
 const (
 	flagPending = 1 << iota // has joined and not yet found out whether its id is free
 	flagLeaving
+	flagSigned
 )
 
 // Bounds of what is read.
 const (
-	maxMeta    = 512
-	maxText    = 255
-	maxAmounts = 32
+	maxMeta      = 512
+	maxText      = 255
+	maxSignature = 384 // of RSA with 3072 bits
+	maxAmounts   = 32
 )
 
 // node is one member of the gossip group.
 type node struct {
-	name    string // "id@boot"
-	boot    string
-	member  bourse.Member
-	pending bool
-	gossip  string           // its address in the group, host:port
-	peer    *memberlist.Node // as memberlist told of it; never changed
+	name      string // "id@boot"
+	boot      string
+	member    bourse.Member
+	pending   bool
+	gossip    string           // its address in the group, host:port
+	since     uint64           // when it said so: milliseconds of the Unix epoch; 0 when it is not signed
+	signed    []byte           // what the signature is over, but for name and address
+	signature []byte           // nil: it is not signed
+	proven    bool             // by its signature, or none is asked for
+	peer      *memberlist.Node // as memberlist told of it; never changed
 }
 
 func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }
 
-// encodeMeta writes what a member says of itself.
+// encodeMeta writes what a member says of itself, without a signature.
 func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	var flags byte
 	if pending {
@@ -68,6 +78,27 @@ func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(m.Tag))
 	return append(b, 0) // no free amounts
+}
+
+// signMeta adds a signature to what a member says of itself.
+func signMeta(meta []byte, name, gossip string, since uint64, sign func([]byte) ([]byte, error)) ([]byte, error) {
+	meta[1] |= flagSigned
+	meta = binary.AppendUvarint(meta, since)
+	signature, err := sign(statement(name, gossip, meta))
+	if err != nil {
+		return nil, err
+	}
+	meta = appendText(meta, string(signature))
+	if len(meta) > maxMeta || len(signature) > maxSignature {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "signed, what this server says of itself has %d bytes, of at most %d: use a certificate with an elliptic curve key", len(meta), maxMeta)
+	}
+	return meta, nil
+}
+
+// statement is what a member signs.
+func statement(name, gossip string, signed []byte) []byte {
+	b := appendText([]byte("member\x00"), name)
+	return append(appendText(b, gossip), signed...)
 }
 
 func appendText(b []byte, text string) []byte {
@@ -101,6 +132,14 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	for range min(amounts, maxAmounts) {
 		r.text()
 		r.uvarint()
+	}
+	if flags&flagSigned != 0 {
+		n.since = r.uvarint()
+		n.signed = meta[:len(meta)-len(r.rest)]
+		n.signature = r.take(int(min(r.uvarint(), maxSignature+1)))
+		if len(n.signature) == 0 || len(n.signature) > maxSignature {
+			r.short = true
+		}
 	}
 	if r.short || len(meta) > maxMeta || amounts > maxAmounts || tag > 0xffffff {
 		return node{}, bourse.Errorf(bourse.CodeInvalid, "what it says of itself is cut short or out of bounds")

@@ -144,6 +144,11 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzMember(f *testing.F) {
 	f.Add("w1@"+boot, encodeMeta("c", bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}, false))
 	f.Add("w1@"+boot, encodeMeta("c", largest(), true))
+	signed, err := signMeta(encodeMeta("c", largest(), true), "w1@"+boot, "10.0.0.1:1", 1000, func([]byte) ([]byte, error) { return []byte("signature"), nil })
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("w1@"+boot, signed)
 	f.Add("w1", []byte{1, 3, 1, 'c'})
 	f.Add("", []byte(nil))
 	f.Fuzz(func(t *testing.T, name string, meta []byte) {

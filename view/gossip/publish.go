@@ -30,6 +30,9 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 	poke(m.changes)
 }
 
+// Renew signs what we say of ourselves again: our certificate is another one.
+func (m *Members) Renew() { poke(m.changes) }
+
 // publish tells the others what changed of ourselves, until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {

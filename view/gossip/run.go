@@ -32,12 +32,16 @@ func (m *Members) Run(ctx context.Context) error {
 	defer func() {
 		cancel()
 		wg.Wait()
+		m.work.Wait()
 		m.leave()
 	}()
 	joined := make(chan struct{})
 	wg.Go(func() { m.join(ctx, joined) })
 	wg.Go(func() { m.publish(ctx) })
 	wg.Go(func() { m.tellRumours(ctx) })
+	if m.config.Proofs != nil {
+		wg.Go(func() { m.prove(ctx) })
+	}
 	select {
 	case <-joined:
 	case <-ctx.Done():
@@ -53,6 +57,7 @@ func (m *Members) Run(ctx context.Context) error {
 // settle finds out whether the id and tag are free and, if so, has the others
 // list this member.
 func (m *Members) settle(ctx context.Context) error {
+	m.awaitProofs(ctx)
 	if err := m.checkRivals(ctx, true, nil); err != nil {
 		return err
 	}
@@ -106,7 +111,8 @@ func (m *Members) takeLost() []loss {
 // checkRivals gives CodeAlreadyExists when a member that was there first has
 // our id, or (fresh: before we are in use) our tag, and lives. One that was
 // killed a moment ago looks alive to the gossip and does not answer; it is
-// doubted until it has gone.
+// doubted until it has gone. Where members prove who they are, one that does not
+// answer keeps nobody out.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -115,7 +121,7 @@ func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[strin
 	for _, n := range rivals {
 		seen, known := doubted[n.name]
 		switch {
-		case m.lives(ctx, n), known && time.Since(seen) >= doubt:
+		case m.lives(ctx, n), known && m.config.Proofs == nil && time.Since(seen) >= doubt:
 			return inUse(n, n.member.ID == m.config.Self.ID)
 		case !known && doubted != nil:
 			doubted[n.name] = time.Now()
@@ -137,6 +143,9 @@ func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
 	for _, n := range m.nodes {
+		if !n.proven {
+			continue
+		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
@@ -156,8 +165,15 @@ func (m *Members) rivals(fresh bool) []node {
 	return mayKeepUsOut
 }
 
-// lives asks a member directly, by its name.
+// lives asks a member directly, by its name. Where members prove who they are, it
+// is asked at its API, and must prove to have our certificate's name.
 func (m *Members) lives(ctx context.Context, n node) bool {
+	if m.config.Proofs != nil {
+		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+		defer cancel()
+		names, err := m.config.Proofs.Names(ctx, n.member)
+		return err == nil && slices.Contains(names, n.name)
+	}
 	addr, err := net.ResolveUDPAddr("udp", n.gossip) // an address, no host name
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
 		return false // where we listen, nobody else does

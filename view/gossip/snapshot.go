@@ -22,8 +22,8 @@ type snapshot struct {
 func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
-		if n.name != self && (n.pending || tagless(n.member)) {
-			continue // nobody knows yet whether it may be here, or what is its
+		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
+			continue // nobody knows yet who it is, whether it may be here, or what is its
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -47,8 +47,8 @@ func build(nodes map[string]node, self string) *snapshot {
 		if m.Role != bourse.RoleWorker {
 			continue
 		}
-		if other, ok := s.byTag[m.Tag]; m.Tag != 0 && (!ok || n.boot < sorted[other].boot) {
-			s.byTag[m.Tag] = i // of two, the one that was there first
+		if other, ok := s.byTag[m.Tag]; m.Tag != 0 && (!ok || ownsRather(n, sorted[other])) {
+			s.byTag[m.Tag] = i
 		}
 		if _, ok := s.byRegion[m.Region]; !ok {
 			s.byRegion[m.Region] = nil
@@ -60,6 +60,13 @@ func build(nodes map[string]node, self string) *snapshot {
 	}
 	slices.Sort(s.regions)
 	return s
+}
+
+// ownsRather reports whether a tag that two workers have is rather n's: by what
+// their ids say, and then the one that was there first.
+func ownsRather(n, other node) bool {
+	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
+	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
 // tagless tells whether m is a worker that has not chosen its tag: a machine

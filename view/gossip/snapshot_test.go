@@ -11,7 +11,7 @@ import (
 )
 
 func life(id bourse.WorkerID, boot string, change ...func(*node)) node {
-	n := node{name: nodeName(id, boot), boot: boot, member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Tag: tagOf(id), Address: string(id) + boot + ":1"}}
+	n := node{name: nodeName(id, boot), boot: boot, proven: true, member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Tag: tagOf(id), Address: string(id) + boot + ":1"}}
 	for _, c := range change {
 		c(&n)
 	}

@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// statements begins what is signed outside of TLS, so that no signature is good
+// for anything else.
+const statements = "bourse statement\x00"
+
+// Sign signs what this server says of itself, with the key of its certificate.
+func (c *Credentials) Sign(statement []byte) ([]byte, error) {
+	key, ok := c.Get().cert.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the key of the certificate cannot sign")
+	}
+	message := append([]byte(statements), statement...)
+	var options crypto.SignerOpts = crypto.Hash(0)
+	if _, whole := key.Public().(ed25519.PublicKey); !whole {
+		digest := sha256.Sum256(message)
+		message, options = digest[:], crypto.SHA256
+	}
+	signature, err := key.Sign(rand.Reader, message, options)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInternal, "sign with the key of the certificate: %w", err)
+	}
+	return signature, nil
+}
+
+// Verify reports whether the holder of a certificate's key signed a statement.
+func Verify(cert *x509.Certificate, statement, signature []byte) bool {
+	var by x509.SignatureAlgorithm
+	switch cert.PublicKeyAlgorithm {
+	case x509.ECDSA:
+		by = x509.ECDSAWithSHA256
+	case x509.Ed25519:
+		by = x509.PureEd25519
+	case x509.RSA:
+		by = x509.SHA256WithRSA
+	default:
+		return false
+	}
+	return cert.CheckSignature(by, append([]byte(statements), statement...), signature) == nil
+}
+
+// tagDomain ends a DNS name by which a worker's certificate states its tag: for
+// a worker whose tag does not follow from its id, because it is older than that
+// rule. Its first label is the tag.
+const tagDomain = ".tag" + domain
+
+// TagName returns the DNS name by which a certificate states a tag.
+func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
+
+// HasTag reports whether our certificate states this tag.
+func (c *Credentials) HasTag(tag bourse.WorkerTag) bool { return HasTag(c.Get().cert.Leaf, tag) }
+
+// HasTag reports whether a worker's certificate states this tag.
+func HasTag(cert *x509.Certificate, tag bourse.WorkerTag) bool {
+	return slices.ContainsFunc(cert.DNSNames, func(name string) bool { return strings.EqualFold(name, TagName(tag)) })
+}

@@ -1,0 +1,363 @@
+package gossip_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+)
+
+// offices are servers with certificates, by the addresses of their APIs.
+type offices struct {
+	mu sync.Mutex
+	at map[string]*office
+}
+
+// office is one server: it implements gossip.Proofs.
+type office struct {
+	all *offices
+	as  bourse.Member
+
+	mu      sync.Mutex
+	private ed25519.PrivateKey
+	self    http.Handler // nil: it answers nothing
+}
+
+type publicKey ed25519.PublicKey
+
+func (k publicKey) Verify(statement, signature []byte) bool {
+	return ed25519.Verify(ed25519.PublicKey(k), statement, signature)
+}
+func (publicKey) HasTag(bourse.WorkerTag) bool { return false }
+
+// open gives a server a certificate, and has it answer at its address.
+func (o *offices) open(as bourse.Member) *office {
+	c := &office{all: o, as: as}
+	c.rekey()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.at == nil {
+		o.at = map[string]*office{}
+	}
+	o.at[as.Address] = c
+	return c
+}
+
+func (c *office) rekey() {
+	_, key, _ := ed25519.GenerateKey(rand.Reader)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.private = key
+}
+
+func (c *office) key() ed25519.PrivateKey {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.private
+}
+
+func (c *office) Sign(statement []byte) ([]byte, error) { return ed25519.Sign(c.key(), statement), nil }
+
+// reach is a connection with mutual TLS: who is there proves to be m.
+func (c *office) reach(m bourse.Member) (*office, error) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if other := c.all.at[m.Address]; other != nil && other.as.ID == m.ID && other.as.Role == m.Role {
+		return other, nil
+	}
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s at %s does not prove who it is", m.ID, m.Address)
+}
+
+func (c *office) Key(_ context.Context, m bourse.Member) (gossip.Key, error) {
+	other, err := c.reach(m)
+	if err != nil {
+		return nil, err
+	}
+	return publicKey(other.key().Public().(ed25519.PublicKey)), nil
+}
+
+func (c *office) Names(_ context.Context, m bourse.Member) ([]string, error) {
+	other, err := c.reach(m)
+	if err != nil {
+		return nil, err
+	}
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	w := httptest.NewRecorder()
+	if other.self == nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "nobody answers")
+	}
+	other.self.ServeHTTP(w, httptest.NewRequest(http.MethodGet, gossip.PathSelf, nil))
+	self, err := gossip.ReadSelf(w.Result())
+	return self.Names, err
+}
+
+// certified is a worker whose tag is its own.
+func certified(i int) bourse.Member {
+	m := worker(i)
+	m.Tag = m.ID.Tags()[0]
+	return m
+}
+
+// joinCertified runs a worker with a certificate.
+func joinCertified(t *testing.T, net *gossiptest.Memory, address int, o *offices, c gossip.Config) (running, *office) {
+	t.Helper()
+	office := o.open(c.Self)
+	c.Proofs = office
+	m := joinVirtual(t, net, address, c)
+	office.mu.Lock()
+	defer office.mu.Unlock()
+	office.self = gossip.SelfHandler(m.Members)
+	return m, office
+}
+
+// pretender signs with a key of its own, and believes everybody.
+type pretender struct{ private ed25519.PrivateKey }
+
+func newPretender() pretender {
+	_, key, _ := ed25519.GenerateKey(rand.Reader)
+	return pretender{key}
+}
+
+func (l pretender) Sign(statement []byte) ([]byte, error) {
+	return ed25519.Sign(l.private, statement), nil
+}
+
+func (pretender) Key(context.Context, bourse.Member) (gossip.Key, error) {
+	return anything{}, nil
+}
+func (pretender) Names(context.Context, bourse.Member) ([]string, error) { return nil, nil }
+
+type anything struct{}
+
+func (anything) Verify(_, _ []byte) bool      { return true }
+func (anything) HasTag(bourse.WorkerTag) bool { return true }
+
+func startCertified(t *testing.T, net *gossiptest.Memory, o *offices, n int) []running {
+	t.Helper()
+	var group []running
+	for i := 1; i <= n; i++ {
+		m, _ := joinCertified(t, net, i, o, gossip.Config{Self: certified(i), Join: joinOf(group)})
+		group = append(group, m)
+	}
+	untilCount(t, group, n)
+	return group
+}
+
+// unchanged lets time pass, and wants every worker to be found where it is.
+func unchanged(t *testing.T, group []running) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	for _, m := range group {
+		if got := m.Members.Members(); len(got) != len(group) {
+			t.Errorf("it lists %+v, want %d members", got, len(group))
+		}
+		for i := range group {
+			want := certified(i + 1)
+			if got, ok := m.ByTag(want.Tag); !ok || got.ID != want.ID || got.Address != want.Address {
+				t.Errorf("calls for machines of %s go to %+v", want.ID, got)
+			}
+			if got, ok := m.Worker(want.ID); !ok || got.Address != want.Address || got.Leaving {
+				t.Errorf("%s is taken for %+v", want.ID, got)
+			}
+		}
+	}
+}
+
+// TestAKeyAloneMakesNoMember: who has the membership's key and no certificate of
+// the name that it goes by is in no list, and what it says of others neither.
+func TestAKeyAloneMakesNoMember(t *testing.T) {
+	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with a key of its own": newPretender()} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T) {
+				net, o := gossiptest.NewMemory(1), new(offices)
+				group := startCertified(t, net, o, 3)
+				stranger, twin := certified(7), certified(2)
+				stranger.Region, twin.Address, twin.Leaving = "mad", "127.0.0.1:6666", true
+				for i, self := range []bourse.Member{stranger, twin} {
+					joinVirtual(t, net, 20+i, gossip.Config{Self: self, Proofs: proofs, Join: joinOf(group)})
+				}
+				unchanged(t, group)
+				if got := group[0].Regions(); len(got) != 1 {
+					t.Errorf("regions %v, want gru alone", got)
+				}
+			})
+		})
+	}
+}
+
+// TestATagBelongsToItsWorker: a worker with a certificate of its own announces the
+// tag of another, and was there first: it gets none of the other's calls.
+func TestATagBelongsToItsWorker(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		net, o := gossiptest.NewMemory(1), new(offices)
+		thief := certified(9)
+		thief.Tag = certified(1).Tag
+		alone, _ := joinCertified(t, net, 9, o, gossip.Config{Self: thief}) // an older boot than all others'
+		time.Sleep(time.Second)
+		group := startCertified(t, net, o, 3)
+		call(t, net, 50, alone.Addr(), group[0].Addr())
+		unchanged(t, group)
+	})
+}
+
+// call has two members hear of one another.
+func call(t *testing.T, net *gossiptest.Memory, address int, members ...string) {
+	t.Helper()
+	c := memberlist.DefaultLANConfig()
+	c.Name, c.Label, c.Transport, c.LogOutput = "go-between", "bourse/bourse", net.End(address), noLog{}
+	list, err := memberlist.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = list.Shutdown() })
+	if n, err := list.Join(members); n != len(members) {
+		t.Fatalf("%d of %d members hear of the others: %v", n, len(members), err)
+	}
+	if n, err := list.Join(members); n != len(members) {
+		t.Fatalf("%d of %d members hear of the others: %v", n, len(members), err)
+	}
+}
+
+type noLog struct{}
+
+func (noLog) Write(b []byte) (int, error) { return len(b), nil }
+
+// TestARivalProvesItself: who has the membership's key, an older boot and answers
+// pings does not end a server; who has its certificate and lives does.
+func TestARivalProvesItself(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		proofs gossip.Proofs
+		real   bool
+	}{{"unsigned", nil, false}, {"a key of its own", newPretender(), false}, {"its certificate", nil, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			virtual(t, func(t *testing.T) {
+				net, o := gossiptest.NewMemory(1), new(offices)
+				twin := certified(2)
+				twin.Address = "127.0.0.1:6666"
+				c := gossip.Config{Self: twin, Proofs: tt.proofs}
+				var rival running
+				if tt.real {
+					certificate := o.open(twin)
+					c.Proofs = certificate
+					rival = joinVirtual(t, net, 9, c)
+					certificate.self = gossip.SelfHandler(rival.Members)
+				} else {
+					rival = joinVirtual(t, net, 9, c)
+				}
+				time.Sleep(time.Second)
+				var group []running
+				for i := 1; i <= 3; i++ {
+					m, certificate := joinCertified(t, net, i, o, gossip.Config{Self: certified(i), Join: joinOf(group)})
+					if i == 2 && tt.real { // the same certificate
+						certificate.mu.Lock()
+						certificate.private = c.Proofs.(*office).key()
+						certificate.mu.Unlock()
+						m.Renew()
+					}
+					group = append(group, m)
+				}
+				untilCount(t, group, 3)
+				call(t, net, 50, rival.Addr(), group[0].Addr())
+				if !tt.real {
+					unchanged(t, group)
+					return
+				}
+				if err := group[1].err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+					t.Errorf("the later one ended with %v, want that its id is in use", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnEarlierLifeEndsNobody: what a server said in an earlier life is heard
+// again, from the address at which it said so, by one that answers pings there.
+func TestAnEarlierLifeEndsNobody(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		net, o := gossiptest.NewMemory(1), new(offices)
+		first, certificate := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1)})
+		spy := memberlist.DefaultLANConfig()
+		spy.Name, spy.Label, spy.Transport, spy.LogOutput = "spy", "bourse/bourse", net.End(60), noLog{}
+		list, err := memberlist.Create(spy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, first.Members, "it has settled", func() bool { return len(first.Members.Members()) == 1 })
+		time.Sleep(5 * time.Second)
+		if _, err := list.Join([]string{first.Addr()}); err != nil {
+			t.Fatal(err)
+		}
+		var name string
+		var meta []byte
+		for _, n := range list.Members() {
+			if n.Name != "spy" {
+				name, meta = n.Name, n.Meta
+			}
+		}
+		_ = list.Shutdown()
+		first.stop()
+		o.mu.Lock()
+		delete(o.at, certified(1).Address)
+		o.mu.Unlock()
+
+		again := certified(1)
+		again.Address = "127.0.0.1:5555"
+		c := o.open(again)
+		c.private = certificate.key()
+		second := joinVirtual(t, net, 2, gossip.Config{Self: again, Proofs: c})
+		c.self = gossip.SelfHandler(second.Members)
+		time.Sleep(time.Second)
+		intrude(t, net, 1, name, meta, second.Addr())
+		time.Sleep(time.Minute)
+		if got, ok := second.Worker("w1"); !ok || got.Address != again.Address {
+			t.Errorf("it is %+v now", got)
+		}
+		if _, err := second.list(); err != nil {
+			t.Errorf("it has ended: %v", err)
+		}
+	})
+}
+
+// list reports an error when the member has ended.
+func (r running) list() ([]bourse.Member, error) {
+	select {
+	case <-r.ended:
+		return nil, r.err()
+	default:
+		return r.Members.Members(), nil
+	}
+}
+
+// TestARenewedCertificate: a member whose key is another one now goes on being
+// one, and is believed what it says with it, by those that know the old one and
+// by those that come later.
+func TestARenewedCertificate(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		net, o := gossiptest.NewMemory(1), new(offices)
+		told := new(losses)
+		first, _ := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1), OnLost: told.add})
+		second, certificate := joinCertified(t, net, 2, o, gossip.Config{Self: certified(2), Join: []string{first.Addr()}})
+		untilCount(t, []running{first, second}, 2)
+		certificate.rekey()
+		second.Renew()
+		second.SetLeaving(true)
+		until(t, first.Members, "it leaves", func() bool { m, ok := first.Worker("w2"); return ok && m.Leaving })
+		third, _ := joinCertified(t, net, 3, o, gossip.Config{Self: certified(3), Join: []string{first.Addr()}})
+		untilCount(t, []running{first, second, third}, 3)
+		if got := told.list(); len(got) != 0 {
+			t.Errorf("losses told: %v, want none", got)
+		}
+	})
+}
