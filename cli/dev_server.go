@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,8 +21,7 @@ import (
 
 const (
 	devBackoffFirst = 100 * time.Millisecond
-	devBackoffMost  = 5 * time.Second
-	devSteady       = 10 * time.Second // a server that lived so long starts anew with the shortest backoff
+	devBackoffMost  = 5 * time.Second // between starts of a server that does not become ready
 	devTailLines    = 20               // of a server's errors, kept while it is being stopped
 )
 
@@ -36,6 +36,7 @@ type devServer struct {
 	cluster *devCluster
 
 	isReady chan struct{} // closed at the first readiness
+	served  atomic.Bool   // its present life, or its last, came to be ready
 	quit    chan struct{} // closed by the cluster: end
 	ended   chan struct{} // closed when it has
 }
@@ -50,7 +51,7 @@ func (d *devServer) run() {
 	defer close(d.ended)
 	backoff := devBackoffFirst
 	for first := true; ; first = false {
-		began := time.Now()
+		d.served.Store(false)
 		err := d.once(first)
 		select {
 		case <-d.quit:
@@ -62,7 +63,7 @@ func (d *devServer) run() {
 			d.cluster.fail(hint(err, "what it said is above"))
 			return
 		}
-		if time.Since(began) > devSteady {
+		if d.served.Load() { // something ended it that has nothing to do with its start
 			backoff = devBackoffFirst
 		}
 		d.cluster.shell.say(fmt.Sprintf("%s has ended (%v): starting it again", d.name, err))
@@ -153,6 +154,7 @@ func (d *devServer) listenTo(stdout io.Reader, first bool) {
 			d.listen, d.gossip = r.API, r.Gossip
 		}
 		r.ID = d.name
+		d.served.Store(true)
 		d.cluster.said(r, first)
 		if first {
 			close(d.isReady)

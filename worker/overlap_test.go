@@ -51,7 +51,9 @@ func overlap(t *testing.T, seed uint64) {
 	if _, err := h.Worker.stop(t.Context(), id, fabric.Act{}); err != nil && seed%3 != 0 {
 		t.Fatal(err)
 	}
-	h.await(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
+	if _, err := h.await(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped }); err != nil {
+		t.Fatal(err)
+	}
 
 	var told []bourse.Machine
 	var wg sync.WaitGroup

@@ -21,6 +21,31 @@ type Dev struct {
 	PID     int         `json:"pid"` // to be signalled to end it
 	Data    string      `json:"data"`
 	Servers []DevServer `json:"servers"` // the broker first
+
+	file string
+}
+
+// Restarted waits until the cluster says that one of its servers runs as
+// another process than pid, and returns it.
+func (d *Dev) Restarted(tb testing.TB, id string, pid int) DevServer {
+	tb.Helper()
+	var s DevServer
+	if !Within(devReadyWithin, func() bool {
+		var now Dev
+		text, err := os.ReadFile(d.file)
+		if err != nil || json.Unmarshal(text, &now) != nil {
+			return false
+		}
+		for _, s = range now.Servers {
+			if s.ID == id && s.PID != pid {
+				return true
+			}
+		}
+		return false
+	}) {
+		tb.Fatalf("%s was not started again within %s", id, devReadyWithin)
+	}
+	return s
 }
 
 // DevServer is one server of a dev cluster.
@@ -52,7 +77,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 		_ = c.Process.Signal(syscall.SIGTERM) // may be over
 		<-ended
 	})
-	var d Dev
+	d := Dev{file: ready}
 	if !Within(devReadyWithin, func() bool {
 		select {
 		case <-ended:

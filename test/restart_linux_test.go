@@ -1,0 +1,82 @@
+package test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Shows that bourse dev brings a server back that is killed again and again:
+// the tenth time as soon as the first. A longer pause each time would have come
+// to 5 s.
+func TestDevBringsServersBack(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second // within a second, on a host that has nothing else to do
+	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
+	for _, s := range dev.Servers {
+		for n := range 10 {
+			began := time.Now()
+			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			s = dev.Restarted(t, s.ID, s.PID)
+			took := time.Since(began)
+			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took.Round(time.Millisecond))
+			if took > limit {
+				t.Errorf("%s is back for the %dth time after %s, want %s at most", s.ID, n+1, took, limit)
+			}
+		}
+	}
+	order := bourse.NewOrderID() // a broker may have to learn first who is there
+	eventually(t, limit, "an order is filled", func() error {
+		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
+		return err
+	})
+}
+
+// Shows that a destroy that is cut by its worker's death, and repeated until it
+// is answered, is answered 200 or 404 soon after the worker is back, and that
+// the machine is gone then.
+func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
+	t.Parallel()
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
+	startAll(t, worker)
+	worker.Settle()
+	api := client(t, broker)
+	eventually(t, 20*time.Second, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	const mark = "bourse-cut-destroy-"
+	for n := range 5 {
+		m := create(t, api, sleeper("gru", mark+t.Name()))
+		first := make(chan error, 1)
+		go func() {
+			first <- api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
+		}()
+		pause(t.Context(), time.Duration(n)*2*time.Millisecond) // the moment is what differs
+		if err := worker.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cut := <-first
+		if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); !unanswered(err) {
+			t.Errorf("a destroy of machine %s while its worker is down: %v, want 503 or 408", m.ID, err)
+		}
+		if err := worker.Start(); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, returnSeen, "the repeated destroy is answered", func() error {
+			err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
+			if bourse.CodeOf(err) == bourse.CodeNotFound {
+				return nil
+			}
+			return err
+		})
+		t.Logf("cut with %v; answered %s after the worker was ready", cut, took.Round(time.Millisecond))
+		if pids := pidsOf(t, mark+t.Name()); len(pids) > 0 {
+			t.Errorf("machine %s is gone, and processes %v run", m.ID, pids)
+		}
+	}
+}
