@@ -17,7 +17,10 @@ const retention = 7 * 24 * time.Hour
 // passed over, and so is one that something is missing before.
 func (b *batch) apply(in *incoming) error {
 	switch h := b.head(in.Stream); {
-	case in.Seq < h.seq+1 || b.ours(in.Stream) || b.outlived(in.Stream):
+	case in.Seq < h.seq+1 || b.ours(in.Stream):
+		return nil
+	case b.outlived(in.Stream):
+		b.gaps[in.Stream] = true
 		return nil
 	case in.Seq > h.seq+1 || h.by != nil && !h.by.same(in.by): // of two births the first one that came stands
 		b.gaps[in.Stream] = true

@@ -10,13 +10,15 @@ import (
 // total order on versions that differ, so that all members agree on the
 // greatest, in whatever order they hear of them.
 func order(a, b record) int {
-	first := 0
+	first, later := 0, cmp.Compare(a.clock, b.clock)
 	if a.table == TableApps {
-		first = orderApps(a, b)
+		// What an app is made with stays: its organization, its network. Only
+		// its deletion, which comes first here, is a change of it.
+		first, later = orderApps(a, b), -later
 	}
 	return cmp.Or(
 		first,
-		cmp.Compare(a.clock, b.clock),
+		later,
 		cmp.Compare(a.Site, b.Site),
 		// Below this line only for a site that has given one clock twice.
 		cmp.Compare(a.Epoch, b.Epoch),

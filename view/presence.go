@@ -1,6 +1,7 @@
 package view
 
 import (
+	"maps"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -43,6 +44,14 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 	if p.due() {
 		v.poke()
 	}
+}
+
+// forgetPresence drops what is known of sites that were not heard from for long.
+func (v *View) forgetPresence() {
+	limit := v.config.Now().Add(-forgetAfter).UnixNano()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.DeleteFunc(v.sites.seen, func(site bourse.WorkerID, p presence) bool { return !p.alive && p.at < limit && !v.sites.untold[site] })
 }
 
 // takePresence gives what the file has to be told. The caller is the writer.

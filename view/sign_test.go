@@ -186,7 +186,8 @@ func TestWorkersWriteNoSharedRows(t *testing.T) {
 	clock := clockAt(time.Now())
 	rows := []Row{
 		CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
-		{Table: TableReleases, Key: "shop/1", Columns: map[string]Value{"version": int64(1)}}, {Table: "quota", Key: "k"},
+		{Table: TableReleases, Key: "shop/1", Columns: map[string]Value{"version": int64(1)}},
+		{Table: "quota", Key: "k"},
 		{Table: TableSecrets, Key: "gone", Deleted: true},
 	}
 	for i := range rows {

@@ -46,6 +46,7 @@ func (v *View) tidy() error {
 		v.config.Log.Warn("the view could not be tidied", slog.Any("err", err))
 		return nil
 	}
+	v.forgetPresence()
 	if err != nil {
 		return v.failed(err, nil, nil)
 	}

@@ -39,6 +39,7 @@ func (v *View) verify(ctx context.Context) error {
 		}
 		var h hasher
 		sums, streams := map[sumKey]sum{}, map[Stream]uint64{}
+		shares := map[Stream]head{}
 		err = allRecords(c, v.tables, func(r record) error {
 			if hash := h.of(r); hash != r.hash {
 				return fmt.Errorf("row %s of %s has hash %x, says %x", r.key, r.table, r.hash, hash)
@@ -52,11 +53,24 @@ func (v *View) verify(ctx context.Context) error {
 			sums[k] = s
 			if !r.shared {
 				streams[r.Stream] ^= r.hash
+				h := shares[r.Stream]
+				h.rows, h.bytes = h.rows+1, h.bytes+r.size()
+				shares[r.Stream] = h
+				return nil
 			}
-			return nil
+			_, _, ok, err := proofOf(c, r.table, r.key)
+			if err == nil && !ok {
+				err = fmt.Errorf("shared row %s of %s has no proof", r.key, r.table)
+			}
+			return err
 		})
 		if err != nil {
 			return err
+		}
+		for of, h := range got.heads {
+			if s := shares[of]; s.rows != h.rows || s.bytes != h.bytes {
+				return fmt.Errorf("stream %v: the file says %d rows with %d bytes, there are %d with %d", of, h.rows, h.bytes, s.rows, s.bytes)
+			}
 		}
 		return compareSums(got, sums, streams)
 	})

@@ -1,0 +1,196 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// setShare has a view believe that a stream has so many rows and bytes.
+func (r *member) setShare(s Stream, rows, bytes int64) {
+	r.t.Helper()
+	err := r.submit(r.t.Context(), true, func(b *batch) error {
+		h := b.head(s)
+		h.rows, h.bytes = rows, bytes
+		b.heads[s] = h
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestShareOfASite: what one site has in the view is bounded; what exceeds it is
+// quarantined, its stream goes on, and it can make room.
+func TestShareOfASite(t *testing.T) {
+	m := startMember(t, Config{})
+	s := Stream{"w2", 1}
+	m.take(encoded(t, "w2", 1, 1, volume("a", "x"), volume("b", "x")))
+	m.sound()
+	held := m.state.heads[s]
+	if held.rows != 2 || held.bytes == 0 {
+		t.Fatalf("it has %d rows with %d bytes", held.rows, held.bytes)
+	}
+	seq := uint64(1)
+	say := func(rows ...Row) (quarantined int) {
+		t.Helper()
+		seq++
+		m.take(encoded(t, "w2", 1, seq, rows...))
+		if m.Head(s) != seq {
+			t.Fatalf("head %d, want %d", m.Head(s), seq)
+		}
+		return m.Health().Quarantine.Count
+	}
+	m.setShare(s, MaxSiteRows, held.bytes)
+	if n := say(volume("c", "x"), volume("a", "y")); n != 1 {
+		t.Errorf("%d rows in quarantine, want the one too many", n)
+	}
+	m.setShare(s, 2, MaxSiteBytes)
+	if n := say(volume("a", "longer"), volume("b", "")); n != 2 {
+		t.Errorf("%d rows in quarantine, want the one that grew too", n)
+	}
+	if n := say(Row{Table: TableVolumes, Key: "b", Deleted: true}); n != 2 || len(m.dump()) != 1 {
+		t.Errorf("%d rows in quarantine after a deletion, rows %v", n, m.dump())
+	}
+	if m.take(encoded(t, "w3", 1, 1, volume("c", "x"))); len(m.dump()) != 2 {
+		t.Error("another site suffers")
+	}
+}
+
+// TestEpochsOfASite: a site that begins epoch after epoch has a few of them.
+func TestEpochsOfASite(t *testing.T) {
+	m := startMember(t, Config{Path: tempFile(t)})
+	for epoch := range uint64(20) {
+		m.take(encoded(t, "w2", epoch+1, 1, volume("v", fmt.Sprint(epoch)), secret(fmt.Sprint("k", epoch), "d", clockAt(time.Now()))))
+	}
+	heads := m.Digest().Heads
+	if len(heads) != maxEpochs || heads[0].Epoch != 17 || len(m.dump()) != 21 {
+		t.Errorf("heads %v, rows %v", heads, m.dump())
+	}
+	for epoch := range uint64(16) { // late words of a life long past
+		m.take(encoded(t, "w2", epoch+1, 1, volume("v", "old")), encoded(t, "w2", epoch+1, 2, volume("v", "old")))
+	}
+	if d := cmp.Diff(heads, m.Digest().Heads); d != "" || len(m.intake.tails) != 0 {
+		t.Errorf("heads after late words, %d queued:\n%s", len(m.intake.tails), d)
+	}
+	m.sound()
+}
+
+// TestMadeUpSitesFreezeNothing: sites that nobody hears from make room for one
+// that begins, those first that own nothing.
+func TestMadeUpSitesFreezeNothing(t *testing.T) {
+	m := startMember(t, Config{})
+	m.publish(volume("ours", "x"))
+	m.take(encoded(t, "w2", 1, 1, volume("theirs", "x")), encoded(t, "w3", 1, 1))
+	m.SetPresence("w3", true, time.Now())
+	m.take(encoded(t, "w4", 1, 1))
+	const part = 8192
+	for from := range maxStreams / part {
+		err := m.submit(t.Context(), true, func(b *batch) error {
+			for n := range part {
+				s := Stream{bourse.WorkerID(fmt.Sprint("made-up-", from*part+n)), 1}
+				if err := b.advance(stamp{Position{s, 1}, time.Now().UnixNano()}, &author{stream: s, birth: testKey.birth}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.take(encoded(t, "w5", 1, 1, volume("new", "x")))
+	for site, want := range map[bourse.WorkerID]uint64{"w2": 1, "w3": 1, "w4": 0, "w5": 1} {
+		if got := m.Head(Stream{site, 1}); got != want {
+			t.Errorf("%s: head %d, want %d", site, got, want)
+		}
+	}
+	if n := len(m.state.heads); n > maxStreams || m.Self().Seq != 1 || len(m.dump()) != 3 {
+		t.Errorf("%d streams, we are at %v, rows %v", n, m.Self(), m.dump())
+	}
+	m.sound()
+}
+
+// TestForgottenSites: a site that owns nothing and was not heard from for a day
+// counts for nothing, whether a member has forgotten it already or not, and may
+// come back.
+func TestForgottenSites(t *testing.T) {
+	now := time.Now()
+	clock := func() time.Time { return now }
+	a, b := startMember(t, Config{Path: tempFile(t), Now: clock}), startMember(t, Config{Site: "w9", Now: clock})
+	story := [][]byte{
+		encoded(t, "w2", 1, 1, volume("v", "x")), encoded(t, "w3", 1, 1, volume("v", "x")), encoded(t, "w4", 1, 1),
+		encoded(t, "w2", 1, 2, Row{Table: TableVolumes, Key: "v", Deleted: true}, secret("k", "d", clockAt(now))),
+	}
+	for _, m := range []*member{a, b} {
+		m.take(story...)
+		for _, site := range []bourse.WorkerID{"w2", "w3", "x1"} {
+			m.SetPresence(site, false, now)
+		}
+		m.SetPresence("w4", true, now)
+		m.setShare(Stream{"w4", 1}, 0, 0) // a commit, which writes that down too
+	}
+	now = now.Add(forgetAfter + time.Minute)
+	forget := func(m *member) {
+		t.Helper()
+		if err := m.submit(t.Context(), true, func(b *batch) error { return b.forgetOver() }); err != nil {
+			t.Fatal(err)
+		}
+		m.forgetPresence()
+	}
+	forget(a)
+	if d := cmp.Diff(a.Digest(), b.Digest()); d != "" || len(a.Digest().Heads) != 1 {
+		t.Errorf("%v (-one that has forgotten +one that has not):\n%s", a.Digest().Heads, d)
+	}
+	for site, want := range map[bourse.WorkerID]uint64{"w2": 0, "w3": 1, "w4": 1} {
+		if got := a.Head(Stream{site, 1}); got != want {
+			t.Errorf("%s: head %d, want %d", site, got, want)
+		}
+	}
+	if _, ok := a.sites.seen["x1"]; ok || len(a.dump()) != 2 {
+		t.Errorf("sites %v, rows %v", a.sites.seen, a.dump())
+	}
+	a.sound()
+	a.take(encoded(t, "w2", 1, 1), encoded(t, "w2", 1, 2), encoded(t, "w2", 1, 3, volume("again", "x")))
+	if a.Head(Stream{"w2", 1}) != 3 || len(a.dump()) != 3 {
+		t.Errorf("it came back: head %d, rows %v", a.Head(Stream{"w2", 1}), a.dump())
+	}
+	a.sound()
+}
+
+// TestAppStaysWhose: of an app nothing but its deletion changes, whoever signs
+// a later record of it.
+func TestAppStaysWhose(t *testing.T) {
+	m := startMember(t, Config{})
+	at := time.Now()
+	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", Network: "blue", CreatedAt: at}
+	theft := shop
+	theft.Org, theft.Network = "thief", "red"
+	first, later := AppRow(shop), AppRow(theft)
+	first.Clock, later.Clock = clockAt(at), clockAt(at.Add(time.Minute))
+	delete(first.Columns, "deleted_at")
+	delete(later.Columns, "deleted_at")
+	for _, story := range [][][]byte{
+		{encoded(t, "b1", 1, 1, first), encoded(t, "b2", 1, 1, later)},
+		{encoded(t, "b2", 2, 1, later), encoded(t, "b1", 2, 1, first)},
+	} {
+		m.take(story...)
+		if app, ok, err := m.App(t.Context(), "shop"); err != nil || !ok || app.Org != "acme" || app.Network != "blue" {
+			t.Errorf("%+v, %v, %v", app, ok, err)
+		}
+	}
+	m.publish(AppRow(theft))
+	if app, _, _ := m.App(t.Context(), "shop"); app.Org != "acme" {
+		t.Errorf("after our own record: %+v", app)
+	}
+	gone := at.Add(time.Hour)
+	shop.DeletedAt = &gone
+	m.publish(AppRow(shop))
+	if app, _, _ := m.App(t.Context(), "shop"); app.DeletedAt == nil {
+		t.Errorf("after its deletion: %+v", app)
+	}
+}
