@@ -176,6 +176,7 @@ type VolumeOrder struct {
 	Source         VolumeID   `json:"source,omitempty"`          // a fork of it; excludes Snapshot
 	RetentionDays  int        `json:"retention_days,omitempty"`  // of its snapshots; default 5, at most 60
 	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // a snapshot a day
+	Grant          string     `json:"grant,omitempty"`           // by which its worker may read Snapshot or Source at another one; in claims only
 	Compute        *Guest     `json:"compute,omitempty"`         // there must be room for such a machine, too; nothing is held for it
 }
 

@@ -33,13 +33,17 @@ func storageCalls() []clientCall {
 		{fabric.PathVolumeExtend, url + "/extend", fabric.ExtendRequest{SizeGB: 9}, volume, func(ctx context.Context, c *fabric.Client) (any, error) { return c.VolumeExtend(ctx, w1, v, 9) }},
 		{fabric.PathVolumeDestroy, url + "/destroy", struct{}{}, volume, func(ctx context.Context, c *fabric.Client) (any, error) { return c.VolumeDestroy(ctx, w1, v) }},
 		{fabric.PathSnapshot, url + "/snapshots", struct{}{}, bourse.Snapshot{ID: "vs_1", Bytes: 4}, func(ctx context.Context, c *fabric.Client) (any, error) { return c.Snapshot(ctx, w1, v) }},
-		{fabric.PathExport, "/worker/exports/vs_1", nil, manifest, func(ctx context.Context, c *fabric.Client) (any, error) {
+		{fabric.PathGrant, "/worker/grants/vs_1", fabric.GrantRequest{To: "w2"}, fabric.Grant{Grant: "g"}, func(ctx context.Context, c *fabric.Client) (any, error) {
+			g, err := c.Grant(ctx, w1, "vs_1", fabric.GrantRequest{To: "w2"})
+			return fabric.Grant{Grant: g}, err
+		}},
+		{fabric.PathExport, "/worker/exports/vs_1?grant=g", nil, manifest, func(ctx context.Context, c *fabric.Client) (any, error) {
 			var m map[string]any
-			err := c.Export(w1, "vs_1").Manifest(ctx, &m)
+			err := c.Export(w1, "vs_1", "g").Manifest(ctx, &m)
 			return m, err
 		}},
-		{fabric.PathChunk, "/worker/exports/vs_1/chunk?digest=sha256%3Aab&n=3", nil, "bytes", func(ctx context.Context, c *fabric.Client) (any, error) {
-			return readChunk(c.Export(w1, "vs_1").Chunk(ctx, 3, "sha256:ab"))
+		{fabric.PathChunk, "/worker/exports/vs_1/chunk?digest=sha256%3Aab&grant=g&n=3", nil, "bytes", func(ctx context.Context, c *fabric.Client) (any, error) {
+			return readChunk(c.Export(w1, "vs_1", "g").Chunk(ctx, 3, "sha256:ab"))
 		}},
 		{fabric.PathImages, "/worker/images", nil, []bourse.Image{image}, func(ctx context.Context, c *fabric.Client) (any, error) { return c.Images(ctx, w1) }},
 		{fabric.PathImagePull, "/worker/images/pull", fabric.PullRequest{Image: "nginx"}, image, func(ctx context.Context, c *fabric.Client) (any, error) {

@@ -51,10 +51,10 @@ func (c *Client) Snapshot(ctx context.Context, to bourse.Member, id bourse.Volum
 	return exchange[bourse.Snapshot](ctx, c, to, ask{route: routeSnapshot, id: string(id), body: struct{}{}})
 }
 
-// Export gives the export of a volume or snapshot of another worker. It asks
-// nothing yet.
-func (c *Client) Export(to bourse.Member, id string) *Export {
-	return &Export{client: c, to: to, id: id}
+// Export is the export of a volume or snapshot of another worker, which has
+// granted it. It asks nothing yet.
+func (c *Client) Export(to bourse.Member, id, grant string) *Export {
+	return &Export{client: c, to: to, id: id, grant: grant}
 }
 
 // Export is what a worker gives of a volume, or of a snapshot, to another one.
@@ -62,13 +62,14 @@ type Export struct {
 	client *Client
 	to     bourse.Member
 	id     string
+	grant  string
 }
 
 // Manifest reads into v what the volume or snapshot consists of. Of a volume
 // the worker takes a snapshot for it first, the same one for each caller as
 // long as it is being read.
 func (e *Export) Manifest(ctx context.Context, v any) error {
-	resp, err := e.client.open(ctx, e.to, ask{route: routeExport, id: e.id})
+	resp, err := e.client.open(ctx, e.to, ask{route: routeExport, id: e.id, query: url.Values{"grant": {e.grant}}})
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (e *Export) Manifest(ctx context.Context, v any) error {
 // Chunk gives one chunk of the manifest, by its number and digest, as a stream
 // that must be closed. What arrives is for the caller to verify.
 func (e *Export) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error) {
-	query := url.Values{"n": {strconv.Itoa(n)}, "digest": {digest}}
+	query := url.Values{"n": {strconv.Itoa(n)}, "digest": {digest}, "grant": {e.grant}}
 	resp, err := e.client.open(ctx, e.to, ask{route: routeChunk, id: e.id, query: query}) //nolint:bodyclose // the caller does
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (e *Export) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser
 
 // ExportEnd tells a worker that nobody reads a manifest any more, by the
 // manifest's id. Repeated calls do no harm.
-func (c *Client) ExportEnd(ctx context.Context, to bourse.Member, id string) error {
-	_, err := exchange[struct{}](ctx, c, to, ask{route: routeExportEnd, id: id})
+func (c *Client) ExportEnd(ctx context.Context, to bourse.Member, id, grant string) error {
+	_, err := exchange[struct{}](ctx, c, to, ask{route: routeExportEnd, id: id, query: url.Values{"grant": {grant}}})
 	return err
 }

@@ -47,9 +47,10 @@ const (
 	PathVolumeExtend  = "POST /worker/volumes/{volume}/extend"        // ExtendRequest → bourse.Volume, once it has grown
 	PathVolumeDestroy = "POST /worker/volumes/{volume}/destroy"       // → bourse.Volume, once gone
 	PathSnapshot      = "POST /worker/volumes/{volume}/snapshots"     // → bourse.Snapshot, once taken
-	PathExport        = "GET /worker/exports/{volume}"                // of a volume or snapshot id → volume.Manifest; for other workers
-	PathChunk         = "GET /worker/exports/{volume}/chunk"          // ?n= &digest= → bytes of one chunk; for other workers
-	PathExportEnd     = "DELETE /worker/exports/{volume}"             // ends the reading of a manifest, by its id → {}; for other workers
+	PathGrant         = "POST /worker/grants/{volume}"                // of a volume or snapshot id, GrantRequest → Grant; for brokers
+	PathExport        = "GET /worker/exports/{volume}"                // ?grant= of a volume or snapshot id → volume.Manifest; for other workers
+	PathChunk         = "GET /worker/exports/{volume}/chunk"          // ?n= &digest= &grant= → bytes of one chunk; for other workers
+	PathExportEnd     = "DELETE /worker/exports/{volume}"             // ?grant= ends the reading of a manifest, by its id → {}; for other workers
 	PathImages        = "GET /worker/images"                          // → []bourse.Image
 	PathImagePull     = "POST /worker/images/pull"                    // PullRequest → NDJSON of bourse.Image: progress, at last the image without Pull
 	PathImagePrune    = "POST /worker/images/prune"                   // → []bourse.Image: those removed, none of which was in use

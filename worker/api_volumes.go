@@ -2,6 +2,7 @@ package worker
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
@@ -32,10 +33,20 @@ func (w *Worker) handleVolumes(mux *http.ServeMux) {
 	mux.HandleFunc(fabric.PathSnapshot, reply(func(r *http.Request) (bourse.Snapshot, error) {
 		return w.snapshot(r.Context(), volumeID(r))
 	}))
+	mux.HandleFunc(fabric.PathGrant, take(func(r *http.Request, g *fabric.GrantRequest) (fabric.Grant, error) {
+		grant, err := w.grant(r.Context(), r.PathValue("volume"), g, time.Now())
+		return fabric.Grant{Grant: grant}, err
+	}))
 	mux.HandleFunc(fabric.PathExport, reply(func(r *http.Request) (volume.Manifest, error) {
+		if err := w.granted(r); err != nil {
+			return volume.Manifest{}, err
+		}
 		return w.manifest(r.Context(), r.PathValue("volume"))
 	}))
 	mux.HandleFunc(fabric.PathExportEnd, reply(func(r *http.Request) (struct{}, error) {
+		if err := w.granted(r); err != nil {
+			return struct{}{}, err
+		}
 		return struct{}{}, w.giveBack(r.Context(), r.PathValue("volume"))
 	}))
 	mux.HandleFunc(fabric.PathChunk, w.handleChunk)
@@ -47,6 +58,9 @@ func volumeID(r *http.Request) bourse.VolumeID { return bourse.VolumeID(r.PathVa
 // to verify.
 func (w *Worker) handleChunk(rw http.ResponseWriter, r *http.Request) {
 	n, err := queryInt(r, "n")
+	if err == nil {
+		err = w.granted(r)
+	}
 	if err != nil {
 		fabric.WriteFailure(rw, err)
 		return

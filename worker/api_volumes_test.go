@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/volume"
 )
 
@@ -74,21 +76,24 @@ func TestVolumeAPI(t *testing.T) {
 		t.Errorf("snapshot %+v", snap)
 	}
 	for _, id := range []string{string(snap.ID), string(v.ID)} {
+		var g fabric.Grant
+		call(http.MethodPost, "/worker/grants/"+id, fmt.Sprintf(`{"to":"w2","app":{"name":"web","id":%q}}`, v.AppID), &g)
+		grant := "grant=" + g.Grant
 		var m volume.Manifest
-		if call(http.MethodGet, "/worker/exports/"+id, "", &m); m.Volume != v.ID || len(m.Chunks) != 3 {
+		if call(http.MethodGet, "/worker/exports/"+id+"?"+grant, "", &m); m.Volume != v.ID || len(m.Chunks) != 3 {
 			t.Errorf("manifest of %s: %+v", id, m)
 		}
 		at := "/worker/exports/" + strings.ReplaceAll(m.ID, " ", "%20")
 		var text string
-		if status := call(http.MethodGet, at+"/chunk?n=2", "", &text); status != http.StatusOK || text != "89" {
+		if status := call(http.MethodGet, at+"/chunk?n=2&"+grant, "", &text); status != http.StatusOK || text != "89" {
 			t.Errorf("chunk 2 of %s: %d %q", m.ID, status, text)
 		}
 		for _, n := range []string{"3", "-1", "x", "99999999999999999999"} {
-			if status := call(http.MethodGet, at+"/chunk?n="+n, "", nil); status < 400 || status >= 500 {
+			if status := call(http.MethodGet, at+"/chunk?n="+n+"&"+grant, "", nil); status < 400 || status >= 500 {
 				t.Errorf("chunk %s of %s: status %d", n, m.ID, status)
 			}
 		}
-		if status := call(http.MethodDelete, at, "", nil); status != http.StatusOK {
+		if status := call(http.MethodDelete, at+"?"+grant, "", nil); status != http.StatusOK {
 			t.Errorf("release %s: status %d", m.ID, status)
 		}
 	}
@@ -96,8 +101,11 @@ func TestVolumeAPI(t *testing.T) {
 		t.Errorf("%d copies left", forks)
 	}
 	for _, id := range []string{"nothing", "..%2f..%2fetc", string(bourse.NewVolumeID(1)), string(bourse.NewSnapshotID(1)), "fork%20of%20x"} {
-		if status := call(http.MethodGet, "/worker/exports/"+id, "", nil); status != http.StatusNotFound {
-			t.Errorf("export of %s: status %d, want not found", id, status)
+		if status := call(http.MethodGet, "/worker/exports/"+id, "", nil); status != http.StatusForbidden {
+			t.Errorf("export of %s: status %d, want it forbidden", id, status)
+		}
+		if status := call(http.MethodPost, "/worker/grants/"+id, `{"to":"w2","app":{"name":"web"}}`, nil); status != http.StatusNotFound {
+			t.Errorf("grant of %s: status %d, want not found", id, status)
 		}
 	}
 	if call(http.MethodPost, path+"/destroy", "", &got); got.State != bourse.VolumeDestroyed {

@@ -61,7 +61,7 @@ func (p *memPeers) setAway(away func(call string) error) {
 	p.away = away
 }
 
-func (p *memPeers) Source(_ context.Context, tag bourse.WorkerTag, id string) (volume.Source, error) {
+func (p *memPeers) Source(_ context.Context, tag bourse.WorkerTag, id, _ string) (volume.Source, error) {
 	return &hostSource{
 		id: id,
 		manifest: func(ctx context.Context, id string) (m volume.Manifest, err error) {
@@ -81,7 +81,7 @@ func (p *memPeers) Source(_ context.Context, tag bourse.WorkerTag, id string) (v
 	}, nil
 }
 
-func (p *memPeers) Release(ctx context.Context, tag bourse.WorkerTag, id string) error {
+func (p *memPeers) Release(ctx context.Context, tag bourse.WorkerTag, id, _ string) error {
 	w, err := p.peer("Release", tag)
 	if err != nil {
 		return err

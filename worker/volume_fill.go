@@ -67,23 +67,23 @@ func (w *Worker) fill(ctx context.Context, v *bourse.Volume) error {
 	if w.volumes.peers == nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "no other worker can be reached")
 	}
-	src, err := w.volumes.peers.Source(ctx, tag, id)
+	src, err := w.volumes.peers.Source(ctx, tag, id, v.Spec.Grant)
 	if err != nil {
 		return err
 	}
 	far := &farSource{Source: src}
 	err = w.volumes.host.Fill(ctx, v.ID, v.Spec, far)
-	w.releaseFar(ctx, tag, far.manifests())
+	w.releaseFar(ctx, tag, v.Spec.Grant, far.manifests())
 	return err
 }
 
 // releaseFar gives back what was read of another worker. It is done there after
 // some minutes in any case.
-func (w *Worker) releaseFar(ctx context.Context, tag bourse.WorkerTag, manifests []string) {
+func (w *Worker) releaseFar(ctx context.Context, tag bourse.WorkerTag, grant string, manifests []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
 	defer cancel()
 	for _, id := range manifests {
-		if err := w.volumes.peers.Release(ctx, tag, id); err != nil {
+		if err := w.volumes.peers.Release(ctx, tag, id, grant); err != nil {
 			w.log.Debug("give back the source of a volume", "source", id, "err", err)
 		}
 	}

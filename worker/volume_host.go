@@ -64,11 +64,12 @@ type VolumeCopies interface {
 // Peers are the other workers, as sources of volumes and snapshots.
 type Peers interface {
 	// Source gives the content of a volume or snapshot of the worker with this
-	// tag. Unavailable, timeout and canceled may pass, all else is an answer.
-	Source(ctx context.Context, tag bourse.WorkerTag, id string) (volume.Source, error)
+	// tag, which that has granted to this one. Unavailable, timeout and canceled
+	// may pass, all else is an answer.
+	Source(ctx context.Context, tag bourse.WorkerTag, id, grant string) (volume.Source, error)
 	// Release tells that worker that nobody reads a manifest any more, by the
 	// manifest's id. What is not told is noticed there after some minutes.
-	Release(ctx context.Context, tag bourse.WorkerTag, id string) error
+	Release(ctx context.Context, tag bourse.WorkerTag, id, grant string) error
 }
 
 var errNoVolumes = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without volumes")

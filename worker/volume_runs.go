@@ -17,6 +17,7 @@ type volumes struct {
 	defs    volumeDefinitions
 	news    *news[bourse.VolumeID]
 	exports exports
+	grants  grants
 }
 
 // volumeRequest is what every run about a volume is asked.

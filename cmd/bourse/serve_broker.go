@@ -52,7 +52,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		return err
 	}
 	workers, known := fabric.NewClient(s.fabric()), brokerView{s.replica}
-	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: workers, Voids: known, Log: s.log})
+	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: broker.Granting{Client: workers, Directory: s.replica.directory}, Voids: known, Log: s.log})
 	api := broker.New(broker.Config{
 		Exchange: exchange, Directory: s.replica.directory, Workers: provenApps{workers, s.replica}, Tokens: asked,
 		View: known, Queries: queries{engine, s.replica.replicator},

@@ -21,21 +21,21 @@ type peers struct {
 var _ worker.Peers = peers{}
 
 // Source implements worker.Peers.
-func (p peers) Source(_ context.Context, tag bourse.WorkerTag, id string) (volume.Source, error) {
+func (p peers) Source(_ context.Context, tag bourse.WorkerTag, id, grant string) (volume.Source, error) {
 	to, ok := p.directory.ByTag(tag)
 	if !ok {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)
 	}
-	return &peer{client: p.client, to: to, id: id}, nil
+	return &peer{client: p.client, to: to, id: id, grant: grant}, nil
 }
 
 // Release implements worker.Peers.
-func (p peers) Release(ctx context.Context, tag bourse.WorkerTag, id string) error {
+func (p peers) Release(ctx context.Context, tag bourse.WorkerTag, id, grant string) error {
 	to, ok := p.directory.ByTag(tag)
 	if !ok {
 		return bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)
 	}
-	return p.client.ExportEnd(ctx, to, id)
+	return p.client.ExportEnd(ctx, to, id, grant)
 }
 
 // peer is a volume or snapshot of another worker.
@@ -43,6 +43,7 @@ type peer struct {
 	client *fabric.Client
 	to     bourse.Member
 	id     string
+	grant  string
 
 	mu     sync.Mutex
 	latest *fabric.Export // of the latest manifest
@@ -54,12 +55,12 @@ var _ volume.Source = (*peer)(nil)
 // a name of its own.
 func (p *peer) Manifest(ctx context.Context) (volume.Manifest, error) {
 	var m volume.Manifest
-	if err := p.client.Export(p.to, p.id).Manifest(ctx, &m); err != nil {
+	if err := p.client.Export(p.to, p.id, p.grant).Manifest(ctx, &m); err != nil {
 		return m, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.latest = p.client.Export(p.to, m.ID)
+	p.latest = p.client.Export(p.to, m.ID, p.grant)
 	return m, nil
 }
 
