@@ -18,6 +18,7 @@ type WorkerConfig struct {
 	FirstPort uint16 // of the range for $PORT; 0: the worker's default
 	LastPort  uint16
 	AllowHost bool // take orders for image "host"
+	Forget    bool // remove machines that the store does not know
 	Ephemeral bool // at the end destroy every machine and leave no process
 }
 
@@ -44,6 +45,7 @@ type workerFlags struct {
 	labels, overcommit []string
 	allowHost          bool
 	ephemeral          bool
+	forget             bool
 }
 
 func (f *workerFlags) bind(flags *pflag.FlagSet) {
@@ -62,6 +64,7 @@ func (f *workerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.overcommit, "overcommit", nil, "sell a resource so many times over, `NAME=F`; shared=8 sells 8 shared cpus per core")
 	flags.StringVar(&f.ports, "ports", "", "`range` of the machines' $PORT, one each (default 20000-29999)")
 	flags.BoolVar(&f.allowHost, "allow-host", false, "take orders for image host: commands of this very host (default true on loopback)")
+	flags.BoolVar(&f.forget, "forget-machines", false, "remove machines and volumes of this host that the data directory does not know; without it their presence is a reason not to start")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "at the end destroy every machine and leave no process behind")
 }
 
@@ -71,7 +74,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 	c := WorkerConfig{
 		ServerConfig: f.server.read(),
 		Data:         f.data, Name: bourse.WorkerID(f.name),
-		AllowHost: f.allowHost, Ephemeral: f.ephemeral,
+		AllowHost: f.allowHost, Ephemeral: f.ephemeral, Forget: f.forget,
 	}
 	c.viewIn(c.Data)
 	if !hostSaid {

@@ -163,6 +163,14 @@ type Preparer interface {
 	Prepare(task Task)
 }
 
+// Finder is a Lifecycle that can say of which tasks there is anything on the
+// host, before Recover and without changing anything: also of those that an
+// empty directory of its own, as of a disk that is not mounted, has nothing of.
+// Those that cannot have no such method.
+type Finder interface {
+	Found(ctx context.Context) ([]TaskID, error)
+}
+
 // Exec is a command to run beside a task.
 type Exec struct {
 	Command  []string

@@ -40,7 +40,7 @@ func (e *Engine) show(ent *entry) Record {
 	case rec.Status == Stuck || rec.Status.Ended():
 	case ent.busy || e.queue(ent.resource).current == ent:
 		rec.Status = Running
-	case rec.NotBefore.After(time.Now()):
+	case ent.due.After(time.Now()):
 		rec.Status = Delayed
 	case rec.Status == Delayed:
 		rec.Status = Queued

@@ -30,6 +30,7 @@ type entry struct {
 	turn chan struct{} // holds one token: whoever has it may write the next record
 
 	rec       Record      // as it is durable
+	due       time.Time   // when it may execute; zero: at once
 	def       *definition // nil: unknown
 	parked    string      // why, when not ""
 	busy      bool        // a goroutine executes it
@@ -43,7 +44,7 @@ type entry struct {
 func newEntry(rec Record) *entry {
 	ent := &entry{
 		name: name{rec.ID, rec.Definition, rec.Resource}, rec: rec,
-		recorded: make(chan struct{}), queued: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
+		due: dueOf(rec, time.Now()), recorded: make(chan struct{}), queued: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	ent.turn <- struct{}{}
 	return ent
@@ -119,7 +120,7 @@ func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
 // idle tells whether a run that came now would execute at once.
 func (q *queue) idle(now time.Time) bool {
-	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].rec.NotBefore.After(now))
+	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
 // next gives the run that is to execute now, made current, or else the time
@@ -132,8 +133,8 @@ func (q *queue) next(now time.Time) (*entry, time.Time) {
 	switch {
 	case ent == nil || ent.busy || ent.held || ent.pending():
 		return nil, time.Time{} // whoever changes that asks again
-	case ent.rec.NotBefore.After(now):
-		return nil, ent.rec.NotBefore
+	case ent.due.After(now):
+		return nil, ent.due
 	case ent.parked != "" || ent.rec.Status == Stuck:
 		q.take(ent)
 		return nil, time.Time{}

@@ -166,7 +166,7 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ent.rec = next
+	ent.rec, ent.due = next, dueOf(next, time.Now())
 	q := e.queue(ent.resource)
 	if next.Status.Ended() {
 		q.remove(ent)

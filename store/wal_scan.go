@@ -149,6 +149,5 @@ func damaged(all []Damage) error {
 	if more := len(all) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return bourse.Errorf(bourse.CodeInternal,
-		"the store is damaged and stays as it is: %s; restore a copy, or see \"bourse worker store check\" and \"bourse worker store salvage\"", joinTexts(texts))
+	return bourse.Errorf(bourse.CodeInternal, "the store is damaged, and stays as it is: %s; machines go on; restore a copy of its files", joinTexts(texts))
 }

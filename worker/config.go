@@ -23,6 +23,7 @@ type Config struct {
 	Version  string
 	View     View                                 // told of machines and capacity, asked for cancelled orders and apps; may be nil
 	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
+	Forget   bool                                 // remove machines of the host that the store does not know, rather than refusing to start
 	Failed   func(error)                          // called when the store has failed: ends the daemon; see store.Config
 	Log      *slog.Logger                         // of this worker alone: its id is not added
 	Parts

@@ -30,6 +30,7 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 		away := true
 		h.setup = func(c *Config) {
 			h.rig.setup(c)
+			c.Forget = true
 			c.Container = &absent{Driver: c.Container, away: func() error {
 				mu.Lock()
 				defer mu.Unlock()

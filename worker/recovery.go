@@ -18,6 +18,9 @@ import (
 // the engine afterwards. It restarts nothing.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
+	if err := w.checkFound(ctx); err != nil {
+		return err
+	}
 	if err := w.recoverNetworks(ctx); err != nil {
 		return fmt.Errorf("recover networks: %w", err)
 	}
@@ -30,7 +33,9 @@ func (w *Worker) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.recoverContainers(ctx); err != nil {
+	if err := w.recoverContainers(ctx); isUnknown(err) {
+		return err
+	} else if err != nil {
 		w.log.Error("machines with an image wait for their driver", "err", err)
 	}
 	if err := w.recoverTasks(ctx); err != nil {
@@ -86,6 +91,9 @@ func (w *Worker) recoverLate(ctx context.Context) error {
 			w.learnLabels()
 			return nil
 		}
+		if isUnknown(err) {
+			return err
+		}
 		w.log.Debug("machines with an image still wait for their driver", "err", err)
 	}
 }
@@ -96,6 +104,9 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, mine func(image str
 	held, err := d.Recover(ctx)
 	if err != nil {
 		return findings{}, fmt.Errorf("recover driver: %w", err)
+	}
+	if err := w.allKnown(tasksOf(held)); err != nil {
+		return findings{}, err
 	}
 	found, err := w.survey(held, mine)
 	if err != nil {

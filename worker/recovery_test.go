@@ -65,7 +65,8 @@ func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 	}
 }
 
-// What the driver runs without a record, by whatever fault, is removed.
+// What the driver runs without a record, by whatever fault, is removed when
+// the operator says so.
 func TestRecoveryRemovesStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -75,6 +76,7 @@ func TestRecoveryRemovesStrays(t *testing.T) {
 		if _, err := h.mem.Driver().Start(t.Context(), driver.Task{ID: stray, Command: []string{"run"}}); err != nil {
 			t.Fatal(err)
 		}
+		h.setup = func(c *Config) { c.Forget = true }
 		h.start(nil)
 		if got := h.mem.Running(); len(got) != 1 || got[0].Machine != m.ID {
 			t.Errorf("runs %v, want machine %s alone", got, m.ID)

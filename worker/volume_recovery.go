@@ -13,7 +13,19 @@ import (
 // record is removed, what has one and was not finished has a run that does.
 // Nothing is mounted: that is done when a machine starts.
 func (w *Worker) recoverVolumes(ctx context.Context) error {
-	if err := w.volumes.host.Recover(ctx, w.keepsOnHost); err != nil {
+	var unknown []string
+	keep := func(id string) bool {
+		if w.unknownVolume(id) {
+			unknown = append(unknown, id)
+			return true
+		}
+		return w.keepsOnHost(id)
+	}
+	err := w.volumes.host.Recover(ctx, keep)
+	if len(unknown) > 0 {
+		return (&errUnknownMachines{unknown}).refusal()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}

@@ -247,6 +247,8 @@ func TestRecoveryFinishesVolumes(t *testing.T) {
 		h.crash()
 		stray := bourse.NewVolumeID(9)
 		vols.volumes[stray] = &memVolume{}
+		before := h.setup
+		h.setup = func(c *Config) { before(c); c.Forget = true }
 		vols.snaps[bourse.NewSnapshotID(9)] = memSnapshot{}
 		h.start(nil)
 		if v := h.volumeReaches(grows.ID, bourse.VolumeCreated); v.Spec.SizeGB != 12 {

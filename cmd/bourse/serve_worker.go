@@ -106,6 +106,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Parts:  h.offered(),
 		Policy: h.policy(),
 		Failed: h.storeFailed,
+		Forget: h.config.Forget,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -28,6 +29,22 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 		}
 	}
 	return driver.TaskID{}, false
+}
+
+// markedTasks yields the task of every process of the host that carries a
+// directory's mark.
+func markedTasks(mark string) iter.Seq[driver.TaskID] {
+	return func(yield func(driver.TaskID) bool) {
+		for _, pid := range numbers("/proc") {
+			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil { // gone, or somebody else's
+				continue
+			}
+			if id, ok := markedAs(environ, mark); ok && !yield(id) {
+				return
+			}
+		}
+	}
 }
 
 // killMarked kills those of the processes that carry the directory's mark and

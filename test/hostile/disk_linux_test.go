@@ -168,3 +168,84 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	}
 	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
 }
+
+// The data directory of a worker is lost, as when its disk is not mounted, or an
+// old copy of its store is put back. All machines ended at the next start. Now
+// it is refused, naming them, and with the directory back they are found running.
+func TestALostDirectoryEndsNoMachine(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "w1")
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
+		"--cpus", "8", "--memory", "8GiB", "--ephemeral", "--join", broker.Addr)
+	api := servertest.Client(t, broker)
+	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
+		t.Fatal("the broker does not know its worker")
+	}
+	mark := fmt.Sprintf("bourse-lost-%d-", os.Getpid())
+	w.Settle()
+	run := func(n int) bourse.MachineID {
+		var m machinesapi.Created
+		var err error
+		id := bourse.NewOrderID()
+		if !servertest.Within(20*time.Second, func() bool { // a worker that has just come back is not known to be
+			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
+			}}, id)
+			return err == nil
+		}) {
+			t.Fatal(err)
+		}
+		return m.ID
+	}
+	first := run(0)
+	if err := w.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(t.TempDir(), "old")
+	if err := os.CopyFS(old, os.DirFS(data)); err != nil && !strings.Contains(err.Error(), "socket") {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	second := run(1)
+	if err := w.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(why string, named bourse.MachineID) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, servertest.Program, w.Args...).CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() <= 0 || !strings.Contains(string(out), string(named)) ||
+			!strings.Contains(string(out), "--forget-machines") {
+			t.Errorf("%s: the start ended with %v, want a refusal that names %s: %s", why, err, named, out)
+		}
+		if n := len(processes(mark)); n != 2 {
+			t.Fatalf("%s: %d machines run, want 2", why, n)
+		}
+	}
+	away := data + ".away"
+	if err := errors.Join(os.Rename(data, away), os.Mkdir(data, 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	refused("an empty directory", first)
+	if err := errors.Join(os.RemoveAll(data), os.Rename(old, data)); err != nil {
+		t.Fatal(err)
+	}
+	refused("an old copy", second)
+	if err := errors.Join(os.RemoveAll(data), os.Rename(away, data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []bourse.MachineID{first, second} {
+		if m, err := api.Machine(t.Context(), "default", id); err != nil || m.State != bourse.StateStarted {
+			t.Errorf("machine %s: %s, %v, want it started", id, m.State, err)
+		}
+	}
+	if n := len(processes(mark)); n != 2 {
+		t.Errorf("%d machines run, want 2", n)
+	}
+}

@@ -1,0 +1,30 @@
+package container
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var _ driver.Finder = (*Driver)(nil)
+
+// Found implements driver.Finder: it lists what containerd has of this
+// directory, which may be empty.
+func (d *Driver) Found(ctx context.Context) ([]driver.TaskID, error) {
+	if err := d.possess(ctx); err != nil {
+		return nil, err
+	}
+	var out []driver.TaskID
+	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
+		found, err := d.survey(ctx, c)
+		if err == nil {
+			out = slices.AppendSeq(slices.Collect(maps.Keys(found.containers)), maps.Keys(found.tasks))
+		}
+		return err
+	})
+	return out, err
+}

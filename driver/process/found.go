@@ -1,0 +1,32 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+var _ driver.Finder = (*Driver)(nil)
+
+// Found implements driver.Finder: it looks for processes that carry the
+// directory's mark, whoever is their parent. The directory, its socket and its
+// lock may be gone; the mark is made of its path.
+func (d *Driver) Found(context.Context) ([]driver.TaskID, error) {
+	l, err := newLayout(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	latest := map[bourse.MachineID]int{}
+	for id := range markedTasks(l.mark()) {
+		latest[id.Machine] = max(latest[id.Machine], id.Boot)
+	}
+	out := make([]driver.TaskID, 0, len(latest))
+	for m, boot := range latest {
+		out = append(out, driver.TaskID{Machine: m, Boot: boot})
+	}
+	slices.SortFunc(out, func(a, b driver.TaskID) int { return cmp.Compare(a.Machine, b.Machine) })
+	return out, nil
+}
