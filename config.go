@@ -40,7 +40,8 @@ type Config struct {
 	Kept
 }
 
-// Kept is the part of a Config that is stored and given back unread.
+// Kept is the part of a Config that is stored and given back unread. The types
+// in config_kept.go say which shapes its fields may have.
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
@@ -194,7 +195,7 @@ func (c *Config) validate() error {
 			return Errorf(CodeInvalid, "invalid config.env name %s", Quoted(k))
 		}
 	}
-	if err := errors.Join(c.validatePolicies(), c.validateStorage()); err != nil {
+	if err := errors.Join(c.validatePolicies(), c.validateStorage(), c.Kept.validate()); err != nil {
 		return err
 	}
 	if c.Runtime != "" && (!InRegistry(c.Image) || !runtimePattern.MatchString(c.Runtime)) {

@@ -105,6 +105,7 @@ func detail(m *bourse.Machine) Detail {
 	}
 	guest = guest.WithDefaults() // clients read it without a check
 	config.Guest = &guest
+	config.Kept = config.Decodable()
 	return Detail{Config: &config, Events: FromEvents(m.LastEvents), HostStatus: HostOK}
 }
 

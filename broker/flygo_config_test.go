@@ -1,0 +1,63 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	fly "github.com/superfly/fly-go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Whatever config the broker accepts, a client of the Machines API decodes the
+// machine that has it.
+func FuzzAcceptedConfigsDecode(f *testing.F) {
+	for _, field := range []string{
+		`"services":{}`, `"checks":[1]`, `"schedule":7`, `"services":[{"ports":[{"port":80,"handlers":["http"]}],"autostop":"off","checks":[{"interval":"1s"}]}]`,
+		`"checks":{"a":{"interval":15000000000,"timeout":"","port":1e2}}`, `"dns":{"options":[{"name":"a","value":1}]}`, `"metrics":{"port":70000000000}`,
+		`"services":[{"PORTS":[{"Port":1}]}]`, `"services":null`, `"standbys":[null]`, `"statics":[null]`, `"volumes":[{"name":"v","image":null}]`,
+		`"stop_config":{"timeout":"5s","signal":"SIGTERM"}`, `"restart":{"policy":"always","max_retries":3}`, `"rootfs":{"size_gb":1,"persist":7}`,
+		`"containers":[{"name":"a","files":[null,{"mode":1}],"restart":{"gpu_bid_price":1e39}}]`, `"processes":[{"env":{"a":null}}]`,
+		`"guest":{"cpus":2,"memory_mb":512,"gpus":0}`, `"metadata":{"a":"b"},"env":{"A":"b"}`,
+	} {
+		f.Add([]byte(`{"image":"host","init":{"exec":["true"]},` + field + `}`))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var config bourse.Config
+		if json.Unmarshal(body, &config) != nil || config.Normalize() != nil {
+			return
+		}
+		m := bourse.Machine{ID: "148e21aabbccdd", Config: config, CreatedAt: time.Unix(1e9, 0), UpdatedAt: time.Unix(1e9, 0)}
+		out, err := json.Marshal(machinesapi.FromMachine(&m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got fly.Machine
+		if err := json.Unmarshal(out, &got); err != nil {
+			t.Errorf("%s was accepted and cannot be decoded: %v", body, err)
+		}
+	})
+}
+
+// A config that an older release has stored does not keep clients from
+// decoding the list, and one like it is not stored any more.
+func TestAStoredConfigThatClientsCannotDecode(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	bad := bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"true"}}, Kept: bourse.Kept{Services: []byte(`{}`), Schedule: []byte(`7`)}}
+	s.workers["w1"].add(bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Config: bad}, bourse.StateStarted)
+	var list []fly.Machine
+	if err := json.Unmarshal(s.call(t, "GET", "/v1/apps/shop/machines", "").Body.Bytes(), &list); err != nil || len(list) != 1 {
+		t.Errorf("list: %+v, %v", list, err)
+	}
+	body, err := json.Marshal(machinesapi.CreateMachine{Config: &bad})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec := s.call(t, "POST", createPath, string(body)); rec.Code != http.StatusBadRequest {
+		t.Errorf("a new one: %d %s", rec.Code, rec.Body)
+	}
+}
