@@ -208,6 +208,29 @@ type Refusal struct {
 	Wanted   int64         `json:"wanted,omitempty"`   // of Resource, in its unit
 	Free     int64         `json:"free,omitempty"`
 	Detail   string        `json:"detail"` // a sentence for people
+	// Also are the other resources of which there is too little here, or none.
+	Also []Shortage `json:"also,omitempty"`
+}
+
+// Shortage is a resource of which there is too little for an order.
+type Shortage struct {
+	Resource string `json:"resource"`
+	Wanted   int64  `json:"wanted"` // in its unit
+	Free     int64  `json:"free"`
+}
+
+// Shortages returns one refusal for each resource that r names, of the others
+// as if it were the only one.
+func (r Refusal) Shortages() []Refusal {
+	out := []Refusal{r}
+	out[0].Also = nil
+	for _, s := range r.Also {
+		out = append(out, Refusal{
+			Worker: r.Worker, Region: r.Region, Reason: RefusedResource, Resource: s.Resource, Wanted: s.Wanted, Free: s.Free,
+			Detail: "insufficient " + s.Resource,
+		})
+	}
+	return out
 }
 
 // Claim asks a worker to fill an order, and tells it how the decision came

@@ -67,13 +67,7 @@ func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
 	if _, err := b.usable(r, DefaultApp); err != nil {
 		return err
 	}
-	in := machinesapi.RunTask{Task: short.Task, Payload: short.Payload, Region: short.Requirements.Region}
-	if slots := short.Requirements.Slots; slots != nil {
-		if slots.Count == 0 {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.Slots %s: use a whole number of at least 1", bourse.Quoted(slots.Label))
-		}
-		in.Requirements = bourse.Requirements{"slots": *slots}
-	}
+	in := machinesapi.RunTask{Task: short.Task, Payload: short.Payload, Region: short.Requirements.Region, Requirements: short.Requirements.All}
 	fill, err := b.placeTask(w, r, DefaultApp, &in, nil)
 	if err != nil {
 		return err

@@ -276,3 +276,19 @@ func soundTask(t *testing.T, s *setup) {
 		t.Fatalf("an order that is none was placed: %+v, %v", order, err)
 	}
 }
+
+// What /schedule does not know is a requirement like any other: it is asked of
+// the workers, who refuse what they do not know.
+func TestScheduleAsksForEveryRequirement(t *testing.T) {
+	s := start(t)
+	s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Requirements":{"Region":"gru","Slots":2,"Zone":"b","tapes":3,"Nothing":null}}`)
+	want := bourse.Requirements{"slots": {Count: 2}, "zone": {Label: "b"}, "tapes": {Count: 3}}
+	if diff := cmp.Diff(want, s.lastOrder(t).Config.Requirements); diff != "" {
+		t.Errorf("requirements (-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{`{"Slots":"many"}`, `{"Zone":{}}`, `{"Tape Drives":1}`, `{"Slots":1,"slots":2}`, `{"Region":7}`, `[]`} {
+		if rec := s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Requirements":`+bad+`}`); rec.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", bad, rec.Code, rec.Body)
+		}
+	}
+}

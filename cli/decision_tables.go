@@ -55,7 +55,11 @@ func part(parts []bourse.ScorePart, name string) string {
 }
 
 // refusalTable says for each no what was wanted and what was free.
-func refusalTable(list []bourse.Refusal) *table {
+func refusalTable(refusals []bourse.Refusal) *table {
+	var list []bourse.Refusal
+	for _, r := range refusals {
+		list = append(list, r.Shortages()...)
+	}
 	head := []string{"WORKER", "REGION", "REASON", "WANTED", "FREE"}
 	plain := !slices.ContainsFunc(list, func(r bourse.Refusal) bool { return r.Reason != bourse.RefusedResource })
 	if !plain {
@@ -86,7 +90,7 @@ func reason(r bourse.Refusal) string {
 	case bourse.RefusedLost:
 		return "answer lost"
 	case bourse.RefusedImage, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedDriver,
-		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation:
+		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation, bourse.RefusedApp:
 		return string(r.Reason)
 	}
 	return string(r.Reason)

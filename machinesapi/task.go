@@ -3,6 +3,7 @@ package machinesapi
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,10 +30,51 @@ type RunTask struct {
 type Schedule struct {
 	Task         string
 	Payload      json.RawMessage
-	Requirements struct {
-		Region string
-		Slots  *bourse.Requirement // taken of the worker's countable "slots"
+	Requirements ScheduleRequirements
+}
+
+// ScheduleRequirements are those of RunTask and its region in one object, whose
+// names may have capitals: {"Region": "gru", "Slots": 1}.
+type ScheduleRequirements struct {
+	Region string
+	All    bourse.Requirements // by their names in small letters
+}
+
+// UnmarshalJSON takes what is not the region for a requirement. Errors:
+// invalid.
+func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return err
 	}
+	*s = ScheduleRequirements{}
+	for given, value := range fields {
+		name := strings.ToLower(given)
+		if bytes.Equal(value, jsonNull) {
+			continue
+		}
+		if name == "region" {
+			if err := json.Unmarshal(value, &s.Region); err != nil {
+				return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a text", given)
+			}
+			continue
+		}
+		var r bourse.Requirement
+		if err := json.Unmarshal(value, &r); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a text or a whole number of at least 1", given)
+		}
+		if name == "slots" && r.Count == 0 {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s %s: use a whole number of at least 1", given, bourse.Quoted(r.Label))
+		}
+		if _, twice := s.All[name]; twice {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: it is there twice", given)
+		}
+		if s.All == nil {
+			s.All = bourse.Requirements{}
+		}
+		s.All[name] = r
+	}
+	return nil
 }
 
 // Order gives what workers are told of the work. Codes: invalid.

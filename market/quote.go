@@ -147,6 +147,7 @@ func nonsense(m *bourse.Member, what string) *bourse.Refusal {
 // Bounds of what a worker may say in a refusal.
 const (
 	maxDetail = 512
+	maxAlso   = 16
 	maxWord   = 128
 )
 
@@ -162,5 +163,10 @@ func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	out.Resource = cut(out.Resource, maxWord)
 	out.Reason = bourse.RefusalReason(cut(string(out.Reason), maxWord))
 	out.Wanted, out.Free = max(0, out.Wanted), max(0, out.Free)
+	out.Also = slices.Clone(out.Also[:min(len(out.Also), maxAlso)])
+	for i := range out.Also {
+		s := &out.Also[i]
+		s.Resource, s.Wanted, s.Free = cut(s.Resource, maxWord), max(0, s.Wanted), max(0, s.Free)
+	}
 	return &out
 }

@@ -31,6 +31,12 @@ func (t *tally) add(r bourse.Refusal) {
 	if r.Reason == bourse.RefusedName && t.name == nil {
 		t.name = &r
 	}
+	for _, short := range r.Shortages() {
+		t.count(short)
+	}
+}
+
+func (t *tally) count(r bourse.Refusal) {
 	i := slices.IndexFunc(t.kinds, func(k kind) bool { return k.reason == r.Reason && k.about == r.Resource })
 	switch {
 	case i >= 0:

@@ -78,28 +78,37 @@ func settle(m *bourse.Machine) {
 }
 
 // fits tells whether takes can be added to what is committed without selling
-// more than there is of anything (invariant 4); the answer is the first
-// resource that is short, or nil.
+// more than there is of anything (invariant 4); the answer names every resource
+// that is short, or is nil.
 func (l *ledger) fits(committed, takes bourse.Amounts) *bourse.Refusal {
+	var r *bourse.Refusal
 	for _, want := range takes {
-		if !l.totals.Has(want.Resource) {
-			return &bourse.Refusal{
-				Reason: bourse.RefusedUnknown, Resource: string(want.Resource), Wanted: want.Amount,
-				Detail: fmt.Sprintf("the worker has no %s", want.Resource),
-			}
+		var free int64
+		known := l.totals.Has(want.Resource)
+		if known {
+			free = l.totals.Of(want.Resource) - committed.Of(want.Resource)
 		}
-		free := l.totals.Of(want.Resource) - committed.Of(want.Resource)
-		if want.Amount <= free { // no sum that could overflow: free is at most MaxAmount
+		if known && want.Amount <= free { // no sum that could overflow: free is at most MaxAmount
 			continue
 		}
 		free = max(0, free)
-		return &bourse.Refusal{
-			Reason: bourse.RefusedResource, Resource: string(want.Resource), Wanted: want.Amount, Free: free,
-			Detail: fmt.Sprintf("insufficient %s: wanted %s, free %s",
-				want.Resource, want.Resource.Show(want.Amount), want.Resource.Show(free)),
+		detail := fmt.Sprintf("%s: wanted %s, free %s", want.Resource, want.Resource.Show(want.Amount), want.Resource.Show(free))
+		switch {
+		case r != nil:
+			r.Also = append(r.Also, bourse.Shortage{Resource: string(want.Resource), Wanted: want.Amount, Free: free})
+			r.Detail += "; " + detail
+		case !known:
+			r = &bourse.Refusal{
+				Reason: bourse.RefusedUnknown, Resource: string(want.Resource), Wanted: want.Amount,
+				Detail: fmt.Sprintf("the worker has no %s", want.Resource),
+			}
+		default:
+			r = &bourse.Refusal{
+				Reason: bourse.RefusedResource, Resource: string(want.Resource), Wanted: want.Amount, Free: free, Detail: "insufficient " + detail,
+			}
 		}
 	}
-	return nil
+	return r
 }
 
 // accounts is the ledger as others see it.
