@@ -119,15 +119,16 @@ func (o *Order) validateTask() error {
 // Warm tells whether the order is for a place on a machine that is warm.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked gives the order as workers are asked for quotes: the payload of a task
-// is not their business yet.
+// Asked gives the order as workers are asked for quotes: what its program is,
+// what it is told, and the payload of a task are not their business yet.
 func (o *Order) Asked() *Order {
-	if o.Task == nil {
-		return o
+	asked := *o
+	asked.Config = o.Config.asked()
+	if o.Task != nil {
+		task := *o.Task
+		task.Payload, task.Output = nil, nil
+		asked.Task = &task
 	}
-	asked, task := *o, *o.Task
-	task.Payload, task.Output = nil, nil
-	asked.Task = &task
 	return &asked
 }
 

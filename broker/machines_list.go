@@ -106,7 +106,10 @@ func (f *listFilter) show(l *Listed, now time.Time) machinesapi.Machine {
 	if f.summary {
 		return machinesapi.SummaryOf(&l.Machine)
 	}
-	return showListed(l, f.leases, now)
+	out := showListed(l, f.leases, now)
+	config := out.Config.Public() // whether the view told of it, or its owner
+	out.Config = &config
+	return out
 }
 
 // showListed shows a machine with what its worker's word is worth.

@@ -53,14 +53,15 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// configText leaves out of a config that is too much for a row, step by step,
-// what others need least.
+// configText leaves out of a config what only its worker may have, and of one
+// that is too much for a row, step by step, what others need least.
 func configText(c bourse.Config) string {
+	c = c.Public()
 	for _, leaveOut := range []func(){
 		func() {},
 		func() { c.Kept = bourse.Kept{Services: c.Services} },
 		func() { c.Kept = bourse.Kept{} },
-		func() { c.Env, c.Init = nil, bourse.Init{} },
+		func() { c.Init = bourse.Init{} },
 		func() { c = bourse.Config{Image: c.Image, Guest: c.Guest} },
 	} {
 		leaveOut()

@@ -17,7 +17,7 @@ import (
 
 // visible gives what others see of m.
 func visible(m bourse.Machine) bourse.Machine {
-	m.LastEvents = m.LastEvents[:min(len(m.LastEvents), maxEvents)]
+	m.LastEvents, m.Config = m.LastEvents[:min(len(m.LastEvents), maxEvents)], m.Config.Public()
 	if m.Lease != nil {
 		lease := *m.Lease
 		lease.Nonce = ""
@@ -89,10 +89,10 @@ func TestMachineThatIsTooMuchForARow(t *testing.T) {
 		give func(*bourse.Config)
 		want func(*bourse.Config) bool // that it is still there
 	}{
-		"processes of 2 MB":     {func(c *bourse.Config) { c.Processes = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
-		"deep processes":        {func(c *bourse.Config) { c.Processes = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" && string(c.Services) == string(services) }},
-		"deep services":         {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
-		"raw JSON that is none": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Env["A"] == "b" }},
+		"statics of 2 MB":       {func(c *bourse.Config) { c.Statics = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
+		"deep statics":          {func(c *bourse.Config) { c.Statics = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
+		"deep services":         {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
+		"raw JSON that is none": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
 		"no UTF-8":              {func(c *bourse.Config) { c.Checks = []byte("[\"\xff\"]") }, func(c *bourse.Config) bool { return string(c.Checks) == "[\"\uFFFD\"]" }},
 		"an environment":        {func(c *bourse.Config) { c.Env = huge }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
 		"metadata":              {func(c *bourse.Config) { c.Metadata = huge }, func(*bourse.Config) bool { return true }},
