@@ -30,7 +30,7 @@ func (s *shell) appCreate() *cobra.Command {
 			if s.json {
 				return s.printJSON(app)
 			}
-			_, err = fmt.Fprintf(s.Out, "%s  created\n", app.Name)
+			_, err = fmt.Fprintf(s.Out, "%s  created\n", clean(string(app.Name)))
 			return err
 		},
 	}

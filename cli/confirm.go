@@ -20,7 +20,7 @@ func (s *shell) confirm(ctx context.Context, yes bool, question string) error {
 	if !s.In.TTY || !s.Err.TTY {
 		return hint(bourse.Errorf(bourse.CodeInvalid, "%s? Nobody is here to confirm it", question), "the same with --yes")
 	}
-	fmt.Fprintf(s.Err, "%s? [y/N] ", question)
+	fmt.Fprintf(s.Err, "%s? [y/N] ", clean(question))
 	line, err := s.input(ctx, func(r io.Reader) ([]byte, error) { return bufio.NewReader(r).ReadBytes('\n') })
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)

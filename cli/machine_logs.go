@@ -70,8 +70,8 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// logPrinter writes lines as the program wrote them. Its own colours and
-// cursor movements pass, as they would with the program run here.
+// logPrinter writes lines as the program wrote them; on a terminal what would
+// act on it is shown instead, but for colours.
 func (s *shell) logPrinter(times bool) func(machinesapi.LogLine) error {
 	if s.json {
 		e := json.NewEncoder(s.Out)
@@ -79,15 +79,18 @@ func (s *shell) logPrinter(times bool) func(machinesapi.LogLine) error {
 		return func(l machinesapi.LogLine) error { return e.Encode(l) }
 	}
 	return func(l machinesapi.LogLine) error {
-		text := l.Text + "\n"
-		if times {
-			text = l.At.Local().Format("2006-01-02 15:04:05.000") + "  " + text
-		}
 		w := s.Out
 		if l.Stream == "stderr" {
 			w = s.Err
 		}
-		_, err := io.WriteString(w, text)
+		text := l.Text
+		if w.TTY {
+			text = screenText(text)
+		}
+		if times {
+			text = l.At.Local().Format("2006-01-02 15:04:05.000") + "  " + text
+		}
+		_, err := io.WriteString(w, text+"\n")
 		return err
 	}
 }
