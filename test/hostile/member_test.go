@@ -1,0 +1,306 @@
+package hostile
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+const clusterToken = "a-token-of-those-who-run-it"
+
+// secured is a cluster with all its credentials.
+type secured struct {
+	t   *testing.T
+	dir string
+	ca  *admission.CA
+	key []byte // of the membership
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &secured{t: t, dir: t.TempDir(), ca: ca, key: []byte("0123456789abcdef")}
+	s.put("ca.pem", ca.Pair().Cert)
+	s.put("gossip", []byte(hex.EncodeToString(s.key)))
+	s.put("tokens", []byte(clusterToken+" *\n"))
+	return s
+}
+
+// put replaces a file of credentials.
+func (s *secured) put(name string, text []byte) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// issue puts a new certificate of a server into its files.
+func (s *secured) issue(id bourse.WorkerID, role bourse.Role) admission.Files {
+	s.t.Helper()
+	pair, err := s.ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return admission.Files{
+		CA: filepath.Join(s.dir, "ca.pem"), Cert: s.put(string(id)+".pem", pair.Cert), Key: s.put(string(id)+".key", pair.Key),
+	}
+}
+
+func (s *secured) flags(id bourse.WorkerID, role bourse.Role) []string {
+	f := s.issue(id, role)
+	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key, "--gossip-key", filepath.Join(s.dir, "gossip")}
+}
+
+func (s *secured) broker(more ...string) *servertest.Server {
+	return servertest.Start(s.t, "broker", append(append([]string{
+		"serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0", "--token-file", filepath.Join(s.dir, "tokens"),
+	}, s.flags("b1", bourse.RoleBroker)...), more...)...)
+}
+
+func (s *secured) worker(more ...string) *servertest.Server {
+	return servertest.Start(s.t, "w1", append(append([]string{
+		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(s.dir, "w1"),
+		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--allow-host",
+	}, s.flags("w1", bourse.RoleWorker)...), more...)...)
+}
+
+// as is a client with a server's certificate, or without one.
+func (s *secured) as(name string, creds *admission.Credentials) *http.Client {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	if creds != nil {
+		config = creds.Client().Clone()
+	} else {
+		config.RootCAs = s.credentials("reader", bourse.RoleWorker).Client().RootCAs
+	}
+	config.ServerName = name
+	transport := &http.Transport{TLSClientConfig: config}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func (s *secured) credentials(id bourse.WorkerID, role bourse.Role) *admission.Credentials {
+	s.t.Helper()
+	c, err := admission.Load(s.issue(id, role))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s *secured) client(broker *servertest.Server) *machinesapi.Client {
+	return &machinesapi.Client{BaseURL: "https://" + broker.API, HTTP: s.as("127.0.0.1", nil), Token: clusterToken}
+}
+
+// execOnW1 places a machine on w1, the only worker, and has it say something.
+func (s *secured) execOnW1(api *machinesapi.Client) {
+	s.t.Helper()
+	var made machinesapi.Created
+	var err error
+	if !servertest.Within(20*time.Second, func() bool {
+		made, err = api.Create(s.t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+			Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Init: bourse.Init{Exec: []string{"/bin/sleep", "1000"}},
+		}}, "")
+		return err == nil
+	}) {
+		s.t.Fatalf("place a machine: %v", err)
+	}
+	said, err := api.Exec(s.t.Context(), "default", made.ID, machinesapi.ExecMachine{Command: []string{"echo", "it is w1"}, Timeout: 10})
+	if err != nil || said.Stdout != "it is w1\n" {
+		s.t.Errorf("exec: %+v, %v", said, err)
+	}
+}
+
+// intrude runs a member of the gossip in this process, which says of itself what
+// it likes.
+func intrude(t *testing.T, c gossip.Config) *gossip.Members {
+	t.Helper()
+	c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
+	m, err := gossip.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx) // it may be told that others were first
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return m
+}
+
+// TestTheMembershipsKeyAloneEndsNobody: who has the key of the membership, no
+// certificate, and was there before w1 plays a second w1. The real one starts, is
+// called, and goes on.
+func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
+	s := newSecured(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	twin := intrude(t, gossip.Config{
+		Self: bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: ln.Addr().String(), Tag: bourse.WorkerID("w1").Tags()[0]},
+		Key:  s.key, ClusterID: servertest.Cluster(t),
+	})
+	broker := s.broker("--join", twin.Addr())
+	s.worker("--join", broker.Addr, "--join", twin.Addr())
+	api := s.client(broker)
+	s.execOnW1(api)
+	s.execOnW1(api)
+}
+
+// impostor proves to be what it is, and believes everybody.
+type impostor struct{ *admission.Credentials }
+
+func (impostor) Key(context.Context, bourse.Member) (gossip.Key, error) { return gullible{}, nil }
+func (impostor) Names(context.Context, bourse.Member) ([]string, error) { return nil, nil }
+
+type gullible struct{}
+
+func (gullible) Verify(_, _ []byte) bool      { return true }
+func (gullible) HasTag(bourse.WorkerTag) bool { return true }
+
+// TestAWorkerGetsNoCallsOfAnother: worker w2 of the cluster, with a certificate of
+// its own, announces the tag of w1 with an earlier boot. It is sent nothing.
+func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
+	s := newSecured(t)
+	creds := s.credentials("w2", bourse.RoleWorker)
+	var mu sync.Mutex
+	var stolen []string
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{
+		TLSConfig: creds.Server(bourse.RoleBroker, bourse.RoleWorker), ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			stolen = append(stolen, r.Method+" "+r.URL.Path)
+		}),
+	}
+	go func() { _ = server.ServeTLS(ln, "", "") }() // until Close
+	defer server.Close()
+	thief := intrude(t, gossip.Config{
+		Self: bourse.Member{ID: "w2", Role: bourse.RoleWorker, Region: "mad", Address: ln.Addr().String(), Tag: bourse.WorkerID("w1").Tags()[0]},
+		Key:  s.key, ClusterID: servertest.Cluster(t), Proofs: impostor{creds},
+	})
+	broker := s.broker("--join", thief.Addr())
+	s.worker("--join", broker.Addr, "--join", thief.Addr())
+	s.execOnW1(s.client(broker))
+	mu.Lock()
+	defer mu.Unlock()
+	if len(stolen) != 0 {
+		t.Errorf("it was sent %v", stolen)
+	}
+}
+
+// TestAWorkersCertificateReadsNothing: with the certificate of one worker nothing
+// is read of another, claimed there, or granted.
+func TestAWorkersCertificateReadsNothing(t *testing.T) {
+	s := newSecured(t)
+	worker := s.worker()
+	stranger := s.as("w1.worker.bourse.internal", s.credentials("w2", bourse.RoleWorker))
+	volume := string(bourse.NewVolumeID(bourse.WorkerID("w1").Tags()[0]))
+	for _, ask := range []struct{ method, path string }{
+		{http.MethodGet, "/worker/exports/" + volume},
+		{http.MethodGet, "/worker/exports/" + volume + "?grant=w2.zzzzzzz.AAAA"},
+		{http.MethodGet, "/worker/exports/" + volume + "/chunk?n=0"},
+		{http.MethodDelete, "/worker/exports/" + volume},
+		{http.MethodPost, "/worker/grants/" + volume},
+		{http.MethodPost, "/worker/claim"},
+		{http.MethodGet, "/worker/machines"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), ask.method, "https://"+worker.API+ask.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admission.Proof{Cluster: worker.Of}.Show(req.Header)
+		resp, err := stranger.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s %s: %s", ask.method, ask.path, resp.Status)
+		}
+	}
+}
+
+// TestCredentialsAreReadAgain: a token that leaves its file is refused, and a new
+// certificate is shown, by a broker that nobody restarts.
+func TestCredentialsAreReadAgain(t *testing.T) {
+	s := newSecured(t)
+	broker := s.broker()
+	api := s.client(broker)
+	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may know nobody yet
+		t.Fatal(err)
+	}
+	shown := func() string {
+		c, err := tls.Dial("tcp", broker.API, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.credentials("reader", bourse.RoleWorker).Client().RootCAs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := shown()
+	s.put("tokens", []byte("another-token-of-those-who-run-it *\n"))
+	s.issue("b1", bourse.RoleBroker)
+	if !servertest.Within(20*time.Second, func() bool {
+		_, err := api.Workers(t.Context())
+		return bourse.CodeOf(err) == bourse.CodeUnauthorized
+	}) {
+		t.Error("a token that was taken away is good")
+	}
+	if !servertest.Within(20*time.Second, func() bool { return shown() != before }) {
+		t.Error("the old certificate is shown")
+	}
+}
+
+// TestMessagesAskNothing: over NATS, a worker with certificates answers no
+// message that asks for a quote, which anybody on the account can send.
+func TestMessagesAskNothing(t *testing.T) {
+	s := newSecured(t)
+	relay := servertest.New(t, "nats")
+	relay.Args = []string{"serve", "nats", "--listen", "127.0.0.1:0", "--ready-file", relay.Ready}
+	servertest.StartAll(t, relay)
+	url := "nats://" + relay.API
+	broker := s.broker("--nats", url)
+	s.worker("--nats", url)
+	s.execOnW1(s.client(broker)) // it is there, and reached over mutual TLS
+	c, err := natsclient.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.RequestWithContext(t.Context(), "bourse."+broker.Of+".region.gru.orders", []byte(`{}`))
+	if err != natsclient.ErrNoResponders { //nolint:errorlint // it is that one
+		t.Errorf("somebody takes orders from messages: %v", err)
+	}
+}
