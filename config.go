@@ -209,7 +209,10 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	return c.Requirements.Validate()
+	if err := c.Requirements.Validate(); err != nil {
+		return err
+	}
+	return c.validateSize()
 }
 
 func (c *Config) validatePolicies() error {

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type gathered struct {
 	machines []*Listed         // oldest first
 	asked    int               // workers, beside the view
 	missing  []bourse.WorkerID // that did not answer
+	overflow error             // of a worker that has more to say than a reply holds
 }
 
 // gather lists the machines of an app, destroyed ones too if that is asked, or
@@ -48,7 +50,18 @@ func (b *Broker) gather(ctx context.Context, app *bourse.App, deleted bool, regi
 			b.fresh.saw(row.ID, row.UpdatedAt)
 		}
 	}
-	return gathered{machines: u.machines(app, deleted), asked: len(members), missing: silent(u.answers)}
+	return gathered{machines: u.machines(app, deleted), asked: len(members), missing: silent(u.answers), overflow: overflow(u.answers)}
+}
+
+// overflow returns the error of an answer that was too long to be whole: what the
+// others said would be taken for all there is.
+func overflow(answers []answer[[]bourse.Machine]) error {
+	for _, a := range answers {
+		if errors.Is(a.err, fabric.ErrOverflow) || a.err != nil && bourse.CodeOf(a.err) == bourse.CodeInvalid {
+			return a.err
+		}
+	}
+	return nil
 }
 
 // union is what there is to be put together of machines.

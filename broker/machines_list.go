@@ -85,6 +85,9 @@ func (b *Broker) listMachines(w http.ResponseWriter, r *request) error {
 		return err // an app without machines is an empty list, no app is an error
 	}
 	found := b.gather(r.Context(), &app, filter.deleted, filter.region)
+	if found.overflow != nil {
+		return found.overflow
+	}
 	if len(found.machines) == 0 && found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
 		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
 	}

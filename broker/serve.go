@@ -130,11 +130,18 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController flush.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// writeJSON sends a reply. A caller that has left is no error of the request.
+// maxReply bounds a reply that is made as a whole, in bytes.
+const maxReply = 256 << 20
+
+// writeJSON sends a reply. A caller that has left is no error of the request; a
+// reply that is too long is one, and nothing of it is sent.
 func writeJSON(w http.ResponseWriter, status int, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode the reply: %w", err)
+	}
+	if len(raw) > maxReply {
+		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, at most %d: ask for less at a time", len(raw), maxReply)
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)

@@ -15,9 +15,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
-// maxReply bounds the reply that a client reads into memory: a list of all
-// machines of a large worker, with room to spare.
+// maxReply bounds a reply that is written or read as a whole: a list of all
+// machines of a large worker, with room to spare. One that would be longer is a
+// failure, never a part of it.
 const maxReply = 64 << 20
+
+// ErrOverflow says that a worker's reply is longer than a reply may be.
+var ErrOverflow = errors.New("the reply is too long")
 
 // buffers holds bodies while they are read or written. Large ones are not
 // kept.
@@ -84,6 +88,10 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "the reply cannot be written: %w", err))
 		return
 	}
+	if buf.Len() > maxReply {
+		WriteFailure(w, bourse.Errorf(bourse.CodeInvalid, "%w: %d bytes, at most %d; ask for less at a time", ErrOverflow, buf.Len(), maxReply))
+		return
+	}
 	h := w.Header()
 	h["Content-Type"] = contentType(v)
 	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
@@ -122,7 +130,7 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 		return Lost(ctx, from, err)
 	}
 	if n > most {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes", from.ID, most)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes: %w", from.ID, most, ErrOverflow)
 	}
 	return decodeReply(from, buf.Bytes(), v)
 }

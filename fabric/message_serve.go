@@ -20,6 +20,7 @@ type Held struct {
 	header http.Header
 	status int
 	room   int
+	cut    bool         // more was written than an answer may hold
 	buf    bytes.Buffer // the room, and the body
 }
 
@@ -44,6 +45,7 @@ var errTooLong = errors.New("the reply is too long for a message")
 func (h *Held) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	if h.buf.Len()-h.room+len(p) > MaxAnswer {
+		h.cut = true
 		return 0, errTooLong
 	}
 	return h.buf.Write(p)
@@ -84,7 +86,7 @@ func (h *Held) Release() {
 		return
 	}
 	clear(h.header)
-	h.status = 0
+	h.status, h.cut = 0, false
 	h.buf.Reset()
 	holds.Put(h)
 }
@@ -117,7 +119,7 @@ func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler h
 		}
 	}()
 	handler.ServeHTTP(h, r)
-	return true
+	return !h.cut
 }
 
 // wholeBody is a request's body that is there.

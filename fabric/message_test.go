@@ -71,7 +71,7 @@ func TestServeMessage(t *testing.T) {
 		"no path":   {"x", func(http.ResponseWriter, *http.Request) {}, reply{true, 400, `{"code":"invalid","message":"a call of \"x\""}` + "\n"}},
 		"an abort":  {"/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reply{false, 200, ""}},
 		"a bug":     {"/", func(http.ResponseWriter, *http.Request) { panic("a bug") }, reply{false, 200, ""}},
-		"too large": {"/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, MaxAnswer+1)) }, reply{true, 200, ""}},
+		"too large": {"/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, MaxAnswer+1)) }, reply{false, 200, ""}},
 	} {
 		h := Hold(7)
 		whole := ServeMessage(context.Background(), like, &Message{Method: http.MethodPost, URI: c.uri, Body: []byte("body")}, c.answer, h, log)

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,6 +276,14 @@ func TestMetadata(t *testing.T) {
 		}
 		if _, err := h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("stale version: %v, want failed_precondition", err)
+		}
+		// Changes that are small one by one do not make a config that is large.
+		var last error
+		for i := range 16 {
+			_, last = h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{fmt.Sprint("k", i): new(strings.Repeat("x", 100<<10))}})
+		}
+		if bourse.CodeOf(last) != bourse.CodeInvalid || !strings.Contains(last.Error(), "at most") {
+			t.Errorf("16 changes of 100 KiB each: %v, want invalid", last)
 		}
 	})
 }

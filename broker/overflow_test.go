@@ -1,0 +1,40 @@
+package broker_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// long is workers of which one has more machines than a reply holds.
+type long struct {
+	broker.Workers
+	err error
+}
+
+func (l long) Machines(ctx context.Context, to bourse.Member, q fabric.MachinesQuery) ([]bourse.Machine, error) {
+	if to.ID == "w1" {
+		return nil, l.err
+	}
+	return l.Workers.Machines(ctx, to, q)
+}
+
+// A list that does not hold all there is because a reply was too long is an
+// error, not a 200 with a part.
+func TestListOverflows(t *testing.T) {
+	for name, err := range map[string]error{
+		"by the worker":      bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
+		"by who reads":       bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
+		"silence is another": bourse.Errorf(bourse.CodeTimeout, "no answer"),
+	} {
+		s := startOn(t, three(), func(c *broker.Config) { c.Workers = long{c.Workers, err} })
+		rec := s.call(t, "GET", createPath+"?include_deleted=true", "")
+		if failed := rec.Code != http.StatusOK; failed != (bourse.CodeOf(err) != bourse.CodeTimeout) {
+			t.Errorf("%s: status %d: %s", name, rec.Code, rec.Body)
+		}
+	}
+}
