@@ -18,6 +18,9 @@ const (
 // capacity where there is. Codes: rate_limited.
 func ordering(lease time.Duration, serve func(*Broker, http.ResponseWriter, *request) error) func(*Broker, http.ResponseWriter, *request) error {
 	return func(b *Broker, w http.ResponseWriter, r *request) error {
+		if err := b.mayOrder(r); err != nil {
+			return err
+		}
 		turn, err := b.turns.Take(r.Context(), lease)
 		if err != nil {
 			return err

@@ -28,6 +28,9 @@ func (b *Broker) createApp(w http.ResponseWriter, r *request) error {
 	if !r.who.may(bourse.App{Name: name, Org: org}) {
 		return errForbidden()
 	}
+	if err := b.mayHaveApp(r.Context(), org); err != nil {
+		return err
+	}
 	app, err := b.apps.create(r.Context(), newApp{name: name, org: org, network: in.Network, key: in.IdempotencyKey})
 	if err != nil {
 		return err

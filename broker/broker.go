@@ -84,6 +84,7 @@ type Config struct {
 	Patience  time.Duration    // for workers asked side by side and for reads; default 2 s
 
 	Orders throttle.TurnsConfig // orders in progress
+	Quotas Quotas
 }
 
 // Broker serves the public API. Make one with [New].
@@ -91,6 +92,8 @@ type Broker struct {
 	Config
 
 	turns   *throttle.Turns
+	rates   throttle.Rates
+	usages  usages
 	apps    *appStore
 	owners  *owners[bourse.MachineID]
 	fresh   *freshMachines

@@ -20,6 +20,9 @@ func (b *Broker) createMachine(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
+	if err := b.mayHaveMachine(r.Context(), &order); err != nil {
+		return err
+	}
 	if order.Name != "" {
 		if err := b.nameIsFree(r.Context(), &order); err != nil {
 			return err
@@ -33,6 +36,9 @@ func (b *Broker) createMachine(w http.ResponseWriter, r *request) error {
 	m := &fill.Machine
 	b.owners.remember(m.ID, ownerOf(m))
 	b.fresh.note(m)
+	if !fill.Again {
+		b.placed(order.App, usage{machines: 1, config: configBytes(&order.Config)})
+	}
 	out := machinesapi.FromMachine(m)
 	if order.LeaseTTL > 0 {
 		out.Nonce = nonceOf(m)

@@ -18,6 +18,9 @@ func (b *Broker) createVolume(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
+	if err := b.mayHaveVolume(r.Context(), order.App); err != nil {
+		return err
+	}
 	fill, decision, err := b.Exchange.Place(r.Context(), order)
 	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
 	if err != nil {
@@ -27,6 +30,7 @@ func (b *Broker) createVolume(w http.ResponseWriter, r *request) error {
 		return &reply{order: order.ID, err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a volume", order.ID)}
 	}
 	b.volumes.note(fill.Volume)
+	b.placed(order.App, usage{volumes: 1})
 	return writeJSON(w, http.StatusOK, machinesapi.FromVolume(fill.Volume))
 }
 

@@ -13,6 +13,7 @@ type BrokerConfig struct {
 	Data      string          // directory for what may be lost: the view; "" means none
 	Name      bourse.WorkerID // of the server in the membership; default made up
 	TokenFile string          // of the tokens that clients must show; "" means that none are asked for
+	Quotas    string          // file of the quotas of organisations and apps; "" means the defaults
 	Orders    int             // that are decided at once; 0 means as many as the processors are good for
 }
 
@@ -23,6 +24,7 @@ const DefaultAPI = "127.0.0.1:4280"
 type brokerFlags struct {
 	server                serverFlags
 	data, name, tokenFile string
+	quotas                string
 	orders                int
 }
 
@@ -31,6 +33,7 @@ func (f *brokerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.server.region, "region", "r", "", "the `region` that this broker stands in, told to clients as the nearest")
 	flags.StringVar(&f.data, "data", "", "`directory` for its copy of the view, so that a restart need not fetch all of it (default: a temporary one)")
 	flags.StringVarP(&f.name, "name", "n", "", "`name` in the membership (default: made up)")
+	flags.StringVar(&f.quotas, "quotas", "", "`file` with quotas of organisations and apps, in JSON (default: high ones)")
 	flags.IntVar(&f.orders, "orders", 0, "`number` of orders that are decided at once; four times as many wait, and more are refused with status 429 (default: 32 for each processor)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organisation and perhaps an app on each line, or token and * for everything")
 }
@@ -38,7 +41,7 @@ func (f *brokerFlags) bind(flags *pflag.FlagSet) {
 // read turns the flags into a config. gossips tells whether --gossip was given:
 // then a broker on NATS is also in the membership of those that are not.
 func (f *brokerFlags) read(gossips bool) BrokerConfig {
-	c := BrokerConfig{ServerConfig: f.server.read(), Data: f.data, Name: bourse.WorkerID(f.name), TokenFile: f.tokenFile, Orders: f.orders}
+	c := BrokerConfig{ServerConfig: f.server.read(), Data: f.data, Name: bourse.WorkerID(f.name), TokenFile: f.tokenFile, Orders: f.orders, Quotas: f.quotas}
 	c.viewIn(c.Data)
 	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
 	return c

@@ -30,6 +30,10 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 			return err
 		}
 	}
+	quotas, err := loadQuotas(c.Quotas)
+	if err != nil {
+		return err
+	}
 	if err := query.BoundMemory(); err != nil { // before anybody opens a view
 		return err
 	}
@@ -57,7 +61,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		Exchange: exchange, Directory: s.replica.directory, Workers: provenApps{workers, s.replica}, Tokens: asked,
 		View: known, Queries: queries{engine, s.replica.replicator},
 		Log: s.log, Region: c.Region, Version: version().Release,
-		Orders: throttle.TurnsConfig{AtOnce: c.Orders},
+		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
 	})
 	return runStages(ctx, s.log,
 		s.watching(),
@@ -94,6 +98,22 @@ func brokerName(data string) (bourse.WorkerID, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
 	return name, nil
+}
+
+// loadQuotas reads the file of quotas; without one the defaults hold.
+func loadQuotas(path string) (broker.Quotas, error) {
+	if path == "" {
+		return broker.Quotas{}, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return broker.Quotas{}, bourse.Errorf(bourse.CodeInvalid, "--quotas: %w", err)
+	}
+	q, err := broker.ReadQuotas(text)
+	if err != nil {
+		return q, bourse.Errorf(bourse.CodeInvalid, "--quotas %s: %w", path, err)
+	}
+	return q, nil
 }
 
 // tokens are the clients' tokens as the broker asks for them.
