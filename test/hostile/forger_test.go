@@ -205,7 +205,7 @@ func TestAForgingMember(t *testing.T) {
 	}
 	s.push(
 		s.write("w2", s.epoch, 1, append(shared, view.Row{Table: view.TableVolumes, Key: "vol_of_w2", Columns: map[string]view.Value{"app": "shop"}})...), // as itself
-		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                         // as the broker
+		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                          // as the broker
 		s.write("b1", s.epoch+1000, 1, shared...),
 		s.write("w1", w1.Epoch, w1.Seq+1, machine), // as the other worker, now, in another life, and for good
 		s.write("w1", s.epoch+1000, 1, machine),
