@@ -59,7 +59,7 @@ func (s *Store) checkpoint(now snapshot, seq uint64) {
 			s.layout.Unlock()
 			return
 		}
-		s.log.Error("checkpoint failed", "err", err)
+		s.stuck.error(s.log, "checkpoint failed", "err", err)
 		if s.dead() != nil {
 			return
 		}

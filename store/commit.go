@@ -195,7 +195,7 @@ func (s *Store) commit(batch []*Commit) {
 		err = s.land(after, good)
 	}
 	if err != nil {
-		s.log.Error("commit failed", "transactions", len(batch), "err", err)
+		s.failures.error(s.log, "commit failed", "transactions", len(batch), "err", err)
 		finishAll(batch, err)
 		return
 	}

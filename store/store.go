@@ -69,7 +69,9 @@ type Store struct {
 	moves   sync.WaitGroup // of the checkpoint
 	filed   *changes       // what the file holds in small buckets; used by the checkpoint
 	onFail  func(error)
-	failed  atomic.Pointer[bourse.Error] // why nothing is read or written any more
+	// Of commits and of checkpoints that fail, one line a minute.
+	failures, stuck quiet
+	failed          atomic.Pointer[bourse.Error] // why nothing is read or written any more
 
 	queued
 	contents
