@@ -55,6 +55,7 @@ var floors = map[string]int{
 	"internal/containerdtest":   2,
 	"internal/trywrite":         2,
 	"internal/pace":             2,
+	"internal/oomscore":         2,
 	"internal/bodies":           2,
 	"internal/throttle":         2,
 	"internal/compact":          2,
@@ -82,7 +83,10 @@ var edges = map[string]map[string]string{
 		"driver/logs":               "writes machines' output, and reads it",
 		"driver/internal/cgroup":    "asks what the host accounts",
 		"driver/internal/companion": "its supervisor is one",
+		"internal/oomscore":         "forks machines without its protection",
 	},
+	"driver/internal/companion": {"internal/oomscore": "forks without its protection"},
+	"volume":                    {"internal/oomscore": "forks its tools without its protection"},
 	"driver/container": {
 		"driver":                 "implements it",
 		"driver/logs":            "has its keeper write containers' output",

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/bourse-dev/bourse/internal/oomscore"
 )
 
 // tool finds a program, also where a daemon's PATH does not look.
@@ -50,7 +52,13 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	// image that a restarted daemon is making anew.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	out, err := cmd.CombinedOutput()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	oomscore.Unprotected(func() { err = cmd.Start() })
+	if err == nil {
+		err = cmd.Wait()
+	}
+	out := output.Bytes()
 	if err == nil {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/oomscore"
 	"github.com/bourse-dev/bourse/worker"
 )
 
@@ -44,6 +45,7 @@ type host struct {
 // serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
 // it is ephemeral.
 func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
+	oomscore.Protect(oomscore.Daemon)
 	// 0711: machines that run as another user pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)

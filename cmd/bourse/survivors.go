@@ -9,6 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/driver/process"
+	"github.com/bourse-dev/bourse/internal/oomscore"
 	"github.com/bourse-dev/bourse/internal/pace"
 )
 
@@ -34,6 +35,7 @@ func survivor(args []string) func(dir string) int {
 	case supervisorWord:
 		return func(dir string) int {
 			pace.RelaxMonitor()
+			oomscore.Protect(oomscore.Companion)
 			time.AfterFunc(settled, giveBack)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}
@@ -41,6 +43,7 @@ func survivor(args []string) func(dir string) int {
 		return leashed
 	case keeperWord:
 		return func(dir string) int {
+			oomscore.Protect(oomscore.Companion)
 			time.AfterFunc(settled, giveBack)
 			return outlived(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/oomscore"
 )
 
 // enterDir settles the working directory: the machine's own when none is
@@ -99,7 +100,11 @@ func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int,
 			defer s.children.tracing.RUnlock()
 		}
 		hurry(s.nice)
-		pid, err := syscall.ForkExec(path, p.command, &syscall.ProcAttr{Dir: with.dir, Env: p.env, Files: p.files[:], Sys: sys})
+		var pid int
+		var err error
+		oomscore.Unprotected(func() {
+			pid, err = syscall.ForkExec(path, p.command, &syscall.ProcAttr{Dir: with.dir, Env: p.env, Files: p.files[:], Sys: sys})
+		})
 		if err != nil {
 			return 0, startError(p.command[0], with, err)
 		}

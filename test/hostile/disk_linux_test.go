@@ -249,3 +249,44 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		t.Errorf("%d machines run, want 2", n)
 	}
 }
+
+// A worker's daemon and its supervisor are protected from the kernel's choice
+// when memory runs out, and their machines are not, nor what those start. All
+// had the same score.
+func TestMachinesDoNotInheritProtection(t *testing.T) {
+	if err := exec.Command("sh", "-c", "echo -900 > /proc/self/oom_score_adj").Run(); err != nil {
+		t.Skip("lowering a score takes CAP_SYS_RESOURCE")
+	}
+	score := func(pid int) string {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	own := score(os.Getpid())
+	broker, worker := startPair(t)
+	m, err := servertest.Client(t, broker).Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sleep", "1000"}},
+	}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := score(m.PID); got != own {
+		t.Errorf("a machine has %s, want %s", got, own)
+	}
+	if got := score(worker.Cmd.Process.Pid); got != "-500" {
+		t.Errorf("the daemon has %s, want -500", got)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor, err := strconv.Atoi(strings.Fields(string(stat))[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := score(supervisor); got != "-900" {
+		t.Errorf("the supervisor has %s, want -900", got)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/oomscore"
 )
 
 // startTimeout is how long a process may take to say that it listens.
@@ -50,9 +51,12 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 		return nil, err
 	}
 	defer r.Close()
-	p, err := os.StartProcess(path, command, &os.ProcAttr{
-		Dir: "/", Env: append(os.Environ(), fmt.Sprintf("%s=%d", readyVariable, readyDescriptor)),
-		Files: []*os.File{null, out, out, w}, Sys: &syscall.SysProcAttr{Setsid: true},
+	var p *os.Process
+	oomscore.Unprotected(func() {
+		p, err = os.StartProcess(path, command, &os.ProcAttr{
+			Dir: "/", Env: append(os.Environ(), fmt.Sprintf("%s=%d", readyVariable, readyDescriptor)),
+			Files: []*os.File{null, out, out, w}, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
 	})
 	_ = w.Close()
 	if err != nil {
