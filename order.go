@@ -29,6 +29,7 @@ type Options struct {
 	Within     Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
 	Named      bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
 	First      bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
+	Try        string   `json:"try,omitempty"`    // of an order that is Named: which of its tries this is, made up by the exchange
 	Chosen     OrderID  `json:"-"`                // what the caller called it, if its id is another one; see [OrderID.In]
 }
 
@@ -196,6 +197,7 @@ const (
 	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was made of its name
+	RefusedOvertaken   RefusalReason = "overtaken"   // another try of the order has asked here since
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
 	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
 )

@@ -90,7 +90,7 @@ func reason(r bourse.Refusal) string {
 	case bourse.RefusedLost:
 		return "answer lost"
 	case bourse.RefusedImage, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedDriver,
-		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation, bourse.RefusedApp:
+		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation, bourse.RefusedApp, bourse.RefusedOvertaken:
 		return string(r.Reason)
 	}
 	return string(r.Reason)

@@ -22,7 +22,7 @@ import (
 const (
 	devBackoffFirst = 100 * time.Millisecond
 	devBackoffMost  = 5 * time.Second // between starts of a server that does not become ready
-	devTailLines    = 20               // of a server's errors, kept while it is being stopped
+	devTailLines    = 20              // of a server's errors, kept while it is being stopped
 )
 
 // devServer is one server of the cluster: a process that is started again

@@ -138,6 +138,12 @@ func (t *trade) voidLost(ctx context.Context) error {
 // another. What a hold takes ends by itself; tasks are seen to in task.go.
 func lasts(o *bourse.Order) bool { return o.MayRepeat() && o.Hold == nil && o.Task == nil }
 
+// errOvertaken is the error of a try of an order after which another one asked
+// its workers: what becomes of the order, that one is told.
+func errOvertaken(order *bourse.Order) error {
+	return bourse.Errorf(bourse.CodeTimeout, "another try of order %s has begun since: repeat it", order.ID)
+}
+
 // undone makes sure that a claim whose answer was lost is not, or no longer,
 // filled at m. If that cannot be, nobody else is to fill the order, and the
 // caller asks again: the cancellation must not find its worker when the caller

@@ -213,3 +213,21 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 		}
 	})
 }
+
+// Shows that a try which was overtaken by another one is no refusal: what
+// became of the order, its caller finds out by asking again.
+func TestAnOvertakenTryIsUnknown(t *testing.T) {
+	c := floor(2, room(5))
+	for _, id := range []bourse.WorkerID{"w0", "w1"} {
+		c.Tell(id, &markettest.Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+			return nil, &bourse.Refusal{Reason: bourse.RefusedOvertaken}, nil
+		}})
+	}
+	o := order("gru")
+	o.Named = true
+	a := place(t.Context(), broker(c, nil), o)
+	fails(t, a.err, bourse.CodeTimeout)
+	if n := c.Calls(markettest.Claim); n != 1 {
+		t.Errorf("%d claims, want 1: no other worker is to fill it", n)
+	}
+}

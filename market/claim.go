@@ -114,6 +114,9 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			a.refusal = no(batch[i], bourse.RefusedCanceled, "the caller left; canceled there")
 		case a.fill != nil:
 			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
+		case !a.unknown && a.refusal.Reason == bourse.RefusedOvertaken:
+			t.unsure = errOvertaken(t.order)
+			continue
 		case !a.unknown:
 			continue
 		case lasts(t.order) && !won && a.refusal.Reason == bourse.RefusedLost:

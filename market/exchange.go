@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -105,7 +106,8 @@ func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
 //   - already_exists: the machine's name is taken in its app
 //   - failed_precondition: the reservation that it is to take from is gone
 //   - unavailable: not one worker answered; nothing happened
-//   - timeout: its deadline passed first; it was canceled where it was claimed
+//   - timeout: its deadline passed first; it was canceled where it was claimed.
+//     Or it is not known whether it is filled, which a repetition finds out
 //   - canceled: the caller left; the same
 //
 // Concurrent calls with one order id are one order: the later ones get the
@@ -128,6 +130,9 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	}
 	defer x.flights.land(f)
 	t := x.newTrade(&order, began)
+	if order.Named {
+		order.Try = strconv.FormatUint(t.rng.Uint64(), 36)
+	}
 	fill, err := t.place(work)
 	t.finish(fill, err)
 	f.decision, f.err = t.decision, err

@@ -33,6 +33,10 @@ import (
 // fill which only a repetition or another broker's Run finds, and so does a
 // worker that one broker's directory does not know.
 //
+// A claim of an earlier try may still be on its way, from a broker that is gone,
+// when all have been asked. A worker that has been asked by a later try refuses
+// it (bourse.Options.Try).
+//
 // A worker where an earlier try was canceled, without its knowing yet, counts
 // as one that refuses: see refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {

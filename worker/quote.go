@@ -12,6 +12,7 @@ import (
 // quote answers an order from the worker's own truth. It holds nothing and
 // writes nothing.
 func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	w.tries.asked(order)
 	if order.Volume != nil {
 		return w.quoteVolume(ctx, order)
 	}
@@ -91,6 +92,9 @@ func filledMachine(tx *store.Tx, order *bourse.Order) (*bourse.Machine, error) {
 // is none. A claim asks again in the transaction that takes.
 func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts) (*bourse.Refusal, error) {
 	r := w.refuseEver(order)
+	if r == nil {
+		r = w.tries.refuse(order)
+	}
 	if r == nil {
 		var err error
 		if r, err = refuseID(tx, order); err != nil {

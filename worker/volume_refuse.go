@@ -20,6 +20,7 @@ func (w *Worker) refuseVolume(tx *store.Tx, order *bourse.Order) (*bourse.Refusa
 	spec := order.Volume.WithDefaults()
 	r := w.refuseVolumeEver(order, &spec)
 	for _, ask := range []func() (*bourse.Refusal, error){
+		func() (*bourse.Refusal, error) { return w.tries.refuse(order), nil },
 		func() (*bourse.Refusal, error) { return refuseCanceled(tx, order) },
 		func() (*bourse.Refusal, error) { return w.refuseSource(tx, order.App.Owns, &spec) },
 		func() (*bourse.Refusal, error) { return refuseZone(tx, order.App, &spec) },

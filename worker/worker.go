@@ -48,6 +48,7 @@ type Worker struct {
 	publisher *publisher             // nil without a view
 	watched   watching
 	applied   applied
+	tries     tries
 	watches   sync.WaitGroup
 	life      context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
 }

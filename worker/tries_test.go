@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Shows that a claim which arrives after a later try of its order has asked is
+// refused: that try was told that the order is not filled here.
+func TestAClaimIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		order := newOrder(t, func(o *bourse.Order) { o.Named = true })
+		as := func(try string) *bourse.Order {
+			o := *order
+			o.Try = try
+			return &o
+		}
+		for _, try := range []string{"one", "two"} {
+			if q, err := h.quote(t.Context(), as(try)); err != nil || q.Refusal != nil || q.Filled != nil {
+				t.Fatalf("the quote of try %s: %+v, %v", try, q, err)
+			}
+		}
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("one")})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedOvertaken {
+			t.Fatalf("the claim of the first try: %+v, %v; want it overtaken", refusal, err)
+		}
+		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("two")})
+		if err != nil || refusal != nil {
+			t.Fatalf("the claim of the second try: %+v, %v", refusal, err)
+		}
+		if q, err := h.quote(t.Context(), as("three")); err != nil || q.Filled == nil || q.Filled.ID != fill.Machine.ID {
+			t.Errorf("the quote of the third try: %+v, %v; want machine %s", q, err, fill.Machine.ID)
+		}
+		again, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("two")})
+		if err != nil || refusal != nil || again.Machine.ID != fill.Machine.ID {
+			t.Errorf("a claim that comes twice: %+v, %v, %v", again, refusal, err)
+		}
+	})
+}
+
+// Shows that what is remembered of tries is bounded, and the latest of it kept.
+func TestTriesAreBounded(t *testing.T) {
+	var x tries
+	for i := range 5 * maxTries {
+		x.asked(&bourse.Order{ID: bourse.OrderID(fmt.Sprint(i)), Options: bourse.Options{Try: "a"}})
+	}
+	if n := len(x.last) + len(x.old); n > 2*maxTries {
+		t.Errorf("%d orders are remembered, want %d at most", n, 2*maxTries)
+	}
+	late := bourse.Order{ID: bourse.OrderID(fmt.Sprint(5*maxTries - maxTries)), Options: bourse.Options{Try: "b"}}
+	if x.refuse(&late) == nil {
+		t.Error("the try of a late order is forgotten")
+	}
+}
