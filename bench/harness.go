@@ -92,7 +92,7 @@ func yardOf(h *harness, lab *Lab, workers int) (*yard, error) {
 		name := fmt.Sprintf("gru-%d", i)
 		w, err := lab.start(h.ctx, name, "serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(lab.dir, name),
 			"--cpus", "400", "--memory", "400GiB", "--disk", "100GiB", "--ephemeral", "--log-level", "error",
-			"--containerd", y.containerd.Address, "--containerd-namespace", "bench-"+name, "--join", broker.Ready.Gossip)
+			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", "bench-"+name, "--join", broker.Ready.Gossip)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,8 @@ type HostConfig struct {
 	Volumes    bool
 	Images     bourse.MiB          // most that images take of the disk; 0: a fifth of it
 	Registries map[string]Registry // by host
+	Private    bool                // registries may be at addresses of the worker's own network
+	Only       []string            // registries that may be asked; nil: any
 	DockerAuth string              // docker's config.json with credentials; "": none
 	Devices    map[string][]string // CDI names by kind of gpu; what is not stated is looked for
 	Shared     bool                // shared cpus have the Machines API's quota, not all that is idle
@@ -51,8 +53,8 @@ const (
 type hostFlags struct {
 	containerd, namespace, runtime string
 	network, images, auth          string
-	noVolumes, shared              bool
-	plain, cas, devices            []string
+	noVolumes, shared, private     bool
+	plain, cas, devices, only      []string
 }
 
 func (f *hostFlags) bind(flags *pflag.FlagSet) {
@@ -63,6 +65,8 @@ func (f *hostFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.images, "images", "", "most disk that images take, a `size` such as 50GiB (default: a fifth of --disk)")
 	flags.StringArrayVar(&f.plain, "registry-http", nil, "`HOST[:PORT]` of a registry that is asked without TLS (loopback always is); may be repeated")
 	flags.StringArrayVar(&f.cas, "registry-ca", nil, "`HOST=FILE`: the CA of a registry's certificate; may be repeated")
+	flags.BoolVar(&f.private, "registry-private", false, "registries may be at private, loopback and link-local addresses; one that --registry-http or --registry-ca names always may")
+	flags.StringArrayVar(&f.only, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
 	flags.StringVar(&f.auth, "registry-auth", "", "`file` with registries' credentials, docker's config.json")
 	flags.BoolVar(&f.noVolumes, "no-volumes", false, "offer no volumes")
 	flags.StringArrayVar(&f.devices, "device", nil, "`KIND=NAME`: a gpu of this kind is given to machines by this CDI name; may be repeated (default: NVIDIA's are looked for)")
@@ -73,7 +77,7 @@ func (f *hostFlags) bind(flags *pflag.FlagSet) {
 func (f *hostFlags) read(keep func(flag string, err error)) HostConfig {
 	c := HostConfig{
 		Containerd: f.containerd, Namespace: f.namespace, Runtime: f.runtime, Network: NetworkMode(f.network),
-		Volumes: !f.noVolumes, DockerAuth: f.auth, Shared: f.shared, Registries: map[string]Registry{},
+		Volumes: !f.noVolumes, DockerAuth: f.auth, Private: f.private, Only: f.only, Shared: f.shared, Registries: map[string]Registry{},
 	}
 	if c.Containerd != ContainerdAuto && c.Containerd != ContainerdNone && !filepath.IsAbs(strings.TrimPrefix(c.Containerd, "unix://")) {
 		keep("--containerd", bourse.Errorf(bourse.CodeInvalid, "%s: use the absolute path of a socket, auto or none", bourse.Quoted(c.Containerd)))

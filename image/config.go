@@ -22,6 +22,8 @@ type Config struct {
 	Budget      int64  // bytes of disk for images; 0: no limit
 
 	Registries   map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
+	Private      bool                // registries may be at private, loopback and link-local addresses; those in Registries always may
+	Only         []string            // the registries that may be asked; nil: any
 	DockerConfig string              // optional path of a docker config.json, read for credentials when a registry asks
 
 	ResolveWithin time.Duration // for a registry to say what a tag means; default 3 s

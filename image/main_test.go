@@ -50,7 +50,7 @@ func newHost(tb testing.TB, server *containerdtest.Server) *host {
 // open opens a store that does not run yet. It is closed with the test.
 func (h *host) open(tb testing.TB, edit func(*image.Config)) *image.Store {
 	tb.Helper()
-	config := image.Config{Address: h.server.Address, Namespace: h.namespace, Stall: 10 * time.Second}
+	config := image.Config{Address: h.server.Address, Namespace: h.namespace, Stall: 10 * time.Second, Private: true}
 	if edit != nil {
 		edit(&config)
 	}

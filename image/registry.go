@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -25,6 +24,7 @@ type registries struct {
 	config map[string]Registry
 	docker string // path of docker's configuration; may be empty
 	stall  time.Duration
+	reach  reach
 
 	mu    sync.Mutex
 	hosts map[string]docker.RegistryHost
@@ -67,7 +67,10 @@ func (r *registries) host(name string) (docker.RegistryHost, error) {
 }
 
 func (r *registries) connect(name string) (docker.RegistryHost, error) {
-	config := r.config[name]
+	if err := r.reach.may(name); err != nil {
+		return docker.RegistryHost{}, err
+	}
+	config, known := r.config[name]
 	h := docker.RegistryHost{
 		Host: name, Scheme: "https", Path: "/v2",
 		Capabilities: docker.HostCapabilityPull | docker.HostCapabilityResolve,
@@ -85,7 +88,7 @@ func (r *registries) connect(name string) (docker.RegistryHost, error) {
 	}
 	h.Client = &http.Client{Transport: &stalling{limit: r.stall, next: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: r.stall}).DialContext,
+		DialContext:         r.reach.dialer(known, r.stall).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: r.stall,
 		MaxIdleConns:        4,

@@ -59,7 +59,7 @@ func Open(config Config) (*Store, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	hosts := &registries{config: config.Registries, docker: config.DockerConfig, stall: config.Stall}
+	hosts := &registries{config: config.Registries, docker: config.DockerConfig, stall: config.Stall, reach: reach{config.Private, config.Only}}
 	s := &Store{
 		config: config, platform: hostPlatform(), hosts: hosts, resolver: hosts.resolver(),
 		changed: make(chan struct{}, 1), turns: make(gate, atOnce), room: make(gate, 1), leasing: make(gate, 1),

@@ -87,7 +87,7 @@ func TestDialOutOnly(t *testing.T) {
 	y.api = client(t, y.broker)
 	for _, name := range []string{"w1", "w2"} {
 		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--nats", url, "--insecure", "--registry-http", y.registry.Host,
-			"--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
+			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
 		w.Launch = f.launch
 		y.workers = append(y.workers, w)
 	}

@@ -45,7 +45,7 @@ func newYard(t *testing.T, workers int) *yard {
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i+1)
 		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--join", y.broker.Addr,
-			"--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
+			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)

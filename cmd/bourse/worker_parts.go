@@ -101,7 +101,7 @@ func (h *host) openContainers(address string) error {
 	var err error
 	p.images, err = image.Open(image.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Budget: int64(h.capacity.ImageBudget()) << 20,
-		Registries: registries, DockerConfig: c.DockerAuth, Log: h.log,
+		Registries: registries, Private: c.Private, Only: c.Only, DockerConfig: c.DockerAuth, Log: h.log,
 	})
 	return err
 }

@@ -1,0 +1,83 @@
+package image
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// reach says which registries may be asked, and at which addresses. Images are
+// named by tenants, and a registry's answers name further hosts: without it
+// they could have a worker ask whatever its network lets it ask.
+type reach struct {
+	private bool     // private, loopback and link-local addresses too
+	only    []string // nil: any
+}
+
+// may reports CodeInvalid for a registry that is not among the allowed ones.
+func (r *reach) may(host string) error {
+	if r.only == nil || slices.Contains(r.only, host) {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker", bourse.Quoted(host))
+}
+
+// dialer connects for a registry: to its own host, and to all that its answers
+// name. The address is judged when it is known, after the name was resolved.
+// known is a registry that the operator has described.
+func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
+	d := &net.Dialer{Timeout: timeout}
+	if r.private || known {
+		return d
+	}
+	proxies := proxyPorts()
+	d.Control = func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
+		}
+		if len(proxies) > 0 && slices.Contains(proxies, to.Port()) {
+			return nil // the operator's proxy, which judges for itself
+		}
+		if !public(to.Addr()) {
+			return bourse.Errorf(bourse.CodeInvalid, "the registry is at %s, an address of the worker's own network: it is asked only if the worker allows it", to.Addr())
+		}
+		return nil
+	}
+	return d
+}
+
+// carrierNAT is the address block of RFC 6598, private in all but name.
+var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
+
+// public reports whether an address is one that anybody may connect to.
+func public(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)
+}
+
+// proxyPorts gives the ports of the proxies that the environment names.
+func proxyPorts() []uint16 {
+	var out []uint16
+	for _, scheme := range []string{"http", "https"} {
+		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: scheme, Host: "registry.example.com"}})
+		if err != nil || proxy == nil {
+			continue
+		}
+		port := proxy.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443", "socks5": "1080"}[proxy.Scheme]
+		}
+		if n, err := net.LookupPort("tcp", port); err == nil {
+			out = append(out, uint16(n))
+		}
+	}
+	return out
+}
