@@ -94,7 +94,7 @@ func (s *secured) as(name string, creds *admission.Credentials) *http.Client {
 	if creds != nil {
 		config = creds.Client().Clone()
 	} else {
-		config.RootCAs = s.credentials("reader", bourse.RoleWorker).Client().RootCAs
+		config.RootCAs = s.credentials("reader").Client().RootCAs
 	}
 	config.ServerName = name
 	transport := &http.Transport{TLSClientConfig: config}
@@ -102,9 +102,9 @@ func (s *secured) as(name string, creds *admission.Credentials) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-func (s *secured) credentials(id bourse.WorkerID, role bourse.Role) *admission.Credentials {
+func (s *secured) credentials(id bourse.WorkerID) *admission.Credentials {
 	s.t.Helper()
-	c, err := admission.Load(s.issue(id, role))
+	c, err := admission.Load(s.issue(id, bourse.RoleWorker))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (gullible) HasTag(bourse.WorkerTag) bool { return true }
 // its own, announces the tag of w1 with an earlier boot. It is sent nothing.
 func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	s := newSecured(t)
-	creds := s.credentials("w2", bourse.RoleWorker)
+	creds := s.credentials("w2")
 	var mu sync.Mutex
 	var stolen []string
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -225,7 +225,7 @@ func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	s := newSecured(t)
 	worker := s.worker()
-	stranger := s.as("w1.worker.bourse.internal", s.credentials("w2", bourse.RoleWorker))
+	stranger := s.as("w1.worker.bourse.internal", s.credentials("w2"))
 	volume := string(bourse.NewVolumeID(bourse.WorkerID("w1").Tags()[0]))
 	for _, ask := range []struct{ method, path string }{
 		{http.MethodGet, "/worker/exports/" + volume},
@@ -262,7 +262,7 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := func() string {
-		c, err := tls.Dial("tcp", broker.API, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.credentials("reader", bourse.RoleWorker).Client().RootCAs})
+		c, err := tls.Dial("tcp", broker.API, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.credentials("reader").Client().RootCAs})
 		if err != nil {
 			t.Fatal(err)
 		}

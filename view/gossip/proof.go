@@ -113,12 +113,13 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 		return nil
 	}
 	v, err := m.judge(&n)
-	switch {
-	case v == proven:
+	switch v {
+	case proven:
 		return nil
-	case v == unproven:
+	case unproven:
 		m.refused++
 		return err
+	case unknown:
 	}
 	if err := m.doubt(&n, now); err != nil {
 		m.refused++

@@ -170,20 +170,20 @@ func TestDoubtfulAreBounded(t *testing.T) {
 // it together in any other way: only what was said is proven.
 func TestForgedMetaProvesNothing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	real := map[string][]byte{}
+	genuine := map[string][]byte{}
 	for _, id := range []bourse.WorkerID{"w1", "w2"} {
 		for _, since := range []time.Time{now, now.Add(time.Minute)} {
-			real[nodeName(id, boot)+since.String()] = said(t, natural(id), boot, string(id), since)
+			genuine[nodeName(id, boot)+since.String()] = said(t, natural(id), boot, string(id), since)
 		}
 	}
 	keys := []string{}
-	for k := range real {
+	for k := range genuine {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	rapid.Check(t, func(t *rapid.T) {
-		from := real[rapid.SampledFrom(keys).Draw(t, "from")]
-		other := real[rapid.SampledFrom(keys).Draw(t, "other")]
+		from := genuine[rapid.SampledFrom(keys).Draw(t, "from")]
+		other := genuine[rapid.SampledFrom(keys).Draw(t, "other")]
 		meta := bytes.Clone(from)
 		switch rapid.SampledFrom([]string{"flip", "splice", "cut", "none"}).Draw(t, "change") {
 		case "flip":
@@ -206,10 +206,10 @@ func TestForgedMetaProvesNothing(t *testing.T) {
 		}
 		n.heard(peer)
 		got, _ := m.judge(&n)
-		genuine := peer.Port == 7946 && slices.ContainsFunc(keys, func(k string) bool {
-			return k[:len(name)] == name && bytes.Equal(real[k][:len(n.signed)], n.signed) && bytes.Contains(meta, n.signed)
+		was := peer.Port == 7946 && slices.ContainsFunc(keys, func(k string) bool {
+			return k[:len(name)] == name && bytes.Equal(genuine[k][:len(n.signed)], n.signed) && bytes.Contains(meta, n.signed)
 		})
-		if got == proven && !genuine {
+		if got == proven && !was {
 			t.Errorf("%s is believed with %x", name, meta)
 		}
 	})
