@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // processes asks a worker itself for the pids of its started machines.
@@ -21,7 +22,11 @@ func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error)
 		return nil, err
 	}
 	req.Header.Set("Bourse-To", w.Ready.ID)
-	admission.Proof{Cluster: cli.DefaultCluster}.Show(req.Header)
+	proof, err := proofOf(cli.DefaultCluster)
+	if err != nil {
+		return nil, err
+	}
+	proof.ShowTo(req.Header, w.Ready.API)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
@@ -38,6 +43,12 @@ func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error)
 		}
 	}
 	return pids, nil
+}
+
+// proofOf is what the servers of a cluster on loopback show one another.
+func proofOf(cluster string) (admission.Proof, error) {
+	secret, err := loopback.SecretOf(os.Getenv, cluster)
+	return admission.Proof{Cluster: cluster, Bearer: string(secret)}, err
 }
 
 // resident gives the resident bytes of a worker's own processes: the daemon,

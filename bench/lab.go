@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -51,7 +52,10 @@ func newLab(binary string) (*Lab, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "bourse-bench-")
-	return &Lab{binary: path, dir: dir}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Lab{binary: path, dir: dir}, os.Setenv(loopback.Variable, filepath.Join(dir, "run"))
 }
 
 func (l *Lab) close() {
@@ -153,7 +157,8 @@ func (l *Lab) market(ctx context.Context, regions ...string) (*machinesapi.Clien
 
 func clientOf(broker *Server) *machinesapi.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	return &machinesapi.Client{BaseURL: "http://" + broker.Ready.API, HTTP: &http.Client{Transport: transport}}
+	api := "http://" + broker.Ready.API
+	return &machinesapi.Client{BaseURL: api, Token: loopback.Find(os.Getenv, api), HTTP: &http.Client{Transport: transport}}
 }
 
 // until waits for something that only time brings.

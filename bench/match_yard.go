@@ -13,7 +13,6 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
-	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/market"
 )
@@ -123,7 +122,10 @@ func (y *taskYard) openExchange(h *harness) error {
 	for _, w := range known {
 		members = append(members, bourse.Member{ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, Address: w.Address})
 	}
-	proof := admission.Proof{Cluster: y.cluster}
+	proof, err := proofOf(y.cluster)
+	if err != nil {
+		return err
+	}
 	var way fabric.Fabric = direct.NewOver(direct.TCP, nil, proof)
 	if y.nats != "" {
 		link, err := nats.Open(y.ctx, nats.Config{URLs: []string{y.nats}, Cluster: y.cluster})

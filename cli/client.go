@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -28,7 +29,11 @@ func (s *shell) client() *machinesapi.Client {
 		}
 		base = scheme + base
 	}
-	return &machinesapi.Client{BaseURL: base, Token: orElse(s.token, s.Getenv("BOURSE_API_TOKEN")), HTTP: &http.Client{Transport: s.transport()}}
+	token := orElse(s.token, s.Getenv("BOURSE_API_TOKEN"))
+	if token == "" {
+		token = loopback.Find(s.Getenv, base)
+	}
+	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.transport()}}
 }
 
 func (s *shell) bindApp(c *cobra.Command, app *string) {

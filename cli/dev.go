@@ -68,7 +68,7 @@ servers and files. With --data the servers' files stay; machines end all the sam
 	flags.StringVar(&d.api, "api", DefaultAPI, "`IP:PORT` of the broker's API; port 0 means any free one")
 	flags.StringVar(&d.cpus, "cpus", "4", "`cores` that each worker sells; what the host really has is not asked")
 	flags.StringVar(&d.memory, "memory", "4GiB", "memory, a `size`, that each worker sells")
-	flags.StringVar(&d.readyFile, "ready-file", "", "write {api, pid, data, servers} as JSON to this `file` once ready, and again when a server was restarted")
+	flags.StringVar(&d.readyFile, "ready-file", "", "write {api, pid, data, servers, token_file} as JSON to this `file` once ready, and again when a server was restarted")
 	flags.StringVar(&d.logLevel, "log-level", "warn", "`level` that the servers log: debug, info, warn or error")
 	flags.BoolVar(&d.inner, "inner", false, "")
 	flags.BoolVar(&d.temporary, "temporary", false, "")
@@ -97,7 +97,7 @@ func (d *devConfig) validate() error {
 	if a, err := d.apiAddress(); err != nil {
 		problems = append(problems, named("--api", err))
 	} else if !a.Addr().IsLoopback() {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--api %s: a dev cluster asks nobody for credentials, so it listens on loopback only", a))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--api %s: a dev cluster speaks in the clear, so it listens on loopback only", a))
 	}
 	if d.fabric != fabricDirect && d.fabric != fabricNATS {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--fabric %s: use direct or nats", bourse.Quoted(d.fabric)))

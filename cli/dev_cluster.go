@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -169,7 +171,8 @@ func (c *devCluster) await(ctx context.Context, d *devServer) error {
 
 // heard waits until the broker knows every worker.
 func (c *devCluster) heard(ctx context.Context) error {
-	client := machinesapi.Client{BaseURL: "http://" + c.broker().API}
+	api := "http://" + c.broker().API
+	client := machinesapi.Client{BaseURL: api, Token: loopback.Find(c.shell.Getenv, api)}
 	want := len(c.servers) - 1
 	for {
 		list, err := client.Workers(ctx)
@@ -258,6 +261,7 @@ func (c *devCluster) stop() error {
 		close(c.nats.quit)
 	}
 	c.running.Wait()
+	c.removeCredentials()
 	if left := killDescendants(devGrace, devPatience); left > 0 {
 		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", count(left, "process"))
 	}
@@ -270,6 +274,18 @@ func (c *devCluster) stop() error {
 	}
 	c.shell.say("stopped; nothing is left behind")
 	return nil
+}
+
+// removeCredentials removes what servers leave for their next start, which is
+// not to come: the cluster's secret, and the token of a broker that was killed.
+func (c *devCluster) removeCredentials() {
+	err := loopback.Forget(c.shell.Getenv, c.name)
+	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {
+		err = errors.Join(err, loopback.ForgetToken(c.shell.Getenv, api))
+	}
+	if err != nil {
+		c.shell.say("warning: " + err.Error())
+	}
 }
 
 // isDefaultAPI tells whether the verbs find this broker without being told.

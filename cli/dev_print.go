@@ -18,6 +18,8 @@ type devReady struct {
 	PID     int     `json:"pid"` // to be signalled to end the cluster
 	Data    string  `json:"data"`
 	Servers []Ready `json:"servers"` // the broker first, then the workers by region
+
+	TokenFile string `json:"token_file"` // with the token that clients show
 }
 
 func (c *devCluster) readiness() devReady {
@@ -27,7 +29,8 @@ func (c *devCluster) readiness() devReady {
 	if err != nil {
 		data = c.config.data
 	}
-	r := devReady{API: "http://" + c.ready["broker"].API, PID: os.Getppid(), Data: data}
+	broker := c.ready["broker"]
+	r := devReady{API: "http://" + broker.API, PID: os.Getppid(), Data: data, TokenFile: broker.TokenFile}
 	for _, d := range c.servers {
 		r.Servers = append(r.Servers, c.ready[d.name])
 	}
@@ -85,6 +88,7 @@ func (c *devCluster) tell(took time.Duration) error {
 	if !isDefaultAPI(api) {
 		fmt.Fprintf(&b, "  export BOURSE_API=http://%s\n", api)
 	}
+	fmt.Fprintf(&b, "  export BOURSE_API_TOKEN=$(cat \"%s\")   # for clients other than bourse\n\n", c.broker().TokenFile)
 	first := c.config.regions[0]
 	fmt.Fprintf(&b, `  bourse machine run host --region %s --name hello -- sleep 600
   bourse machine list

@@ -129,10 +129,11 @@ func (d *devServer) once(first bool) error {
 // commandLine gives the arguments for the next start.
 func (d *devServer) commandLine() []string {
 	out := append(slices.Clip(d.args), "--listen", d.listen, "--life-line")
+	out = append(out, "--cluster", d.cluster.name)
 	if d.role == RoleNATS {
 		return out
 	}
-	out = append(out, "--name", d.name, "--cluster", d.cluster.name, "--log-level", d.cluster.config.logLevel)
+	out = append(out, "--name", d.name, "--log-level", d.cluster.config.logLevel)
 	if d.cluster.nats != nil {
 		return append(out, "--nats", "nats://"+d.cluster.nats.listen)
 	}

@@ -24,11 +24,11 @@ type NATSConfig struct {
 // Set tells whether NATS was asked for.
 func (n *NATSConfig) Set() bool { return len(n.URLs) > 0 }
 
-// local tells whether only this host is spoken to.
-func (n *NATSConfig) local() bool {
+// Local reports whether only this host is spoken to.
+func (n *NATSConfig) Local() bool {
 	return !slices.ContainsFunc(n.URLs, func(s string) bool {
 		u, err := url.Parse(s)
-		return err != nil || !loopback(u.Hostname())
+		return err != nil || !onLoopback(u.Hostname())
 	})
 }
 
@@ -61,7 +61,7 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s: use nats://HOST:PORT", bourse.Quoted(s)))
 			continue
 		}
-		if !insecure && !guarded && !loopback(u.Hostname()) {
+		if !insecure && !guarded && !onLoopback(u.Hostname()) {
 			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host, and whoever may use its account could command every worker: "+
 				"use certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a network and an account that you trust", u.Redacted()))
 		}
@@ -69,7 +69,7 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	return out
 }
 
-func loopback(host string) bool {
+func onLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }

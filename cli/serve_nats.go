@@ -15,6 +15,7 @@ const RoleNATS bourse.Role = "nats"
 // NATSServerConfig is the whole configuration of "bourse serve nats".
 type NATSServerConfig struct {
 	Listen    netip.AddrPort // on loopback; port 0 means any
+	Cluster   string         // whose servers are let in; "": everybody on this host
 	ReadyFile string         // as ServerConfig has it
 	LifeLine  bool
 }
@@ -27,7 +28,7 @@ func (s *shell) serveNATS() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "nats",
 		Short:  "Run a NATS server on loopback, for trying things out",
-		Long:   "Run a NATS server on loopback, for trying things out. It stores nothing, and asks nobody who they are.",
+		Long:   "Run a NATS server on loopback, for trying things out. It stores nothing, and lets in the servers of --cluster that run as this user.",
 		Args:   none,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,7 +37,7 @@ func (s *shell) serveNATS() *cobra.Command {
 				return named("--listen", err)
 			}
 			if !config.Listen.Addr().IsLoopback() {
-				return bourse.Errorf(bourse.CodeInvalid, "--listen %s: it asks nobody for credentials, so it listens on loopback only", listen)
+				return bourse.Errorf(bourse.CodeInvalid, "--listen %s: it speaks in the clear, so it listens on loopback only", listen)
 			}
 			ctx, stop := s.lifetime(c.Context(), config.LifeLine)
 			defer stop()
@@ -45,6 +46,7 @@ func (s *shell) serveNATS() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "`IP:PORT` for clients; port 0 means any free one")
+	flags.StringVar(&config.Cluster, "cluster", "", "`name` of the cluster whose servers are let in (default: everybody on this host)")
 	flags.StringVar(&config.ReadyFile, "ready-file", "", "write {id, role, api, pid} as JSON to this `file` once ready")
 	bindLifeLine(flags, &config.LifeLine)
 	return c

@@ -21,6 +21,8 @@ type Ready struct {
 	Gossip string        `json:"gossip"`         // host:port
 	Pull   string        `json:"pull,omitempty"` // host:port of a worker's gateway
 	PID    int           `json:"pid"`
+
+	TokenFile string `json:"token_file,omitempty"` // with the token of a broker's clients, or a gateway's, that it made for itself
 }
 
 // Announce says that the server is ready: on w, and in the ready file if one

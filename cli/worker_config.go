@@ -78,7 +78,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 	}
 	c.viewIn(c.Data)
 	if !hostSaid {
-		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.local()
+		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local()
 	}
 	keep := func(flag string, err error) {
 		if err != nil {

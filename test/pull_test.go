@@ -132,7 +132,7 @@ func (g *gate) shellWorker() {
 	if err := os.WriteFile(file, []byte(documented(g.t)), 0o600); err != nil {
 		g.t.Fatal(err)
 	}
-	c := exec.Command("sh", file, g.addr)
+	c := exec.Command("sh", file, g.addr, g.worker.TokenFile)
 	c.Dir, c.Stdout, c.Stderr = dir, g.t.Output(), g.t.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {

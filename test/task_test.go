@@ -125,7 +125,7 @@ func TestTasksOfRealPrograms(t *testing.T) {
 			t.Errorf("task run %q: exit status %d, output %q; want %d, %q", c.args, code, out, c.code, c.out)
 		}
 	}
-	resp, err := http.Post("http://"+w.broker.API+"/schedule", "", strings.NewReader(`{"Task":"increment","Payload":{"N":41},"Requirements":{"Region":"gru","Slots":1}}`))
+	resp, err := w.broker.HTTP(t).Post("http://"+w.broker.API+"/schedule", "", strings.NewReader(`{"Task":"increment","Payload":{"N":41},"Requirements":{"Region":"gru","Slots":1}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,9 @@ func (s *server) openGroups() error {
 	}
 	if s.link == nil || s.config.NATS.Both {
 		c.Bind, c.Join = s.config.Gossip, s.config.Join
+		if len(c.Key) == 0 && c.Bind.Addr().Unmap().IsLoopback() {
+			c.Key = s.secret.For("gossip")
+		}
 		c.Self.Address = s.directAddress()
 		return s.openGroup(c)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 var update = flag.Bool("update", false, "write the golden parts of the scripts anew")
@@ -35,7 +36,24 @@ func TestMain(m *testing.M) {
 	}
 	// The tests wait more than they work.
 	_ = flag.Set("test.parallel", "4") // the command line may say otherwise later
-	testscript.Main(m, map[string]func(){"bourse": func() { os.Exit(run()) }})
+	testscript.Main(privately{m}, map[string]func(){"bourse": func() { os.Exit(run()) }})
+}
+
+// privately runs tests whose servers keep their credentials of loopback where no
+// other servers of this user look.
+type privately struct{ *testing.M }
+
+func (p privately) Run() int {
+	dir, err := os.MkdirTemp("", "bourse-run-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv(loopback.Variable, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return p.M.Run()
 }
 
 // devState is what "bourse dev" writes to its ready file.

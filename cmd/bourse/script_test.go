@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // TestScripts runs the scripts of testdata/script against one cluster of
@@ -34,6 +37,7 @@ func runScripts(t *testing.T, d *dev, dir string, update bool) {
 		UpdateScripts:       update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("BOURSE_API", d.API)
+			e.Setenv(loopback.Variable, os.Getenv(loopback.Variable))
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},

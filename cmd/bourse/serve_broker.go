@@ -42,6 +42,16 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	local, err := s.clientToken(s.listener, c.TokenFile)
+	if err != nil {
+		return err
+	}
+	if local != nil {
+		if set, err = admission.OneToken(local.Text); err != nil {
+			return err
+		}
+		s.extra = func(r *cli.Ready) { r.TokenFile = local.File }
+	}
 	var asked broker.Tokens // nil: none are asked for
 	if set != nil {
 		asked = tokens{set}
@@ -73,6 +83,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		stage{name: "api", run: func(ctx context.Context) error {
 			return s.serve(ctx, s.listener, s.withReplication(api.Handler()), toClients)
 		}},
+		withdraw(local),
 		stage{name: "nats", run: s.serveLink},
 		stage{name: "queries", run: engine.Run}, // ends before the API: who follows the view lets go
 		s.announce(),

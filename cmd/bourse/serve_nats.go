@@ -9,6 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 const natsPatience = 10 * time.Second // that the server may take to start
@@ -19,7 +20,15 @@ func serveNATS(ctx context.Context, c cli.NATSServerConfig) error {
 	if port == 0 {
 		port = natsserver.RANDOM_PORT
 	}
-	s, err := natsserver.NewServer(&natsserver.Options{Host: c.Listen.Addr().String(), Port: port, NoSigs: true, NoLog: true})
+	options := natsserver.Options{Host: c.Listen.Addr().String(), Port: port, NoSigs: true, NoLog: true}
+	if c.Cluster != "" {
+		secret, err := loopback.SecretOf(os.Getenv, c.Cluster)
+		if err != nil {
+			return err
+		}
+		options.Authorization = secret.Text("nats")
+	}
+	s, err := natsserver.NewServer(&options)
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "NATS: %w", err)
 	}

@@ -91,6 +91,7 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
 		stage{name: "gateway", run: h.serveGateway},
+		h.gateway.withdraw(),
 		atEnd("machines", h.destroyAll),
 		atEnd("orders", h.leave),
 		s.announce(),

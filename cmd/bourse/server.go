@@ -15,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/pace"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
@@ -24,6 +25,7 @@ type server struct {
 	config   *cli.ServerConfig
 	log      *slog.Logger
 	creds    *admission.Credentials // nil: in the clear
+	secret   loopback.Secret        // of the cluster on this host's loopback; "": none is asked for
 	link     *nats.Link             // nil: not on NATS
 	listener net.Listener           // of the API
 	wire     *direct.Fabric         // to other servers
@@ -61,7 +63,7 @@ func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerI
 		}
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
-	if err := s.ownTag(); err != nil {
+	if err := errors.Join(s.ownTag(), s.openSecret()); err != nil {
 		return nil, err
 	}
 	err = s.openNetworks(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 	"github.com/bourse-dev/bourse/gateway"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // pullGateway is what a worker has that hands work to whoever asks for it.
@@ -19,6 +20,7 @@ type pullGateway struct {
 	driver   *pull.Driver
 	listener net.Listener
 	tokens   *admission.TokenSet // nil: none are asked for
+	local    *loopback.Token     // the one of them that was made here; nil: the operator has named others
 }
 
 // openGateway binds the gateway's address and opens its driver, if the worker
@@ -44,7 +46,20 @@ func (h *host) openGateway() (err error) {
 	}
 	h.gateway = &g
 	h.extra = func(r *cli.Ready) { r.Pull = g.listener.Addr().String() }
-	return nil
+	if g.local, err = h.clientToken(g.listener, c.TokenFile); err != nil || g.local == nil {
+		return err
+	}
+	g.tokens, err = admission.OneToken(g.local.Text)
+	h.extra = func(r *cli.Ready) { r.Pull, r.TokenFile = g.listener.Addr().String(), g.local.File }
+	return err
+}
+
+// withdraw is the stage that removes the file of a token made here.
+func (g *pullGateway) withdraw() stage {
+	if g == nil {
+		return withdraw(nil)
+	}
+	return withdraw(g.local)
 }
 
 // close lets go of what openGateway opened.

@@ -148,7 +148,7 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 		r.Header = http.Header{}
 	}
 	r.Header[headerTo] = []string{string(to.ID)}
-	f.proof.Show(r.Header)
+	f.proof.ShowTo(r.Header, to.Address)
 	r.Header["User-Agent"] = nil // says nothing that a worker asks
 	return r
 }

@@ -54,7 +54,7 @@ func (l *line) upgrade(ctx context.Context, to *bourse.Member, proof admission.P
 		Method: http.MethodGet, URL: &url.URL{Path: callsPath}, Host: to.Address, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}, "User-Agent": nil},
 	}
-	proof.Show(ask.Header)
+	proof.ShowTo(ask.Header, to.Address)
 	if err := ask.Write(l.conn); err != nil {
 		return nil, unanswered(ctx, err)
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	Certificate func() tls.Certificate
 	Creds       string       // file of a user's JWT and seed; optional
 	NKey        string       // file of a user's seed; optional
+	Token       string       // shown to NATS servers whose URL names no user; optional
 	Log         *slog.Logger // default: none
 	// Patience is how long another end may give no sign of life before its
 	// connections are reset; default 6 s. It is asked for one every third of it.
@@ -111,6 +112,9 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 	}
 	if c.CA != nil || c.Certificate != nil {
 		o = append(o, client.ClientTLSConfig(c.certificate(), c.ca()))
+	}
+	if c.Token != "" {
+		o = append(o, client.Token(c.Token))
 	}
 	if c.Creds != "" {
 		o = append(o, client.UserCredentials(c.Creds))

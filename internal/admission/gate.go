@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"crypto/subtle"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -16,9 +17,8 @@ import (
 // one of another site, not one that has its own name resolve to our address,
 // and none at all where only servers of the cluster have business.
 type Gate struct {
-	Names   func() []string // by which clients may call us, beside IP addresses and localhost; nil: none
-	AnyHost bool            // no browser reaches the listener: the name is not looked at
-	Proof   Proof           // that servers of the cluster show
+	Names func() []string // by which clients may call us, beside IP addresses and localhost; nil: none
+	Proof Proof           // that servers of the cluster show
 }
 
 // headerServer names the cluster of the server that makes a request. A page
@@ -37,7 +37,7 @@ var pathsOfServers = []string{"/worker/", "/view/"}
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.AnyHost && !g.calls(canonicalHost(r.Host)) {
+		if !g.calls(canonicalHost(r.Host)) {
 			refuse(w, http.StatusMisdirectedRequest, bourse.CodeForbidden,
 				"this server is not called "+bourse.Quoted(r.Host)+": --server-name says by which names it is")
 			return
@@ -66,6 +66,11 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if r.URL.Path != pathMetrics && r.Header.Get(headerServer) != g.Proof.Cluster {
 		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster have business here: "+headerServer+" names theirs")
+		return false
+	}
+	if g.Proof.Bearer != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+g.Proof.Bearer)) == 0 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "only servers of the cluster have business here: they show its secret")
 		return false
 	}
 	return true
@@ -117,9 +122,20 @@ func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 // its certificate. The zero value proves membership of the cluster "".
 type Proof struct {
 	Cluster string
+	Bearer  string // shown on loopback, and asked for there; "" is none
 }
 
-// Show adds the proof to the header of a request.
-func (p Proof) Show(h http.Header) {
-	h[headerServer] = []string{p.Cluster}
+// Show adds what is no secret of the proof to the header of a request.
+func (p Proof) Show(h http.Header) { h[headerServer] = []string{p.Cluster} }
+
+// ShowTo adds the proof to the header of a request to an address. What is secret
+// does not leave the host.
+func (p Proof) ShowTo(h http.Header, address string) {
+	p.Show(h)
+	if p.Bearer == "" {
+		return
+	}
+	if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().IsLoopback() {
+		h["Authorization"] = []string{"Bearer " + p.Bearer}
+	}
 }

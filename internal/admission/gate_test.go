@@ -43,11 +43,20 @@ func TestGate(t *testing.T) {
 		{"a form to a worker, without traces", "POST", "10.0.0.1:4281", "/worker/claim", header{"Content-Type": "text/plain"}, http.StatusForbidden},
 		{"a page to a worker", "POST", "10.0.0.1:4281", "/worker/claim", header{"Bourse-Server": "c1", "Origin": "http://10.0.0.1:4281"}, http.StatusForbidden},
 		{"a page to a worker, reading", "GET", "10.0.0.1:4281", "/worker/machines", header{"Bourse-Server": "c1", "Sec-Fetch-Site": "none"}, http.StatusForbidden},
+		{"a server on loopback without the secret", "POST", "127.0.0.1:1", "/worker/claim", header{"Bourse-Server": "c1", "Case": "secret"}, http.StatusUnauthorized},
+		{"a server on loopback with another secret", "POST", "127.0.0.1:1", "/worker/claim", header{"Bourse-Server": "c1", "Authorization": "Bearer t", "Case": "secret"}, http.StatusUnauthorized},
+		{"a server on loopback", "POST", "127.0.0.1:1", "/worker/claim", header{"Bourse-Server": "c1", "Authorization": "Bearer s", "Case": "secret"}, reached},
+		{"figures on loopback without the secret", "GET", "127.0.0.1:1", "/worker/metrics", header{"Case": "secret"}, http.StatusUnauthorized},
+		{"figures on loopback", "GET", "127.0.0.1:1", "/worker/metrics", header{"Authorization": "Bearer s", "Case": "secret"}, reached},
+		{"a client on loopback, which shows its token elsewhere", "GET", "127.0.0.1:1", "/v1/apps", header{"Case": "secret"}, reached},
 		{"figures", "GET", "10.0.0.1:4281", "/worker/metrics", nil, reached},
 		{"figures for a page", "GET", "10.0.0.1:4281", "/worker/metrics", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			gate := admission.Gate{Names: func() []string { return []string{"Api.example.com"} }, Proof: admission.Proof{Cluster: "c1"}}
+			if tt.header["Case"] == "secret" {
+				gate.Proof.Bearer = "s"
+			}
 			h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(reached) }))
 			r := httptest.NewRequestWithContext(t.Context(), tt.method, "http://host"+tt.path, nil)
 			r.Host = tt.host
@@ -63,15 +72,16 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Where no browser comes, names say nothing.
-func TestGateOfAnyHost(t *testing.T) {
-	gate := admission.Gate{AnyHost: true}
-	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r := httptest.NewRequestWithContext(t.Context(), "GET", "http://host/v1/health", nil)
-	r.Host = "w1.nats"
-	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-		t.Errorf("status %d, want 200", w.Code)
+// The secret of loopback does not leave the host.
+func TestTheSecretStaysOnTheHost(t *testing.T) {
+	proof := admission.Proof{Cluster: "c1", Bearer: "s"}
+	for address, want := range map[string]string{
+		"127.0.0.1:80": "Bearer s", "[::1]:80": "Bearer s", "10.0.0.1:80": "", "[fd00::1]:80": "", "localhost:80": "", "127.0.0.1.evil.example:80": "", "": "",
+	} {
+		h := http.Header{}
+		if proof.ShowTo(h, address); h.Get("Authorization") != want || h.Get("Bourse-Server") != "c1" {
+			t.Errorf("to %q: %v, want %q", address, h, want)
+		}
 	}
 }
 

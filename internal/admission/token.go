@@ -54,6 +54,11 @@ func LoadTokens(path string) (*TokenSet, error) {
 	return &TokenSet{live}, nil
 }
 
+// OneToken is a set of one token, which is good for everything.
+func OneToken(token string) (*TokenSet, error) {
+	return ReadTokens(strings.NewReader(token + " " + everything))
+}
+
 // ReadTokens reads tokens, one a line: the token, the organisation's slug and,
 // if it is good for one app only, that app's name. In place of both, "*" is the
 // whole cluster. Empty lines and those that

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -21,6 +22,8 @@ type Dev struct {
 	PID     int         `json:"pid"` // to be signalled to end it
 	Data    string      `json:"data"`
 	Servers []DevServer `json:"servers"` // the broker first
+
+	TokenFile string `json:"token_file"` // of its clients
 
 	file string
 }
@@ -93,4 +96,6 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 }
 
 // Client returns a client of the cluster's API.
-func (d *Dev) Client() *machinesapi.Client { return &machinesapi.Client{BaseURL: d.API} }
+func (d *Dev) Client() *machinesapi.Client {
+	return &machinesapi.Client{BaseURL: d.API, Token: loopback.Find(os.Getenv, d.API)}
+}

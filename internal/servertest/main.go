@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // Program is the path of the program while [Main] runs.
@@ -23,6 +25,11 @@ func Main(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o755); err != nil { // machines of other users run the program, too
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	// Credentials of loopback go where no other servers of this user look.
+	if err := os.Setenv(loopback.Variable, filepath.Join(dir, "run")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

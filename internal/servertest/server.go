@@ -12,12 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -39,6 +41,8 @@ type Server struct {
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
 	Pull string `json:"pull"`   // host:port of a gateway
+
+	TokenFile string `json:"token_file"` // of the clients of a broker or gateway
 }
 
 // DialFunc connects to an address.
@@ -128,24 +132,38 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// HTTP returns a client that reaches the server, and shows what servers of its
-// cluster do.
+// HTTP returns a client that reaches the server, and shows what clients and
+// servers of its cluster do.
 func (s *Server) HTTP(tb testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: showing{transport, admission.Proof{Cluster: s.Of}}}
+	return &http.Client{Transport: showing{transport, s.Proof(tb), s.TokenFile}}
 }
 
-// showing adds proof to every request.
+// Proof is what servers of its cluster show one another.
+func (s *Server) Proof(tb testing.TB) admission.Proof {
+	secret, err := loopback.SecretOf(os.Getenv, s.Of)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return admission.Proof{Cluster: s.Of, Bearer: string(secret)}
+}
+
+// showing adds credentials to every request that has none.
 type showing struct {
 	http.RoundTripper
 	proof admission.Proof
+	token string // its file
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	s.proof.Show(r.Header)
+	if strings.HasPrefix(r.URL.Path, "/worker/") || strings.HasPrefix(r.URL.Path, "/view/") {
+		s.proof.ShowTo(r.Header, r.URL.Host)
+	} else if text, err := os.ReadFile(s.token); err == nil && r.Header.Get("Authorization") == "" { // a server that is down has none
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(text)))
+	}
 	return s.RoundTripper.RoundTrip(r)
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -32,7 +33,7 @@ type demo struct {
 func (d *demo) hello() string { return filepath.Join(d.dir, "hello") }
 
 func (d *demo) client() *machinesapi.Client {
-	return &machinesapi.Client{BaseURL: d.state.API, HTTP: &http.Client{Timeout: 10 * time.Second}}
+	return &machinesapi.Client{BaseURL: d.state.API, Token: loopback.Find(os.Getenv, d.state.API), HTTP: &http.Client{Timeout: 10 * time.Second}}
 }
 
 func (d *demo) buildHello(ctx context.Context) error {

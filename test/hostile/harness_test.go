@@ -21,8 +21,14 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // knows. Args are more arguments of the worker.
 func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server) {
 	t.Helper()
-	broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
-	return broker, startWorker(t, broker, args...)
+	return startPairOf(t, nil, args)
+}
+
+// startPairOf is startPair with more arguments of both.
+func startPairOf(t *testing.T, brokerArgs, workerArgs []string) (broker, worker *servertest.Server) {
+	t.Helper()
+	broker = servertest.Start(t, "broker", append([]string{"serve", "broker", "--listen", "127.0.0.1:0"}, brokerArgs...)...)
+	return broker, startWorker(t, broker, workerArgs...)
 }
 
 // startWorker starts a worker of region gru, which the broker then knows.

@@ -72,7 +72,7 @@ func TestPagesReachNoListener(t *testing.T) {
 
 // A server is called by the names that its operator states, and by no other.
 func TestServersHaveTheNamesOfTheirOperator(t *testing.T) {
-	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--server-name", "api.example.com")
+	broker, _ := startPairOf(t, []string{"--server-name", "api.example.com"}, nil)
 	for host, want := range map[string]int{
 		"api.example.com": http.StatusOK, "API.example.com:4280": http.StatusOK, "localhost": http.StatusOK, "127.0.0.1": http.StatusOK,
 		"example.com": http.StatusMisdirectedRequest,

@@ -1,0 +1,210 @@
+package loopback_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/loopback"
+)
+
+// in returns an environment whose directory is dir.
+func in(dir string) func(string) string {
+	return func(name string) string {
+		if name == loopback.Variable {
+			return dir
+		}
+		return ""
+	}
+}
+
+var api = netip.MustParseAddrPort("127.0.0.1:4280")
+
+// A client finds the token of the API that it calls, and of no other.
+func TestFind(t *testing.T) {
+	env := in(filepath.Join(t.TempDir(), "run"))
+	token, err := loopback.TokenOf(env, api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	six, err := loopback.TokenOf(env, netip.MustParseAddrPort("[::1]:9"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		"http://127.0.0.1:4280": token.Text, "http://127.0.0.1:4280/": token.Text, "https://127.0.0.1:4280": token.Text, "http://localhost:4280": token.Text,
+		"http://[::1]:9": six.Text, "http://localhost:9": six.Text,
+		"http://127.0.0.1:4281": "", "http://127.0.0.1": "", "http://10.0.0.1:4280": "", "http://evil.example:4280": "",
+		"http://127.0.0.1.evil.example:4280": "", "http://127.0.0.1:4280@evil.example": "", "http://../x:4280": "", "127.0.0.1:4280": "", "": "", "%": "",
+	} {
+		if got := loopback.Find(env, url); got != want {
+			t.Errorf("Find(%q) = %q, want %q", url, got, want)
+		}
+	}
+	if again, err := loopback.TokenOf(env, api); err != nil || again.Text != token.Text {
+		t.Errorf("after a kill the token is another: %v", err)
+	}
+	if err := token.Withdraw(); err != nil || loopback.Find(env, "http://127.0.0.1:4280") != "" {
+		t.Errorf("a token is found that was withdrawn (%v)", err)
+	}
+	if err := token.Withdraw(); err != nil {
+		t.Errorf("withdrawn twice: %v", err)
+	}
+}
+
+// Files are the user's alone.
+func TestFilesArePrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	token, err := loopback.TokenOf(in(dir), api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{dir: 0o700, token.File: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v (%v), want mode %#o", path, info.Mode(), err, want)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("the directory has %v (%v), want the token alone", left, err)
+	}
+}
+
+// What others could have put there is not believed, and nothing is written
+// through it.
+func TestOthersCannotPlantCredentials(t *testing.T) {
+	name := loopback.TokenFile(api)
+	for what, plant := range map[string]func(dir string) error{
+		"a directory that others write": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"a file that others read": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("A", 26)), 0o644)
+		},
+		"a link to elsewhere": func(dir string) error {
+			target := filepath.Join(dir, "..", "target")
+			if err := os.WriteFile(target, []byte(strings.Repeat("A", 26)), 0o600); err != nil {
+				return err
+			}
+			return os.Symlink(target, filepath.Join(dir, name))
+		},
+		"a link to where nothing is": func(dir string) error { return os.Symlink("../nothing", filepath.Join(dir, name)) },
+		"a directory":                func(dir string) error { return os.Mkdir(filepath.Join(dir, name), 0o700) },
+		"an empty file":              func(dir string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o600) },
+		"a long file": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("A", 100)), 0o600)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := plant(dir); err != nil {
+				t.Fatal(err)
+			}
+			if token, err := loopback.TokenOf(in(dir), api); bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("a token was made: %q, %v", token.Text, err)
+			}
+			if got := loopback.Find(in(dir), "http://127.0.0.1:4280"); got != "" {
+				t.Errorf("found %q", got)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "..", "nothing")); err == nil {
+				t.Error("a file was written through a link")
+			}
+		})
+	}
+}
+
+// Servers that start at once share one secret; other clusters have others.
+func TestServersAgreeOnTheSecret(t *testing.T) {
+	env := in(filepath.Join(t.TempDir(), "run"))
+	found := make([]loopback.Secret, 16)
+	var wg sync.WaitGroup
+	for i := range found {
+		wg.Go(func() {
+			var err error
+			if found[i], err = loopback.SecretOf(env, "c1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if slices.Sort(found); found[0] != found[len(found)-1] || found[0] == "" {
+		t.Errorf("the secrets are %q", found)
+	}
+	if other, err := loopback.SecretOf(env, "c2"); err != nil || other == found[0] {
+		t.Errorf("another cluster has the same secret (%v)", err)
+	}
+	if found[0].Text("a") == found[0].Text("b") || strings.Contains(found[0].Text("a"), string(found[0])) {
+		t.Error("what is derived for one purpose serves another")
+	}
+	if loopback.Secret("").For("a") != nil {
+		t.Error("something is derived of no secret")
+	}
+	if err := loopback.Forget(env, "c1"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := loopback.SecretOf(env, "c1"); err != nil || again == found[0] {
+		t.Errorf("a forgotten secret is back (%v)", err)
+	}
+}
+
+func TestDir(t *testing.T) {
+	root := os.Geteuid() == 0
+	for _, tt := range []struct {
+		env        map[string]string
+		user, root string
+	}{
+		{map[string]string{loopback.Variable: "/x", "XDG_RUNTIME_DIR": "/y"}, "/x", "/x"},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/1000", "HOME": "/h"}, "/run/user/1000/bourse", "/run/bourse"},
+		{map[string]string{"HOME": "/h"}, "/h/.local/state/bourse", "/run/bourse"},
+		{nil, "", "/run/bourse"},
+	} {
+		want := tt.user
+		if root {
+			want = tt.root
+		}
+		if got, err := loopback.Dir(func(name string) string { return tt.env[name] }); strings.TrimPrefix(got, "/var") != want || (err != nil) != (want == "") {
+			t.Errorf("with %v: %q, %v; want %q", tt.env, got, err, want)
+		}
+	}
+}
+
+func FuzzFind(f *testing.F) {
+	dir := filepath.Join(f.TempDir(), "run")
+	if _, err := loopback.TokenOf(in(dir), api); err != nil {
+		f.Fatal(err)
+	}
+	f.Add("http://127.0.0.1:4280")
+	f.Add("http://localhost:4280/../x")
+	f.Fuzz(func(t *testing.T, url string) {
+		if loopback.Find(in(dir), "http://evil.example/"+url) != "" || loopback.Find(in(dir), "http://"+url+".example:4280") != "" {
+			t.Errorf("%q has the token", url)
+		}
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"))
+	f.Add([]byte("\x00\r\n"))
+	dir := filepath.Join(f.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	s, err := loopback.Open(dir, false)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer s.Close()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "x"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Read("x"); err == nil && (len(got) != 26 || strings.ContainsAny(got, "\r\n\x00 \"")) {
+			t.Errorf("read %q of %q", got, text)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package hostile
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// knock is a program that calls every listener as a machine of another user
+// can, looks for credentials where it can, and prints what it was answered.
+const knock = `
+for url in %s; do
+  echo "$(curl -s -o /dev/null -w '%%{http_code}' -X POST -H 'Bourse-Server: '%s -d '%s' "$url") $url"
+done
+for file in %s; do cat "$file" >/dev/null 2>&1 && echo "READ $file"; done
+env | grep TOKEN
+for fd in /proc/self/fd/*; do case "$(readlink "$fd")" in *%s*) echo "FD $fd";; esac; done
+echo done`
+
+// A machine with user nobody is nobody on loopback, too: broker, worker and
+// gateway take no call of it but those that everybody may make, and it finds no
+// credentials in files, environments or what it inherited.
+func TestAMachineOfNobodyIsNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("machines of other users need root")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skipf("%v: scripts/need-host installs it", err)
+	}
+	data, err := os.MkdirTemp("", "bourse-nobody-") // a test's own has a parent that nobody passes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(data) })
+	if err := os.Chmod(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0", "--data", filepath.Join(data, "w1"))
+	urls := []string{
+		broker.API + "/v1/apps/default/machines", broker.API + "/schedule", broker.API + "/v1/view/queries", broker.API + "/view/push", broker.API + "/v1/apps",
+		worker.API + "/worker/claim", worker.API + "/worker/quote", worker.API + "/worker/machines/x/destroy", worker.API + "/view/push", worker.API + "/worker/metrics",
+		worker.Pull + "/sched/submit", worker.Pull + "/sched/claim/x", worker.Pull + "/sched/cancel/x",
+	}
+	files := []string{broker.TokenFile, worker.TokenFile, filepath.Join(filepath.Dir(broker.TokenFile), broker.Of+".secret")}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%s: %v, %v; want a file of mode 0600", file, info, err)
+		}
+	}
+	script := fmt.Sprintf(knock, strings.Join(urls, " "), broker.Of, hostOrder, strings.Join(files, " "), filepath.Dir(broker.TokenFile))
+	api := servertest.Client(t, broker)
+	m, err := api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImageHost, Restart: &bourse.Restart{Policy: bourse.RestartNo},
+		Init: bourse.Init{Exec: []string{"/bin/sh", "-c", script}, User: "nobody"},
+	}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Wait(t.Context(), "default", m.ID, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	if err := api.Logs(t.Context(), "default", m.ID, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
+		lines = append(lines, l.Text)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != len(urls)+1 || lines[len(urls)] != "done" {
+		t.Fatalf("the machine said %q, want %d answers and nothing that it found", lines, len(urls))
+	}
+	for i, line := range lines[:len(urls)] {
+		if !strings.HasPrefix(line, "401 ") && !strings.HasPrefix(line, "403 ") {
+			t.Errorf("nobody at %s: %s, want 401 or 403", urls[i], line)
+		}
+	}
+	list, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d machines (%v), want the one of nobody", len(list), err)
+	}
+}
+
+// Without a token a broker on loopback answers what everybody may know, and
+// nothing else; with --insecure it asks for none, as it says.
+func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
+	asking, _ := startPair(t)
+	var open *servertest.Server
+	t.Run("insecure", func(t *testing.T) { // a cluster of its own
+		open, _ = startPairOf(t, []string{"--insecure"}, []string{"--insecure"})
+		if got := send(t, open.API, "GET /v1/workers", []string{"Host: " + open.API}, ""); got.status != http.StatusOK {
+			t.Errorf("an insecure broker without a token: %d %s, want 200", got.status, got.body)
+		}
+	})
+	if open.TokenFile != "" {
+		t.Errorf("an insecure broker names %s as the file of its token", open.TokenFile)
+	}
+	for _, c := range []struct {
+		path string
+		want int
+	}{
+		{"/v1/health", http.StatusOK},
+		{"/v1/platform/regions", http.StatusOK},
+		{"/v1/apps", http.StatusUnauthorized},
+		{"/v1/workers", http.StatusUnauthorized},
+		{"/v1/apps/default/machines", http.StatusUnauthorized},
+	} {
+		if got := send(t, asking.API, "GET "+c.path, []string{"Host: " + asking.API}, ""); got.status != c.want {
+			t.Errorf("%s without a token: %d %s, want %d", c.path, got.status, got.body, c.want)
+		}
+	}
+}
+
+// The command line finds the token of the API that it calls, a broker that was
+// killed has the same one again, and one that ends leaves none. No environment
+// of a server's has it.
+func TestTheCommandLineFindsTheToken(t *testing.T) {
+	broker, worker := startPair(t)
+	list := func() ([]byte, error) {
+		c := exec.CommandContext(t.Context(), servertest.Program, "--api", broker.API, "worker", "list", "--json")
+		return c.CombinedOutput()
+	}
+	if out, err := list(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	broker.Settle()
+	broker.Args = append(broker.Args, "--join", worker.Addr)
+	before, err := os.ReadFile(broker.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(broker.TokenFile)
+	if err != nil || string(after) != string(before) {
+		t.Errorf("after a kill the token is another (%v)", err)
+	}
+	var out []byte
+	if !servertest.Within(10*time.Second, func() bool { // it has to hear of its cluster again
+		out, err = list()
+		return err == nil
+	}) {
+		t.Errorf("after a kill: %v: %s", err, out)
+	}
+	if err := broker.Cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(broker.TokenFile); err == nil {
+		t.Errorf("%s is left", broker.TokenFile)
+	}
+}
+
+// A dev cluster names its token's file, and leaves no credentials behind.
+func TestDevNamesItsToken(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	t.Setenv("BOURSE_RUNTIME_DIR", dir)
+	t.Run("running", func(t *testing.T) {
+		d := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
+		token, err := os.ReadFile(d.TokenFile)
+		if err != nil {
+			t.Fatalf("token_file of the ready file: %v", err)
+		}
+		for token, want := range map[string]int{strings.TrimSpace(string(token)): http.StatusOK, "wrong": http.StatusUnauthorized} {
+			got := send(t, strings.TrimPrefix(d.API, "http://"), "GET /v1/workers", []string{"Host: localhost", "Authorization: Bearer " + token}, "")
+			if got.status != want {
+				t.Errorf("with token %q: %d %s, want %d", token, got.status, got.body, want)
+			}
+		}
+	})
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("a dev cluster leaves %v (%v), want nothing", left, err)
+	}
+}
