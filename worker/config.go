@@ -44,6 +44,7 @@ type Parts struct {
 // Policy says how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode NetworkMode
+	NoNetwork   error      // why machines of images, which are to have networks, cannot: their orders are refused; nil: they can, or need none
 	SharedQuota bool       // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
 	PIDs        int        // most processes of a machine with an image; default DefaultPIDs, negative: no limit
 	Rootfs      bourse.MiB // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger

@@ -134,6 +134,13 @@ func TestRefusalsOfImages(t *testing.T) {
 	}{
 		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedImage, what: "example.com/nothing"},
 		"no driver":     {func(c *Config) { c.Parts = Parts{} }, image(rigImage), bourse.RefusedImage, rigImage},
+		// The host's network is the operator's to choose, never a fallback.
+		"no network": {
+			func(c *Config) {
+				c.Network, c.NoNetwork = nil, bourse.Errorf(bourse.CodeUnavailable, "the kernel has no nftables")
+			},
+			image(rigImage), bourse.RefusedUnavailable, "",
+		},
 		"runtime": {
 			change: func(o *bourse.Order) { o.Config.Runtime = "io.containerd.kata.v2" },
 			reason: bourse.RefusedUnknown, what: "runtime.io.containerd.kata.v2",

@@ -55,6 +55,9 @@ func (w *Worker) refuseImage(c *bourse.Config) *bourse.Refusal {
 	if _, err := w.driverOf(c.Image); err != nil {
 		return &bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)}
 	}
+	if err := w.cfg.NoNetwork; err != nil {
+		return &bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)}
+	}
 	if c.Runtime != "" && !offersRuntime(w.labels.Load().image, c.Runtime) {
 		return &bourse.Refusal{
 			Reason: bourse.RefusedUnknown, Resource: labelRuntime + c.Runtime,

@@ -33,6 +33,7 @@ type parts struct {
 	container *container.Driver
 	images    *image.Store
 	network   *network.Network
+	noNetwork error // why there is none where machines of images want one
 	volumes   *volume.Store
 }
 
@@ -112,15 +113,27 @@ func (h *host) openNetwork(names network.Names) error {
 		return nil
 	}
 	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Names: names, Log: h.log})
-	if mode == cli.NetworkAuto && bourse.CodeOf(err) == bourse.CodeUnavailable {
-		h.log.Info("machines of this worker use the host's network", "why", err)
+	switch lack := lackOfNetwork(mode, err); {
+	case lack != nil:
+		h.log.Info("this worker runs no machines of images", "why", lack)
+		h.parts.noNetwork = lack
+	case err != nil:
+		return err
+	default:
+		h.parts.network = n
+	}
+	return nil
+}
+
+// lackOfNetwork returns why orders for images are refused when the networks of
+// machines could not be opened; nil when they were, or when that ends the
+// worker. The host's network reaches all that listens on its loopback: only an
+// operator chooses it.
+func lackOfNetwork(mode cli.NetworkMode, err error) error {
+	if mode != cli.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	h.parts.network = n
-	return nil
+	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines of images, and was not told --network host: %w", err)
 }
 
 // offered is what the worker is told of: an interface with nothing in it is
@@ -142,7 +155,7 @@ func (p *parts) offered(peers worker.Peers) worker.Parts {
 // policy is how the operator wants machines to be run.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
-	out := worker.Policy{SharedQuota: c.Shared}
+	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork}
 	switch c.Network {
 	case cli.NetworkAll:
 		out.NetworkMode = worker.NetworkAll

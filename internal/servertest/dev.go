@@ -65,7 +65,7 @@ type DevServer struct {
 func StartDev(tb testing.TB, args ...string) *Dev {
 	tb.Helper()
 	ready := filepath.Join(tb.TempDir(), "dev.ready")
-	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...)
+	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // it ends with the test, in good order
 	c.Stdout, c.Stderr = tb.Output(), tb.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {

@@ -34,7 +34,7 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	Program = filepath.Join(dir, "bourse")
-	build := exec.Command("go", "build", "-o", Program, "github.com/bourse-dev/bourse/cmd/bourse")
+	build := exec.Command("go", "build", "-o", Program, "github.com/bourse-dev/bourse/cmd/bourse") //nolint:noctx // there is no context yet
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
 		return 1

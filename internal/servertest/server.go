@@ -109,7 +109,7 @@ func (s *Server) Start() error {
 	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.Cmd = exec.Command(Program, s.Args...)
+	s.Cmd = exec.Command(Program, s.Args...) //nolint:noctx // it ends with the test, in good order
 	s.Cmd.Stderr = s.TB.Output()
 	if err := s.Launch(s.Cmd); err != nil {
 		return err
