@@ -104,23 +104,15 @@ func (b *batch) restoreShared(sp *spool) error {
 	authors := map[birth]*author{}
 	return sp.rows(func(raw []byte, w wireRow, err error) error {
 		p, bad := wireHeader{w.Site, w.Epoch, w.Seq, w.At}.position()
-		if err == nil {
-			err = bad
-		}
-		if err == nil && w.Clock == 0 {
-			err = errors.New("an owned row among shared ones")
-		}
-		if err == nil {
-			err = p.Site.Validate()
-		}
+		shared := all(err, bad, p.Site.Validate()) && w.Clock != 0
 		at := birth{p.Stream, string(w.Birth)}
 		by := authors[at]
 		if by == nil {
 			by = &author{stream: p.Stream, birth: sp.births[at.id]}
 			authors[at] = by
 		}
-		if err != nil {
-			b.forged++ // nobody knows whose it is
+		if !shared {
+			b.forged++ // no one knows whose it is
 			return nil
 		}
 		return b.restoreRow(stamp{p, w.At}, by, raw, w, nil)
@@ -139,3 +131,6 @@ func (b *batch) restoreRow(st stamp, by *author, raw []byte, w wireRow, err erro
 	e.proof = proof{by: by, sig: bytes.Clone(w.Sig)}
 	return b.takeOne(st, &e)
 }
+
+// all reports whether none of these is an error.
+func all(errs ...error) bool { return errors.Join(errs...) == nil }

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -392,10 +393,7 @@ func TestBelieveOnlyProofs(t *testing.T) {
 		"without a birth":     func(w *wireProof, _ *wireRow) { w.Birth = nil },
 	} {
 		forged, bad := w, row
-		bad.Columns = map[string]any{}
-		for k, v := range row.Columns {
-			bad.Columns[k] = v
-		}
+		bad.Columns = maps.Clone(row.Columns)
 		change(&forged, &bad)
 		if forged.Row, err = encodeRow(bad); err != nil {
 			t.Fatal(err)
