@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"slices"
 	"syscall"
 	"time"
@@ -75,7 +76,7 @@ func proxyPorts() []uint16 {
 		if port == "" {
 			port = map[string]string{"http": "80", "https": "443", "socks5": "1080"}[proxy.Scheme]
 		}
-		if n, err := net.LookupPort("tcp", port); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 			out = append(out, uint16(n))
 		}
 	}

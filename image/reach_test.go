@@ -28,7 +28,7 @@ func TestPublicAddresses(t *testing.T) {
 // operator has described it, it is.
 func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked++ }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { asked++ }))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	named := "localhost" + host[strings.LastIndexByte(host, ':'):] // judged after it was resolved

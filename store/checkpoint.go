@@ -59,7 +59,9 @@ func (s *Store) checkpoint(now snapshot, seq uint64) {
 			s.layout.Unlock()
 			return
 		}
-		s.stuck.error(s.log, "checkpoint failed", "err", err)
+		if kept, ok := s.stuck.due(); ok {
+			s.log.Error("checkpoint failed", "err", err, "not_logged", kept)
+		}
 		if s.dead() != nil {
 			return
 		}

@@ -195,7 +195,9 @@ func (s *Store) commit(batch []*Commit) {
 		err = s.land(after, good)
 	}
 	if err != nil {
-		s.failures.error(s.log, "commit failed", "transactions", len(batch), "err", err)
+		if kept, ok := s.failures.due(); ok {
+			s.log.Error("commit failed", "transactions", len(batch), "err", err, "not_logged", kept)
+		}
 		finishAll(batch, err)
 		return
 	}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -9,25 +8,24 @@ import (
 // quietFor is how long a line that is repeated is kept from the log.
 const quietFor = time.Minute
 
-// quiet writes one line of a kind into the log in quietFor, and says how many
-// there were meanwhile: a disk stays full for a thousand commits.
+// quiet has one line of a kind written into the log in quietFor, and counts
+// those that were not: a disk stays full for a thousand commits.
 type quiet struct {
 	mu   sync.Mutex
 	next time.Time
 	kept int
 }
 
-func (q *quiet) error(log *slog.Logger, text string, args ...any) {
+// due reports whether a line may be written now, and how many were not since
+// the last one that was.
+func (q *quiet) due() (kept int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
 	if now.Before(q.next) {
 		q.kept++
-		return
+		return 0, false
 	}
-	if q.kept > 0 {
-		args = append(args, "not_logged", q.kept)
-	}
-	q.next, q.kept = now.Add(quietFor), 0
-	log.Error(text, args...)
+	kept, q.kept, q.next = q.kept, 0, now.Add(quietFor)
+	return kept, true
 }
