@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -26,7 +24,7 @@ func (s *appStore) create(ctx context.Context, want newApp) (bourse.App, error) 
 	if err != nil {
 		return bourse.App{}, err
 	}
-	id := ulid.Make().String()
+	id := bourse.NewAppID()
 	if want.key != "" {
 		id = bourse.IDOf("idempotency key", want.org, want.key)
 		if first, ok := byID(all, id); ok {
