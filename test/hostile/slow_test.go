@@ -129,4 +129,11 @@ func TestHugeClientsAreBounded(t *testing.T) {
 }
 
 // credential returns the header that lets a client in.
-func credential(testing.TB, *servertest.Server) string { return "" }
+func credential(tb testing.TB, broker *servertest.Server) string {
+	tb.Helper()
+	token, err := os.ReadFile(broker.TokenFile)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return "Authorization: Bearer " + strings.TrimSpace(string(token)) + "\r\n"
+}
