@@ -118,7 +118,10 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	args := workerArgs("gru-1", dir, "--join", broker.Gossip, "--ready-file", ready)
 	w := serve(t, args...)
 	d := &dev{devState: devState{API: "http://" + broker.API}}
-	await(t, "the broker knows the worker", func() bool { return strings.Contains(d.run(t, "worker", "list"), " ok ") })
+	await(t, "the broker knows the worker", func() bool { // until it knows its cluster it says that it does not
+		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "worker", "list").Output()
+		return err == nil && strings.Contains(string(out), " ok ")
+	})
 	id, pid := d.machine(t, "gru")
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // if the test has failed
 
