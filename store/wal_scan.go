@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	for at := 0; at+walHeader <= len(b); {
 		h, ok := key.head(b[at:], seq+walAhead)
 		if !ok {
-			at++
+			at = max(at+1, at+zeros(b[at:])-walHeader+1)
 			continue
 		}
 		place := walPlace{file: file, offset: int64(at), size: walHeader + h.length}
@@ -91,6 +92,19 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 			at += int(h.length)
 		}
 	}
+}
+
+// nothing is a stretch of the log that was never written.
+var nothing [4 << 10]byte
+
+// zeros returns how many zeros a slice begins with, in whole stretches: most of
+// a log is zeros, and no header is among them.
+func zeros(b []byte) int {
+	n := 0
+	for len(b) >= n+len(nothing) && bytes.Equal(b[n:n+len(nothing)], nothing[:]) {
+		n += len(nothing)
+	}
+	return n
 }
 
 // missing lists the records past seq that were synced and are not whole. A gap

@@ -168,7 +168,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 	for i, err := range errs {
 		reply, told := errors.AsType[*machinesapi.ReplyError](err)
-		if bourse.CodeOf(err) != bourse.CodeTimeout || !told || reply.OrderID == "" || ids[i] != "" && ids[i] != reply.OrderID {
+		if bourse.CodeOf(err) != bourse.CodeTimeout || !told || reply.OrderID == "" || ids[i] != "" && !ids[i].Time().Equal(reply.OrderID.Time()) {
 			t.Fatalf("call %d: %v, %+v", i, err, reply)
 		}
 		ids[i] = reply.OrderID

@@ -144,6 +144,7 @@ func (c *lossy) wipe() {
 	if err := os.RemoveAll(c.data); err != nil {
 		c.t.Fatal(err)
 	}
+	c.lost.Args = append(c.lost.Args, "--forget-machines") // what the machines have left behind is to end
 	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}
