@@ -27,7 +27,7 @@ test: ## run the tests, with race detector and shuffled
 	@scripts/need-host
 	@if scripts/need-cc; then race=-race; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
-	set -x; $(GO) test $$race -shuffle=on -timeout 12m $(TESTFLAGS) ./...
+	set -x; $(GO) test $$race -shuffle=on -timeout 20m $(TESTFLAGS) ./...
 
 soak: ## kill servers for SOAK (10m) under load, and account for every machine
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
