@@ -27,7 +27,6 @@ func TestCrashInCheckpoints(t *testing.T) {
 			dies := uint64(rapid.IntRange(1, 20).Draw(rt, "dies"))
 			stage := rapid.SampledFrom([]FaultStage{FaultBefore, FaultAfter, 0}).Draw(rt, "stage")
 			var parts atomic.Uint64
-			var s *Store
 			s, err := Open(Config{
 				Dir: dir, turn: int64(rapid.IntRange(1, 2000).Draw(rt, "turn")),
 				Fault: func(at FaultStage, n uint64) error {
@@ -40,10 +39,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 					if stage != 0 || parts.Add(1) != dies {
 						return nil
 					}
-					if s == nil { // while it is opened
-						return errKill
-					}
-					return s.fail(errKill)
+					return errKill
 				},
 			})
 			if errors.Is(err, errKill) {
