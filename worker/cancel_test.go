@@ -2,11 +2,14 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
 )
 
 // A machine that a cancellation destroys went without a line in the log: the
@@ -29,4 +32,32 @@ func TestACanceledMachineIsLogged(t *testing.T) {
 		}
 	}
 	t.Errorf("no line tells of it:\n%s", &out)
+}
+
+// A daemon that died between a cancellation and the end of its machine destroys
+// that at the next start; the line in the log had no order.
+func TestAMachineCanceledBeforeTheStartIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer // read once the daemon has ended
+		h := newHost(t, nil)
+		m := h.place(run("run"))
+		if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
+			rec, _, err := tx.Order(m.Order)
+			rec.Canceled = true
+			return errors.Join(err, tx.PutOrder(rec))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		h.crash()
+		h.setup = func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) }
+		h.start(nil)
+		h.reaches(m.ID, bourse.StateDestroyed)
+		h.crash()
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, "order="+string(m.Order)) && strings.Contains(line, "machine="+string(m.ID)) {
+				return
+			}
+		}
+		t.Errorf("no line has order %s and machine %s:\n%s", m.Order, m.ID, &out)
+	})
 }

@@ -129,10 +129,10 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, mine func(image str
 	if w.cfg.Network != nil {
 		w.watches.Go(func() { w.findCutOff(w.life, found.watched) })
 	}
-	for _, id := range found.canceled {
-		w.log.Info("order canceled: its machine is destroyed", "machine", id, "source", "found by recovery")
-		if err := w.destroyCanceled(ctx, id); err != nil {
-			return found, fmt.Errorf("destroy canceled %s: %w", id, err)
+	for _, c := range found.canceled {
+		w.log.Info("order canceled: its machine is destroyed", "order", c.order, "machine", c.machine, "source", "found by recovery")
+		if err := w.destroyCanceled(ctx, c.machine); err != nil {
+			return found, fmt.Errorf("destroy canceled %s: %w", c.machine, err)
 		}
 	}
 	return found, nil
@@ -144,7 +144,13 @@ type findings struct {
 	strays    []bourse.MachineID // held by the driver, unknown to the store
 	forgotten []driver.TaskID    // ended, and the end is recorded
 	watched   []driver.TaskID    // running, ended unrecorded, or lost
-	canceled  []bourse.MachineID // of canceled orders, still living
+	canceled  []canceledFill     // still living
+}
+
+// canceledFill is a machine whose order was canceled.
+type canceledFill struct {
+	order   bourse.OrderID
+	machine bourse.MachineID
 }
 
 func (w *Worker) survey(held []driver.Status, mine func(image string) bool) (findings, error) {
@@ -174,7 +180,7 @@ func (w *Worker) survey(held []driver.Status, mine func(image string) bool) (fin
 				return err
 			}
 			if ok && (rec.Canceled || rec.Task != nil && !rec.Task.Open()) {
-				f.canceled = append(f.canceled, m.ID)
+				f.canceled = append(f.canceled, canceledFill{m.Order, m.ID})
 			}
 		}
 		return nil

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
@@ -13,17 +14,21 @@ import (
 // record is removed, what has one and was not finished has a run that does.
 // Nothing is mounted: that is done when a machine starts.
 func (w *Worker) recoverVolumes(ctx context.Context) error {
+	// The first pass removes nothing that is whole: a refusal to start leaves the
+	// snapshots and scratch space of what is unknown, too.
 	var unknown []string
-	keep := func(id string) bool {
+	err := w.volumes.host.Recover(ctx, func(id string) bool {
 		if w.unknownVolume(id) {
 			unknown = append(unknown, id)
-			return true
 		}
-		return w.keepsOnHost(id)
-	}
-	err := w.volumes.host.Recover(ctx, keep)
+		return true
+	})
 	if len(unknown) > 0 {
-		return (&errUnknownMachines{unknown}).refusal()
+		slices.Sort(unknown)
+		return (&errUnknownMachines{slices.Compact(unknown)}).refusal()
+	}
+	if err == nil {
+		err = w.volumes.host.Recover(ctx, w.keepsOnHost)
 	}
 	if err != nil {
 		if ctx.Err() != nil {

@@ -1,0 +1,58 @@
+package container
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// A daemon whose directory is empty, as of a disk that is not mounted, asks a
+// real containerd what the host has: every container of the directory is on the
+// list, those that have ended too, and none has been touched. A list without them
+// would have the worker remove them.
+func TestFoundWithAnEmptyDirectory(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	if found, err := d.Found(t.Context()); err != nil || len(found) != 0 {
+		t.Errorf("before anything was started: %v, %v", found, err)
+	}
+	runs, ends := order(image, sh(runScript)...), order(image, "true")
+	for _, o := range []driver.Task{runs, ends} {
+		if _, err := d.Start(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Wait(t.Context(), ends.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.close(t)
+	away := h.cfg.Dir + ".away"
+	if err := errors.Join(os.Rename(h.cfg.Dir, away), os.Mkdir(h.cfg.Dir, 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	d = h.open(t)
+	found, err := d.Found(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []driver.TaskID{runs.ID, ends.ID} {
+		if !slices.Contains(found, id) {
+			t.Errorf("found %v, want %v among them", found, id)
+		}
+	}
+	h.close(t)
+	if err := errors.Join(os.RemoveAll(h.cfg.Dir), os.Rename(away, h.cfg.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	d, list := h.recovered(t)
+	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status.Exit != nil {
+		t.Errorf("afterwards: %+v, %v, want it to run", status, err)
+	}
+	if len(list) != 2 {
+		t.Errorf("recovered %v, want both", list)
+	}
+}

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The host has a volume with a snapshot, and the store has never heard of
+// them: the start is refused, names the volume, and has removed neither. With
+// --forget-machines both go. The snapshot was removed before the refusal.
+func TestUnknownVolumesAreNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, vols := newVolumeHost(t)
+		v := h.placeVolume()
+		h.volumeReaches(v.ID, bourse.VolumeCreated)
+		if _, err := h.snapshot(t.Context(), v.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.crash()
+		setup := h.setup
+		h.dir = t.TempDir() // as of a disk that is not mounted
+		err := h.tryStart(nil)
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(v.ID)) ||
+			!strings.Contains(err.Error(), "--forget-machines") {
+			t.Errorf("start: %v, want a refusal that names volume %s", err, v.ID)
+		}
+		_, there := vols.read(v.ID)
+		if snapshots, _ := vols.kept(); !there || snapshots != 1 {
+			t.Errorf("volume there: %t, snapshots: %d; want both to be left alone", there, snapshots)
+		}
+		h.setup = func(c *Config) { setup(c); c.Forget = true }
+		h.start(nil)
+		_, there = vols.read(v.ID)
+		if snapshots, _ := vols.kept(); there || snapshots != 0 {
+			t.Errorf("volume there: %t, snapshots: %d; want them removed, as was asked", there, snapshots)
+		}
+		h.crash()
+	})
+}
