@@ -17,7 +17,12 @@ var Program string
 // It is for a TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+//
+// What the tests have started ends with their process, however that ends.
 func Main(m *testing.M) int {
+	if guarded() {
+		return 0
+	}
 	dir, err := os.MkdirTemp("", "bourse-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -29,7 +34,13 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	// Credentials of loopback go where no other servers of this user look.
-	if err := os.Setenv(loopback.Variable, filepath.Join(dir, "run")); err != nil {
+	end, err := startGuard(dir)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "start the guard: %v\n", err)
+		return 1
+	}
+	defer func() { _ = end() }()
+	if err := os.Setenv(loopback.Variable, runtimeOf(dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
