@@ -31,7 +31,7 @@ func benchReady(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchMemory: resident memory of a worker's processes (daemon and
+// benchMemory: anonymous memory of a worker's processes (daemon and
 // supervisor) when idle, and what each further machine adds to them.
 func benchMemory(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, "gru")
@@ -40,7 +40,7 @@ func benchMemory(ctx context.Context, lab *Lab, out Figures) error {
 	}
 	w := workers[0]
 	time.Sleep(2 * time.Second) // let what starting needed be given back
-	idle, err := resident(w)
+	idle, err := anonymous(w)
 	if err != nil {
 		return err
 	}
@@ -49,12 +49,12 @@ func benchMemory(ctx context.Context, lab *Lab, out Figures) error {
 		return err
 	}
 	time.Sleep(time.Second)
-	full, err := resident(w)
+	full, err := anonymous(w)
 	if err != nil {
 		return err
 	}
-	out["rss_idle_mib"] = float64(idle) / (1 << 20)
-	out["rss_per_machine_kib"] = float64(full-idle) / machines / (1 << 10)
+	out["anon_idle_mib"] = float64(idle) / (1 << 20)
+	out["anon_per_machine_kib"] = float64(full-idle) / machines / (1 << 10)
 	return nil
 }
 

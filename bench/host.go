@@ -51,9 +51,10 @@ func proofOf(cluster string) (admission.Proof, error) {
 	return admission.Proof{Cluster: cluster, Bearer: string(secret)}, err
 }
 
-// resident gives the resident bytes of a worker's own processes: the daemon,
-// and the supervisor that serves its directory.
-func resident(w *Server) (int64, error) {
+// anonymous returns the bytes of anonymous memory of a worker's own processes:
+// the daemon, and the supervisor that serves its directory. Pages of the
+// program's file are shared by all its processes, and not counted.
+func anonymous(w *Server) (int64, error) {
 	total, supervisors := int64(0), 0
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -65,13 +66,21 @@ func resident(w *Server) (int64, error) {
 			continue
 		}
 		if pid == w.Ready.PID {
-			total += rss(pid)
+			n, err := anonymousOf(pid)
+			if err != nil {
+				return 0, err
+			}
+			total += n
 			continue
 		}
 		cmdline, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		words := strings.Split(string(cmdline), "\x00")
 		if err == nil && len(words) > 2 && words[1] == "supervisor" && strings.Contains(string(cmdline), "/"+w.Name+"/") {
-			total += rss(pid)
+			n, err := anonymousOf(pid)
+			if err != nil {
+				return 0, err
+			}
+			total += n
 			supervisors++
 		}
 	}
@@ -81,15 +90,17 @@ func resident(w *Server) (int64, error) {
 	return total, nil
 }
 
-func rss(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// anonymousOf returns the bytes of anonymous memory of a process.
+func anonymousOf(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	fields := strings.Fields(string(text))
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0
+	_, rest, _ := strings.Cut(string(text), "\nAnonymous:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("the anonymous memory of process %d is not shown", pid)
 	}
-	return pages * int64(os.Getpagesize())
+	kib, err := strconv.ParseInt(fields[0], 10, 64)
+	return kib << 10, err
 }

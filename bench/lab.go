@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -93,7 +92,6 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	}
 	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // its life is the lab's
 	s.cmd.Stderr = os.Stderr
-	s.cmd.Env = serverEnv()
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -108,12 +106,6 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	}
 	return fmt.Errorf("%s is not ready after %s", s.Name, time.Since(begin))
 }
-
-// serverProcs is how many processors a server keeps busy at most: as bourse dev
-// has it, whose servers share one host like ours.
-func serverProcs() int { return max(1, runtime.NumCPU()/2) }
-
-func serverEnv() []string { return append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", serverProcs())) }
 
 // kill ends the process at once, as a crash does.
 func (s *Server) kill() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,7 @@ func startEcho(h *harness, url string) error {
 		return err
 	}
 	c := exec.Command(self, "-echo", url) //nolint:noctx // it ends with its input
-	c.Stderr, c.Env = os.Stderr, serverEnv()
+	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err
@@ -80,7 +79,6 @@ func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
 	debug.SetGCPercent(before)
 	defer debug.SetGCPercent(before)
 	pace.Server()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(serverProcs()))
 	return inHarness(ctx, lab, func(h *harness) error {
 		program, err := buildIncrement(ctx, lab)
 		if err != nil {

@@ -84,8 +84,7 @@ func (l *Lab) startNATS(ctx context.Context) (*Server, error) {
 	return l.start(ctx, "nats", "serve", "nats", "--listen", "127.0.0.1:0")
 }
 
-// warmUp runs the program on each worker, and waits until it answers. It has as
-// many processors as the floor's responder.
+// warmUp runs the program on each worker, and waits until it answers.
 func (y *taskYard) warmUp(program string) error {
 	command := []string{program}
 	if y.lab.protocol == bourse.TaskFrames {
@@ -98,7 +97,7 @@ func (y *taskYard) warmUp(program string) error {
 	for _, w := range y.workers {
 		if err == nil {
 			_, err = y.api.Create(y.ctx, app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
-				Image: bourse.ImageHost, Env: map[string]string{"GOMAXPROCS": strconv.Itoa(serverProcs())}, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: command},
+				Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: command},
 				Task: &bourse.TaskConfig{Name: taskName, Concurrency: 10, Protocol: y.lab.protocol}, Requirements: bourse.Requirements{"host": {Label: w.Name}},
 			}}, "")
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -76,24 +75,12 @@ func (d *devServer) run() {
 	}
 }
 
-// sharingHost is the environment of one of several servers on one host: each
-// keeps half of its processors busy at most. Idle ones of a Go program look
-// for work for a while, and take that time from the server that has some.
-func sharingHost(env []string) []string {
-	const variable = "GOMAXPROCS"
-	if os.Getenv(variable) != "" {
-		return env
-	}
-	return append(env, fmt.Sprintf("%s=%d", variable, max(1, runtime.NumCPU()/2)))
-}
-
 // once runs the server's process until it ends or quit does it.
 func (d *devServer) once(first bool) error {
 	c, err := selfCommand(d.commandLine()...)
 	if err != nil {
 		return err
 	}
-	c.Env = sharingHost(os.Environ())
 	c.WaitDelay = time.Second // its own children may hold its pipes open
 	lifeline, err := c.StdinPipe()
 	if err != nil {

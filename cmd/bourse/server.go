@@ -41,10 +41,6 @@ type server struct {
 // do not answer are called on and on.
 const joinPatience = 2 * time.Second
 
-// settled is how long after its start a server uses nothing any more that only
-// the start needs.
-const settled = time.Second
-
 // openServer binds what the server listens on and opens its view; tag is a
 // worker's that has been here before, or 0. It starts nothing. What it opened
 // the caller closes; the membership ends with its stage.
@@ -165,11 +161,6 @@ func (s *server) announce() stage {
 		}
 		defer withdraw()
 		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.groups[0].Addr())
-		select {
-		case <-ctx.Done():
-		case <-time.After(settled):
-			giveBack()
-		}
 		<-ctx.Done()
 		return nil
 	}}

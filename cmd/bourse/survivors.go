@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/internal/oomscore"
-	"github.com/bourse-dev/bourse/internal/pace"
 )
 
 // The processes that outlive a worker's daemon are this program, too, also
@@ -34,9 +32,7 @@ func survivor(args []string) func(dir string) int {
 	switch args[1] {
 	case supervisorWord:
 		return func(dir string) int {
-			pace.RelaxMonitor()
 			oomscore.Protect(oomscore.Companion)
-			time.AfterFunc(settled, giveBack)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}
 	case leashedWord:
@@ -44,7 +40,6 @@ func survivor(args []string) func(dir string) int {
 	case keeperWord:
 		return func(dir string) int {
 			oomscore.Protect(oomscore.Companion)
-			time.AfterFunc(settled, giveBack)
 			return outlived(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)}))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"runtime/metrics"
 )
 
-// Server has this process collect its heap, limit its memory and watch its
-// scheduler as a server does. $GOGC and $GOMEMLIMIT win.
+// Server has this process collect its heap and limit its memory as a server
+// does. $GOGC and $GOMEMLIMIT win.
 func Server() {
 	if os.Getenv("GOGC") == "" {
 		collect()
@@ -20,7 +20,6 @@ func Server() {
 			debug.SetMemoryLimit(limit)
 		}
 	}
-	RelaxMonitor()
 }
 
 const (

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// giveBack does nothing where pages are not counted so.
-func giveBack() {}
