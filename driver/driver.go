@@ -151,18 +151,6 @@ type Lifecycle interface {
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Preparer is a Lifecycle that can do most of a start ahead. Those that cannot
-// have no such method.
-type Preparer interface {
-	// Prepare says that Start of the same task is likely to follow soon. The
-	// driver may make all ready for that, but nothing of the program runs
-	// before Start, and no other method shows the task. It is a hint: it waits
-	// for nothing, and has no error. Who prepares calls Start or Destroy; when
-	// neither comes, or the daemon dies, what was prepared is gone after some
-	// seconds.
-	Prepare(task Task)
-}
-
 // Finder is a Lifecycle that can say of which tasks there is anything on the
 // host, before Recover and without changing anything: also of those that an
 // empty directory of its own, as of a disk that is not mounted, has nothing of.

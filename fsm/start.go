@@ -16,10 +16,6 @@ type StartOptions struct {
 	// Write becomes durable in the same transaction as the run's first record.
 	// Its error means that nothing was recorded, and Start gives it unchanged.
 	Write Write
-	// Meanwhile is called once the run's first record has been submitted, and
-	// before it is durable, if at all, by the goroutine that starts the run: for
-	// what may be undone. It is not called for a run that is joined.
-	Meanwhile func()
 	// Queue makes a run of its own even if one of the same definition is going
 	// on the resource.
 	Queue bool
@@ -59,9 +55,6 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 		ent, joined, err := e.admit(d, resource, request, o)
 		if err != nil {
 			return nil, false, err
-		}
-		if o.Meanwhile != nil && !joined {
-			o.Meanwhile()
 		}
 		select {
 		case <-ent.recorded:

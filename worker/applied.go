@@ -61,13 +61,6 @@ func (a *applied) changing(id bourse.MachineID) (changed func()) {
 	}
 }
 
-// alone tells whether a single record is expected.
-func (a *applied) alone() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.records) == 1
-}
-
 // intend hands over m as it is being recorded, for the run that will start it.
 func (a *applied) intend(m bourse.Machine) { a.give(m.ID, handover{intent: &m}) }
 

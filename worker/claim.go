@@ -146,14 +146,9 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 			req.Until = m.CreatedAt.Add(c.Order.Deadline())
 		}
 		w.applied.expect(m.ID)
-		prepared := false
 		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), req, fsm.StartOptions{
-			Write:     inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
-			Meanwhile: func() { prepared = w.prepareStart(&m) },
+			Write: inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
 		})
-		if err != nil && prepared {
-			w.unprepare(ctx, &m)
-		}
 		if !errors.Is(err, errTaken) {
 			return m, run, err
 		}

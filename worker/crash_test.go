@@ -247,9 +247,6 @@ func checkIntent(h *host, _ *diary) {
 			h.t.Errorf("the host keeps machine %s, which is %q", id, m.State)
 		}
 	}
-	if left := h.mem.Prepared(); len(left) > 0 {
-		h.t.Errorf("prepared and forgotten: %v", left)
-	}
 	h.checkRig(all)
 	runs, err := h.listRuns(false)
 	if err != nil || len(runs) != 0 {

@@ -40,8 +40,7 @@ func isUnknown(err error) bool {
 // checkFound looks, before anything on the host is changed, for tasks that the
 // store does not know. A record of a machine, and of each of its boots, is
 // durable before the task starts, so a store that was not lost, damaged or
-// replaced by an older copy knows them all: what is loaded before its record is
-// durable (ADR 16) is on no driver's list. Removing such tasks, which is what
+// replaced by an older copy knows them all. Removing such tasks, which is what
 // their missing record would mean otherwise, would end every machine of a host
 // whose directory is not mounted.
 func (w *Worker) checkFound(ctx context.Context) error {

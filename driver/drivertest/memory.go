@@ -101,7 +101,7 @@ func (m *Memory) Driver() *MemoryDriver {
 	if m.current != nil {
 		m.current.cutLocked()
 	}
-	m.current = &MemoryDriver{host: m, cut: make(chan struct{}), prepared: map[driver.TaskID]bool{}}
+	m.current = &MemoryDriver{host: m, cut: make(chan struct{})}
 	return m.current
 }
 

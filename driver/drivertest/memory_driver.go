@@ -14,8 +14,6 @@ import (
 type MemoryDriver struct {
 	host *Memory
 	cut  chan struct{} // closed when the host has made a newer driver
-
-	prepared map[driver.TaskID]bool // guarded by the host's mutex
 }
 
 var _ driver.Driver = (*MemoryDriver)(nil)
@@ -98,7 +96,6 @@ func (d *MemoryDriver) Start(ctx context.Context, task driver.Task) (driver.Stat
 	var status driver.Status
 	err := d.locked(ctx, Call{Op: "Start", ID: task.ID}, func() error {
 		m := d.host
-		d.unprepareLocked(task.ID.Machine)
 		if t := m.taskLocked(task.ID); t != nil {
 			status = t.status
 			return nil
@@ -293,7 +290,6 @@ func (d *MemoryDriver) Forget(ctx context.Context, id driver.TaskID) error {
 func (d *MemoryDriver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.locked(ctx, Call{Op: "Destroy", Machine: id}, func() error {
 		m := d.host
-		d.unprepareLocked(id)
 		machine := m.machines[id]
 		if machine == nil {
 			return nil

@@ -89,7 +89,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, group := range []map[string]func(*suite){
 		lifeCases, signalCases, outputCases, execCases, streamCases, terminalCases,
-		stdinCases, limitCases, usageCases, apartCases, recoverCases, prepareCases,
+		stdinCases, limitCases, usageCases, apartCases, recoverCases,
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {

@@ -55,27 +55,3 @@ func TestSpec(t *testing.T) {
 		}
 	}
 }
-
-// TestOlderSupervisor shows that one which does not know of namespaces is not
-// asked for any: it would leave them out.
-func TestOlderSupervisor(t *testing.T) {
-	h := newHost(t, nil)
-	d, _ := h.recovered(t)
-	d.mu.Lock()
-	d.minor = 0
-	d.mu.Unlock()
-	plain := program("sleep", "1000")
-	if _, err := d.Start(t.Context(), plain); err != nil {
-		t.Errorf("a plain task: %v", err)
-	}
-	task := program("true")
-	task.Mounts = []driver.Mount{{Source: t.TempDir(), Target: t.TempDir()}}
-	_, start := d.Start(t.Context(), task)
-	_, usage := d.Usage(t.Context(), plain.ID)
-	_, exec := d.Exec(t.Context(), plain.ID, driver.Exec{Command: []string{"true"}, Stdout: t.Output(), Terminal: &driver.Terminal{}})
-	for what, err := range map[string]error{"mounts": start, "usage": usage, "a terminal": exec} {
-		if bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("%s: got %v, want unavailable", what, err)
-		}
-	}
-}

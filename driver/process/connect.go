@@ -122,7 +122,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	if err := l.ended(); err != nil {
 		return errLinkEnded(err) // its reader has not seen it in use and is gone
 	}
-	d.link, d.labels, d.pid, d.minor = l, r.Hello.Labels, r.Hello.PID, r.Hello.Minor
+	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
 	close(d.up)
 	return nil
 }

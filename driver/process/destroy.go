@@ -17,7 +17,6 @@ func (s *supervisor) destroy(ctx context.Context, id bourse.MachineID) error {
 	s.mu.Lock()
 	m := s.machineLocked(id)
 	m.destroying++
-	m = s.makeWayLocked(id)
 	var tasks []*task
 	for _, t := range m.tasks {
 		tasks = append(tasks, t)

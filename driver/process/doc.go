@@ -34,9 +34,6 @@
 //     is: see ungrouped.
 //   - A task with a network or mounts of its own is born in them, and what is
 //     executed beside it is, too; see apart. Nobody else is ever there.
-//   - A program that was prepared is loaded and halted: it has not run, nobody
-//     but its session sees it, and it dies with its thread, its session or the
-//     supervisor. What the daemon has told to run does so, or its end is told.
 //   - A terminal's user who leaves is noticed: the command is hung up on, then
 //     killed, with all that is in its session.
 //   - The supervisor ends when no daemon is connected and it holds no task.
@@ -60,9 +57,6 @@
 //   - The hot path is one round trip and a fork. Directories of cgroups are
 //     made ahead; the log's file is made at the first byte; sched_linux.go
 //     says why a thread hurries before it forks.
-//   - A program may be loaded while the intent to start it is being written; its
-//     start is then one frame that has no answer: see load.go and prepare.go.
-//     Each one keeps a locked thread, since only that may let it go (ptrace).
 //   - A v1 child is born in the cgroups of the thread that forks it, except for
 //     cpu, which it is moved to at once: see join.
 //   - Limits are set after exec, but for that of processes: until then the child

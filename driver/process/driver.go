@@ -24,15 +24,12 @@ type Driver struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
-	prepared preparations
-
 	mu     sync.Mutex
 	link   *link         // nil while there is no supervisor that can be used
 	up     chan struct{} // closed while there is a link
 	child  *os.Process   // the supervisor that we have started; nil when it was there
 	labels map[string]string
 	pid    int // of the supervisor
-	minor  int // of its protocol
 	begun  bool
 }
 
@@ -53,7 +50,6 @@ func New(cfg Config) *Driver {
 // CodeUnavailable, and so does every later one.
 func (d *Driver) Close() error {
 	d.cancel(errClosed)
-	d.prepared.forget("")
 	d.mu.Lock()
 	if d.link != nil {
 		_ = d.link.conn.Close()
@@ -107,21 +103,9 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return status, err
 	}
 	sp, err := specOf(task)
-	if err == nil && sp.apart() {
-		err = d.newerThan(1, "a network or mounts of its own")
-	}
-	if err == nil && len(sp.Stdin) > 0 {
-		err = d.newerThan(2, "stdin")
-	}
 	if err != nil {
 		return driver.Status{}, err
 	}
-	if p := d.prepared.get(task.ID); p != nil {
-		if status, done, err := d.startPrepared(ctx, p, sp); done {
-			return status, err
-		}
-	}
-	d.prepared.forget(task.ID.Machine) // the supervisor drops it now
 	err = d.call(ctx, &request{Op: opStart, Start: sp}, func(r *reply) {
 		if r.Error == nil && r.Status != nil {
 			d.mirror.put(*r.Status)
@@ -210,7 +194,6 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	d.prepared.forget(id)
 	err := d.call(ctx, &request{Op: opDestroy, Machine: id}, func(r *reply) {
 		if r.Error == nil {
 			d.mirror.destroy(id)

@@ -36,7 +36,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if len(files) != 3 || len(req.Command) == 0 {
 		return none, bourse.Errorf(bourse.CodeInvalid, "an exec needs a command and three files, not %d", len(files))
 	}
-	t, err := s.findSoon(ctx, req.Task)
+	t, err := s.find(req.Task)
 	if err != nil {
 		return none, err
 	}

@@ -3,7 +3,6 @@ package process
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -11,19 +10,12 @@ import (
 // children routes the ends of processes to those who started them. No thread
 // and no goroutine waits for a child: SIGCHLD wakes one reaper for all.
 //
-// Locks: forking is taken before tracing or mu, and never held together with
-// another.
+// Locks: forking is taken before mu, and never held together with another.
 type children struct {
 	// forking is held for reading from before a fork until its child is in
 	// byPID. The reaper takes it for writing when it has reaped a pid that it
 	// does not know: after that it either knows it, or it was an orphan.
 	forking sync.RWMutex
-
-	// tracing is held for reading from before a fork until its child has halted
-	// and its thread has taken note. The reaper would be told of that, too, and
-	// takes it for writing while it asks.
-	tracing     sync.RWMutex
-	untraceable atomic.Bool // the system does not let us: see refuse
 
 	mu    sync.Mutex
 	byPID map[int]func(ended)
@@ -53,15 +45,13 @@ func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (i
 // reap collects every child that has ended. It is called at each SIGCHLD.
 func (c *children) reap() {
 	for {
-		pid, status, err := c.wait()
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 {
 			return
-		}
-		if !status.Exited() && !status.Signaled() {
-			continue // it has halted
 		}
 		// The rest of its process group goes at once. Its number cannot belong
 		// to anybody else yet: numbers are given out in a circle.
@@ -70,23 +60,6 @@ func (c *children) reap() {
 			killGroup(pid, syscall.SIGKILL)
 			onEnd(ended{status: status, at: time.Now().UTC()})
 		}
-	}
-}
-
-// wait asks for a child that has ended.
-func (c *children) wait() (pid int, status syscall.WaitStatus, err error) {
-	c.tracing.Lock()
-	defer c.tracing.Unlock()
-	pid, err = syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-	return pid, status, err
-}
-
-// refuse takes note of why a program could not be loaded. Where tracing is not
-// permitted it is not tried again: what has failed so before may be the
-// program's own fault, but then only time is lost.
-func (c *children) refuse(err error) {
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) {
-		c.untraceable.Store(true)
 	}
 }
 

@@ -52,9 +52,6 @@ type child struct {
 	limits   driver.Limits
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // files are a terminal, which becomes its own
-	// halted, if set, has the program halt before its first instruction, and is
-	// called on the forking thread when it was executed, to wait for that.
-	halted func(pid int)
 	// born is called as soon as the child lives, before anybody can know of
 	// its end, and gives what is called then.
 	born func(pid int, g group) func(ended)
@@ -79,25 +76,11 @@ func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int,
 	if err != nil {
 		return 0, err
 	}
-	if p.halted != nil {
-		file := path
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(with.dir, file)
-		}
-		if err := unprivileged(file); err != nil {
-			return 0, err
-		}
-	}
 	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
 		// A session's leader leads a process group, too.
 		sys.Setpgid, sys.Setsid, sys.Setctty = !p.terminal, p.terminal, p.terminal
 		if u := with.user; u != nil && os.Geteuid() == 0 {
 			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
-		}
-		if p.halted != nil {
-			traced(sys)
-			s.children.tracing.RLock()
-			defer s.children.tracing.RUnlock()
 		}
 		hurry(s.nice)
 		var pid int
@@ -107,9 +90,6 @@ func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int,
 		})
 		if err != nil {
 			return 0, startError(p.command[0], with, err)
-		}
-		if p.halted != nil {
-			p.halted(pid)
 		}
 		return pid, nil
 	}

@@ -28,7 +28,6 @@ type session struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // requests under way
 	slots  chan struct{}  // bounds them
-	loads  chan struct{}  // bounds the tasks that are loaded
 	read   chan struct{}  // closed when nothing more is read
 
 	writing sync.Mutex
@@ -143,8 +142,8 @@ func closeAll(files []int) {
 func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, first *request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), loads: make(chan struct{}, maxLoaded), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
-	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, Minor: protocolMinor, PID: os.Getpid()}}
+	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
+	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
 		// It keeps its tasks and whoever uses them; the other side explains.
 		me.send(answer)
@@ -168,20 +167,9 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			}
 			return err
 		}
-		// These take no time, and come before whatever is asked later.
-		switch req.Op {
-		case opCancel:
+		if req.Op == opCancel { // it takes no time, and comes before whatever is asked later
 			me.giveUp(req.ID)
 			continue
-		case opGo:
-			s.letGo(me, req.Task, req.At)
-			continue
-		case opDrop:
-			if l := s.loadedAs(req.Task); l != nil {
-				s.drop(l)
-			}
-			continue
-		default:
 		}
 		select {
 		case me.slots <- struct{}{}:
@@ -202,12 +190,7 @@ func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 		defer finish()
 		s.handle(ctx, me, req, here)
 	}
-	prepare := func(l *loaded, here group) {
-		defer finish()
-		s.prepare(ctx, me, req, l, here)
-	}
 	switch {
-	case req.Op == opPrepare && s.prepareSoon(me, req.Start, prepare):
 	case req.Op == opStart && !req.Start.apart() && s.grouping().lend(handle):
 	default:
 		go handle(nil)
@@ -301,8 +284,6 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 	switch req.Op {
 	case opStart:
 		answer.Status, err = s.handleStart(req.Start, here)
-	case opPrepare: // see prepareSoon
-		err = bourse.Errorf(bourse.CodeUnavailable, "nothing can be loaded now")
 	case opSignal:
 		err = s.signal(req.Task, syscall.Signal(req.Signal))
 	case opStop:

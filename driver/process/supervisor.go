@@ -181,16 +181,10 @@ func (s *supervisor) grouping() grouping {
 	return s.groups
 }
 
-// runs tells whether a task is held, or loaded, and has not ended.
+// runs reports whether a task is held and has not ended.
 func (s *supervisor) runs(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machines[id.Machine]
-	switch {
-	case m == nil:
-		return false
-	case m.loaded != nil && m.loaded.t.id == id:
-		return true
-	}
-	return m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
+	return m != nil && m.tasks[id.Boot] != nil && m.tasks[id.Boot].status.Exit == nil
 }

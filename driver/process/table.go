@@ -17,7 +17,6 @@ type machine struct {
 	newest     int           // the highest boot that was ever started
 	destroying int           // calls of destroy under way
 	watchers   int
-	loaded     *loaded // the task that may be let go
 	log        *logs.Log
 }
 
@@ -33,7 +32,7 @@ func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 
 // dropLocked removes an entry that says nothing.
 func (s *supervisor) dropLocked(id bourse.MachineID) {
-	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 && m.loaded == nil {
+	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
 		delete(s.machines, id)
 	}
 }
@@ -66,7 +65,7 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.makeWayLocked(id.Machine)
+	m := s.machineLocked(id.Machine)
 	defer s.dropLocked(id.Machine)
 	if t := m.tasks[id.Boot]; t != nil {
 		return t, false, nil

@@ -28,7 +28,6 @@ type task struct {
 	at      time.Time     // of its start
 	failure string        // why the supervisor killed it; under the table's mutex
 	with    *surroundings // nil once it has ended
-	dropped *loaded       // set before it is killed without having run
 	output  *output
 	log     *logs.Log
 }
@@ -61,7 +60,7 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 // launch starts the program of a task that has been entered in the table.
 // here is the group that the calling thread stands in, nil for none.
 func (s *supervisor) launch(t *task, sp *spec, here group) error {
-	with, err := s.fork(t, sp, here, nil)
+	with, err := s.fork(t, sp, here)
 	if err != nil {
 		return err
 	}
@@ -69,10 +68,9 @@ func (s *supervisor) launch(t *task, sp *spec, here group) error {
 	return nil
 }
 
-// fork makes what a task's program needs and executes it. halted is as in
-// child. The end of the program waits for with.forks to be done: for its
+// fork makes what a task's program needs and executes it. The end of the program waits for with.forks to be done: for its
 // limits.
-func (s *supervisor) fork(t *task, sp *spec, here group, halted func(pid int)) (with *surroundings, err error) {
+func (s *supervisor) fork(t *task, sp *spec, here group) (with *surroundings, err error) {
 	with = &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User, group: here, over: make(chan struct{})}
 	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
 		return nil, err
@@ -111,7 +109,7 @@ func (s *supervisor) fork(t *task, sp *spec, here group, halted func(pid int)) (
 		t.output = newOutput(stdout, stderr, t.log)
 		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
 	}
-	_, err = s.run(s.grouping(), with, child{command: command, env: with.env, limits: sp.Limits, files: files, halted: halted, born: born})
+	_, err = s.run(s.grouping(), with, child{command: command, env: with.env, limits: sp.Limits, files: files, born: born})
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
 		with.apart.close()
@@ -194,11 +192,6 @@ func (s *supervisor) finish(t *task, e ended) {
 		if err := g.remove(); err != nil {
 			s.log.Warn("a task's cgroup remains", "machine", t.id.Machine, "err", err)
 		}
-	}
-	if t.dropped != nil {
-		t.log.Close()
-		s.discard(t.dropped)
-		return
 	}
 	s.end(t, exit)
 }

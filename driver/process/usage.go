@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 )
 
@@ -13,9 +12,6 @@ import (
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)
-	}
-	if err := d.newerThan(1, "usage"); err != nil {
-		return driver.Usage{}, err
 	}
 	var u driver.Usage
 	err := d.call(ctx, &request{Op: opUsage, Task: id}, func(r *reply) {
@@ -64,15 +60,4 @@ func completed(u, more driver.Usage) driver.Usage {
 		u.PIDs = more.PIDs
 	}
 	return u
-}
-
-// newerThan refuses what a supervisor of an earlier release would
-// silently leave out.
-func (d *Driver) newerThan(minor int, what string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.minor >= minor {
-		return nil
-	}
-	return bourse.Errorf(bourse.CodeUnavailable, "%s: the running supervisor, process %d, is of an earlier release; it is replaced when its machines have ended", what, d.pid)
 }

@@ -8,14 +8,6 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// protocolMinor tells a daemon what a supervisor understands beyond what every
-// one of its version does: 1 is namespaces, mounts, terminals and usage, 2 is
-// stdin, 3 is loading.
-const (
-	protocolMinor = 3
-	minorLoading  = 3
-)
-
 // protocolVersion is what this release speaks. The hello and its answer never
 // change shape, so that releases can always tell each other their versions.
 const protocolVersion = 1
@@ -32,9 +24,6 @@ const (
 	opList     op = "list"     // every task held; several frames
 	opHold     op = "hold"     // keep these exits, which an earlier supervisor lost
 	opStart    op = "start"    //
-	opPrepare  op = "prepare"  // load a task without running it; answered with its pid
-	opGo       op = "go"       // run a task that was loaded; has no answer: see letGo
-	opDrop     op = "drop"     // kill a task that was loaded; has no answer
 	opSignal   op = "signal"   //
 	opStop     op = "stop"     //
 	opForget   op = "forget"   //
@@ -52,7 +41,6 @@ type request struct {
 	Hello    *hello           `json:"hello,omitempty"`
 	Start    *spec            `json:"start,omitempty"`
 	Task     driver.TaskID    `json:"task,omitzero"`
-	At       time.Time        `json:"at,omitzero"` // of a go: when the task started
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Signal   int              `json:"signal,omitempty"`
 	Timeout  time.Duration    `json:"timeout,omitempty"`
@@ -93,7 +81,6 @@ type settings struct {
 
 type helloReply struct {
 	Version int               `json:"version"`
-	Minor   int               `json:"minor,omitempty"`
 	PID     int               `json:"pid"`
 	Labels  map[string]string `json:"labels,omitempty"`
 }
