@@ -200,22 +200,8 @@ func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
 	}, d)
 }
 
-func TestSubmittedDoesNotWaitForExecution(t *testing.T) {
-	d := one("create", func(context.Context, *run) fsm.Outcome { return fsm.Done().Relaxed() })
-	inLab(t, func(t *testing.T, l *lab) {
-		h := l.start(d, "", fsm.StartOptions{})
-		if err := h.Submitted(t.Context()); err != nil {
-			t.Error(err)
-		}
-		l.wait(h, "")
-		if err := h.Submitted(t.Context()); err != nil {
-			t.Errorf("after the end: %v", err)
-		}
-	}, d)
-}
-
 // A run whose end is submitted, and then refused by the journal, goes on.
-func TestSubmittedIsNoPromise(t *testing.T) {
+func TestAnEndThatIsRefusedGoesOn(t *testing.T) {
 	refusals := 1
 	d := one("create", func(context.Context, *run) fsm.Outcome {
 		return fsm.Done(func(fsm.Tx) error {
@@ -228,9 +214,6 @@ func TestSubmittedIsNoPromise(t *testing.T) {
 	})
 	inLab(t, func(t *testing.T, l *lab) {
 		h := l.start(d, "", fsm.StartOptions{})
-		if err := h.Submitted(t.Context()); err != nil {
-			t.Error(err)
-		}
 		if _, err := h.Applied(t.Context()); err != nil || refusals != 0 {
 			t.Errorf("applied: %v with %d refusals left", err, refusals)
 		}

@@ -76,9 +76,6 @@ type Journal interface {
 	// Submit queues fn and returns at once: the engine calls it under a lock.
 	// fn runs on another goroutine.
 	Submit(fn func(Tx) error) Commit
-	// SubmitRelaxed is Submit for a transaction that nobody waits for: it may
-	// be kept for a moment, until others are written too.
-	SubmitRelaxed(fn func(Tx) error) Commit
 	// Unfinished gives every run that has not ended, in the order in which
 	// they were created.
 	Unfinished() ([]Record, error)

@@ -52,16 +52,6 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// Submitted is Applied that does not even wait for the transaction to execute:
-// it returns as soon as the run's last transition is queued in the journal, so
-// that whatever is submitted from now on comes after it. How the run ends is
-// not certain before Applied: the journal may refuse the transition, and then
-// the step executes again.
-func (h *Handle[Res]) Submitted(ctx context.Context) error {
-	_, err := h.engine.await(ctx, h.entry, h.entry.queued)
-	return err
-}
-
 // await waits for a channel that the run's end closes, and gives the record
 // that it ended with.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {

@@ -77,6 +77,6 @@ func (e *Engine) find(id string) (*entry, error) {
 		return nil, notFound(id)
 	}
 	ent = newEntry(rec)
-	ent.recorded, ent.queued, ent.applied, ent.done, ent.final = closed, closed, closed, closed, rec
+	ent.recorded, ent.applied, ent.done, ent.final = closed, closed, closed, rec
 	return ent, nil
 }

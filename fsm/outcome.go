@@ -14,7 +14,6 @@ type Outcome struct {
 	after  time.Duration
 	writes []Write
 	starts []Starter
-	relax  bool
 }
 
 type outcomeKind int
@@ -36,13 +35,6 @@ func (o Outcome) finished() bool {
 // Done ends the step well: the next one executes, or the run ends as done
 // after the last. The writes and the run's Result become durable with it.
 func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: writes} }
-
-// Relaxed says that nobody waits for what the outcome writes to be durable (see
-// Handle.Submitted), so that the journal may take its time.
-func (o Outcome) Relaxed() Outcome {
-	o.relax = true
-	return o
-}
 
 // Finish ends the step and the whole run well: the remaining steps are not
 // executed.

@@ -23,7 +23,6 @@ type name struct{ id, definition, resource string }
 type entry struct {
 	name
 	recorded chan struct{} // closed once the run is durable, or never will be
-	queued   chan struct{} // closed once its last transition is submitted
 	applied  chan struct{} // closed once its last transition is applied
 	done     chan struct{} // closed once that is durable
 
@@ -44,7 +43,7 @@ type entry struct {
 func newEntry(rec Record) *entry {
 	ent := &entry{
 		name: name{rec.ID, rec.Definition, rec.Resource}, rec: rec,
-		due: dueOf(rec, time.Now()), recorded: make(chan struct{}), queued: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
+		due: dueOf(rec, time.Now()), recorded: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	ent.turn <- struct{}{}
 	return ent

@@ -12,7 +12,6 @@ import (
 type transaction struct {
 	records []Record
 	writes  []Write
-	relaxed bool // nobody waits for it
 	commit  Commit
 
 	// Set by the journal's goroutine each time that it executes the
@@ -21,13 +20,7 @@ type transaction struct {
 	refused error // by one of writes
 }
 
-func (t *transaction) submit(j Journal) {
-	if t.relaxed {
-		t.commit = j.SubmitRelaxed(t.execute)
-		return
-	}
-	t.commit = j.Submit(t.execute)
-}
+func (t *transaction) submit(j Journal) { t.commit = j.Submit(t.execute) }
 
 func (t *transaction) execute(tx Tx) error {
 	t.ran, t.refused = true, nil

@@ -99,15 +99,12 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 			next.Children = append(slices.Clip(next.Children), x.id)
 		}
 	}
-	t := &transaction{records: []Record{next}, writes: o.writes, relaxed: o.relax}
+	t := &transaction{records: []Record{next}, writes: o.writes}
 	for _, x := range started {
 		t.records = append(t.records, x.rec)
 	}
 	ent.finishing = next.Status.Ended()
 	t.submit(e.cfg.Journal)
-	if ent.finishing {
-		closeOnce(ent.queued)
-	}
 	return t, started, nil
 }
 

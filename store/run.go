@@ -140,11 +140,6 @@ type journal struct{ s *Store }
 
 var _ fsm.Journal = journal{}
 
-// SubmitRelaxed implements fsm.Journal.
-func (j journal) SubmitRelaxed(fn func(fsm.Tx) error) fsm.Commit {
-	return j.s.SubmitRelaxed(func(t *Tx) error { return fn(t) })
-}
-
 func (j journal) Submit(fn func(fsm.Tx) error) fsm.Commit {
 	return j.s.Submit(func(t *Tx) error { return fn(t) })
 }

@@ -43,7 +43,6 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 		return nil, refusal, err
 	}
 	m, run, err := w.record(ctx, c)
-	defer w.applied.forget(m.ID)
 	if r, ok := errors.AsType[refused](err); ok {
 		return nil, &r.Refusal, nil
 	}
@@ -145,14 +144,12 @@ func (w *Worker) record(ctx context.Context, c *bourse.Claim) (bourse.Machine, *
 		if !plain(&m) || isPull(m.Config.Image) {
 			req.Until = m.CreatedAt.Add(c.Order.Deadline())
 		}
-		w.applied.expect(m.ID)
 		run, err := def.Start(ctx, w.engine, resourceOf(m.ID), req, fsm.StartOptions{
 			Write: inTx(func(tx *store.Tx) error { return w.recordClaim(tx, c, m) }),
 		})
 		if !errors.Is(err, errTaken) {
 			return m, run, err
 		}
-		w.applied.forget(m.ID)
 	}
 }
 
@@ -248,10 +245,6 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	launch := bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, At: m.CreatedAt}
 	if err := appendEvent(tx, &m, "", launch); err != nil {
 		return err
-	}
-	if plain(&m) { // the first step of its run is the start
-		m.LastEvents = []bourse.Event{eventOf(&m, launch)}
-		w.applied.intend(m)
 	}
 	return nil
 }

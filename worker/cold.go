@@ -45,7 +45,6 @@ func (w *Worker) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 		return nil, refusal, err
 	}
 	m, run, err := w.record(ctx, c)
-	defer w.applied.forget(m.ID)
 	if r, ok := errors.AsType[refused](err); ok {
 		return nil, &r.Refusal, nil
 	}

@@ -14,13 +14,8 @@ import (
 // the host is removed, and then its end is recorded.
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
-// starting gives the machine of a run that is to start it, as it was when that
-// was recorded or later: what has changed since finds that it runs, or is a run
-// of its own, behind this one.
+// starting returns the machine of a run that is to start it.
 func (w *Worker) starting(id bourse.MachineID) (bourse.Machine, error) {
-	if m := w.applied.intent(id); m != nil {
-		return *m, nil
-	}
 	var m bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
 		var err error

@@ -119,20 +119,13 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 func (w *Worker) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	w.images.drop(r.Request.Machine)
 	return fsm.Done(inTx(func(tx *store.Tx) error {
-		prepared, err := changeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		_, err := changeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateCreated {
 				return false, nil, nil // destroyed meanwhile
 			}
 			m.State = bourse.StateStopped
 			return true, []bourse.Event{{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}}, nil
 		})
-		if err != nil {
-			return err
-		}
-		if prepared.LastEvents, err = readEvents(tx, prepared.ID, recentEvents); err != nil {
-			return err
-		}
-		w.applied.put(prepared)
-		return nil
+		return err
 	}))
 }

@@ -43,18 +43,7 @@ func (w *Worker) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.O
 	w.watch(d, status.ID, lost)
 	now := time.Now().UTC()
 	w.counts.started(now.Sub(begin))
-	w.applied.put(withStart(m, status, now))
-	return fsm.Done(inTx(func(tx *store.Tx) error { return recordStart(tx, status, now) })).Relaxed()
-}
-
-// withStart gives m as recordStart will leave it, unless it is asked to end in
-// the same moment.
-func withStart(m bourse.Machine, s driver.Status, now time.Time) bourse.Machine {
-	event := started(&m, s)
-	m.UpdatedAt = nextVersion(m.UpdatedAt, now)
-	event.From = bourse.StateStarting
-	m.LastEvents = append([]bourse.Event{eventOf(&m, event)}, m.LastEvents...)
-	return m
+	return fsm.Done(inTx(func(tx *store.Tx) error { return recordStart(tx, status, now) }))
 }
 
 // recordStart writes that a task runs. The event bears the driver's time, so

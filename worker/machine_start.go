@@ -36,9 +36,7 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	w.applied.expect(id)
-	defer w.applied.forget(id)
-	run, err := w.beginAlone(ctx, w.defs.of(&old).start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
+	run, err := w.begin(ctx, w.defs.of(&old).start, machineRequest{Machine: id}, inTx(func(tx *store.Tx) error {
 		_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := mayStart(m, act.Nonce); err != nil {
@@ -61,22 +59,14 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine gives the machine as a run's last transaction leaves it. The
-// caller has said that it expects it.
+// appliedMachine returns a machine once the run on it has ended, which the
+// disk may not have yet: after a crash the run finds the task and records the
+// same.
 func (w *Worker) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
-	if err := run.Submitted(ctx); err != nil {
-		return bourse.Machine{}, err
-	}
-	if m := w.applied.take(id); m != nil { // it runs: the rest is writing that down
-		return *m, nil
-	}
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
 	}
-	if m := w.applied.take(id); m != nil {
-		return *m, nil
-	}
-	return w.machine(ctx, id) // another call expected it too, and has forgotten it
+	return w.machine(ctx, id)
 }
 
 func mayStart(m *bourse.Machine, nonce string) error {

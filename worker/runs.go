@@ -149,12 +149,6 @@ func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == 
 // past its work already, so write decides, by the machine's state, whether
 // there is anything left to do.
 func (w *Worker) begin(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
-	defer w.applied.changing(req.Machine)()
-	return w.beginAlone(ctx, def, req, write)
-}
-
-// beginAlone is begin for who has said that it expects the machine's record.
-func (w *Worker) beginAlone(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
 	run, err := def.Start(ctx, w.engine, resourceOf(req.Machine), req, fsm.StartOptions{Queue: true, Write: write})
 	if err == nil {
 		w.machineChanged(req.Machine)

@@ -93,7 +93,6 @@ func (w *Worker) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) er
 		if i < 0 || m.Config.Mounts[i].SizeGB == v.Spec.SizeGB || m.State == bourse.StateDestroyed {
 			return false, nil, nil
 		}
-		w.applied.changing(m.ID)()
 		m.Config.Mounts[i].SizeGB = v.Spec.SizeGB
 		w.note(m.ID, true)
 		return true, nil, nil

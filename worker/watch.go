@@ -142,7 +142,6 @@ func (w *Worker) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Ex
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
 	case revive:
-		defer w.applied.changing(id.Machine)()
 		_, err = w.defs.revive.Start(ctx, w.engine, revivePrefix+string(id.Machine), req, fsm.StartOptions{
 			NotBefore: time.Now().Add(bourse.RestartBackoff(len(m.Boot.Restarts))), Queue: true, Write: inTx(write),
 		})

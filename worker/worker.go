@@ -47,7 +47,6 @@ type Worker struct {
 	held      chan struct{}          // holds one: a hold may end earlier than keepHolds thinks
 	publisher *publisher             // nil without a view
 	watched   watching
-	applied   applied
 	tries     tries
 	watches   sync.WaitGroup
 	life      context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
@@ -195,7 +194,6 @@ func (w *Worker) Run(ctx context.Context) error {
 // commit runs fn as one durable transaction about a machine and tells those
 // who wait for a change of it.
 func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
-	defer w.applied.changing(id)()
 	err := w.store.Update(ctx, fn)
 	switch {
 	case err == nil:

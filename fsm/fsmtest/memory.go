@@ -134,8 +134,6 @@ func (c *memoryCommit) finish(err error) {
 }
 
 // Submit queues a transaction.
-// SubmitRelaxed implements fsm.Journal; this one writes at once.
-func (j *memoryJournal) SubmitRelaxed(fn func(fsm.Tx) error) fsm.Commit { return j.Submit(fn) }
 
 func (j *memoryJournal) Submit(fn func(fsm.Tx) error) fsm.Commit {
 	c := &memoryCommit{fn: fn, applied: make(chan struct{}), done: make(chan struct{})}
