@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,7 +84,7 @@ func (p *pool) get() (*reader, error) {
 		return nil, unavailable(err)
 	}
 	p.prune(file)
-	if r := p.take(); r != nil {
+	if r := p.take(file); r != nil {
 		return r, nil
 	}
 	// The file may be replaced while it is opened: the connection would read
@@ -102,15 +103,18 @@ func (p *pool) get() (*reader, error) {
 	return nil, unavailable(errors.New("the file is being replaced"))
 }
 
-func (p *pool) take() *reader {
+// take returns an idle connection to this file, or nil. One to a file that has
+// been replaced may have been put back since idle ones were last pruned.
+func (p *pool) take(file os.FileInfo) *reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	for i, r := range slices.Backward(p.idle) {
+		if os.SameFile(file, r.file) {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return r
+		}
 	}
-	r := p.idle[len(p.idle)-1]
-	p.idle = p.idle[:len(p.idle)-1]
-	return r
+	return nil
 }
 
 // put takes a connection back; one that failed is not used again.
