@@ -21,7 +21,8 @@ type HostConfig struct {
 	Registries map[string]Registry // by host
 	Private    bool                // registries may be at addresses of the worker's own network
 	Only       []string            // registries that may be asked; nil: any
-	DockerAuth string              // docker's config.json with credentials; "": none
+	DockerAuth string              // docker's config.json with credentials for all organisations; "": none
+	OrgAuth    map[string]string   // by organisation, such files with its own
 	Devices    map[string][]string // CDI names by kind of gpu; what is not stated is looked for
 	Shared     bool                // shared cpus have the Machines API's quota, not all that is idle
 }
@@ -51,10 +52,10 @@ const (
 
 // hostFlags are the flags of a HostConfig as they are typed.
 type hostFlags struct {
-	containerd, namespace, runtime string
-	network, images, auth          string
-	noVolumes, shared, private     bool
-	plain, cas, devices, only      []string
+	containerd, namespace, runtime  string
+	network, images                 string
+	noVolumes, shared, private      bool
+	plain, cas, devices, only, auth []string
 }
 
 func (f *hostFlags) bind(flags *pflag.FlagSet) {
@@ -67,7 +68,7 @@ func (f *hostFlags) bind(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.cas, "registry-ca", nil, "`HOST=FILE`: the CA of a registry's certificate; may be repeated")
 	flags.BoolVar(&f.private, "registry-private", false, "registries may be at private, loopback and link-local addresses; one that --registry-http or --registry-ca names always may")
 	flags.StringArrayVar(&f.only, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
-	flags.StringVar(&f.auth, "registry-auth", "", "`file` with registries' credentials, docker's config.json")
+	flags.StringArrayVar(&f.auth, "registry-auth", nil, "`[ORG=]FILE` with registries' credentials, docker's config.json: those of one organisation, or else of all; may be repeated")
 	flags.BoolVar(&f.noVolumes, "no-volumes", false, "offer no volumes")
 	flags.StringArrayVar(&f.devices, "device", nil, "`KIND=NAME`: a gpu of this kind is given to machines by this CDI name; may be repeated (default: NVIDIA's are looked for)")
 	flags.BoolVar(&f.shared, "shared-quota", false, "hold shared cpus to 5 ms of 80 with bursts, as the Machines API's own platform does, even when cpus are idle")
@@ -77,7 +78,7 @@ func (f *hostFlags) bind(flags *pflag.FlagSet) {
 func (f *hostFlags) read(keep func(flag string, err error)) HostConfig {
 	c := HostConfig{
 		Containerd: f.containerd, Namespace: f.namespace, Runtime: f.runtime, Network: NetworkMode(f.network),
-		Volumes: !f.noVolumes, DockerAuth: f.auth, Private: f.private, Only: f.only, Shared: f.shared, Registries: map[string]Registry{},
+		Volumes: !f.noVolumes, Private: f.private, Only: f.only, Shared: f.shared, Registries: map[string]Registry{},
 	}
 	if c.Containerd != ContainerdAuto && c.Containerd != ContainerdNone && !filepath.IsAbs(strings.TrimPrefix(c.Containerd, "unix://")) {
 		keep("--containerd", bourse.Errorf(bourse.CodeInvalid, "%s: use the absolute path of a socket, auto or none", bourse.Quoted(c.Containerd)))
@@ -102,6 +103,9 @@ func (f *hostFlags) read(keep func(flag string, err error)) HostConfig {
 		r.CA = file
 		c.Registries[host] = r
 	}
+	for _, s := range f.auth {
+		keep("--registry-auth", c.addAuth(s))
+	}
 	for _, s := range f.devices {
 		kind, name, err := parsePair(s)
 		if err == nil && !strings.Contains(name, "/") {
@@ -114,4 +118,25 @@ func (f *hostFlags) read(keep func(flag string, err error)) HostConfig {
 		c.Devices[kind] = append(c.Devices[kind], name)
 	}
 	return c
+}
+
+// addAuth notes a file of credentials: FILE, or ORG=FILE.
+func (c *HostConfig) addAuth(s string) error {
+	org, file, ok := strings.Cut(s, "=")
+	switch {
+	case !ok || strings.Contains(org, "/"): // a path with a "=" of its own
+		if c.DockerAuth != "" {
+			return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for all organisations", bourse.Quoted(s))
+		}
+		c.DockerAuth = s
+		return nil
+	case file == "" || bourse.AppName(org).Validate() != nil:
+		return bourse.Errorf(bourse.CodeInvalid, "%s: use FILE or ORG=FILE", bourse.Quoted(s))
+	case c.OrgAuth[org] != "":
+		return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for organisation %s", bourse.Quoted(s), org)
+	case c.OrgAuth == nil:
+		c.OrgAuth = map[string]string{}
+	}
+	c.OrgAuth[org] = file
+	return nil
 }

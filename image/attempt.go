@@ -35,8 +35,8 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	if err != nil {
 		return bourse.Image{}, err
 	}
-	blobs := reader(c)
-	o, needs, err := s.look(ctx, blobs, p.ref, ocispec.Descriptor{Digest: digest.Digest(p.ref.Digest)})
+	blobs, who := reader(c), s.hosts.asker(p.org, p.ref.Registry)
+	o, needs, err := s.look(ctx, nil, who, p.ref, ocispec.Descriptor{Digest: digest.Digest(p.ref.Digest)})
 	if err != nil {
 		return bourse.Image{}, err
 	}
@@ -46,14 +46,14 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	if err := s.makeRoom(ctx, c, p); err != nil {
 		return bourse.Image{}, err
 	}
-	config, err := s.describe(ctx, c, blobs, p, o)
+	config, err := s.describe(ctx, c, blobs, who, p, o)
 	if err != nil {
 		return bourse.Image{}, err
 	}
 	if err := s.unpack(ctx, c, p, o, config); err != nil {
 		return bourse.Image{}, err
 	}
-	return s.enlist(ctx, c, p, o.root())
+	return s.enlist(ctx, c, who, p, o.root())
 }
 
 // holds notes what a pull takes on disk, beside what is noted already.
@@ -82,10 +82,10 @@ func reader(c *containerd.Client) blobReader {
 
 // describe stores the image's index, manifest and configuration, and reads the
 // latter.
-func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, p *pull, o outline) (imageConfig, error) {
+func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, who asker, p *pull, o outline) (imageConfig, error) {
 	b := stored{desc: *o.document.Config}
 	var err error
-	if b.raw, err = s.read(ctx, blobs, p.ref, b.desc); err != nil {
+	if b.raw, err = s.read(ctx, blobs, who, p.ref, b.desc); err != nil {
 		return imageConfig{}, err
 	}
 	if int64(len(b.raw)) != b.desc.Size {
@@ -141,10 +141,14 @@ func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]
 
 // enlist records a pulled image, in containerd and in memory. From then on the
 // image holds its content, and the lease is no longer needed.
-func (s *Store) enlist(ctx context.Context, c *containerd.Client, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
+func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
 	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
 	r.ref.Tag = ""
 	r.addTag(p.ref.Tag)
+	s.mu.Lock()
+	s.memory.catalogue.show(r.name, who, r.usedAt)
+	r.shown = s.memory.catalogue.askers(r.name)
+	s.mu.Unlock()
 	record := images.Image{Name: r.name, Target: root, Labels: r.labels()}
 	_, err := c.ImageService().Create(ctx, record)
 	if errdefs.IsAlreadyExists(err) {
@@ -178,13 +182,19 @@ func renew(ctx context.Context, c *containerd.Client, r *record, record images.I
 	if err != nil {
 		return record, err
 	}
-	tags, used := r.tags, r.usedAt
+	tags, used, shown := r.tags, r.usedAt, r.shown
 	r.tags = nil
 	r.read(old.Labels, used)
 	for _, tag := range tags {
 		r.addTag(tag)
 	}
 	r.usedAt = used
+	for who, at := range shown {
+		if r.shown == nil {
+			r.shown = map[asker]time.Time{}
+		}
+		r.shown[who] = at
+	}
 	record.Labels = r.labels()
 	return c.ImageService().Update(ctx, record, "target", "labels")
 }

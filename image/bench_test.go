@@ -23,9 +23,9 @@ func BenchmarkPullShared(b *testing.B) {
 				var wg sync.WaitGroup
 				for range orders {
 					wg.Go(func() {
-						ref, err := s.Resolve(b.Context(), p.Name)
+						ref, err := s.Resolve(b.Context(), "", p.Name)
 						if err == nil {
-							_, err = s.Pull(b.Context(), ref, nil)
+							_, err = s.Pull(b.Context(), "", ref, nil)
 						}
 						if err != nil {
 							b.Error(err)
@@ -51,14 +51,14 @@ func BenchmarkMissing(b *testing.B) {
 	known := r.Push(b, "api:v1", registrytest.Image{Layers: random(1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000)})
 	s := h.open(b, nil)
 	pull(b, s, here.Name)
-	if _, err := s.Resolve(b.Context(), known.Name); err != nil {
+	if _, err := s.Resolve(b.Context(), "", known.Name); err != nil {
 		b.Fatal(err)
 	}
 	for name, image := range map[string]string{"here": here.Name, "known": known.Name, "unknown": "registry.test/x:v1"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Missing(image)
+				s.Missing("", image)
 			}
 		})
 	}

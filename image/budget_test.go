@@ -42,7 +42,7 @@ func TestTooLarge(t *testing.T) {
 	pull(t, s, small.Name)
 	before := h.contents(t)
 	r.ResetStats()
-	_, err := s.Pull(t.Context(), refOf(large), nil)
+	_, err := s.Pull(t.Context(), "", refOf(large), nil)
 	wantCode(t, err, bourse.CodeInsufficient)
 	if got := r.Stats(); got.Blobs != 0 {
 		t.Errorf("%d bytes were fetched before it was refused", got.BlobBytes)
@@ -87,14 +87,14 @@ func TestEvict(t *testing.T) {
 	s.Used(p[0].Digest)
 	pull(t, s, p[2].Name)
 	check("the second was used less recently than the first", p[0], p[2])
-	if got, known := s.Missing(p[1].Name); !known || got != p[1].Bytes {
+	if got, known := s.Missing("", p[1].Name); !known || got != p[1].Bytes {
 		t.Errorf("missing %d bytes, %t, of the evicted image, want %d", got, known, p[1].Bytes)
 	}
 	use(p[0], true)
 	pull(t, s, p[3].Name)
 	check("the first is in use", p[0], p[3])
 	use(p[3], true)
-	_, err := s.Pull(t.Context(), refOf(p[4]), nil)
+	_, err := s.Pull(t.Context(), "", refOf(p[4]), nil)
 	wantCode(t, err, bourse.CodeInsufficient)
 	check("both are in use", p[0], p[3])
 	wantCode(t, s.Remove(t.Context(), p[0].Digest), bourse.CodeFailedPrecondition)
@@ -118,7 +118,7 @@ func TestBomb(t *testing.T) {
 	p := r.Push(t, "bomb:v1", registrytest.Image{Layers: random(10), Bomb: 4 << 30})
 	s := h.open(t, func(c *image.Config) { c.Budget = 20 << 20 })
 	before := h.contents(t)
-	_, err := s.Pull(t.Context(), refOf(p), nil)
+	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeInsufficient)
 	h.unchanged(t, before)
 }

@@ -3,6 +3,7 @@ package image
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -19,14 +20,15 @@ type catalogue struct {
 	tags    map[string]string  // name with tag → the record's name
 	present map[string]int     // digest of a blob that a pull need not fetch → how many records have it
 
-	heard map[string]string // name with tag → digest that its registry said last; bounded
-	known map[string]parts  // digest of a manifest or index → configuration and layers; bounded
+	heard map[string]string     // name with tag → digest that its registry said last; bounded
+	known map[string]parts      // record name to be → configuration and layers; bounded
+	shown map[shownTo]time.Time // bounded
 }
 
 func newCatalogue() *catalogue {
 	return &catalogue{
 		records: map[string]*record{}, tags: map[string]string{}, present: map[string]int{},
-		heard: map[string]string{}, known: map[string]parts{},
+		heard: map[string]string{}, known: map[string]parts{}, shown: map[shownTo]time.Time{},
 	}
 }
 
@@ -42,6 +44,11 @@ func (c *catalogue) add(r *record) {
 		c.drop(r.name)
 	}
 	c.records[r.name] = r
+	for who, at := range r.shown {
+		if key := (shownTo{r.name, who}); at.After(c.shown[key]) {
+			remember(c.shown, maxShown, key, at)
+		}
+	}
 	for _, d := range r.needs {
 		c.present[d]++
 	}
@@ -101,14 +108,14 @@ func (c *catalogue) drop(name string) {
 			delete(c.present, d)
 		}
 	}
-	c.learn(r.ref.Digest, known)
+	c.learn(r.name, known)
 }
 
 // hear remembers what a registry said that a tag means.
 func (c *catalogue) hear(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
 // learn remembers what has to be fetched for an image.
-func (c *catalogue) learn(digest string, needs parts) { remember(c.known, maxKnown, digest, needs) }
+func (c *catalogue) learn(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
 // remember bounds a map: when it is full, any one of its entries goes.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
@@ -134,16 +141,23 @@ func (c *catalogue) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing gives the bytes that a pull of the image would fetch; false when
-// nothing is known of it.
-func (c *catalogue) missing(ref bourse.ImageRef) (int64, bool) {
-	if c.find(ref) != nil {
-		return 0, true
+// missing gives the bytes that a pull of the image would fetch for an asker;
+// false when nothing is known of it that was shown to that one.
+func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
+	r := c.find(ref)
+	if r != nil {
+		ref = r.ref
 	}
 	if ref.Digest == "" {
 		ref.Digest = c.heard[tagName(ref)]
 	}
-	needs, ok := c.known[ref.Digest]
+	switch {
+	case !c.wasShown(recordName(ref), who, shownFor, now):
+		return 0, false
+	case r != nil:
+		return 0, true
+	}
+	needs, ok := c.known[recordName(ref)]
 	if !ok {
 		return 0, false
 	}

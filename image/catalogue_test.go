@@ -26,19 +26,23 @@ func TestCatalogueMissing(t *testing.T) {
 	c := newCatalogue()
 	check := func(what, name string, want int64, known bool) {
 		t.Helper()
-		if got, ok := c.missing(bourse.ParseImageRef(name)); got != want || ok != known {
+		if got, ok := c.missing(bourse.ParseImageRef(name), "", at(100)); got != want || ok != known {
 			t.Errorf("%s: missing %d bytes, %t, of %s, want %d, %t", what, got, ok, name, want, known)
 		}
 	}
 	check("never heard of", "registry.test/web:v1", 0, false)
 	web := recordFor(1, at(1), parts{"base": 50, "web": 5}, "v1")
 	c.add(web)
+	check("there, and shown to nobody", "registry.test/web:v1", 0, false)
+	for i, name := range []string{"web", "api", "web"} {
+		c.show("registry.test/"+name+"@"+digestOf(i+1), "", at(50))
+	}
 	check("there", "registry.test/web:v1", 0, true)
 	check("there", "registry.test/web@"+digestOf(1), 0, true)
 	check("in another repository", "registry.test/copy@"+digestOf(1), 0, false)
 	c.hear("registry.test/api:v1", digestOf(2))
 	check("only its digest is known", "registry.test/api:v1", 0, false)
-	c.learn(digestOf(2), parts{"base": 50, "api": 7})
+	c.learn("registry.test/api@"+digestOf(2), parts{"base": 50, "api": 7})
 	check("shares a layer", "registry.test/api:v1", 7, true)
 	c.drop(web.name)
 	check("shares nothing any more", "registry.test/api:v1", 57, true)
@@ -74,9 +78,12 @@ func TestCatalogueIsBounded(t *testing.T) {
 	for i := range 3 * maxHeard {
 		c.hear(fmt.Sprint("registry.test/a:", i), digestOf(i))
 		c.learn(digestOf(i), parts{})
+		c.show(digestOf(i), "acme", at(i))
+		c.show(digestOf(i), "", at(i))
 	}
-	if len(c.heard) != maxHeard || len(c.known) != maxKnown {
-		t.Errorf("%d tags and %d manifests are remembered, want %d and %d", len(c.heard), len(c.known), maxHeard, maxKnown)
+	if len(c.heard) != maxHeard || len(c.known) != maxKnown || len(c.shown) != maxShown {
+		t.Errorf("%d tags, %d manifests and %d askers are remembered, want %d, %d and %d",
+			len(c.heard), len(c.known), len(c.shown), maxHeard, maxKnown, maxShown)
 	}
 }
 

@@ -24,12 +24,14 @@ type Config struct {
 	Registries   map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
 	Private      bool                // registries may be at private, loopback and link-local addresses; those in Registries always may
 	Only         []string            // the registries that may be asked; nil: any
-	DockerConfig string              // optional path of a docker config.json, read for credentials when a registry asks
+	DockerConfig string              // optional path of a docker config.json with the credentials that all organisations share
+	OrgConfigs   map[string]string   // by organisation, paths of such files with its own, which no other's pulls use
 
 	ResolveWithin time.Duration // for a registry to say what a tag means; default 3 s
 	Stall         time.Duration // a registry that sends nothing for so long is given up; default 30 s
 	Linger        time.Duration // a pull goes on so long after its last waiter has left; default 10 min
 	Keep          time.Duration // of what a failed pull has fetched, for a retry; default 1 h
+	Recheck       time.Duration // a registry that has shown an image is asked again after so long, when a digest names it; default 5 min
 
 	Log *slog.Logger // default: none
 }
@@ -57,6 +59,7 @@ func (c Config) withDefaults() Config {
 	c.Stall = cmp.Or(c.Stall, 30*time.Second)
 	c.Linger = cmp.Or(c.Linger, 10*time.Minute)
 	c.Keep = cmp.Or(c.Keep, time.Hour)
+	c.Recheck = cmp.Or(c.Recheck, 5*time.Minute)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -73,7 +76,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("image: budget of %d bytes", c.Budget))
 	}
 	for name, d := range map[string]time.Duration{
-		"ResolveWithin": c.ResolveWithin, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep,
+		"ResolveWithin": c.ResolveWithin, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep, "Recheck": c.Recheck,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("image: %s is %s", name, d))

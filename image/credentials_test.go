@@ -49,9 +49,9 @@ func TestCredentials(t *testing.T) {
 			s := newHost(t, server).open(t, func(c *image.Config) {
 				c.Registries, c.DockerConfig = map[string]image.Registry{r.Host: tc.registry}, tc.docker
 			})
-			_, err := s.Resolve(t.Context(), p.Name)
+			_, err := s.Resolve(t.Context(), "", p.Name)
 			wantCode(t, err, tc.want)
-			_, err = s.Pull(t.Context(), refOf(p), nil)
+			_, err = s.Pull(t.Context(), "", refOf(p), nil)
 			wantCode(t, err, tc.want)
 		})
 	}

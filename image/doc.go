@@ -41,6 +41,14 @@
 // stand still for longer than Config.Stall. Layers are unpacked by containerd,
 // inside the snapshot's root.
 //
+// # Whose image
+//
+// Credentials are an organisation's, or all share them. [Store.Resolve] finds that
+// a registry shows an image to an organisation, and remembers it; an image that is
+// here is no one's to whom it was not shown. A pull reads the manifest from the
+// registry that its name names, with the asker's credentials, even when containerd
+// has it: knowing a digest is no proof. Layers are shared by their digests.
+//
 // # Concurrency
 //
 // Store.mu guards the memory and is never held over I/O or a callback. Each

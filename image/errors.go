@@ -88,7 +88,7 @@ func judgeStatus(status int) (bourse.Code, string) {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		// Registries do not say which, so as not to tell names.
-		return bourse.CodeNotFound, "there is no such image, or the worker has no credentials for it"
+		return bourse.CodeNotFound, "there is no such image, or this organisation has no credentials for it on the worker"
 	case status == http.StatusNotFound:
 		return bourse.CodeNotFound, "there is no such image"
 	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500:

@@ -132,7 +132,7 @@ func TestFinal(t *testing.T) {
 			}
 			s := h.open(t, nil)
 			before := h.contents(t)
-			_, err := s.Pull(t.Context(), refOf(p), nil)
+			_, err := s.Pull(t.Context(), "", refOf(p), nil)
 			wantCode(t, err, tc.want)
 			h.unchanged(t, before)
 			if list, _ := s.List(t.Context()); len(list) != 0 || s.Has(refOf(p)) {
@@ -147,18 +147,18 @@ func TestNotThere(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
 	s := h.open(t, nil)
-	_, err := s.Resolve(t.Context(), r.Name("nobody:v1"))
+	_, err := s.Resolve(t.Context(), "", r.Name("nobody:v1"))
 	wantCode(t, err, bourse.CodeNotFound)
 	before := h.contents(t)
-	_, err = s.Pull(t.Context(), bourse.ParseImageRef(r.Name("nobody@"+digest.FromString("x").String())), nil)
+	_, err = s.Pull(t.Context(), "", bourse.ParseImageRef(r.Name("nobody@"+digest.FromString("x").String())), nil)
 	wantCode(t, err, bourse.CodeNotFound)
 	h.unchanged(t, before)
 	for _, name := range []string{"host", "", "UPPER/case", r.Name("web@sha256:12"), r.Name("../../etc:v1"), "a b"} {
-		_, err = s.Resolve(t.Context(), name)
+		_, err = s.Resolve(t.Context(), "", name)
 		wantCode(t, err, bourse.CodeInvalid)
 	}
 	r.Stop()
-	_, err = s.Resolve(t.Context(), r.Name("nobody:v2"))
+	_, err = s.Resolve(t.Context(), "", r.Name("nobody:v2"))
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -183,7 +183,7 @@ func TestPlatforms(t *testing.T) {
 		t.Errorf("containerd has %d blobs, want index, manifest, configuration and layer", got)
 	}
 	other := r.PushIndex(t, "web:v2", registrytest.Image{Arch: "s390x"}, registrytest.Image{OS: "windows"})
-	_, err := s.Pull(t.Context(), refOf(other), nil)
+	_, err := s.Pull(t.Context(), "", refOf(other), nil)
 	wantCode(t, err, bourse.CodeInvalid)
 	if err == nil || !strings.Contains(err.Error(), "linux/s390x, windows/") {
 		t.Errorf("the error %v does not say which platforms there are", err)
@@ -221,13 +221,13 @@ func TestResume(t *testing.T) {
 		return registrytest.Fault{}
 	})
 	s := h.open(t, nil)
-	_, err := s.Pull(t.Context(), refOf(p), nil)
+	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
 		t.Errorf("containerd has %v, want the lease and the begun layer to be kept", got)
 	}
 	r.Fault(nil)
-	if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.Stats().BlobBytes; got != p.Bytes {
@@ -258,10 +258,10 @@ func TestHang(t *testing.T) {
 			p := r.Push(t, "web:v1", registrytest.Image{Layers: random(300_000)})
 			r.Fault(fault(p))
 			s := h.open(t, func(c *image.Config) { c.Stall = 300 * time.Millisecond })
-			_, err := s.Pull(t.Context(), refOf(p), nil)
+			_, err := s.Pull(t.Context(), "", refOf(p), nil)
 			wantCode(t, err, bourse.CodeUnavailable)
 			r.Fault(nil)
-			if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+			if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 				t.Errorf("when it answers again: %v", err)
 			}
 		})
@@ -275,7 +275,7 @@ func TestSlowIsNoHang(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(100_000)})
 	r.Fault(of(p.Layers[0].Digest, registrytest.Fault{Rate: 100_000}))
 	s := h.open(t, func(c *image.Config) { c.Stall = 500 * time.Millisecond })
-	if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -288,13 +288,13 @@ func TestResolveWithin(t *testing.T) {
 	s := h.open(t, func(c *image.Config) { c.ResolveWithin = 200 * time.Millisecond })
 	pull(t, s, p.Name)
 	newer := r.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})
-	if got, err := s.Resolve(t.Context(), p.Name); err != nil || got.Digest != newer.Digest {
+	if got, err := s.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != newer.Digest {
 		t.Errorf("a moved tag resolves to %s, %v, want %s", got.Digest, err, newer.Digest)
 	}
 	r.Fault(func(*http.Request) registrytest.Fault { return registrytest.Fault{Hang: true} })
-	if got, err := s.Resolve(t.Context(), p.Name); err != nil || got.Digest != p.Digest {
+	if got, err := s.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != p.Digest {
 		t.Errorf("resolved to %s, %v, want %s, the newest that is here", got.Digest, err, p.Digest)
 	}
-	_, err := s.Resolve(t.Context(), r.Name("other:v1"))
+	_, err := s.Resolve(t.Context(), "", r.Name("other:v1"))
 	wantCode(t, err, bourse.CodeUnavailable)
 }

@@ -42,7 +42,7 @@ func TestHostileLayers(t *testing.T) {
 			p := r.Push(t, "web:v1", registrytest.Image{Layers: append(random(10), layers...)})
 			s := h.open(t, nil)
 			before := h.contents(t)
-			if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+			if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 				t.Logf("refused: %v", err)
 				wantCode(t, err, bourse.CodeInvalid)
 				h.unchanged(t, before)
@@ -64,7 +64,7 @@ func TestDeviceNodes(t *testing.T) {
 		"dev/disk": {Device: 'b', Major: 8}, "dev/mem": {Device: 'c', Major: 1, Minor: 1}, "dev/pipe": {Device: 'p'},
 	})})
 	s := h.open(t, nil)
-	if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 		wantCode(t, err, bourse.CodeInvalid)
 		return
 	}
@@ -88,7 +88,7 @@ func TestManyFiles(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: append(random(10), registrytest.ManyFiles(100_000))})
 	s := h.open(t, nil)
 	before := h.contents(t)
-	if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Remove(t.Context(), p.Digest); err != nil {

@@ -17,6 +17,9 @@ import (
 // labelPull of a lease is the name of the image whose pull it is, with its tag.
 const labelPull = "bourse.dev/pull"
 
+// labelOrg of a lease is the organisation that the pull is for.
+const labelOrg = "bourse.dev/org"
+
 // A lease that nobody removes ends by itself after leaseTime. One that has less
 // than leaseRest left is not used for another attempt: a pull must not lose its
 // content to the garbage collection half-way.
@@ -44,7 +47,7 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 	manager := c.LeasesService()
 	lease := leaseOf(p.ref)
 	create := func() error {
-		_, err := manager.Create(ctx, leases.WithID(lease.ID), leases.WithExpiration(leaseTime), leases.WithLabel(labelPull, p.ref.String()))
+		_, err := manager.Create(ctx, leases.WithID(lease.ID), leases.WithExpiration(leaseTime), leases.WithLabels(map[string]string{labelPull: p.ref.String(), labelOrg: p.org}))
 		return err
 	}
 	err = create()
@@ -129,19 +132,25 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	}
 }
 
+// leased is a pull that has a lease.
+type leased struct {
+	ref bourse.ImageRef
+	org string
+}
+
 // underWay finds the images whose pulls have a lease.
-func underWay(ctx context.Context, c *containerd.Client) ([]bourse.ImageRef, error) {
+func underWay(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
-	var out []bourse.ImageRef
+	var out []leased
 	for _, lease := range list {
 		ref, err := parseName(lease.Labels[labelPull])
 		if err != nil || leaseOf(ref).ID != lease.ID {
 			continue // somebody else's
 		}
-		out = append(out, ref)
+		out = append(out, leased{ref, lease.Labels[labelOrg]})
 	}
 	return out, nil
 }

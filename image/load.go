@@ -98,7 +98,7 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record is of %s", image.Name, image.Target.Digest)
 	}
 	blobs := present(reader(c))
-	o, needs, err := s.look(ctx, blobs, ref, image.Target)
+	o, needs, err := s.look(ctx, blobs, "", ref, image.Target)
 	if err != nil {
 		return nil, err
 	}

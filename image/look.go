@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/containerd/containerd/v2/core/remotes"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bourse-dev/bourse"
@@ -43,11 +44,13 @@ func (o outline) needs() parts {
 }
 
 // look reads the index and the manifest of an image for this host's platform and
-// remembers what it takes to pull it.
-func (s *Store) look(ctx context.Context, blobs blobReader, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
+// remembers what it takes to pull it. Without blobs both come from the registry,
+// as it answers this asker: who only knows the digest of what another one has
+// pulled gets none of it.
+func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
-		raw, err := s.read(ctx, blobs, ref, desc)
+		raw, err := s.read(ctx, blobs, who, ref, desc)
 		if err != nil {
 			return outline{}, nil, err
 		}
@@ -72,48 +75,49 @@ func (s *Store) look(ctx context.Context, blobs blobReader, ref bourse.ImageRef,
 	}
 	needs := o.needs()
 	s.mu.Lock()
-	s.memory.catalogue.learn(ref.Digest, needs)
+	s.memory.catalogue.learn(recordName(ref), needs)
 	s.mu.Unlock()
 	return o, needs, nil
 }
 
 // read reads a manifest or a configuration: from containerd when blobs is given,
-// from memory, or from the registry.
-func (s *Store) read(ctx context.Context, blobs blobReader, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
+// from what the registry has sent this asker before, or from the registry.
+func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
 		if err != nil || raw != nil {
 			return raw, err
 		}
 	}
-	if raw := s.manifests.get(desc.Digest); raw != nil {
+	key := manifestKey{who, ref.Registry, ref.Repository, desc.Digest}
+	if raw := s.manifests.get(key); raw != nil {
 		return raw, nil
 	}
-	raw, err := s.fetch(ctx, ref, desc)
+	raw, err := s.fetch(ctx, s.hosts.resolver(who), ref, desc)
 	if err != nil {
 		return nil, err
 	}
 	if err := verify(raw, desc); err != nil {
 		return nil, err
 	}
-	s.manifests.put(desc.Digest, raw)
+	s.manifests.put(key, raw)
 	return raw, nil
 }
 
 // fetch gets a small blob from its registry, all of it within the time that a
 // registry may stand still.
-func (s *Store) fetch(ctx context.Context, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
+func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()
 	name := recordName(ref)
 	if desc.MediaType == "" { // where it is to be found depends on the type
-		_, found, err := s.resolver.Resolve(ctx, name)
+		_, found, err := from.Resolve(ctx, name)
 		if err != nil {
 			return nil, &registryError{err}
 		}
 		desc = found
 	}
-	fetcher, err := s.resolver.Fetcher(ctx, name)
+	fetcher, err := from.Fetcher(ctx, name)
 	if err != nil {
 		return nil, &registryError{err}
 	}

@@ -99,11 +99,11 @@ func random(sizes ...int) []registrytest.Layer {
 // pull resolves and pulls.
 func pull(tb testing.TB, s *image.Store, name string) bourse.Image {
 	tb.Helper()
-	ref, err := s.Resolve(tb.Context(), name)
+	ref, err := s.Resolve(tb.Context(), "", name)
 	if err != nil {
 		tb.Fatalf("resolve %s: %v", name, err)
 	}
-	got, err := s.Pull(tb.Context(), ref, nil)
+	got, err := s.Pull(tb.Context(), "", ref, nil)
 	if err != nil {
 		tb.Fatalf("pull %s: %v", name, err)
 	}

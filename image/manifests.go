@@ -18,25 +18,33 @@ const (
 // resolution to the pull that follows. The zero value is empty.
 type manifestCache struct {
 	mu  sync.Mutex
-	raw map[digest.Digest][]byte
+	raw map[manifestKey][]byte
 }
 
-func (c *manifestCache) get(d digest.Digest) []byte {
+// manifestKey says of what repository a manifest is, and whom its registry sent
+// it.
+type manifestKey struct {
+	who                  asker
+	registry, repository string
+	digest               digest.Digest
+}
+
+func (c *manifestCache) get(k manifestKey) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.raw[d]
+	return c.raw[k]
 }
 
-func (c *manifestCache) put(d digest.Digest, raw []byte) {
+func (c *manifestCache) put(k manifestKey, raw []byte) {
 	if len(raw) > maxCachedSize {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.raw == nil {
-		c.raw = map[digest.Digest][]byte{}
+		c.raw = map[manifestKey][]byte{}
 	}
-	remember(c.raw, maxCached, d, raw)
+	remember(c.raw, maxCached, k, raw)
 }
 
 // manifestType and indexType give a type that containerd takes for what the

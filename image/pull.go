@@ -25,6 +25,7 @@ const progressEvery = 200 * time.Millisecond
 // pull is one that is under way, with all who wait for it.
 type pull struct {
 	ref    bourse.ImageRef
+	org    string // whose credentials it uses: of who was the first to want it
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
@@ -72,7 +73,8 @@ func (p *pull) state() bourse.Image {
 }
 
 // Pull makes an image present: fetched for this host's platform, verified and
-// unpacked. ref has a digest, as Resolve gives it. All who ask for the same image
+// unpacked. ref has a digest, as Resolve gives it, which has found that the
+// organisation may have it: Pull does not ask that again. All who ask for the same image
 // share one pull; each hears of its progress in its own goroutine, at most five
 // times a second and once at the end. progress may be nil.
 //
@@ -82,14 +84,14 @@ func (p *pull) state() bourse.Image {
 // CodeNotFound, CodeInvalid, CodeInsufficient: final, nothing of it is kept.
 // CodeUnavailable: the registry or containerd is away; a repetition goes on where
 // this pull stopped.
-func (s *Store) Pull(ctx context.Context, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
+func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
 	if err := checkRef(ref); err != nil {
 		return bourse.Image{}, err
 	}
 	if ref.Digest == "" {
 		return bourse.Image{}, bourse.Errorf(bourse.CodeInvalid, "image %s has no digest: resolve it first", ref.String())
 	}
-	p, here, err := s.join(ctx, ref)
+	p, here, err := s.join(ctx, org, ref)
 	if err != nil || p == nil {
 		return here, err
 	}
@@ -98,7 +100,7 @@ func (s *Store) Pull(ctx context.Context, ref bourse.ImageRef, progress func(bou
 }
 
 // join gives the pull of an image, started if need be, or else the image.
-func (s *Store) join(ctx context.Context, ref bourse.ImageRef) (*pull, bourse.Image, error) {
+func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pull, bourse.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := recordName(ref)
@@ -111,7 +113,7 @@ func (s *Store) join(ctx context.Context, ref bourse.ImageRef) (*pull, bourse.Im
 	}
 	p, ok := s.memory.pulls[name]
 	if !ok {
-		p = s.start(ctx, ref)
+		p = s.start(ctx, org, ref)
 	}
 	p.waiters++
 	if p.linger != nil {
@@ -122,10 +124,10 @@ func (s *Store) join(ctx context.Context, ref bourse.ImageRef) (*pull, bourse.Im
 }
 
 // start begins a pull that nobody waits for yet. Store.mu is held.
-func (s *Store) start(ctx context.Context, ref bourse.ImageRef) *pull {
+func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pull {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ref.Labels = nil
-	p := &pull{ref: ref, done: make(chan struct{}), cancel: cancel, parts: parts{}}
+	p := &pull{ref: ref, org: org, done: make(chan struct{}), cancel: cancel, parts: parts{}}
 	p.enter(statusResolving)
 	name := recordName(ref)
 	s.memory.pulls[name] = p

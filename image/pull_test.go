@@ -29,20 +29,20 @@ func TestPull(t *testing.T) {
 	})
 	s := h.open(t, nil)
 	stop := run(t, s)
-	if _, known := s.Missing(p.Name); known {
+	if _, known := s.Missing("", p.Name); known {
 		t.Error("bytes of an image that was never heard of are known")
 	}
-	ref, err := s.Resolve(t.Context(), p.Name)
+	ref, err := s.Resolve(t.Context(), "", p.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := refOf(p); ref.String() != want.String() {
 		t.Errorf("resolved to %s, want %s", ref, want)
 	}
-	if got, known := s.Missing(p.Name); !known || got != p.Bytes {
+	if got, known := s.Missing("", p.Name); !known || got != p.Bytes {
 		t.Errorf("missing %d bytes, %t, once the manifest is known; want %d", got, known, p.Bytes)
 	}
-	got, err := s.Pull(t.Context(), ref, nil)
+	got, err := s.Pull(t.Context(), "", ref, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestPull(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || got.Disk < 2*p.Bytes || time.Since(got.UsedAt) > patience {
 		t.Errorf("pulled (-want +got):\n%s; disk %d, used %s", diff, got.Disk, got.UsedAt)
 	}
-	if got, known := s.Missing(p.Name); !known || got != 0 || !s.Has(ref) {
+	if got, known := s.Missing("", p.Name); !known || got != 0 || !s.Has(ref) {
 		t.Errorf("missing %d bytes, %t, of an image that is there", got, known)
 	}
 	if !has(t, h.rootfs(t, ref), "etc/hello", "hello") {
@@ -69,7 +69,7 @@ func TestPull(t *testing.T) {
 	again := h.open(t, nil)
 	run(t, again)
 	eventually(t, "image in a later run", func() bool { return again.Has(ref) })
-	if got, err := again.Resolve(t.Context(), p.Name); err != nil || got.Digest != p.Digest {
+	if got, err := again.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != p.Digest {
 		t.Errorf("without its registry the tag resolves to %q, %v", got.Digest, err)
 	}
 	list, _ = again.List(t.Context())
@@ -110,9 +110,9 @@ func TestShared(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			ref, err := s.Resolve(t.Context(), p.Name)
+			ref, err := s.Resolve(t.Context(), "", p.Name)
 			if err == nil {
-				_, err = s.Pull(t.Context(), ref, nil)
+				_, err = s.Pull(t.Context(), "", ref, nil)
 			}
 			if err != nil {
 				t.Errorf("one of twenty: %v", err)
@@ -134,16 +134,16 @@ func TestSharedLayers(t *testing.T) {
 	second := r.Push(t, "web:v1", registrytest.Image{Layers: append(base, own...)})
 	s := h.open(t, nil)
 	pull(t, s, first.Name)
-	ref, err := s.Resolve(t.Context(), second.Name)
+	ref, err := s.Resolve(t.Context(), "", second.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := second.Bytes - first.Layers[0].Size
-	if got, known := s.Missing(second.Name); !known || got != want {
+	if got, known := s.Missing("", second.Name); !known || got != want {
 		t.Errorf("missing %d bytes, %t, want %d", got, known, want)
 	}
 	r.ResetStats()
-	if _, err := s.Pull(t.Context(), ref, nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", ref, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.Stats().BlobBytes; got != want {
@@ -158,12 +158,12 @@ func TestProgress(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(500_000)})
 	r.Fault(func(*http.Request) registrytest.Fault { return registrytest.Fault{Rate: 1 << 20} })
 	s := h.open(t, nil)
-	ref, err := s.Resolve(t.Context(), p.Name)
+	ref, err := s.Resolve(t.Context(), "", p.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []bourse.PullProgress
-	if _, err := s.Pull(t.Context(), ref, func(i bourse.Image) {
+	if _, err := s.Pull(t.Context(), "", ref, func(i bourse.Image) {
 		if i.Ref.Digest != p.Digest {
 			t.Errorf("progress of %s", i.Ref)
 		}
@@ -211,7 +211,7 @@ func TestWaitersLeave(t *testing.T) {
 				<-arrived
 				cancel()
 			}()
-			_, err := s.Pull(ctx, ref, nil)
+			_, err := s.Pull(ctx, "", ref, nil)
 			wantCode(t, err, bourse.CodeCanceled)
 			eventually(t, "the pull's end", func() bool {
 				list, _ := s.List(t.Context())
@@ -220,7 +220,7 @@ func TestWaitersLeave(t *testing.T) {
 			if got := s.Has(ref); got != tc.ends {
 				t.Errorf("the image is there: %t, want %t", got, tc.ends)
 			}
-			if _, err := s.Pull(t.Context(), ref, nil); err != nil {
+			if _, err := s.Pull(t.Context(), "", ref, nil); err != nil {
 				t.Errorf("again: %v", err)
 			}
 		})
@@ -265,7 +265,7 @@ func TestNothingStaysRunning(t *testing.T) {
 	r.Fault(of(held.Config.Digest, registrytest.Fault{Hang: true}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.Pull(ctx, refOf(held), nil)
+	_, err := s.Pull(ctx, "", refOf(held), nil)
 	wantCode(t, err, bourse.CodeTimeout)
 	stop()
 	r.Stop()

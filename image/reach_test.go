@@ -44,7 +44,7 @@ func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 	} {
 		for _, registry := range []string{host, named} {
 			before := asked
-			h, err := c.registries.host(registry)
+			h, err := c.registries.host("", registry)
 			if err == nil {
 				var req *http.Request
 				if req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+registry+"/v2/", nil); err != nil {

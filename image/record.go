@@ -15,6 +15,7 @@ const (
 	labelStore = "bourse.dev/image" // "1": the record is this store's
 	labelTags  = "bourse.dev/tags"  // the tags that it was last asked for by, separated by spaces
 	labelUsed  = "bourse.dev/used"  // when it was last used, as RFC 3339 has it
+	labelShown = "bourse.dev/shown" // to whom its registry has shown it, and when: {"asker": seconds}
 )
 
 // maxTags is how many tags of one image are remembered: containerd takes 4096
@@ -47,7 +48,8 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	dirty  bool // tags or usedAt are not in containerd yet
+	shown  map[asker]time.Time // as it is, or is to be, in containerd; what counts is in the catalogue
+	dirty  bool                // tags, usedAt or shown are not in containerd yet
 }
 
 // image gives what others see of the record.
@@ -66,6 +68,7 @@ func (r *record) labels() map[string]string {
 		labelStore: "1",
 		labelTags:  strings.Join(r.tags, " "),
 		labelUsed:  r.usedAt.UTC().Format(time.RFC3339Nano),
+		labelShown: writeShown(r.shown),
 	}
 }
 
@@ -84,6 +87,7 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		used = now
 	}
 	r.usedAt = used
+	r.shown = readShown(labels[labelShown], now)
 }
 
 // addTag puts a tag first and says whether that changes anything.

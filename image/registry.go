@@ -22,19 +22,44 @@ const maxRegistries = 64
 // registries knows how each registry is reached.
 type registries struct {
 	config map[string]Registry
-	docker string // path of docker's configuration; may be empty
+	shared *logins            // of all organisations; may be nil
+	orgs   map[string]*logins // each organisation's own
 	stall  time.Duration
 	reach  reach
 
 	mu    sync.Mutex
-	hosts map[string]docker.RegistryHost
+	hosts map[hostKey]knownHost
 }
 
-// resolver gives the client of the registries. Tokens and connections are shared
-// by all resolvers.
-func (r *registries) resolver() remotes.Resolver {
+// hostKey names what is kept of a registry: nothing of it is another asker's.
+type hostKey struct {
+	who  asker
+	host string
+}
+
+// knownHost is how a registry is reached for an asker.
+type knownHost struct {
+	docker.RegistryHost
+	login login // that its tokens were got with
+}
+
+// newRegistries returns what is known of registries at the start.
+func newRegistries(c *Config) *registries {
+	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.Only}, orgs: map[string]*logins{}}
+	if c.DockerConfig != "" {
+		r.shared = &logins{path: c.DockerConfig}
+	}
+	for org, path := range c.OrgConfigs {
+		r.orgs[org] = &logins{path: path}
+	}
+	return r
+}
+
+// resolver gives the client of the registries for an asker. Tokens and
+// connections are shared by all resolvers of one.
+func (r *registries) resolver(who asker) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
-		h, err := r.host(host)
+		h, err := r.host(who, host)
 		if err != nil {
 			return nil, err
 		}
@@ -42,18 +67,27 @@ func (r *registries) resolver() remotes.Resolver {
 	}})
 }
 
-func (r *registries) host(name string) (docker.RegistryHost, error) {
+func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
+	login, unread := r.login(who, name)
+	key := hostKey{who, name}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h, ok := r.hosts[name]; ok {
-		return h, nil
+	if h, ok := r.hosts[key]; ok && unread == nil && h.login == login {
+		return h.RegistryHost, nil
 	}
-	h, err := r.connect(name)
+	h, err := r.connect(name, login, unread)
 	if err != nil {
 		return docker.RegistryHost{}, err
 	}
+	if unread != nil { // to be read again the next time
+		return h, nil
+	}
 	if r.hosts == nil {
-		r.hosts = map[string]docker.RegistryHost{}
+		r.hosts = map[hostKey]knownHost{}
+	}
+	if old, ok := r.hosts[key]; ok {
+		old.Client.CloseIdleConnections()
+		delete(r.hosts, key)
 	}
 	if len(r.hosts) >= maxRegistries {
 		for other, old := range r.hosts {
@@ -62,11 +96,13 @@ func (r *registries) host(name string) (docker.RegistryHost, error) {
 			break
 		}
 	}
-	r.hosts[name] = h
+	r.hosts[key] = knownHost{h, login}
 	return h, nil
 }
 
-func (r *registries) connect(name string) (docker.RegistryHost, error) {
+// connect makes the client of a registry, which is shown login when it asks for
+// one; unread is why there is none.
+func (r *registries) connect(name string, login login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.may(name); err != nil {
 		return docker.RegistryHost{}, err
 	}
@@ -96,7 +132,7 @@ func (r *registries) connect(name string) (docker.RegistryHost, error) {
 		ForceAttemptHTTP2:   true,
 	}}}
 	h.Authorizer = docker.NewDockerAuthorizer(docker.WithAuthClient(h.Client), docker.WithAuthCreds(func(string) (string, string, error) {
-		return r.credentials(name)
+		return login.name, login.secret, unread
 	}))
 	return h, nil
 }
@@ -116,27 +152,6 @@ func authorities(path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate", path)
 	}
 	return pool, nil
-}
-
-// credentials gives name and password for a registry; a password without a name
-// is a token. Asked when a registry wants them, so that a changed file counts.
-func (r *registries) credentials(host string) (string, string, error) {
-	if c, ok := r.config[host]; ok && c.Password != "" {
-		return c.Username, c.Password, nil
-	}
-	if r.docker == "" {
-		return "", "", nil
-	}
-	raw, err := os.ReadFile(r.docker)
-	if err != nil {
-		return "", "", fmt.Errorf("credentials: %w", err)
-	}
-	logins, err := parseDockerConfig(raw)
-	if err != nil {
-		return "", "", fmt.Errorf("credentials in %s: %w", r.docker, err)
-	}
-	login := logins[host]
-	return login.name, login.secret, nil
 }
 
 // close ends the idle connections.

@@ -3,32 +3,37 @@ package image
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve finds out which image a name means now and gives it with its digest:
-// of an index where the registry has one. A name with a digest means that one,
-// and no registry is asked. A tag's registry is asked with one request for all
-// who want to know at the moment, for at most Config.ResolveWithin; when it
-// cannot be reached, what the tag meant last is given, if that image is here.
+// Resolve finds out which image a name means now, and that its registry shows it
+// to an organisation: with that one's own credentials where it has some for this
+// registry, else with those that all share. It gives the name with its digest: of
+// an index where the registry has one. A tag's registry is asked with one request
+// for all who want to know the same at the moment, for at most
+// Config.ResolveWithin, that of a digest again when its last answer is older than
+// Config.Recheck. When the registry cannot be reached, what the name meant last is
+// given, if that image is here and was shown to the organisation in the last week.
 //
 // CodeInvalid: no name of an image. CodeNotFound: the registry does not have it,
-// or does not show it to this worker. CodeUnavailable: the registry cannot be
-// reached.
-func (s *Store) Resolve(ctx context.Context, name string) (bourse.ImageRef, error) {
+// or does not show it to this organisation. CodeUnavailable: the registry cannot
+// be reached.
+func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error) {
 	ref, err := parseName(name)
 	if err != nil {
 		return bourse.ImageRef{}, err
 	}
-	if ref.Digest != "" {
+	who := s.hosts.askerNow(org, ref.Registry)
+	if ref.Digest != "" && s.wasShown(ref, who, s.config.Recheck) {
 		return s.labelled(ref), nil
 	}
-	flight := s.resolving.DoChan(tagName(ref), func() (any, error) {
+	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
 		// Not of the first one to ask: the others may stay longer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveWithin)
 		defer cancel()
-		return s.ask(s.within(ctx), ref)
+		return s.ask(s.within(ctx), who, ref)
 	})
 	select {
 	case <-ctx.Done():
@@ -41,14 +46,25 @@ func (s *Store) Resolve(ctx context.Context, name string) (bourse.ImageRef, erro
 		err = coded(answer.Err, name)
 	}
 	if final(err) {
+		s.mu.Lock()
+		s.memory.catalogue.hide(ref, who)
+		s.mu.Unlock()
 		return bourse.ImageRef{}, err
 	}
-	if local := s.lastKnown(ctx, ref); local != "" {
+	if local := s.lastKnown(ctx, who, ref); local != "" {
 		s.config.Log.Warn("registry not reached, using the image that is here", "image", name, "digest", local, "err", err)
 		ref.Digest = local
 		return s.labelled(ref), nil
 	}
 	return bourse.ImageRef{}, err
+}
+
+// wasShown reports whether the image of a digest was shown to an asker within a
+// time.
+func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.memory.catalogue.wasShown(recordName(ref), who, within, time.Now())
 }
 
 // labelled adds the labels of an image that is here.
@@ -61,8 +77,9 @@ func (s *Store) labelled(ref bourse.ImageRef) bourse.ImageRef {
 	return ref
 }
 
-// lastKnown gives the digest of the image here that a tag meant last.
-func (s *Store) lastKnown(ctx context.Context, ref bourse.ImageRef) string {
+// lastKnown gives the digest of the image here that a name meant last, if it was
+// shown to an asker.
+func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) string {
 	s.mu.Lock()
 	loaded := s.memory.loaded
 	s.mu.Unlock()
@@ -77,34 +94,44 @@ func (s *Store) lastKnown(ctx context.Context, ref bourse.ImageRef) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.memory.catalogue.find(ref); r != nil {
-		return r.ref.Digest
+	r := s.memory.catalogue.find(ref)
+	if r == nil && ref.Digest == "" {
+		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // what it means now was heard, but is not here
 	}
-	if r, ok := s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]]; ok {
-		return r.ref.Digest // what it means now was heard, but is not here
+	if r == nil || !s.memory.catalogue.wasShown(r.name, who, shownFor, time.Now()) {
+		return ""
 	}
-	return ""
+	return r.ref.Digest
 }
 
-// ask asks the registry what a tag means, and remembers it.
-func (s *Store) ask(ctx context.Context, ref bourse.ImageRef) (string, error) {
-	_, desc, err := s.resolver.Resolve(ctx, tagName(ref))
+// ask asks the registry what a name means to an asker, and remembers it.
+func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string, error) {
+	name := tagName(ref)
+	if ref.Digest != "" {
+		name = recordName(ref)
+	}
+	_, desc, err := s.hosts.resolver(who).Resolve(ctx, name)
 	if err != nil {
 		return "", &registryError{err}
 	}
-	ref.Digest = desc.Digest.String()
+	if ref.Digest == "" {
+		ref.Digest = desc.Digest.String()
+	}
 	s.mu.Lock()
-	s.memory.catalogue.hear(tagName(ref), ref.Digest)
+	s.memory.catalogue.show(recordName(ref), who, time.Now())
+	if name == tagName(ref) {
+		s.memory.catalogue.hear(name, ref.Digest)
+	}
 	r, here := s.memory.catalogue.records[recordName(ref)]
-	if here {
+	if here && name == tagName(ref) {
 		s.memory.catalogue.setTag(r, ref.Tag)
 	}
-	_, known := s.memory.catalogue.known[ref.Digest]
+	_, known := s.memory.catalogue.known[recordName(ref)]
 	s.mu.Unlock()
-	if !here && !known {
+	if !here && !known && name == tagName(ref) {
 		// The pull that follows needs the manifest anyway; without it only the
 		// next quotes know less.
-		if _, _, err := s.look(ctx, nil, ref, desc); err != nil {
+		if _, _, err := s.look(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("manifest not read", "image", ref.String(), "err", err)
 		}
 	}

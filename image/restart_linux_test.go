@@ -57,7 +57,7 @@ func TestDaemonRestarts(t *testing.T) {
 	stop := run(t, s)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Pull(t.Context(), refOf(p), nil)
+		_, err := s.Pull(t.Context(), "", refOf(p), nil)
 		failed <- err
 	}()
 	<-arrived
@@ -86,7 +86,7 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(200_000)})
 	arrived, release := halfWay(r, p)
 	s := h.open(t, nil)
-	go func() { _, _ = s.Pull(t.Context(), refOf(p), nil) }() // it fails when the store closes
+	go func() { _, _ = s.Pull(t.Context(), "", refOf(p), nil) }() // it fails when the store closes
 	<-arrived
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestKeepEnds(t *testing.T) {
 	halfWay(r, p)
 	s := h.open(t, func(c *image.Config) { c.Stall, c.Budget = 300*time.Millisecond, 600_000 })
 	before := h.contents(t)
-	_, err := s.Pull(t.Context(), refOf(p), nil)
+	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
 		t.Fatalf("containerd has %v, want the lease and the begun layer to be kept", got)
@@ -144,7 +144,7 @@ func TestContainerdDies(t *testing.T) {
 	r.Fault(of(p.Layers[0].Digest, registrytest.Fault{Rate: 1 << 20}))
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Pull(t.Context(), refOf(p), nil)
+		_, err := s.Pull(t.Context(), "", refOf(p), nil)
 		failed <- err
 	}()
 	reached(t, s, 100_000)
@@ -153,7 +153,7 @@ func TestContainerdDies(t *testing.T) {
 	if !s.Has(refOf(here)) {
 		t.Error("an image is forgotten because containerd is away")
 	}
-	_, err := s.Pull(t.Context(), refOf(p), nil)
+	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
 	r.Fault(nil)
 	server.Restart(t)
@@ -174,7 +174,7 @@ func TestOthersRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "notice", func() bool { return !s.Has(refOf(p)) })
-	if _, err := s.Pull(t.Context(), refOf(p), nil); err != nil {
+	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -205,7 +205,7 @@ func TestDiskFull(t *testing.T) {
 		"unpacked": r.Push(t, "bomb:v1", registrytest.Image{Bomb: 1 << 30}),
 	} {
 		before, free := h.contents(t), free(t, small)
-		_, err := s.Pull(t.Context(), refOf(p), nil)
+		_, err := s.Pull(t.Context(), "", refOf(p), nil)
 		wantCode(t, err, bourse.CodeInsufficient)
 		h.unchanged(t, before)
 		if lost := free - freeAgain(t, small, free); lost > 1<<20 {

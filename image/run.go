@@ -108,18 +108,18 @@ func serving(ctx context.Context, c *containerd.Client) error {
 // resume starts the pulls whose leases are there, and which nobody has started
 // again meanwhile.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
-	refs, err := underWay(ctx, c)
+	all, err := underWay(ctx, c)
 	if err != nil {
 		return err
 	}
-	for _, ref := range refs {
-		name := recordName(ref)
+	for _, u := range all {
+		ref, name := u.ref, recordName(u.ref)
 		s.mu.Lock()
 		_, here := s.memory.catalogue.records[name]
 		_, going := s.memory.pulls[name]
 		if !here && !going && !s.memory.closed {
 			s.config.Log.Info("pull resumed", "image", ref.String())
-			s.unattended(s.start(ctx, ref))
+			s.unattended(s.start(ctx, u.org, ref))
 		}
 		s.mu.Unlock()
 		if !here {
@@ -163,13 +163,14 @@ func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	labels := map[string]map[string]string{}
 	for name, r := range s.memory.catalogue.records {
 		if r.dirty {
+			r.shown = s.memory.catalogue.askers(name)
 			labels[name] = r.labels()
 			r.dirty = false
 		}
 	}
 	s.mu.Unlock()
 	for name, l := range labels {
-		_, err := c.ImageService().Update(ctx, images.Image{Name: name, Labels: l}, "labels."+labelTags, "labels."+labelUsed)
+		_, err := c.ImageService().Update(ctx, images.Image{Name: name, Labels: l}, "labels."+labelTags, "labels."+labelUsed, "labels."+labelShown)
 		if err == nil || errdefs.IsNotFound(err) {
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/log"
 	"github.com/containerd/platforms"
@@ -26,7 +25,6 @@ type Store struct {
 	config   Config
 	platform platforms.MatchComparer
 	hosts    *registries
-	resolver remotes.Resolver
 	connect  func() (*containerd.Client, error)
 
 	changed   chan struct{}      // capacity 1
@@ -59,9 +57,8 @@ func Open(config Config) (*Store, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	hosts := &registries{config: config.Registries, docker: config.DockerConfig, stall: config.Stall, reach: reach{config.Private, config.Only}}
 	s := &Store{
-		config: config, platform: hostPlatform(), hosts: hosts, resolver: hosts.resolver(),
+		config: config, platform: hostPlatform(), hosts: newRegistries(&config),
 		changed: make(chan struct{}, 1), turns: make(gate, atOnce), room: make(gate, 1), leasing: make(gate, 1),
 		memory: state{catalogue: newCatalogue(), pulls: map[string]*pull{}, kept: map[string]leftover{}},
 	}
@@ -107,14 +104,16 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 	return s.memory.catalogue.find(ref) != nil
 }
 
-// Missing gives the bytes that a pull of an image would fetch now: 0 for one
-// that is here, and for another one the layers that no image here has. It is
-// false when nothing is known of the image. It looks in memory only.
-func (s *Store) Missing(name string) (int64, bool) {
+// Missing gives the bytes that a pull of an image for an organisation would
+// fetch now: 0 for one that is here, and for another one the layers that no
+// image here has. It is false when nothing is known of the image that its
+// registry has shown to that organisation. It looks in memory only.
+func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
+	who := s.hosts.asker(org, ref.Registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.memory.catalogue.missing(ref)
+	return s.memory.catalogue.missing(ref, who, time.Now())
 }
 
 // Used notes that a machine was started from an image. The time reaches

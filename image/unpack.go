@@ -25,7 +25,7 @@ const layersAtOnce = 3
 // and those below it are there.
 func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
 	manifest, d := o.manifest.desc, o.document
-	fetcher, err := s.resolver.Fetcher(ctx, recordName(p.ref))
+	fetcher, err := s.hosts.resolver(s.hosts.asker(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
 	if err != nil {
 		return err
 	}

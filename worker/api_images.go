@@ -40,14 +40,14 @@ func (w *Worker) handlePull(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := r.Context()
-	ref, err := w.cfg.Images.Resolve(ctx, req.Image)
+	ref, err := w.cfg.Images.Resolve(ctx, "", req.Image)
 	if err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}
 	out := newStream(rw, true)
 	var progress progress
-	image, err := w.cfg.Images.Pull(ctx, ref, func(i bourse.Image) {
+	image, err := w.cfg.Images.Pull(ctx, "", ref, func(i bourse.Image) {
 		progress.tell(time.Now(), func() error { return out.write(i) })
 	})
 	progress.end()

@@ -18,6 +18,8 @@ type memImages struct {
 
 	mu       sync.Mutex
 	registry map[string]bourse.Image // by name
+	private  map[string]string       // of its names, the organisation that has credentials
+	asked    []string                // the organisations that pulls were for
 	here     map[string]bourse.Image // by digest
 	pulls    int
 	takes    time.Duration // of a pull
@@ -69,12 +71,12 @@ func (f *memImages) call(ctx context.Context, name string, fn func() error) erro
 	return fault(ctx, name, true)
 }
 
-func (f *memImages) Resolve(ctx context.Context, name string) (ref bourse.ImageRef, err error) {
+func (f *memImages) Resolve(ctx context.Context, org, name string) (ref bourse.ImageRef, err error) {
 	return ref, f.call(ctx, "Resolve", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		image, ok := f.registry[name]
-		if !ok {
+		if only, private := f.private[name]; !ok || private && only != org {
 			return bourse.Errorf(bourse.CodeNotFound, "the registry has no %s", bourse.Quoted(name))
 		}
 		ref = image.Ref
@@ -82,7 +84,7 @@ func (f *memImages) Resolve(ctx context.Context, name string) (ref bourse.ImageR
 	})
 }
 
-func (f *memImages) Pull(ctx context.Context, ref bourse.ImageRef, progress func(bourse.Image)) (image bourse.Image, err error) {
+func (f *memImages) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (image bourse.Image, err error) {
 	return image, f.call(ctx, "Pull", func() error {
 		image = f.byDigest(ref.Digest)
 		if progress != nil {
@@ -99,6 +101,7 @@ func (f *memImages) Pull(ctx context.Context, ref bourse.ImageRef, progress func
 		defer f.mu.Unlock()
 		f.here[ref.Digest] = image
 		f.pulls++
+		f.asked = append(f.asked, org)
 		f.poke()
 		return nil
 	})
@@ -129,9 +132,12 @@ func (f *memImages) Has(ref bourse.ImageRef) bool {
 	return ok
 }
 
-func (f *memImages) Missing(name string) (int64, bool) {
+func (f *memImages) Missing(org, name string) (int64, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if only, private := f.private[name]; private && only != org {
+		return 0, false
+	}
 	for _, image := range f.here {
 		if image.Ref.String() == name || f.registry[name].Ref.Digest == image.Ref.Digest {
 			return 0, true

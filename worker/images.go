@@ -12,11 +12,14 @@ import (
 // insufficient_capacity too; unavailable may pass.
 type Images interface {
 	ImageHints
-	// Resolve gives the reference with the digest that a name stands for now.
-	Resolve(ctx context.Context, name string) (bourse.ImageRef, error)
+	// Resolve returns the reference with the digest that a name stands for now,
+	// once its registry has shown that to the organisation. An organisation of
+	// "" has no credentials of its own.
+	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
 	// Pull returns when the image is on the host, ready to be started. All
-	// who ask for one image at the same time share one pull.
-	Pull(ctx context.Context, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
+	// who ask for one image at the same time share one pull. Only an
+	// organisation for which the reference was resolved may ask.
+	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
 	// List gives every image, those being pulled too.
 	List(ctx context.Context) ([]bourse.Image, error)
 	// Prune removes every image that is not in use, and gives those.
@@ -34,9 +37,9 @@ type Images interface {
 type ImageHints interface {
 	// Has tells whether the image of a resolved reference is ready.
 	Has(ref bourse.ImageRef) bool
-	// Missing gives how many bytes would have to be pulled to run a name;
-	// known is false for one that was never heard of.
-	Missing(name string) (bytes int64, known bool)
+	// Missing gives how many bytes would have to be pulled for an organisation
+	// to run a name; known is false for one that was never shown to it.
+	Missing(org, name string) (bytes int64, known bool)
 	// Used notes that a machine was started from an image.
 	Used(digest string)
 }

@@ -63,7 +63,11 @@ func (w *Worker) ensureImage(ctx context.Context, m *bourse.Machine) error {
 		w.cfg.Images.Used(m.Image.Digest)
 		return nil
 	}
-	if _, err := w.cfg.Images.Pull(ctx, *m.Image, nil); err != nil {
+	org, err := w.orgOf(m)
+	if err != nil {
+		return err
+	}
+	if _, err := w.cfg.Images.Pull(ctx, org, *m.Image, nil); err != nil {
 		return fmt.Errorf("image %s: %w", m.Image, err)
 	}
 	w.cfg.Images.Used(m.Image.Digest)

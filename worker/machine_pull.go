@@ -77,7 +77,11 @@ func (w *Worker) whileWanted(ctx context.Context, m *bourse.Machine, until time.
 // pull has the machine's image on the host when it returns, and kept there
 // until that is recorded. The event is nil when nothing had to be pulled.
 func (w *Worker) pull(ctx context.Context, m *bourse.Machine, tell bool) (bourse.ImageRef, *bourse.PullEvent, error) {
-	ref, err := w.cfg.Images.Resolve(ctx, m.Config.Image)
+	org, err := w.orgOf(m)
+	if err != nil {
+		return bourse.ImageRef{}, nil, err
+	}
+	ref, err := w.cfg.Images.Resolve(ctx, org, m.Config.Image)
 	if err != nil {
 		return ref, nil, err
 	}
@@ -86,13 +90,13 @@ func (w *Worker) pull(ctx context.Context, m *bourse.Machine, tell bool) (bourse
 		return ref, nil, nil
 	}
 	if tell {
-		missing, _ := w.cfg.Images.Missing(ref.String())
+		missing, _ := w.cfg.Images.Missing(org, ref.String())
 		if err := w.tellPull(ctx, m.ID, &bourse.PullEvent{Image: ref.String(), Bytes: missing}); err != nil {
 			return ref, nil, err
 		}
 	}
 	begin := time.Now()
-	image, err := w.cfg.Images.Pull(ctx, ref, nil)
+	image, err := w.cfg.Images.Pull(ctx, org, ref, nil)
 	if err != nil {
 		return ref, nil, err
 	}
@@ -102,6 +106,19 @@ func (w *Worker) pull(ctx context.Context, m *bourse.Machine, tell bool) (bourse
 		ref = image.Ref // it may know more: labels
 	}
 	return ref, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true}, nil
+}
+
+// orgOf returns the organisation whose credentials bring m its image: that of
+// its app; "" where the app is gone and its name is another's.
+func (w *Worker) orgOf(m *bourse.Machine) (org string, err error) {
+	err = w.store.View(func(tx *store.Tx) error {
+		app, ok, err := tx.App(m.App)
+		if ok && m.OwnedBy(&app) {
+			org = app.Org
+		}
+		return err
+	})
+	return org, err
 }
 
 // tellPull writes an event about a pull.

@@ -26,7 +26,7 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 		}
 	}
 	q.Takes = w.ledger.running(&order.Config)
-	q.MissingBytes = w.missing(order.Config.Image)
+	q.MissingBytes = w.missing(order)
 	read := w.store.View
 	if isNew(order) {
 		read = w.store.Glance
@@ -149,7 +149,7 @@ func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(order.Config.Image), w.drivers()),
 		}
 	}
-	if r := w.refuseImage(&order.Config); r != nil {
+	if r := w.refuseImage(order); r != nil {
 		return r
 	}
 	return refuseLabels(order.Config.Requirements, w.labels.Load().of(order.Config.Image))

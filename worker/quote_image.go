@@ -20,12 +20,13 @@ const (
 	labelRuntime = "runtime."
 )
 
-// missing gives how many bytes would have to be pulled to run an image.
-func (w *Worker) missing(image string) int64 {
+// missing gives how many bytes would have to be pulled to fill an order.
+func (w *Worker) missing(o *bourse.Order) int64 {
+	image := o.Config.Image
 	if !bourse.InRegistry(image) || w.cfg.Images == nil {
 		return 0
 	}
-	n, known := w.cfg.Images.Missing(image)
+	n, known := w.cfg.Images.Missing(o.App.Org, image)
 	if !known {
 		return unknownImage
 	}
@@ -48,7 +49,8 @@ func offersRuntime(labels map[string]string, name string) bool {
 
 // refuseImage gives the reasons that concern machines with an image, of those
 // that no other machine's end would remove.
-func (w *Worker) refuseImage(c *bourse.Config) *bourse.Refusal {
+func (w *Worker) refuseImage(o *bourse.Order) *bourse.Refusal {
+	c := &o.Config
 	if !bourse.InRegistry(c.Image) {
 		return nil
 	}
@@ -73,7 +75,7 @@ func (w *Worker) refuseImage(c *bourse.Config) *bourse.Refusal {
 	if _, err := parseDNS(c); err != nil {
 		return &bourse.Refusal{Reason: bourse.RefusedDriver, Detail: bourse.MessageOf(err)}
 	}
-	if n, known := w.cfg.Images.Missing(c.Image); known {
+	if n, known := w.cfg.Images.Missing(o.App.Org, c.Image); known {
 		want, have := (n+1<<20-1)>>20, int64(w.cfg.Capacity.ImageBudget())
 		if want > have {
 			return &bourse.Refusal{

@@ -1,0 +1,92 @@
+package image
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+// logins are the credentials of one file, docker's config.json. The file is
+// read whenever a registry is about to be asked, so that a change of it counts.
+type logins struct {
+	path string
+
+	mu     sync.Mutex
+	byHost map[string]login // as last read; nil: not yet
+	err    error            // of that reading
+}
+
+// at reads the file again and returns what it has for a registry.
+func (l *logins) at(host string) (login, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read()
+	return l.byHost[host], l.err
+}
+
+// names reports whether the file names a registry, or cannot be read. It looks
+// at the disk once only.
+func (l *logins) names(host string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byHost == nil {
+		l.read()
+	}
+	_, ok := l.byHost[host]
+	return ok || l.err != nil
+}
+
+func (l *logins) read() {
+	l.byHost = map[string]login{}
+	raw, err := os.ReadFile(l.path)
+	if err != nil {
+		l.err = fmt.Errorf("credentials: %w", err)
+		return
+	}
+	got, err := parseDockerConfig(raw)
+	if err != nil {
+		l.err = fmt.Errorf("credentials in %s: %w", l.path, err)
+		return
+	}
+	l.byHost, l.err = got, nil
+}
+
+// asker is with whose credentials a registry is asked: those of an
+// organisation, or for "" those that all organisations share, or none. Two
+// askers share no connection, token or answer.
+type asker string
+
+// asker returns as whom an organisation asks a registry: as itself where it has
+// credentials of its own there. It looks in memory.
+func (r *registries) asker(org, host string) asker {
+	if l := r.orgs[org]; l != nil && l.names(host) {
+		return asker(org)
+	}
+	return ""
+}
+
+// askerNow is asker by what the organisation's file says now.
+func (r *registries) askerNow(org, host string) asker {
+	if l := r.orgs[org]; l != nil {
+		_, _ = l.at(host) // asker looks at both
+	}
+	return r.asker(org, host)
+}
+
+// login returns what a registry is shown for an asker. The error is for when
+// the registry wants to be shown something.
+func (r *registries) login(who asker, host string) (login, error) {
+	if who != "" {
+		if l := r.orgs[string(who)]; l != nil {
+			return l.at(host) // none any more: then nothing, rather than the others'
+		}
+		return login{}, nil
+	}
+	if c, ok := r.config[host]; ok && c.Password != "" {
+		return login{name: c.Username, secret: c.Password}, nil
+	}
+	if r.shared == nil {
+		return login{}, nil
+	}
+	return r.shared.at(host)
+}

@@ -1,0 +1,46 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// ofOrg orders for an app of an organisation.
+func ofOrg(org string) func(*bourse.Order) {
+	return func(o *bourse.Order) {
+		o.App = bourse.App{Name: bourse.AppName("app-of-" + org), ID: bourse.NewAppID(), Org: org, CreatedAt: o.App.CreatedAt}
+		o.ID = bourse.NewOrderID().In(o.App.ID)
+	}
+}
+
+// A private image is pulled with the credentials of the organisation that its
+// machine is of, and refused to the others, although it is here by then.
+func TestImagesArePulledForTheirOrganisation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		h.rig.images.private = map[string]string{rigImage: "acme"}
+		order := newOrder(t, image(rigImage), ofOrg("rival"))
+		q, err := h.quote(t.Context(), order)
+		if err != nil || q.MissingBytes != unknownImage {
+			t.Errorf("before: the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
+		}
+		m := h.place(image(rigImage), ofOrg("acme"))
+		if got := h.rig.images.asked; !slices.Equal(got, []string{"acme"}) {
+			t.Errorf("pulled for %q, want acme", got)
+		}
+		if q, err = h.quote(t.Context(), order); err != nil || q.MissingBytes != unknownImage {
+			t.Errorf("the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
+		}
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedImage || refusal.Resource != rigImage || refusal.Detail == "" {
+			t.Errorf("the rival's order: refusal %+v, %v, want the image refused", refusal, err)
+		}
+		if m = h.get(m.ID); m.State != bourse.StateStarted {
+			t.Errorf("acme's machine is %s", m.State)
+		}
+	})
+}
