@@ -22,6 +22,7 @@ var floors = map[string]int{
 	"view":                      2,
 	"view/gossip":               2,
 	"view/gossip/gossiptest":    2,
+	"view/gossip/sealed":        2,
 	"view/query":                2,
 	"driver":                    2,
 	"driver/drivertest":         2,
@@ -118,7 +119,10 @@ var edges = map[string]map[string]string{
 	"fabric/nats":       {"fabric": "implements it"},
 	"machinesapi":       {"internal/duplex": "its streams are made of these frames"},
 	"market/markettest": {"market": "fakes what it asks for"},
-	"view/gossip":       {"view": "spreads its transactions"},
+	"view/gossip": {
+		"view":               "spreads its transactions",
+		"view/gossip/sealed": "memberlist hears and says nothing but through it",
+	},
 	"view/gossip/gossiptest": {
 		"view":        "its nodes have one each",
 		"view/gossip": "runs whole groups of members",

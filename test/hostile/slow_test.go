@@ -23,7 +23,10 @@ func rss(t *testing.T, s *servertest.Server) int {
 	if err != nil {
 		t.Skipf("the memory of processes is not shown here: %v", err)
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, rest, lives := strings.Cut(string(text), "VmRSS:")
+	if !lives {
+		t.Fatalf("%s has ended", s.Name)
+	}
 	kib, err := strconv.Atoi(strings.Fields(rest)[0])
 	if err != nil {
 		t.Fatal(err)

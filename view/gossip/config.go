@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Config is what a member is opened with.
@@ -24,7 +25,7 @@ type Config struct {
 	// own time.
 	Find      func(ctx context.Context) []string
 	ClusterID string       // alphabet of an app name; default "bourse". Others' gossip is not heard
-	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil means none
+	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: with a key that everyone knows
 	MoreKeys  [][]byte     // what others encrypt with may have one of these, too; see SetKeys
 	Proofs    Proofs       // of what members say of themselves; nil: none are asked for
 	Timing    Timing       //
@@ -109,13 +110,15 @@ func (c *Config) keys() [][]byte {
 	return append([][]byte{c.Key}, c.MoreKeys...)
 }
 
+// label is on each packet: those of other clusters are dropped.
+func (c *Config) label() string { return "bourse/" + c.ClusterID }
+
 // gossip makes memberlist's config of ours.
-func (c *Config) gossip(name string, keys *memberlist.Keyring, d *delegate, log gossipLog) *memberlist.Config {
+func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
-	g.Transport = c.Transport
-	g.Label = "bourse/" + c.ClusterID // on each packet: other clusters' are dropped
-	g.Keyring = keys
+	g.Transport = transport // which encrypts
+	g.UDPBufferSize = sealed.Room(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
 	g.ProbeInterval, g.ProbeTimeout = c.Timing.Probe, c.Timing.ProbeTimeout
@@ -125,7 +128,7 @@ func (c *Config) gossip(name string, keys *memberlist.Keyring, d *delegate, log 
 	g.GossipNodes = 5 // costs no more: how often news is sent is bounded, not how fast
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
-	g.EnableCompression = false // small messages, and processor time is what we are short of
+	g.EnableCompression = false // no one unpacks it, see package sealed
 	g.Delegate, g.Events, g.Alive, g.Conflict = d, d, d, d
 	g.LogOutput = log
 	return g

@@ -1,54 +1,18 @@
 package gossip
 
-import (
-	"bytes"
-	"slices"
-
-	"github.com/hashicorp/memberlist"
-
-	"github.com/bourse-dev/bourse"
-)
-
-// ring makes memberlist's ring of the keys; none means no encryption.
-func ring(keys [][]byte) (*memberlist.Keyring, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	r, err := memberlist.NewKeyring(keys, keys[0])
-	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "gossip keys: %w", err)
-	}
-	return r, nil
-}
+import "github.com/bourse-dev/bourse"
 
 // SetKeys changes the keys of a member that was opened with some: the first
 // encrypts from now on, and what comes in may have any of them.
 func (m *Members) SetKeys(keys [][]byte) error {
-	if m.ring == nil || len(keys) == 0 {
+	if len(m.config.Key) == 0 || len(keys) == 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "gossip cannot begin or cease to be encrypted while a server runs")
 	}
 	if err := validateKeys(keys); err != nil {
 		return err
 	}
-	for _, key := range keys {
-		if err := m.ring.AddKey(key); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "gossip keys: %w", err)
-		}
-	}
-	for _, key := range slices.Backward(keys) {
-		if err := m.ring.UseKey(key); err != nil { // puts it in front
-			return bourse.Errorf(bourse.CodeInternal, "gossip keys: %w", err)
-		}
-	}
-	// What is not wanted stands behind. It is removed from the end, because
-	// memberlist moves what is behind a removed key in a slice that others read.
-	for _, key := range slices.Backward(m.ring.GetKeys()) {
-		if slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
-			break
-		}
-		if err := m.ring.RemoveKey(key); err != nil {
-			return bourse.Errorf(bourse.CodeInternal, "gossip keys: %w", err)
-		}
+	if err := m.keyring.Set(keys); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
 	return nil
 }

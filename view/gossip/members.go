@@ -3,7 +3,6 @@ package gossip
 import (
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Members is this server's list of the members of its cluster, itself
@@ -20,9 +20,10 @@ type Members struct {
 	config Config
 	name   string // ours in the group
 	list   *memberlist.Memberlist
-	gossip string              // our address in the group
-	ring   *memberlist.Keyring // nil: it is not encrypted
+	gossip string // our address in the group
 	quiet  *quiet
+
+	keyring *sealed.Keys
 
 	ready   chan struct{}  // closed by Run
 	noticed chan struct{}  // holds one when there is something for Run
@@ -76,16 +77,16 @@ func Open(c Config) (*Members, error) {
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
 	var err error
-	if m.ring, err = ring(c.keys()); err != nil {
+	if m.keyring, err = sealed.NewKeys(c.keys()); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	transport, err := m.transport()
+	if err != nil {
 		return nil, err
 	}
-	list, err := memberlist.Create(c.gossip(m.name, m.ring, &delegate{m}, gossipLog{c.Log, m.quiet}))
+	list, err := memberlist.Create(c.gossip(m.name, transport, &delegate{m}, gossipLog{c.Log, m.quiet}))
 	if err != nil {
-		code := bourse.CodeInternal
-		if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause
-			code = bourse.CodeAlreadyExists
-		}
-		return nil, bourse.Errorf(code, "gossip on %s: %w", c.Bind, err)
+		return nil, errors.Join(bourse.Errorf(bourse.CodeInternal, "gossip on %s: %w", c.Bind, err), transport.Shutdown())
 	}
 	m.list = list
 	m.gossip = list.LocalNode().Address()

@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Rumours go with the packets of the membership, and in packets of their own:
 // while many members come or go, news of the membership fills its packets for
 // as long as a minute.
 const (
-	tellTo     = 10        // members of chance, each Timing.Gossip, at most: as long as there is something
-	tellTries  = 10        // to find one that is not ourselves
-	packetRoom = 1400 - 80 // memberlist's own overhead, the label aside
+	tellTo    = 10 // members of chance, each Timing.Gossip, at most: as long as there is something
+	tellTries = 10 // to find one that is not ourselves
+	around    = 6  // what memberlist adds: a type and a checksum
 )
 
 // tellRumours passes on what there is to tell, until ctx ends.
 func (m *Members) tellRumours(ctx context.Context) {
-	limit := packetRoom - len("bourse/"+m.config.ClusterID)
+	limit := sealed.Room(m.config.label()) - around
 	tick := time.NewTicker(m.config.Timing.Gossip)
 	defer tick.Stop()
 	for {

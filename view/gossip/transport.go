@@ -1,0 +1,59 @@
+package gossip
+
+import (
+	"log" //nolint:depguard // memberlist's transport takes no other one
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip/sealed"
+)
+
+// binds is how often a port is looked for that is free for TCP and for UDP.
+const binds = 10
+
+// transport returns what memberlist hears and says, which ends with memberlist.
+// Codes: already_exists, internal.
+func (m *Members) transport() (*sealed.Transport, error) {
+	below := m.config.Transport
+	if below == nil {
+		var err error
+		if below, err = m.bind(); err != nil {
+			code := bourse.CodeInternal
+			if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause
+				code = bourse.CodeAlreadyExists
+			}
+			return nil, bourse.Errorf(code, "gossip on %s: %w", m.config.Bind, err)
+		}
+	}
+	return sealed.New(below, m.config.label(), m.keyring, m.refuse), nil
+}
+
+// bind makes sockets of our own.
+func (m *Members) bind() (t *memberlist.NetTransport, err error) {
+	host, port := hostPort(m.config.Bind)
+	tries := 1
+	if port == 0 {
+		tries = binds
+	}
+	for range tries {
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+			BindAddrs: []string{host}, BindPort: port, Logger: log.New(gossipLog{m.config.Log, m.quiet}, "", log.LstdFlags),
+		})
+		if err == nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+// refuse logs what was not let through.
+func (m *Members) refuse(from net.Addr, why error) {
+	if m.quiet.due("refused "+why.Error(), time.Now()) {
+		m.config.Log.Warn("what another sends to the membership is ignored", slog.Any("from", from), slog.Any("err", why))
+	}
+}
