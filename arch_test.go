@@ -83,7 +83,7 @@ var edges = map[string]map[string]string{
 	"driver/process": {
 		"driver":                    "implements it",
 		"driver/logs":               "writes machines' output, and reads it",
-		"driver/internal/cgroup":    "asks what the host accounts",
+		"driver/internal/cgroup":    "has it make the groups that tasks live in",
 		"driver/internal/companion": "its supervisor is one",
 		"internal/oomscore":         "forks machines without its protection",
 	},

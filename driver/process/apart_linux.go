@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -16,39 +14,14 @@ import (
 // resolvPath is the file that programs learn their name servers from.
 const resolvPath = "/etc/resolv.conf"
 
-// do calls fn on a thread that is in the task's namespaces: for its own program
-// in new ones, which are kept for later calls. scratch is a directory for a
-// file of a moment.
-func (a *apart) do(scratch string, fn func() (int, error)) (pid int, err error) {
-	onOwnThread(func() {
-		if a.network == nil && a.mount == nil {
-			err = a.make(scratch)
-		} else {
-			err = a.enter()
-		}
-		if err == nil {
-			pid, err = fn()
-		}
-	})
-	return pid, err
-}
-
-// onOwnThread calls fn on a thread that nobody else has run on since it was
-// changed, or will: it ends with its goroutine. It is never the first one of
-// the process, which would stay.
-func onOwnThread(fn func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if syscall.Gettid() == os.Getpid() {
-			defer runtime.UnlockOSThread()
-			onOwnThread(fn) // gets another one while we keep this
-			return
-		}
-		fn()
-	}()
-	<-done
+// enter has the calling thread, which ends soon, enter the task's namespaces:
+// for its own program new ones, which are kept for later calls. scratch is a
+// directory for a file of a moment.
+func (a *apart) enter(scratch string) error {
+	if a.network == nil && a.mount == nil {
+		return a.make(scratch)
+	}
+	return a.join()
 }
 
 // make makes the task's namespaces and has the calling thread enter them.
@@ -135,8 +108,8 @@ func bind(m driver.Mount) error {
 	return nil
 }
 
-// enter has the calling thread enter the namespaces of a task that runs.
-func (a *apart) enter() error {
+// join has the calling thread enter the namespaces of a task that runs.
+func (a *apart) join() error {
 	if a.mount != nil {
 		// A thread that shares its working directory with others cannot.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {

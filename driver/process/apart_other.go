@@ -4,6 +4,6 @@ package process
 
 import "github.com/bourse-dev/bourse"
 
-func (*apart) do(string, func() (int, error)) (int, error) {
-	return 0, bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only Linux has them")
+func (*apart) enter(string) error {
+	return bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only Linux has them")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // BenchmarkKernel tells which part of a start is the kernel's alone: programs
@@ -18,16 +19,16 @@ import (
 // of their own, with no supervisor, worker or market around, over the same
 // without directory and group.
 func BenchmarkKernel(b *testing.B) {
-	groups := openGrouping("kernel", slog.New(slog.DiscardHandler))
-	b.Cleanup(groups.close)
+	groups := cgroup.Open("kernel", slog.New(slog.DiscardHandler))
+	b.Cleanup(groups.Close)
 	for _, own := range []*starter{
-		{name: "directory", dirs: true, groups: ungrouped{}},
+		{name: "directory", dirs: true, groups: cgroup.None{}},
 		{name: "limits", groups: groups},
 		{name: "directory and limits", dirs: true, groups: groups},
 	} {
 		b.Run(own.name, func(b *testing.B) {
 			own.home = b.TempDir()
-			bare := &starter{groups: ungrouped{}}
+			bare := &starter{groups: cgroup.None{}}
 			var ours, floor float64
 			for b.Loop() {
 				floor += bare.round(b)
@@ -41,9 +42,9 @@ func BenchmarkKernel(b *testing.B) {
 // starter starts programs and gives each what it is to have of its own.
 type starter struct {
 	name   string
-	home   string   // where directories are made
-	dirs   bool     // whether each has a directory
-	groups grouping // that each has one of
+	home   string        // where directories are made
+	dirs   bool          // whether each has a directory
+	groups cgroup.Groups // that each has one of
 	made   atomic.Int64
 }
 
@@ -78,29 +79,36 @@ func (s *starter) start() (end func() error, err error) {
 			return nil, err
 		}
 	}
-	pid, group, err := s.groups.fork(nil, limits, func(sys *syscall.SysProcAttr) (int, error) {
+	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
 		sys.Setpgid = true
 		attr.Sys = sys
 		return syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, attr)
-	})
+	}
+	group, err := s.groups.New(limits)
 	if err != nil {
 		return nil, err
 	}
-	end = func() error {
+	var pid int
+	switch {
+	case group == nil:
+		pid, err = forkExec(&syscall.SysProcAttr{})
+	case s.groups.ByThread():
+		cgroup.OnOwnThread(func() { pid, err = group.Fork(forkExec) })
+	default:
+		pid, err = group.Fork(forkExec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
 		killGroup(pid, syscall.SIGKILL)
 		_, err := syscall.Wait4(pid, nil, 0, nil)
 		if group != nil {
-			err = errors.Join(err, group.remove())
+			err = errors.Join(err, group.Remove())
 		}
 		if attr.Dir != "" {
 			err = errors.Join(err, os.Remove(attr.Dir))
 		}
 		return err
-	}
-	if group != nil {
-		if err := group.limit(limits); err != nil {
-			return nil, errors.Join(err, end())
-		}
-	}
-	return end, nil
+	}, nil
 }

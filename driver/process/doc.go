@@ -31,7 +31,8 @@
 //     end with code -1. Exits that the daemon knew are handed to the new one.
 //     If daemon and supervisor die together, those tasks are simply unknown.
 //   - What the host cannot enforce is not in Labels. Without cgroups nothing
-//     is: see ungrouped.
+//     is: see cgroup.None.
+//   - A task's limits are set before its program is executed: see cgroup.
 //   - A task with a network or mounts of its own is born in them, and what is
 //     executed beside it is, too; see apart. Nobody else is ever there.
 //   - A terminal's user who leaves is noticed: the command is hung up on, then
@@ -54,13 +55,10 @@
 //
 // # Trade-offs
 //
-//   - The hot path is one round trip and a fork. Directories of cgroups are
-//     made ahead; the log's file is made at the first byte; sched_linux.go
-//     says why a thread hurries before it forks.
-//   - A v1 child is born in the cgroups of the thread that forks it, except for
-//     cpu, which it is moved to at once: see join.
-//   - Limits are set after exec, but for that of processes: until then the child
-//     shares our memory.
+//   - The hot path is one round trip and a fork. The log's file is made at the
+//     first byte; sched_linux.go says why a thread hurries before it forks.
+//   - With cgroup v1 a start waits 10 to 20 ms for the kernel, and costs a thread:
+//     a child is born in the groups of the thread that forks it.
 //   - Log lines are not synced to disk: they survive every process, not the
 //     host. What the supervisor has read and not written is lost with it, as
 //     its tasks are.

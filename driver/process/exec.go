@@ -44,15 +44,11 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with == nil {
 		return none, errEnded(req.Task)
 	}
-	groups := grouping(ungrouped{})
-	if with.group != nil {
-		groups = s.groups
-	}
 	end := make(chan ended, 1) // one child, one end
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
 		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
-		born:  func(int, group) func(ended) { return func(e ended) { end <- e } },
+		born:  func(int) func(ended) { return func(e ended) { end <- e } },
 	}
 	if p.terminal {
 		p.env = withTerm(p.env, req.Term)
@@ -60,7 +56,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 			_ = syscall.Fchown(files[0], int(u.UID), -1) // it may open it by its name
 		}
 	}
-	pid, err := s.run(groups, with, p)
+	pid, err := s.run(with, p)
 	with.forks.Done()
 	closeFiles()
 	if err != nil {

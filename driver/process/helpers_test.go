@@ -14,6 +14,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 var supervisorCommand = []string{"/proc/self/exe", "supervisor"}
@@ -87,7 +88,7 @@ func (h *host) clear(t testing.TB) {
 	if left, err := filepath.Glob(filepath.Join(d.layout.dir, "[lm]*", "*")); len(left) > 0 || err != nil {
 		t.Errorf("files were left behind: %v, %v", left, err)
 	}
-	if left, err := filepath.Glob("/sys/fs/cgroup/*/" + cgroupName + "/" + mark); len(left) > 0 || err != nil {
+	if left, err := filepath.Glob("/sys/fs/cgroup/*/" + cgroup.Parent + "/" + mark); len(left) > 0 || err != nil {
 		t.Errorf("cgroups were left behind: %v, %v", left, err)
 	}
 	now := measure(t)
@@ -100,8 +101,6 @@ func (h *host) clear(t testing.TB) {
 		t.Errorf("%+v after the test, %+v before it; goroutines:\n%s", now, h.began, stacks[:runtime.Stack(stacks, true)])
 	}
 }
-
-const cgroupName = "bourse"
 
 func measure(t testing.TB) baseline {
 	t.Helper()

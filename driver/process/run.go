@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 	"github.com/bourse-dev/bourse/internal/oomscore"
 )
 
@@ -49,34 +49,56 @@ func checkDir(with *surroundings) error {
 type child struct {
 	command  []string
 	env      []string
-	limits   driver.Limits
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // files are a terminal, which becomes its own
 	// born is called as soon as the child lives, before anybody can know of
 	// its end, and gives what is called then.
-	born func(pid int, g group) func(ended)
+	born func(pid int) func(ended)
 }
 
-// run looks a program up and forks it in the given surroundings.
-func (s *supervisor) run(groups grouping, with *surroundings, p child) (int, error) {
-	if with.apart == nil {
-		return s.runHere(groups, with, p)
+// ownThreads is how many threads are used up by forks at the same time. Forks
+// themselves go one after the other in a Go program (syscall.ForkLock).
+const ownThreads = 4
+
+// run looks a program up and forks it in the given surroundings. The groups
+// come first: in the task's namespaces other files may be where theirs are.
+func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
+	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
+	if g := with.group; g != nil {
+		inGroup = func() {
+			pid, err = g.Fork(func(sys *syscall.SysProcAttr) (int, error) { return s.runApart(with, p, sys) })
+		}
 	}
-	return with.apart.do(s.layout.run(), func() (int, error) {
+	if with.apart == nil && (with.group == nil || !s.groups.ByThread()) {
+		inGroup()
+		return pid, err
+	}
+	s.threads <- struct{}{}
+	defer func() { <-s.threads }()
+	cgroup.OnOwnThread(inGroup)
+	return pid, err
+}
+
+// runApart is run in the groups of the calling thread.
+func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
+	if with.apart != nil {
+		if err := with.apart.enter(s.layout.run()); err != nil {
+			return 0, err
+		}
 		if err := checkDir(with); err != nil {
 			return 0, err
 		}
-		return s.runHere(groups, with, p)
-	})
+	}
+	return s.runHere(with, p, sys)
 }
 
-// runHere is run in the namespaces of the calling thread.
-func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int, error) {
+// runHere is run in the groups and namespaces of the calling thread.
+func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {
 		return 0, err
 	}
-	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
+	return s.children.start(func() (int, func(ended), error) {
 		// A session's leader leads a process group, too.
 		sys.Setpgid, sys.Setsid, sys.Setctty = !p.terminal, p.terminal, p.terminal
 		if u := with.user; u != nil && os.Geteuid() == 0 {
@@ -89,15 +111,8 @@ func (s *supervisor) runHere(groups grouping, with *surroundings, p child) (int,
 			pid, err = syscall.ForkExec(path, p.command, &syscall.ProcAttr{Dir: with.dir, Env: p.env, Files: p.files[:], Sys: sys})
 		})
 		if err != nil {
-			return 0, startError(p.command[0], with, err)
+			return 0, nil, startError(p.command[0], with, err)
 		}
-		return pid, nil
-	}
-	return s.children.start(func() (int, func(ended), error) {
-		pid, g, err := groups.fork(with.group, p.limits, forkExec)
-		if err != nil {
-			return 0, nil, err
-		}
-		return pid, p.born(pid, g), nil
+		return pid, p.born(pid), nil
 	})
 }

@@ -157,7 +157,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	// What the one before left is found by its mark. Its own tasks are held,
 	// so this only costs when something went wrong.
 	me.work.Go(s.killLeftovers)
-	answer.Hello.Labels = s.grouping().labels()
+	answer.Hello.Labels = s.grouping().Labels()
 	me.send(answer)
 	for {
 		req := new(request)
@@ -185,16 +185,10 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 	ctx, done := me.begin(ctx, req.ID)
 	me.work.Add(1)
-	finish := func() { done(); <-me.slots; me.work.Done() }
-	handle := func(here group) {
-		defer finish()
-		s.handle(ctx, me, req, here)
-	}
-	switch {
-	case req.Op == opStart && !req.Start.apart() && s.grouping().lend(handle):
-	default:
-		go handle(nil)
-	}
+	go func() {
+		defer func() { done(); <-me.slots; me.work.Done() }()
+		s.handle(ctx, me, req)
+	}()
 }
 
 // begin makes a request one that can be given up until done is called.
@@ -276,14 +270,13 @@ func (me *session) send(r *reply) {
 	}
 }
 
-// handle does one request and answers it. here is the group that the calling
-// thread stands in, nil for none.
-func (s *supervisor) handle(ctx context.Context, me *session, req *request, here group) {
+// handle does one request and answers it.
+func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 	answer := &reply{ID: req.ID}
 	var err error
 	switch req.Op {
 	case opStart:
-		answer.Status, err = s.handleStart(req.Start, here)
+		answer.Status, err = s.handleStart(req.Start)
 	case opSignal:
 		err = s.signal(req.Task, syscall.Signal(req.Signal))
 	case opStop:
@@ -316,11 +309,11 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request, here
 	me.send(answer)
 }
 
-func (s *supervisor) handleStart(sp *spec, here group) (*driver.Status, error) {
+func (s *supervisor) handleStart(sp *spec) (*driver.Status, error) {
 	if sp == nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "nothing to start")
 	}
-	status, err := s.start(sp, here)
+	status, err := s.start(sp)
 	return &status, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
@@ -26,10 +27,11 @@ type supervisor struct {
 	layout   layout
 	mark     string
 	log      *slog.Logger
-	groups   grouping
+	groups   cgroup.Groups
 	null     *os.File // every task's stdin
 	nice     int
 	children children
+	threads  chan struct{}  // bounds those of run
 	work     sync.WaitGroup // of everything that has to end before Supervise does
 	wake     chan struct{}  // has room for one: see whether we are idle
 	over     chan struct{}  // closed once a shutdown is done
@@ -83,16 +85,16 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 		layout: layout, mark: layout.mark(), log: cfg.Log, null: null, nice: niceness(),
 		wake: make(chan struct{}, 1), over: make(chan struct{}),
 		machines: map[bourse.MachineID]*machine{},
-		children: children{byPID: map[int]func(ended){}},
+		children: children{byPID: map[int]func(ended){}}, threads: make(chan struct{}, ownThreads),
 	}
 	if err := adoptOrphans(); err != nil {
 		s.log.Warn("orphans are not adopted", "err", err)
 	}
-	s.groups = openGrouping(s.mark, s.log)
+	s.groups = cgroup.Open(s.mark, s.log)
 	s.killLeftovers()
 	listener, err := companion.Listen(layout.run())
 	if err != nil {
-		s.groups.close()
+		s.groups.Close()
 		return nil, nil, fmt.Errorf("listen in %s: %w", layout.run(), err)
 	}
 	return s, listener, nil
@@ -144,7 +146,7 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	err := listener.Close()
 	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it too
 	s.work.Wait()
-	s.groups.close()
+	s.groups.Close()
 	return err
 }
 
@@ -172,11 +174,11 @@ func (s *supervisor) wakeUp() {
 }
 
 // grouping gives what new tasks are started with.
-func (s *supervisor) grouping() grouping {
+func (s *supervisor) grouping() cgroup.Groups {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.settings.NoLimits {
-		return ungrouped{}
+		return cgroup.None{}
 	}
 	return s.groups
 }

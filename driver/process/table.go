@@ -37,15 +37,14 @@ func (s *supervisor) dropLocked(id bourse.MachineID) {
 	}
 }
 
-// start is driver.Driver's Start. here is the group that the calling thread
-// stands in, nil for none.
-func (s *supervisor) start(sp *spec, here group) (driver.Status, error) {
+// start is driver.Driver's Start.
+func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	t, mine, err := s.reserve(sp.ID)
 	if err != nil {
 		return driver.Status{}, err
 	}
 	if mine {
-		t.err = s.launch(t, sp, here)
+		t.err = s.launch(t, sp)
 		s.settle(t)
 	}
 	<-t.started
@@ -120,10 +119,6 @@ func (s *supervisor) settle(t *task) {
 // done is closed, so that no answer that depends on it overtakes it.
 func (s *supervisor) end(t *task, exit bourse.Exit) {
 	s.mu.Lock()
-	exit.Error = t.failure
-	if t.failure == outOfMemory {
-		exit.Error, exit.OOMKilled = "", true
-	}
 	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
 	t.output = nil
 	status, session := t.status, s.session

@@ -39,8 +39,8 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	u := driver.Usage{CPU: -1, Memory: -1, PIDs: -1, ReadByte: -1, WriteByte: -1, Throttled: -1}
 	members := func() []int { return processTree(t.pid) }
 	if with.group != nil {
-		u = with.group.usage()
-		members = with.group.members
+		u = with.group.Usage()
+		members = with.group.Members
 	}
 	if u.CPU < 0 || u.Memory < 0 || u.PIDs < 0 {
 		u = completed(u, account(members()))

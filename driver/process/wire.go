@@ -99,9 +99,6 @@ type spec struct {
 	Stdin   []byte          `json:"stdin,omitempty"`
 }
 
-// apart tells whether the task sees something otherwise than the host.
-func (s *spec) apart() bool { return s != nil && (s.Network != nil || len(s.Mounts) > 0) }
-
 // identity is a user that a task runs as.
 type identity struct {
 	Name   string   `json:"name"`

@@ -1,0 +1,104 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// members returns the processes in a cgroup. This process is not counted: one
+// of its threads may be in a v1 cgroup for a moment.
+func members(dir string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for field := range strings.FieldsSeq(string(b)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// killMembers kills the processes of a cgroup until none is left, at most
+// grace: a process may fork while it is being killed, or hang in the kernel.
+func killMembers(dir string, grace time.Duration) {
+	_ = writeFile(dir, "cgroup.kill", "1") // of v2, since Linux 5.14; what follows does it too
+	deadline := time.Now().Add(grace)
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		pids, err := members(dir)
+		if err != nil || len(pids) == 0 || time.Now().After(deadline) {
+			return
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+		}
+		time.Sleep(pause)
+	}
+}
+
+// removeDir removes a cgroup. The kernel may need a moment after the last
+// process has gone, and a thread of ours that forked in it one to end.
+func removeDir(dir string) error {
+	var err error
+	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
+		err = syscall.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	return fmt.Errorf("remove cgroup %s: %w", dir, err)
+}
+
+// sweep kills what runs in the children of dir, but for one, and removes them.
+func sweep(dir, except string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != except {
+			child := filepath.Join(dir, e.Name())
+			killMembers(child, sweepGrace)
+			all = errors.Join(all, removeDir(child))
+		}
+	}
+	return all
+}
+
+// readFile returns the text of a cgroup's file, "" when it is not there.
+func readFile(dir, file string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, file))
+	return string(b)
+}
+
+func exists(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
+}
+
+// writeFile sets a cgroup's file.
+func writeFile(dir, file, value string) error {
+	fd, err := syscall.Open(filepath.Join(dir, file), syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: filepath.Join(dir, file), Err: err}
+	}
+	defer syscall.Close(fd)
+	if _, err := syscall.Write(fd, []byte(value)); err != nil {
+		return &fs.PathError{Op: "write", Path: filepath.Join(dir, file), Err: err}
+	}
+	return nil
+}

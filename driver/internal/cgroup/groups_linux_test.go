@@ -1,0 +1,273 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// host returns groups of this host's kernel, of v1 or v2, that are this
+// process's own.
+func host(t *testing.T, mark string) Groups {
+	t.Helper()
+	g := Open(markOf(mark), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if g.Labels()["cgroup"] == "none" {
+		t.Skip("no cgroups, or no right to use them")
+	}
+	return g
+}
+
+func markOf(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
+
+// born forks a program in a group.
+func born(groups Groups, g Group, stdout *os.File, command ...string) (pid int, err error) {
+	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
+		attr := &syscall.ProcAttr{Sys: sys, Env: os.Environ()}
+		if stdout != nil {
+			attr.Files = []uintptr{0, stdout.Fd(), 2}
+		}
+		return syscall.ForkExec(command[0], command, attr)
+	}
+	if !groups.ByThread() {
+		return g.Fork(forkExec)
+	}
+	OnOwnThread(func() { pid, err = g.Fork(forkExec) })
+	return pid, err
+}
+
+// await waits for a program's end.
+func await(t *testing.T, pid int) (status syscall.WaitStatus) {
+	t.Helper()
+	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
+		t.Errorf("wait for %d: %v", pid, err)
+	}
+	return status
+}
+
+// TestGroupsLimitFromTheStart shows that a program has its limits at its first
+// instruction: they are all there before it is born, and it is born in them.
+func TestGroupsLimitFromTheStart(t *testing.T) {
+	groups := host(t, "test-start")
+	t.Cleanup(groups.Close)
+	g, err := groups.New(driver.Limits{Memory: 64, PIDs: 9, CPUWeight: 500, CPUQuota: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := map[string]string{"memory.max": "67108864", "pids.max": "9", "cpu.weight": "50", "cpu.max": "150000 100000"}
+	if groups.ByThread() {
+		wants = map[string]string{"memory.limit_in_bytes": "67108864", "pids.max": "9", "cpu.shares": "512", "cpu.cfs_quota_us": "150000"}
+	}
+	for file, want := range wants {
+		controller, _, _ := strings.Cut(file, ".")
+		if got := strings.TrimSpace(read(g, controller, file)); groups.Labels()["limit."+controller] != "" && got != want {
+			t.Errorf("%s is %q before there is a program, want %s", file, got, want)
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	pid, err := born(groups, g, w, "/bin/cat", "/proc/self/cgroup")
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make([]byte, 1<<16)
+	n, _ := r.Read(seen)
+	await(t, pid)
+	self := ParseSelf(string(seen[:n]))
+	for _, dir := range dirsOf(g) {
+		if !slices.ContainsFunc(slices.Collect(mapValues(self)), func(path string) bool { return strings.HasSuffix(dir, path) && len(path) > 1 }) {
+			t.Errorf("a program of %s sees itself in %v", dir, self)
+		}
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+func mapValues(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// dirsOf returns a group's directories.
+func dirsOf(g Group) (out []string) {
+	switch g := g.(type) {
+	case *v1Group:
+		for _, h := range g.all.trees {
+			out = append(out, g.dir(h))
+		}
+	case *v2Group:
+		out = []string{g.dir}
+	}
+	return out
+}
+
+// read returns one of a group's files.
+func read(g Group, controller, file string) string {
+	for _, dir := range dirsOf(g) {
+		if strings.Contains(dir, "/"+controller) || len(dirsOf(g)) == 1 {
+			return readFile(dir, file)
+		}
+	}
+	return ""
+}
+
+// TestGroupsEnforce shows what the kernel makes of the limits: a program that
+// takes too much memory is killed, and that is seen; one that forks too often
+// fails.
+func TestGroupsEnforce(t *testing.T) {
+	groups := host(t, "test-enforce")
+	t.Cleanup(groups.Close)
+	for name, c := range map[string]struct {
+		limits driver.Limits
+		script string
+		oom    bool
+	}{
+		"memory": {driver.Limits{Memory: 32}, "head -c 100000000 /dev/zero | tail -n 1 >/dev/null; exit 0", true},
+		"pids":   {driver.Limits{PIDs: 5}, "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done", false},
+	} {
+		if groups.Labels()["limit."+name] == "" {
+			t.Logf("this host does not limit %s", name)
+			continue
+		}
+		g, err := groups.New(c.limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := born(groups, g, nil, "/bin/sh", "-c", c.script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := await(t, pid)
+		if g.OOMKilled() != c.oom || (!c.oom && status.ExitStatus() == 0) {
+			t.Errorf("%s: status %v, out of memory %t", name, status, g.OOMKilled())
+		}
+		g.KillAll(time.Minute)
+		if got := g.Members(); len(got) > 0 {
+			t.Errorf("%s: %v are left", name, got)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGroupsAtOnce makes, fills, kills and removes groups at once. No thread
+// of this process stays in one, nothing is left behind, and no descriptor.
+func TestGroupsAtOnce(t *testing.T) {
+	groups := host(t, "test-at-once")
+	before := threadGroups(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				if err := fillAndRemove(groups); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for path := range threadGroups(t) {
+		if !before[path] {
+			t.Errorf("a thread of ours is in %q", path)
+		}
+	}
+	groups.Close()
+	if left, err := filepath.Glob("/sys/fs/cgroup/*/" + Parent + "/" + markOf("test-at-once")); len(left) > 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func fillAndRemove(groups Groups) error {
+	g, err := groups.New(driver.Limits{Memory: 64, PIDs: 20})
+	if err != nil {
+		return err
+	}
+	if _, err := born(groups, g, nil, "/no/such/program"); !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("a program that is not there: %w", err)
+	}
+	pid, err := born(groups, g, nil, "/bin/sh", "-c", "setsid sleep 1000 & sleep 1000")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(g.Members(), pid) {
+		err = fmt.Errorf("members %v, want %d among them", g.Members(), pid)
+	}
+	g.KillAll(time.Minute)
+	_, errWait := syscall.Wait4(pid, nil, 0, nil)
+	return errors.Join(err, errWait, g.Remove())
+}
+
+// threadGroups returns the cgroups of all threads of this process, as the
+// kernel writes them, once those that end have ended.
+func threadGroups(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	files, err := filepath.Glob("/proc/self/task/*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil { // else it has ended
+			out[string(b)] = true
+		}
+	}
+	return out
+}
+
+// TestOpenSweeps shows that what an earlier process has left is killed and
+// removed, and that what others have is left alone.
+func TestOpenSweeps(t *testing.T) {
+	first, others := host(t, "test-sweep"), host(t, "test-other")
+	t.Cleanup(others.Close)
+	var pids []int
+	var groups []Group
+	for _, owner := range []Groups{first, others} {
+		g, err := owner.New(driver.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := born(owner, g, nil, "/bin/sleep", "1000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids, groups = append(pids, pid), append(groups, g)
+	}
+	second := host(t, "test-sweep")
+	t.Cleanup(second.Close)
+	if status := await(t, pids[0]); status.Signal() != syscall.SIGKILL {
+		t.Errorf("what was left ended with %v, want SIGKILL", status)
+	}
+	for _, dir := range dirsOf(groups[0]) {
+		if exists(dir, "") {
+			t.Errorf("%s is still there", dir)
+		}
+	}
+	if got := groups[1].Members(); !slices.Contains(got, pids[1]) {
+		t.Errorf("others have %v, want %d among them", got, pids[1])
+	}
+	groups[1].KillAll(time.Minute)
+	await(t, pids[1])
+	if err := groups[1].Remove(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,235 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// v1Groups makes groups in the hierarchies of single controllers.
+type v1Groups struct {
+	mode  string
+	trees []hierarchy // that of memory first, when there is one
+	count atomic.Int64
+}
+
+// hierarchy is one v1 mount, of one or several controllers.
+type hierarchy struct {
+	controllers []string
+	dir         string // <mount>/bourse/<mark>
+}
+
+func (h hierarchy) has(controller string) bool { return slices.Contains(h.controllers, controller) }
+
+func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
+	g := &v1Groups{mode: choice.Mode}
+	var refused error
+	for _, controller := range Limiting {
+		mount := choice.V1[controller]
+		if mount == "" {
+			continue
+		}
+		dir := filepath.Join(mount, Parent, mark)
+		if i := slices.IndexFunc(g.trees, func(h hierarchy) bool { return h.dir == dir }); i >= 0 {
+			g.trees[i].controllers = append(g.trees[i].controllers, controller)
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			refused = errors.Join(refused, err) // the others may still do
+			continue
+		}
+		g.trees = append(g.trees, hierarchy{controllers: []string{controller}, dir: dir})
+	}
+	if len(g.trees) == 0 {
+		return nil, refused
+	}
+	for _, h := range g.trees {
+		if err := sweep(h.dir, ""); err != nil {
+			log.Warn("cgroups of an earlier supervisor remain", "err", err)
+		}
+	}
+	if err := g.probe(); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// probe tries whether a thread may enter a group.
+func (g *v1Groups) probe() error {
+	own, err := g.make()
+	if err != nil {
+		return err
+	}
+	OnOwnThread(func() { err = own.enter() })
+	return errors.Join(err, own.Remove())
+}
+
+// ByThread implements Groups.
+func (*v1Groups) ByThread() bool { return true }
+
+// Labels implements Groups.
+func (g *v1Groups) Labels() map[string]string {
+	out := Labels(g.mode, func(c string) bool {
+		return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has(c) })
+	})
+	if g.bursts() {
+		out["limit.cpu.burst"] = "cgroup"
+	}
+	return out
+}
+
+// bursts reports whether unused processor time can be saved up, as since Linux
+// 5.14.
+func (g *v1Groups) bursts() bool {
+	return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has("cpu") && exists(h.dir, "cpu.cfs_burst_us") })
+}
+
+// New implements Groups.
+func (g *v1Groups) New(l driver.Limits) (Group, error) {
+	own, err := g.make()
+	if err != nil {
+		return nil, err
+	}
+	if err := own.limit(l); err != nil {
+		return nil, errors.Join(err, own.Remove())
+	}
+	return own, nil
+}
+
+// make makes the cgroups of a new group. Names that an earlier process has
+// left behind are passed over.
+func (g *v1Groups) make() (*v1Group, error) {
+	for {
+		own := &v1Group{all: g, name: "t" + strconv.FormatInt(g.count.Add(1), 10)}
+		var err error
+		for _, h := range g.trees {
+			if err = syscall.Mkdir(own.dir(h), 0o755); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			return own, nil
+		}
+		err = errors.Join(fmt.Errorf("make cgroup %s: %w", own.name, err), own.Remove())
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+}
+
+// Close implements Groups.
+func (g *v1Groups) Close() {
+	for _, h := range g.trees {
+		_ = removeDir(h.dir)
+		_ = syscall.Rmdir(filepath.Dir(h.dir)) // fails while another driver has something in it
+	}
+}
+
+// v1Group is one task's cgroups: one of the same name in every hierarchy.
+type v1Group struct {
+	all  *v1Groups
+	name string
+}
+
+func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
+
+// limit sets the limits, before there is a process. The forking thread counts
+// as one while it is here.
+func (g *v1Group) limit(l driver.Limits) error {
+	var all error
+	set := func(controller, file string, value int64, wanted bool) {
+		for _, h := range g.all.trees {
+			if wanted && h.has(controller) {
+				all = errors.Join(all, writeFile(g.dir(h), file, strconv.FormatInt(value, 10)))
+			}
+		}
+	}
+	memory, cpu := memoryOf(l), CPUOf(l)
+	set("memory", "memory.limit_in_bytes", memory, memory > 0)
+	if h := g.all.trees[0]; memory > 0 && h.has("memory") {
+		// Memory and swap together; missing where swap is not accounted.
+		_ = writeFile(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10))
+	}
+	set("pids", "pids.max", int64(max(2, l.PIDs)), l.PIDs > 0)
+	set("cpu", "cpu.shares", Shares(l), l.CPUWeight > 0)
+	set("cpu", "cpu.cfs_period_us", cpu.Period, l.CPUQuota > 0 && l.CPUPeriod > 0)
+	set("cpu", "cpu.cfs_quota_us", cpu.Quota, l.CPUQuota > 0)
+	set("cpu", "cpu.cfs_burst_us", cpu.Burst, l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
+	return all
+}
+
+// Fork implements Group. The kernel waits until all its processors have passed
+// a quiet moment before it moves a thread: 10 to 20 ms on an idle host.
+//
+// A memory cgroup of v1 looks only at the leaders of thread groups when it has
+// to kill, and at no child between vfork and exec: this process is safe in a
+// group that is out of memory as long as the thread is not its first.
+func (g *v1Group) Fork(fork ForkFunc) (int, error) {
+	if err := g.enter(); err != nil {
+		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)
+	}
+	return fork(&syscall.SysProcAttr{})
+}
+
+// enter moves the calling thread into the group, to end there.
+func (g *v1Group) enter() error {
+	for _, h := range g.all.trees {
+		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0: the writer
+			return err
+		}
+	}
+	return nil
+}
+
+// KillAll implements Group. A process is in all of the task's cgroups: one is
+// enough.
+func (g *v1Group) KillAll(grace time.Duration) { killMembers(g.dir(g.all.trees[0]), grace) }
+
+// OOMKilled implements Group.
+func (g *v1Group) OOMKilled() bool {
+	h := g.all.trees[0]
+	return h.has("memory") && Counter(readFile(g.dir(h), "memory.oom_control"), "oom_kill") > 0
+}
+
+// Usage implements Group. The processor's account is there when cpuacct is
+// mounted together with cpu.
+func (g *v1Group) Usage() driver.Usage {
+	return UsageV1(func(controller, name string) string {
+		if controller == "cpuacct" {
+			controller = "cpu"
+		}
+		for _, h := range g.all.trees {
+			if h.has(controller) {
+				return readFile(g.dir(h), name)
+			}
+		}
+		return ""
+	})
+}
+
+// Members implements Group.
+func (g *v1Group) Members() []int {
+	pids, _ := members(g.dir(g.all.trees[0])) // gone: none
+	return pids
+}
+
+// Remove implements Group.
+func (g *v1Group) Remove() error {
+	var all error
+	for _, h := range g.all.trees {
+		all = errors.Join(all, removeDir(g.dir(h)))
+	}
+	return all
+}

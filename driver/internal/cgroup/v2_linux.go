@@ -1,0 +1,149 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// v2Groups makes groups in the unified hierarchy, where a child can be cloned
+// straight into its cgroup.
+type v2Groups struct {
+	dir         string // <root>/bourse/<mark>
+	controllers []string
+	count       atomic.Int64
+}
+
+// v2Self is the cgroup that this process moves to, so that what stops the
+// daemon's own (a service manager) does not end it.
+const v2Self = "supervisor"
+
+func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
+	g := &v2Groups{dir: filepath.Join(root, Parent, mark)}
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
+		for _, name := range Limiting {
+			// One that is missing must not cost us the others.
+			_ = writeFile(dir, "cgroup.subtree_control", "+"+name)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir, "cgroup.subtree_control"))
+	if err != nil {
+		return nil, err
+	}
+	g.controllers = strings.Fields(string(b))
+	if err := os.Mkdir(filepath.Join(g.dir, v2Self), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := sweep(g.dir, v2Self); err != nil {
+		log.Warn("cgroups of an earlier supervisor remain", "err", err)
+	}
+	return g, writeFile(filepath.Join(g.dir, v2Self), "cgroup.procs", strconv.Itoa(os.Getpid()))
+}
+
+func (g *v2Groups) has(controller string) bool { return slices.Contains(g.controllers, controller) }
+
+// ByThread implements Groups.
+func (*v2Groups) ByThread() bool { return false }
+
+// Labels implements Groups.
+func (g *v2Groups) Labels() map[string]string {
+	out := Labels("v2", g.has)
+	if g.bursts() {
+		out["limit.cpu.burst"] = "cgroup"
+	}
+	return out
+}
+
+// bursts reports whether unused processor time can be saved up, as since Linux
+// 5.14.
+func (g *v2Groups) bursts() bool { return g.has("cpu") && exists(g.dir, "cpu.max.burst") }
+
+// New implements Groups.
+func (g *v2Groups) New(l driver.Limits) (Group, error) {
+	own := &v2Group{all: g, dir: filepath.Join(g.dir, "t"+strconv.FormatInt(g.count.Add(1), 10))}
+	if err := os.Mkdir(own.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := own.limit(l); err != nil {
+		return nil, errors.Join(err, own.Remove())
+	}
+	return own, nil
+}
+
+// Close implements Groups.
+func (g *v2Groups) Close() {
+	root := filepath.Dir(filepath.Dir(g.dir))
+	_ = writeFile(root, "cgroup.procs", strconv.Itoa(os.Getpid()))
+	_ = syscall.Rmdir(filepath.Join(g.dir, v2Self))
+	_ = syscall.Rmdir(g.dir)
+	_ = syscall.Rmdir(filepath.Dir(g.dir)) // fails while another driver has something in it
+}
+
+type v2Group struct {
+	all *v2Groups
+	dir string
+}
+
+// Fork implements Group.
+func (g *v2Group) Fork(fork ForkFunc) (int, error) {
+	d, err := os.Open(g.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	return fork(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
+}
+
+// limit sets the limits, before there is a process.
+func (g *v2Group) limit(l driver.Limits) error {
+	var all error
+	set := func(controller, file, value string, wanted bool) {
+		if wanted && g.all.has(controller) {
+			all = errors.Join(all, writeFile(g.dir, file, value))
+		}
+	}
+	memory, cpu := memoryOf(l), CPUOf(l)
+	set("memory", "memory.max", strconv.FormatInt(memory, 10), memory > 0)
+	if memory > 0 && g.all.has("memory") {
+		_ = writeFile(g.dir, "memory.swap.max", "0") // missing where swap is not accounted
+	}
+	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
+	set("cpu", "cpu.weight", strconv.FormatInt(Weight(l), 10), l.CPUWeight > 0)
+	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpu.Quota, cpu.Period), l.CPUQuota > 0)
+	set("cpu", "cpu.max.burst", strconv.FormatInt(cpu.Burst, 10), l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
+	return all
+}
+
+// KillAll implements Group.
+func (g *v2Group) KillAll(grace time.Duration) { killMembers(g.dir, grace) }
+
+// OOMKilled implements Group.
+func (g *v2Group) OOMKilled() bool { return Counter(readFile(g.dir, "memory.events"), "oom_kill") > 0 }
+
+// Usage implements Group.
+func (g *v2Group) Usage() driver.Usage {
+	return UsageV2(func(name string) string { return readFile(g.dir, name) })
+}
+
+// Members implements Group.
+func (g *v2Group) Members() []int {
+	pids, _ := members(g.dir) // gone: none
+	return pids
+}
+
+// Remove implements Group.
+func (g *v2Group) Remove() error { return removeDir(g.dir) }

@@ -1,0 +1,37 @@
+package process
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+)
+
+// TestGroupsAreTheHosts shows that a task which has files of its own in the
+// place of the host's cgroups is limited all the same, and what is executed
+// beside it too: groups are entered before anything of the task is seen.
+func TestGroupsAreTheHosts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	if d.Labels()["limit.memory"] == "" {
+		t.Skip("this host limits no memory")
+	}
+	task := program("sleep", "1000")
+	task.Limits = driver.Limits{Memory: 64, PIDs: 100}
+	task.Mounts = []driver.Mount{{Source: t.TempDir(), Target: "/sys/fs/cgroup"}}
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: []string{"sh", "-c", "cat /proc/self/cgroup"}})
+	if err != nil || got.Exit.Failed() {
+		t.Fatalf("exec gave %+v, %v", got, err)
+	}
+	if own := "/" + cgroup.Parent + "/" + h.d.layout.mark() + "/t"; !strings.Contains(string(got.Stdout), own) {
+		t.Errorf("what is executed in the task is in\n%s, want it in %s", got.Stdout, own)
+	}
+}

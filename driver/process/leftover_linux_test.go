@@ -1,0 +1,80 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+)
+
+// TestSweepAtStart shows that what an earlier supervisor has left in cgroups
+// is killed, though it carries no mark.
+func TestSweepAtStart(t *testing.T) {
+	h := newHost(t, nil)
+	l, err := newLayout(h.cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice := cgroup.Choose(cgroup.ParseMountinfo(string(mounts)))
+	root := cmp.Or(choice.V1["memory"], choice.V2)
+	if root == "" {
+		t.Skip("no hierarchy for memory is mounted")
+	}
+	dir := filepath.Join(root, cgroup.Parent, l.mark(), "t99")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Skipf("cgroups cannot be made here: %v", err)
+	}
+	pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, &syscall.ProcAttr{Env: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(itoa(pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	h.recovered(t)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v, %v, want SIGKILL", status, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its cgroup is still there: %v", err)
+	}
+}
+
+func TestMarkedAs(t *testing.T) {
+	want := driver.TaskID{Machine: "00000100000001", Boot: 12}
+	for environ, ok := range map[string]bool{
+		"A=1\x00BOURSE_TASK=abc/00000100000001/12\x00B=2\x00": true,
+		"BOURSE_TASK=abc/00000100000001/12":                   true,
+		"BOURSE_TASK=abd/00000100000001/12\x00":               false,
+		"BOURSE_TASK=abc/00000100000001\x00":                  false,
+		"BOURSE_TASK=abc/00000100000001/x\x00":                false,
+		"XBOURSE_TASK=abc/00000100000001/12\x00":              false,
+		"":                                                    false,
+	} {
+		got, found := markedAs([]byte(environ), "abc")
+		if found != ok || (ok && got != want) {
+			t.Errorf("%q: got %v, %v, want %v, %v", environ, got, found, want, ok)
+		}
+	}
+}
+
+func TestMarkCannotBeForged(t *testing.T) {
+	s := &supervisor{mark: "abc", log: slog.New(slog.DiscardHandler)}
+	got := s.marked([]string{"BOURSE_TASK=other/1/1", "BOURSE_TASKS=kept", "A=1"}, driver.TaskID{Machine: bourse.MachineID("m"), Boot: 1})
+	if want := []string{"BOURSE_TASKS=kept", "A=1", "BOURSE_TASK=abc/m/1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
