@@ -1,0 +1,154 @@
+package view
+
+import (
+	"bytes"
+	"crypto"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// replaced is the keys of a site whose certificate is replaced while it runs.
+type replaced struct {
+	*Key
+	own atomic.Pointer[Key]
+}
+
+func (r *replaced) Own() ([]byte, crypto.Signer) { return r.own.Load().Own() }
+
+// A site whose key is replaced while it runs begins another epoch within a
+// minute and is believed as before, by those that knew the old key and by those
+// that come later. What the old key signs from then on changes nothing, in the
+// old epoch or the new one.
+func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := newTestKey(t, bourse.RoleWorker), newTestKey(t, bourse.RoleWorker)
+		keys := &replaced{Key: before}
+		keys.own.Store(before)
+		site := startMember(t, Config{Site: "w2", Keys: keys, Role: bourse.RoleWorker})
+		knows, late := startMember(t, Config{Site: "w3"}), startMember(t, Config{Site: "w4"})
+		site.publish(volume("v", "shop"))
+		old := site.Self()
+		knows.take(site.told...)
+
+		keys.own.Store(after)
+		time.Sleep(tidyEvery) // of the bubble
+		synctest.Wait()
+		if got := site.Self(); got.Epoch <= old.Epoch {
+			t.Fatalf("with another key it is at %v, was at %v", got, old)
+		}
+		site.publish(volume("v", "shop"), volume("w", "shop"))
+		knows.take(site.told...)
+		late.take(site.told[1:]...)
+
+		now := site.Self()
+		forge := func(k *Key, birth []byte, after Position) []byte {
+			tx := &Transaction{Position: Position{after.Stream, after.Seq + 1}, At: time.Now().UnixNano(), Rows: []Row{volume("v", "stolen")}}
+			b, err := Encode(tx, Seal{Cluster: "test", Birth: birth, Key: k.key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		for _, m := range []*member{knows, late} {
+			for name, b := range map[string][]byte{
+				"in the old epoch":                     forge(before, before.birth, old),
+				"in the new epoch":                     forge(before, nil, now),
+				"in the new epoch, with its birth":     forge(before, before.birth, now),
+				"in the new epoch, with the new birth": forge(before, after.birth, now),
+			} {
+				_, _ = m.Apply(b) // what comes of it shows below
+				m.flush()
+				if d := cmp.Diff(site.dump(), m.dump()); d != "" {
+					t.Errorf("the old key, %s, at %s (-site +member):\n%s", name, m.config.Site, d)
+				}
+			}
+			if m.Forged() == 0 {
+				t.Errorf("%s has counted nothing as forged", m.config.Site)
+			}
+			m.sound()
+		}
+		if p := site.publish(volume("w", "other")); p.Stream != now.Stream {
+			t.Errorf("it is at %v, was at %v", p, now)
+		}
+		knows.take(site.told...)
+		if d := cmp.Diff(site.dump(), knows.dump()); d != "" {
+			t.Errorf("after the forgeries (-site +member):\n%s", d)
+		}
+	})
+}
+
+// What is true in a snapshot is taken in, and what is forged among it is not: it
+// is counted, and changes no row. The owned rows of a stream have no signatures
+// of their own, see gossip.Replicator for whose snapshot is asked for.
+func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
+	broker := startMember(t, Config{Site: "b1"})
+	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "true", 0))
+	broker.publish(AppRow(bourse.App{Name: "blog", ID: "y", Org: "acme", CreatedAt: time.Now()}), secret("blog/a", "true", 0), volume("v", "shop"))
+	stranger := newTestKey(t, bourse.RoleBroker)
+	forge := func(row *wireRow) {
+		if row.Table == TableApps && row.Key == "blog" {
+			row.Columns["org"] = "thief"
+			row.Sig = signRow(t, sealOf(stranger), row)
+		}
+	}
+	without := func(prefixes ...string) []string {
+		return slices.DeleteFunc(broker.dump(), func(row string) bool {
+			return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(row, p) })
+		})
+	}
+	t.Run("of shared rows", func(t *testing.T) {
+		m := startMember(t, Config{Site: "w1", Path: tempFile(t), Role: bourse.RoleWorker})
+		in := rewritten(t, broker, func(_ *[]byte, row *wireRow) { forge(row) })
+		if err := m.RestoreShared(t.Context(), bytes.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(without(TableApps+"/blog ", TableVolumes+"/"), m.dump()); d != "" || m.Forged() != 1 {
+			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
+		}
+		m.sound()
+	})
+	t.Run("of a stream", func(t *testing.T) {
+		m := startMember(t, Config{Site: "w1", Path: tempFile(t), Role: bourse.RoleWorker})
+		in := rewrittenStream(t, broker, forge)
+		if err := m.Restore(t.Context(), broker.Self().Stream, bytes.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(without(TableApps+"/blog "), m.dump()); d != "" || m.Forged() != 1 {
+			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
+		}
+		m.sound()
+	})
+}
+
+// rewrittenStream is a member's snapshot of its own stream after rows of it were
+// changed on the way.
+func rewrittenStream(t *testing.T, from *member, change func(*wireRow)) []byte {
+	t.Helper()
+	sp, err := from.spool(t.Context(), bytes.NewReader(snapshot(t, from, from.Self().Stream)), func(wireSnapshot) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	f, err := newFrameWriter(&out, sp.head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sp.rows(func(_ []byte, w wireRow, _ error) error {
+		w.Site, w.Epoch = sp.head.Site, sp.head.Epoch
+		change(&w)
+		w.Site, w.Epoch = "", 0
+		return f.row(w)
+	})
+	if err := errorsOf(err, f.close(), sp.close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
