@@ -32,7 +32,7 @@ func FuzzSubmission(f *testing.F) {
 		if !read(t, body, &s) {
 			return
 		}
-		o, err := s.order(bourse.DefaultApp(bourse.App{}), "gru")
+		o, err := s.order(bourse.DefaultApp(bourse.App{}), "gru", "mine")
 		if err != nil {
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("%q: %v, want invalid", body, err)

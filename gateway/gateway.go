@@ -99,5 +99,6 @@ func nameIn(r *http.Request) (string, error) {
 
 // jobName is the answer to who does something about a job.
 type jobName struct {
-	Name string `json:"name"`
+	Name   string      `json:"name"`
+	Ticket pull.Ticket `json:"ticket,omitempty"` // that was made for a caller without one
 }

@@ -29,7 +29,7 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 		r.want("status of an offer", r.call("GET", "status/a", ""), 200, `"state":"starting"`)
 		r.want("the end of an offer", r.call("POST", "release/a", `{"exit_code": 0}`), 409)
 		r.want("claim", r.call("POST", "claim/a?by=me", ""), 200, `"a"`)
-		r.want("another's claim", r.call("POST", "claim/a?by=you", ""), 409, "conflict")
+		r.want("another's claim", r.call("POST", "claim/a?by=you", "", "Bourse-Ticket", ""), 409, "conflict")
 		r.want("submit", <-submitted, 200, `"name":"a"`, `"by":"me"`, `"machine":`, `"order":`)
 		r.want("status", r.call("GET", "status/a", ""), 200, `"state":"started"`, `"by":"me"`)
 		r.want("the same name again", r.call("POST", "submit", `{"name": "a", "command": "true"}`), 409, "already_exists")

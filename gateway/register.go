@@ -40,9 +40,13 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	if in.Name == "" {
 		in.Name = "host-" + strings.ToLower(rand.Text()[:12])
 	}
-	if err := g.cfg.Driver.Register(in.Name, size, in.Running); err != nil {
+	ticket, made, err := ticketOf(r)
+	if err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{in.Name})
+	if err := g.cfg.Driver.Register(in.Name, ticket, size, in.Running); err != nil {
+		return err
+	}
+	fabric.WriteBody(w, jobName{in.Name, made})
 	return nil
 }

@@ -16,20 +16,25 @@ import (
 // maxBy bounds what a claimer calls itself.
 const maxBy = 128
 
-// claim gives the job to who asks first. ?by= says who that is; with it the
-// same claim may be repeated when its answer was lost.
+// claim gives the job to who asks first. ?by= says who that is. With a ticket of
+// the claimer's own the same claim may be repeated when its answer was lost.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
-	switch who.Repeat = who.By != ""; {
+	switch {
 	case len(who.By) > maxBy:
 		return bourse.Errorf(bourse.CodeInvalid, "?by= has %d bytes, at most %d", len(who.By), maxBy)
-	case !who.Repeat:
+	case who.By == "":
 		who.By = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 			who.By = host
 		}
 	}
-	return g.take(w, r, who)
+	var made pull.Ticket
+	var err error
+	if who.Ticket, made, err = ticketOf(r); err != nil {
+		return err
+	}
+	return g.take(w, r, who, made)
 }
 
 // started is the claim of a registered host; repeated, it is a sign of life.
@@ -38,10 +43,10 @@ func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	if host == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: the name that was registered")
 	}
-	return g.take(w, r, pull.Claimer{By: host, Host: host, Repeat: true})
+	return g.take(w, r, pull.Claimer{By: host, Host: host, Ticket: shown(r)}, "")
 }
 
-func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer) error {
+func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer, made pull.Ticket) error {
 	name, err := nameIn(r)
 	if err != nil {
 		return err
@@ -49,7 +54,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer)
 	if err := g.cfg.Driver.Claim(name, who); err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{name})
+	fabric.WriteBody(w, jobName{name, made})
 	return nil
 }
 
@@ -78,14 +83,14 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	case said.ExitCode == nil && coded:
 		return bourse.Errorf(bourse.CodeInvalid, "exit_code is required")
 	}
-	how := pull.Report{Code: -1, Error: "its poller gave it back", Output: []byte(said.Output)}
+	how := pull.Report{Code: -1, Error: "its poller gave it back", Output: []byte(said.Output), Ticket: shown(r)}
 	if said.ExitCode != nil {
 		how.Code, how.Error = *said.ExitCode, ""
 	}
 	if err := g.cfg.Driver.End(name, how); err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{name})
+	fabric.WriteBody(w, jobName{Name: name})
 	return nil
 }
 

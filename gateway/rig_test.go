@@ -18,6 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
+// ticket is that of all who make calls here, but where a test says otherwise.
+const ticket = "0123456789abcdef0123456789abcdef"
+
 // rig is a gateway on a real worker, in a bubble of virtual time.
 type rig struct {
 	t      *testing.T
@@ -86,6 +89,7 @@ func (r *rig) call(method, path, body string, header ...string) answer {
 
 func (r *rig) callIn(ctx context.Context, method, path, body string, header ...string) answer {
 	req := httptest.NewRequestWithContext(ctx, method, "/sched/"+path, strings.NewReader(body))
+	req.Header.Set("Bourse-Ticket", ticket)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

@@ -18,7 +18,7 @@ type state struct {
 	ExitCode *int             `json:"exit_code,omitempty"` // once it has ended; -1: nobody knows
 	Error    string           `json:"error,omitempty"`     // why there is no code
 	EndedAt  time.Time        `json:"ended_at,omitzero"`
-	Output   string           `json:"output,omitempty"` // that came with its end
+	Output   string           `json:"output,omitempty"` // that came with its end, for whoever shows the ticket that it was submitted with
 }
 
 // status tells about a job of the default app.
@@ -27,8 +27,17 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	fabric.WriteBody(w, g.stateOf(&m))
+	out := g.stateOf(&m)
+	if !theirs(r, &m) {
+		out.Output = ""
+	}
+	fabric.WriteBody(w, out)
 	return nil
+}
+
+// theirs reports whether a call shows the ticket that a job was submitted with.
+func theirs(r *http.Request, m *bourse.Machine) bool {
+	return submitted(m) && shown(r).Named(m.Config.Metadata[ticketKey])
 }
 
 func (g *Gateway) stateOf(m *bourse.Machine) *state {
@@ -44,11 +53,14 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 }
 
 // cancel asks a job to end. One that nobody has claimed is not run; one that
-// has ended is no error.
+// has ended is no error. A job that was not submitted here is stopped at a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
 		return err
+	}
+	if !theirs(r, &m) {
+		return bourse.Errorf(bourse.CodeForbidden, "job %s was not submitted with this ticket", bourse.Quoted(m.Name))
 	}
 	if !over(&m) {
 		if m, err = g.cfg.Machines.Stop(r.Context(), m.ID); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/pull"
 	"github.com/bourse-dev/bourse/fabric"
 )
 
@@ -25,17 +26,18 @@ type submission struct {
 const (
 	submittedKey   = "bourse_sched"
 	submittedValue = "submitted"
+	ticketKey      = "bourse_sched_ticket" // the hash of its client's
 )
 
 // order makes the order that a submission means, of a worker in a region.
-func (s *submission) order(app bourse.App, region bourse.Region) (*bourse.Order, error) {
+func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Ticket) (*bourse.Order, error) {
 	o := &bourse.Order{
 		ID: bourse.NewOrderID().In(app.ID), App: app, Name: s.Name, Regions: []bourse.Choice{{region}},
 		Config: bourse.Config{
 			Image: bourse.ImagePull, Init: bourse.Init{Exec: s.Command}, Env: s.Env,
 			Guest:    &bourse.Guest{CPUs: cmp.Or(s.CPU, 1), MemoryMB: cmp.Or(s.Mem, 256)},
 			Restart:  &bourse.Restart{Policy: bourse.RestartNo},
-			Metadata: map[string]string{submittedKey: submittedValue},
+			Metadata: map[string]string{submittedKey: submittedValue, ticketKey: ticket.String()},
 		},
 		Options: bourse.Options{Within: s.Timeout},
 	}
@@ -56,8 +58,9 @@ type taken struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
 	Order   bourse.OrderID   `json:"order"`
-	By      string           `json:"by"`             // who claimed it
-	Host    string           `json:"host,omitempty"` // the same, when it is a registered host
+	By      string           `json:"by"`               // who claimed it
+	Host    string           `json:"host,omitempty"`   // the same, when it is a registered host
+	Ticket  pull.Ticket      `json:"ticket,omitempty"` // that was made for a client without one
 }
 
 // answerTime is how long after the deadline of a submission the worker's answer
@@ -75,7 +78,11 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order, err := in.order(app, g.cfg.Region)
+	ticket, made, err := ticketOf(r)
+	if err != nil {
+		return err
+	}
+	order, err := in.order(app, g.cfg.Region, ticket)
 	if err != nil {
 		return err
 	}
@@ -95,7 +102,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 		return errRefused(refusal)
 	}
 	m := &fill.Machine
-	out := taken{Name: m.Name, Machine: m.ID, Order: order.ID}
+	out := taken{Name: m.Name, Machine: m.ID, Order: order.ID, Ticket: made}
 	if held, ok := g.cfg.Driver.Held(m.ID); ok {
 		out.By, out.Host = held.By, held.Host
 	}

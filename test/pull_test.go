@@ -59,6 +59,7 @@ func (g *gate) call(method, path, body string) (int, map[string]any) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	req.Header.Set("Bourse-Ticket", "a client's own, of these tests")
 	resp, err := g.http.Do(req)
 	if err != nil {
 		return 0, nil

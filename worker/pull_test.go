@@ -44,7 +44,7 @@ func gatewayHost(t *testing.T) (*host, *pull.Driver) {
 func poll(t *testing.T, d *pull.Driver) <-chan pull.Job {
 	jobs := make(chan pull.Job, 1)
 	go func() {
-		if j, ok, _ := d.Next(t.Context(), ""); ok {
+		if j, ok, _ := d.Next(t.Context(), "", ""); ok {
 			jobs <- j
 		}
 	}()
@@ -75,7 +75,7 @@ func TestAPulledMachine(t *testing.T) {
 		}
 		jobs := poll(t, d)
 		go func() {
-			if err := d.Claim((<-jobs).Name, pull.Claimer{By: "me"}); err != nil {
+			if err := d.Claim((<-jobs).Name, pull.Claimer{By: "me", Ticket: "me"}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -86,7 +86,7 @@ func TestAPulledMachine(t *testing.T) {
 		if _, err := h.dial(t.Context(), m.ID, "4281"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("a tunnel to a port of the gateway's host: %v, want failed_precondition", err)
 		}
-		if err := d.End("job", pull.Report{Code: 4}); err != nil {
+		if err := d.End("job", pull.Report{Ticket: "me", Code: 4}); err != nil {
 			t.Fatal(err)
 		}
 		m, err := h.await(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
@@ -148,7 +148,7 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 			if r := <-answer; r == nil || r.Reason != bourse.RefusedCanceled || time.Since(begin) > time.Second {
 				t.Errorf("%s: %+v after %s, want canceled at once", what, r, time.Since(begin))
 			}
-			if err := d.Claim(j.Name, pull.Claimer{By: "late"}); bourse.CodeOf(err) != bourse.CodeNotFound {
+			if err := d.Claim(j.Name, pull.Claimer{By: "late", Ticket: "late"}); bourse.CodeOf(err) != bourse.CodeNotFound {
 				t.Errorf("%s: a late claim gave %v, want not_found", what, err)
 			}
 			h.crash()
@@ -173,7 +173,7 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 			j := <-jobs
 			if claimed { // but the driver's word does not reach the store any more
 				h.stop()
-				if err := d.Claim(j.Name, pull.Claimer{By: "me"}); err != nil {
+				if err := d.Claim(j.Name, pull.Claimer{By: "me", Ticket: "me"}); err != nil {
 					claimed = false // the offer was withdrawn by then
 				}
 			}

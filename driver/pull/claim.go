@@ -8,14 +8,15 @@ import (
 
 // Claimer is who claims a job.
 type Claimer struct {
-	By     string // for people, and to know a repeated claim by
+	By     string // for people
 	Host   string // the registered host that it is, or ""
-	Repeat bool   // By is the claimer's own: the same claim again gives the same answer
+	Ticket Ticket // its own: the same claim again is answered as before. A host's is that of its registration
 }
 
 // Claim gives a job that is on offer to who asks first; when it returns nil
 // that is on disk. Errors: not_found, there is no such job (any more), or no such host;
-// conflict, somebody else has it, or the host has no room for it; unavailable,
+// conflict, somebody else has it, or the host has no room for it; forbidden, the
+// host is another's; unavailable,
 // it could not be written down, and is still on offer.
 func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
@@ -29,7 +30,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		d.mu.Unlock()
 		return nil
 	}
-	j.By, j.Host, j.StartedAt = who.By, who.Host, time.Now().UTC()
+	j.By, j.Host, j.StartedAt, j.Ticket = who.By, who.Host, time.Now().UTC(), who.Ticket.hash()
 	j.enter(claiming)
 	d.mu.Unlock()
 
@@ -38,7 +39,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
-		j.By, j.Host = "", ""
+		j.By, j.Host, j.Ticket = "", "", nil
 		j.enter(offered)
 		return bourse.Errorf(bourse.CodeUnavailable, "the claim of job %s could not be written down: %w", name, err)
 	}
@@ -54,7 +55,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 // claimable gives the job that who may claim, or has claimed. Its caller holds
 // mu.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
-	h, err := d.hostNamed(who.Host)
+	h, err := d.hostNamed(who.Host, who.Ticket)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	switch {
 	case j == nil:
 		return nil, errNoJob(name)
-	case j.phase == running && who.Repeat && j.By == who.By && j.Host == who.Host:
+	case j.phase == running && who.Ticket.isOf(j.Ticket) && j.Host == who.Host:
 		return j, nil
 	case j.phase != offered:
 		return nil, bourse.Errorf(bourse.CodeConflict, "job %s has been claimed", name)
@@ -81,11 +82,12 @@ type Report struct {
 	Code   int    // 0 to 255; with Error -1
 	Error  string // why there is no code: it was given back
 	Output []byte // of it the last MaxOutput bytes are kept
+	Ticket Ticket // that the job was claimed with
 }
 
 // End records how a job ended; when it returns that is on disk. A repeated End
 // is no error, and the first one stands. Errors: not_found; invalid, a code that
-// cannot be; conflict, nobody has claimed the job, or it has been given up;
+// cannot be; forbidden, it was claimed with another ticket; conflict, nobody has claimed the job, or it has been given up;
 // unavailable, it could not be written down.
 func (d *Driver) End(name string, r Report) error {
 	if r.Error == "" && (r.Code < 0 || r.Code > 255) {
@@ -93,9 +95,13 @@ func (d *Driver) End(name string, r Report) error {
 	}
 	d.mu.Lock()
 	j := d.names[name]
+	anothers := j != nil && j.claimed() && !r.Ticket.isOf(j.Ticket)
 	d.mu.Unlock()
-	if j == nil {
+	switch {
+	case j == nil:
 		return errNoJob(name)
+	case anothers:
+		return errAnothers(name)
 	}
 	return d.finish(j, bourse.Exit{Code: r.Code, Error: r.Error}, r.Output, false)
 }

@@ -20,6 +20,14 @@
 //   - A job that is claimed and never begun (the claim's answer was lost) is
 //     given up likewise; it is not run twice by us.
 //
+// # Tickets
+//
+// All pollers show the gateway the same token. Each job belongs to the [Ticket]
+// that it was claimed with, a registered host and its jobs to that of its first
+// registration: another ticket ends nothing, is no sign of life, and gets no
+// work of that host. The record of a job has the ticket's hash, so that this
+// survives the daemon.
+//
 // # Signs of life
 //
 // A poller that holds [Driver.Cancellations] open for a job is alive, and so is

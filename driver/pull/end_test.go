@@ -28,21 +28,21 @@ func TestLost(t *testing.T) {
 		r.claimed(silent)
 		watching, stop := context.WithCancel(t.Context())
 		defer stop()
-		go r.Cancellations(watching, []string{"watched"}, 0)
+		go r.Cancellations(watching, "me", []string{"watched"}, 0)
 		synctest.Wait()
 		begin := time.Now()
 		exit, err := r.Wait(t.Context(), silent.ID)
 		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "nothing was heard") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
 			t.Errorf("exit %+v, %v after %s; want it lost after about %s", exit, err, took, r.cfg.Lost)
 		}
-		r.wantCode("what the silent one says after all", r.End("silent", Report{}), bourse.CodeConflict)
+		r.wantCode("what the silent one says after all", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)
 		time.Sleep(time.Hour)
 		if s, err := r.Inspect(t.Context(), watched.ID); err != nil || s.Exit != nil {
 			t.Errorf("the watched job: %+v, %v; want it running after an hour", s, err)
 		}
 		stop()
 		time.Sleep(r.cfg.Lost / 2)
-		r.wantCode("End", r.End("watched", Report{Code: 1}), "")
+		r.wantCode("End", r.End("watched", Report{Ticket: "me", Code: 1}), "")
 		time.Sleep(time.Hour)
 		if exit, _ := r.Wait(t.Context(), watched.ID); exit.Code != 1 {
 			t.Errorf("exit %+v, want code 1", exit)
@@ -60,8 +60,8 @@ func TestStopTellsThePoller(t *testing.T) {
 			next  uint64
 		}
 		mine, all := make(chan told, 1), make(chan told, 1)
-		go func() { names, next := r.Cancellations(t.Context(), []string{"a"}, 0); mine <- told{names, next} }()
-		go func() { names, next := r.Cancellations(t.Context(), nil, 0); all <- told{names, next} }()
+		go func() { names, next := r.Cancellations(t.Context(), "me", []string{"a"}, 0); mine <- told{names, next} }()
+		go func() { names, next := r.Cancellations(t.Context(), "me", nil, 0); all <- told{names, next} }()
 		synctest.Wait()
 		stopped := make(chan error, 1)
 		go func() { stopped <- r.Stop(t.Context(), task.ID, "SIGTERM", 5*time.Second) }()
@@ -73,20 +73,20 @@ func TestStopTellsThePoller(t *testing.T) {
 			t.Errorf("who asked for all was told %v, want a", got.names)
 		}
 		// Asked again, the poller hears it again, who has heard it does not.
-		if names, _ := r.Cancellations(t.Context(), []string{"a"}, 0); len(names) != 1 {
+		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
 			t.Errorf("told again: %v, want a", names)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if names, _ := r.Cancellations(ctx, nil, got.next); len(names) != 0 {
+		if names, _ := r.Cancellations(ctx, "me", nil, got.next); len(names) != 0 {
 			t.Errorf("after %d: %v, want nothing", got.next, names)
 		}
-		r.wantCode("End", r.End("a", Report{Code: 143}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 143}), "")
 		if err := <-stopped; err != nil {
 			t.Errorf("Stop: %v", err)
 		}
 		r.wantCode("Stop of an ended job", r.Stop(t.Context(), task.ID, "SIGTERM", 0), "")
-		if names, _ := r.Cancellations(t.Context(), []string{"a", "never-heard-of"}, 0); len(names) != 2 {
+		if names, _ := r.Cancellations(t.Context(), "me", []string{"a", "never-heard-of"}, 0); len(names) != 2 {
 			t.Errorf("of jobs that are over or unknown: %v, want both", names)
 		}
 	})
@@ -106,18 +106,18 @@ func TestStopGivesUp(t *testing.T) {
 		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "asked to end") {
 			t.Errorf("exit %+v, want -1 and why", exit)
 		}
-		if names, _ := r.Cancellations(t.Context(), []string{"a"}, 0); len(names) != 1 {
+		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
 			t.Errorf("the poller is told %v, want a", names)
 		}
-		r.wantCode("End", r.End("a", Report{}), bourse.CodeConflict)
+		r.wantCode("End", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
 
 		gone := taskOf(2, "b")
 		r.claimed(gone)
 		r.wantCode("Destroy", r.Destroy(t.Context(), gone.ID.Machine), "")
-		if names, _ := r.Cancellations(t.Context(), []string{"b"}, 0); len(names) != 1 {
+		if names, _ := r.Cancellations(t.Context(), "me", []string{"b"}, 0); len(names) != 1 {
 			t.Errorf("the poller of a destroyed job is told %v, want b", names)
 		}
-		r.wantCode("End", r.End("b", Report{}), bourse.CodeNotFound)
+		r.wantCode("End", r.End("b", Report{Ticket: "me"}), bourse.CodeNotFound)
 	})
 }
 
@@ -125,26 +125,26 @@ func TestClaimsAndEndsThatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for _, name := range []string{"", "nobody", "../a", "a\x00b", strings.Repeat("a", 1000), "*"} {
-			r.wantCode("Claim", r.Claim(name, Claimer{By: "me"}), bourse.CodeNotFound)
-			r.wantCode("End", r.End(name, Report{}), bourse.CodeNotFound)
+			r.wantCode("Claim", r.Claim(name, Claimer{By: "me", Ticket: "me"}), bourse.CodeNotFound)
+			r.wantCode("End", r.End(name, Report{Ticket: "me"}), bourse.CodeNotFound)
 		}
 		jobs := r.poll(t.Context(), "")
 		synctest.Wait()
 		start := r.begin(t.Context(), taskOf(1, "a"))
 		<-jobs
-		r.wantCode("the end of what nobody has claimed", r.End("a", Report{}), bourse.CodeConflict)
-		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Host: "h"}), bourse.CodeNotFound)
-		me := Claimer{By: "me", Repeat: true}
+		r.wantCode("the end of what nobody has claimed", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
+		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Ticket: "h", Host: "h"}), bourse.CodeNotFound)
+		me := Claimer{By: "me", Ticket: "me"}
 		for range 2 { // the answer was lost
 			r.wantCode("Claim", r.Claim("a", me), "")
 		}
-		r.wantCode("another's claim", r.Claim("a", Claimer{By: "you", Repeat: true}), bourse.CodeConflict)
+		r.wantCode("another's claim", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
 		<-start
 		for _, code := range []int{-1, 256, 1 << 40} {
-			r.wantCode("a code that cannot be", r.End("a", Report{Code: code}), bourse.CodeInvalid)
+			r.wantCode("a code that cannot be", r.End("a", Report{Ticket: "me", Code: code}), bourse.CodeInvalid)
 		}
 		big := strings.Repeat("x", MaxOutput) + "the end"
-		r.wantCode("End", r.End("a", Report{Code: 255, Output: []byte(big)}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 255, Output: []byte(big)}), "")
 		if h, _ := r.Held(taskOf(1, "a").ID.Machine); len(h.Output) != MaxOutput || !strings.HasSuffix(string(h.Output), "the end") {
 			t.Errorf("%d bytes of output were kept, want the last %d", len(h.Output), MaxOutput)
 		}
@@ -158,7 +158,7 @@ func TestGivenBack(t *testing.T) {
 		r := newRig(t)
 		task := taskOf(1, "a")
 		r.claimed(task)
-		r.wantCode("End", r.End("a", Report{Code: -1, Error: "its poller gave it back"}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: -1, Error: "its poller gave it back"}), "")
 		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !exit.Failed() {
 			t.Errorf("exit %+v, want a failure", exit)
 		}

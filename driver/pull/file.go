@@ -43,6 +43,7 @@ type record struct {
 	Name      string        `json:"name"`
 	By        string        `json:"by"`
 	Host      string        `json:"host,omitempty"`
+	Ticket    []byte        `json:"ticket"` // its hash
 	Size      Size          `json:"size"`
 	StartedAt time.Time     `json:"started_at"`
 	Exit      *bourse.Exit  `json:"exit,omitempty"`

@@ -11,6 +11,7 @@ import (
 // host is a registered one. Guarded by Driver.mu.
 type host struct {
 	name  string
+	own   []byte // hash of its ticket
 	size  Size
 	polls int       // open calls of Next
 	heard time.Time // when the last one ended, or it registered
@@ -21,10 +22,11 @@ const MaxHosts = 10_000
 
 // Register makes a host known, or changes its size. running, unless it is nil,
 // names the jobs that the host still has: its others are given up. Errors:
-// invalid, a name or size that cannot be; rate_limited, there are too many;
+// invalid, a name or size that cannot be; forbidden, a host that is known, or has
+// jobs, was registered with another ticket; rate_limited, there are too many;
 // unavailable, what was given up could not be written down.
-func (d *Driver) Register(name string, size Size, running []string) error {
-	if err := d.enlist(name, size); err != nil || running == nil {
+func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
+	if err := d.enlist(name, ticket, size); err != nil || running == nil {
 		return err
 	}
 	var errs []error
@@ -47,7 +49,7 @@ func (d *Driver) missing(name string, has []string) []*job {
 	return out
 }
 
-func (d *Driver) enlist(name string, size Size) error {
+func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	if bourse.ValidateMachineName(name) != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid host %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(name))
 	}
@@ -56,26 +58,51 @@ func (d *Driver) enlist(name string, size Size) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.anothers(name, ticket) {
+		return errNotThisHost(name)
+	}
 	h := d.hosts[name]
 	if h == nil {
 		if len(d.hosts) >= MaxHosts {
 			return bourse.Errorf(bourse.CodeRateLimited, "there are %d hosts already", len(d.hosts))
 		}
-		h = &host{name: name}
+		h = &host{name: name, own: ticket.hash()}
 		d.hosts[name] = h
 	}
 	h.size, h.heard = size, time.Now()
 	return nil
 }
 
+// anothers reports whether a host's name belongs to another ticket: that of its
+// registration, or, after a restart, that of the jobs that it has. Its caller
+// holds mu.
+func (d *Driver) anothers(name string, ticket Ticket) bool {
+	if h := d.hosts[name]; h != nil {
+		return !ticket.isOf(h.own)
+	}
+	for _, j := range d.jobs {
+		if j.Host == name && j.phase == running && !ticket.isOf(j.Ticket) {
+			return true
+		}
+	}
+	return false
+}
+
+func errNotThisHost(name string) error {
+	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
+}
+
 // hostNamed gives a registered host, nil for "". Its caller holds mu.
-func (d *Driver) hostNamed(name string) (*host, error) {
+func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil
 	}
 	h := d.hosts[name]
 	if h == nil {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "no host %s: it has to register", bourse.Quoted(name))
+	}
+	if !ticket.isOf(h.own) {
+		return nil, errNotThisHost(name)
 	}
 	return h, nil
 }

@@ -22,7 +22,7 @@ func TestBestFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for name, size := range map[string]Size{"small": {CPU: 2000, Memory: 1024}, "large": {CPU: 16000, Memory: 16384}} {
-			if err := r.Register(name, size, nil); err != nil {
+			if err := r.Register(name, Ticket(name), size, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +59,7 @@ func TestBestFit(t *testing.T) {
 				t.Errorf("%s went to %s, want %q", task.Name, host, want)
 			}
 			for range 2 { // told again, it is a sign of life
-				if err := r.Claim(task.Name, Claimer{By: host, Host: host, Repeat: true}); err != nil {
+				if err := r.Claim(task.Name, Claimer{By: host, Ticket: Ticket(host), Host: host}); err != nil {
 					t.Errorf("%s: %v", task.Name, err)
 				}
 			}
@@ -72,7 +72,7 @@ func TestBestFit(t *testing.T) {
 		give(sized(3, "c", 1000, 512), "small")
 		give(sized(4, "d", 1000, 256), "large") // small is full
 		give(sized(5, "e", 12000, 256), "")     // and large has 11 cpus left
-		if err := r.End("a", Report{}); err != nil {
+		if err := r.End("a", Report{Ticket: "small"}); err != nil {
 			t.Fatal(err)
 		}
 		give(sized(6, "f", 1000, 256), "small") // what ended is free again
@@ -114,12 +114,12 @@ func TestHostsComeAndGo(t *testing.T) {
 			synctest.Wait()
 			start := r.begin(t.Context(), task)
 			<-jobs
-			if err := r.Claim(task.Name, Claimer{By: "h", Host: "h", Repeat: true}); err != nil {
+			if err := r.Claim(task.Name, Claimer{By: "h", Ticket: "h", Host: "h"}); err != nil {
 				t.Fatal(err)
 			}
 			<-start
 		}
-		if err := r.Register("h", size, nil); err != nil {
+		if err := r.Register("h", "h", size, nil); err != nil {
 			t.Fatal(err)
 		}
 		a, b := sized(1, "a", 1000, 1), sized(2, "b", 1000, 1)
@@ -131,7 +131,7 @@ func TestHostsComeAndGo(t *testing.T) {
 		if s, _ := r.Inspect(t.Context(), a.ID); s.Exit != nil {
 			t.Errorf("a has ended (%+v) while its host asks for more", s.Exit)
 		}
-		if err := r.Register("h", size, []string{"a"}); err != nil {
+		if err := r.Register("h", "h", size, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
 		if exit, _ := r.Wait(t.Context(), b.ID); exit.Code != -1 {
@@ -142,7 +142,7 @@ func TestHostsComeAndGo(t *testing.T) {
 		if exit, err := r.Wait(t.Context(), a.ID); err != nil || exit.Code != -1 {
 			t.Errorf("a: %+v, %v; want it lost with its host", exit, err)
 		}
-		_, _, err := r.Next(t.Context(), "h")
+		_, _, err := r.Next(t.Context(), "h", "h")
 		r.wantCode("a call of a host that was forgotten", err, bourse.CodeNotFound)
 	})
 }
@@ -151,9 +151,9 @@ func TestHostsThatCannotBe(t *testing.T) {
 	r := newRig(t)
 	good := Size{CPU: 1, Memory: 1}
 	for _, name := range []string{"", "A", "a b", "../x", "a\n"} {
-		r.wantCode("Register "+name, r.Register(name, good, nil), bourse.CodeInvalid)
+		r.wantCode("Register "+name, r.Register(name, Ticket(name), good, nil), bourse.CodeInvalid)
 	}
 	for _, size := range []Size{{}, {CPU: -1, Memory: 1}, {CPU: 1, Memory: -1}, {CPU: 1, Memory: 1, Disk: -1}, {CPU: 1 << 62, Memory: 1}, {CPU: 1, Memory: 1 << 62}} {
-		r.wantCode("Register", r.Register("a", size, nil), bourse.CodeInvalid)
+		r.wantCode("Register", r.Register("a", "a", size, nil), bourse.CodeInvalid)
 	}
 }

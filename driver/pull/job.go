@@ -89,6 +89,10 @@ func jobOf(r *record) *job {
 	return j
 }
 
+// claimed reports whether somebody has j, or had it until its end. Its caller
+// holds Driver.mu.
+func (j *job) claimed() bool { return j.phase == running || j.phase == ending || j.phase == ended }
+
 // enter changes j's phase and tells who waits for that.
 func (j *job) enter(p phase) {
 	j.phase = p

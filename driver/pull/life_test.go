@@ -46,7 +46,7 @@ func TestLifeOfAJob(t *testing.T) {
 		synctest.Wait()
 		long := strings.Repeat("x", maxLine+1)
 		for range 2 { // told again: the first one stands
-			if err := r.End("a", Report{Code: 3, Output: []byte("one\n" + long + "\nlast")}); err != nil {
+			if err := r.End("a", Report{Ticket: "me", Code: 3, Output: []byte("one\n" + long + "\nlast")}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,7 +61,7 @@ func TestLifeOfAJob(t *testing.T) {
 		if diff := cmp.Diff([]string{"one", long[:maxLine], "x", "last"}, <-followed); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
-		r.wantCode("End after Destroy", r.End("a", Report{}), bourse.CodeNotFound)
+		r.wantCode("End after Destroy", r.End("a", Report{Ticket: "me"}), bourse.CodeNotFound)
 		if held := r.open(); len(held) > 0 {
 			t.Errorf("recovered %+v, want nothing", held)
 		}
@@ -110,8 +110,8 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 		if j := <-r.poll(t.Context(), ""); j.Name != "a" || time.Since(begin) != 0 {
 			t.Errorf("job %q after %s, want a at once", j.Name, time.Since(begin))
 		}
-		r.wantCode("the silent one's claim", r.Claim("a", Claimer{By: "silent"}), "")
-		r.wantCode("the eager one's claim", r.Claim("a", Claimer{By: "eager"}), bourse.CodeConflict)
+		r.wantCode("the silent one's claim", r.Claim("a", Claimer{By: "silent", Ticket: "silent"}), "")
+		r.wantCode("the eager one's claim", r.Claim("a", Claimer{By: "eager", Ticket: "eager"}), bourse.CodeConflict)
 		if s := <-start; s.err != nil {
 			t.Error(s.err)
 		}
@@ -152,7 +152,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		r.mu.Unlock()
 		ctx, leave = context.WithCancel(t.Context())
 		leave()
-		if _, ok, err := r.Next(ctx, ""); ok || err != nil {
+		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
 			t.Errorf("a poll that is over before it begins: %v, %v; want nothing", ok, err)
 		}
 	})
@@ -172,11 +172,11 @@ func TestAWaitThatEnds(t *testing.T) {
 		if j := <-jobs; j.Name != "a" {
 			t.Errorf("got %+v, want a", j)
 		}
-		r.wantCode("Claim", r.Claim("a", Claimer{By: "me"}), "")
+		r.wantCode("Claim", r.Claim("a", Claimer{By: "me", Ticket: "me"}), "")
 		<-start
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, ok, err := r.Next(ctx, ""); ok || err != nil {
+		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
 			t.Errorf("a wait for nothing: %v, %v; want nothing", ok, err)
 		}
 	})
@@ -201,8 +201,8 @@ func TestAnOfferIsWithdrawn(t *testing.T) {
 			}
 			r.wantCode("Start", (<-start).err, want)
 			cancel()
-			r.wantCode("a late claim", r.Claim("a", Claimer{By: "late"}), bourse.CodeNotFound)
-			r.wantCode("a late end", r.End("a", Report{}), bourse.CodeNotFound)
+			r.wantCode("a late claim", r.Claim("a", Claimer{By: "late", Ticket: "late"}), bourse.CodeNotFound)
+			r.wantCode("a late end", r.End("a", Report{Ticket: "me"}), bourse.CodeNotFound)
 		}
 		if held := r.open(); len(held) > 0 {
 			t.Errorf("recovered %+v, want nothing", held)
@@ -233,7 +233,7 @@ func TestBootsGrow(t *testing.T) {
 		next.ID.Boot = 2
 		_, err := r.Start(t.Context(), next)
 		r.wantCode("a boot while the one before runs", err, bourse.CodeFailedPrecondition)
-		r.wantCode("End", r.End("a", Report{Output: []byte("first\n")}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me", Output: []byte("first\n")}), "")
 		if j := r.claimed(next); j.Name != "a" {
 			t.Errorf("the second boot is called %q, want a", j.Name)
 		}
@@ -246,7 +246,7 @@ func TestBootsGrow(t *testing.T) {
 		if j := r.claimed(other); j.Name != string(other.ID.Machine) {
 			t.Errorf("another machine called a is %q to pollers, want its id", j.Name)
 		}
-		r.wantCode("End", r.End("a", Report{}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me"}), "")
 		if j := r.claimed(taskOf(3, "a")); j.Name != "a" {
 			t.Errorf("after the end of a, a machine called so is %q to pollers", j.Name)
 		}

@@ -78,7 +78,7 @@ func (r *rig) begin(ctx context.Context, task driver.Task) <-chan started {
 func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 	out := make(chan Job, 1)
 	go func() {
-		j, ok, err := r.Next(ctx, host)
+		j, ok, err := r.Next(ctx, host, Ticket(host))
 		if err != nil {
 			r.t.Errorf("Next: %v", err)
 		}
@@ -97,7 +97,7 @@ func (r *rig) claimed(task driver.Task) Job {
 	synctest.Wait()
 	start := r.begin(r.t.Context(), task)
 	j := <-jobs
-	if err := r.Claim(j.Name, Claimer{By: "me"}); err != nil {
+	if err := r.Claim(j.Name, Claimer{By: "me", Ticket: "me"}); err != nil {
 		r.t.Fatalf("Claim: %v", err)
 	}
 	if s := <-start; s.err != nil || s.status.ID != task.ID || s.status.StartedAt.IsZero() {

@@ -22,10 +22,10 @@ type poller struct {
 // registered host. ok is false when ctx has ended before there was one. When
 // ctx was cancelled the caller is taken to have left, and what it was about to
 // be offered goes to another; a deadline that has passed only ends the wait.
-// Errors: not_found, an unknown host.
-func (d *Driver) Next(ctx context.Context, hostName string) (j Job, ok bool, err error) {
+// Errors: not_found, an unknown host; forbidden, one with another ticket.
+func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
-	h, err := d.hostNamed(hostName)
+	h, err := d.hostNamed(hostName, ticket)
 	if err != nil {
 		d.mu.Unlock()
 		return Job{}, false, err

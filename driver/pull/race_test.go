@@ -24,11 +24,11 @@ func eachJobOnce(t *testing.T) {
 	for range pollers {
 		polling.Go(func() {
 			for {
-				j, ok, err := r.Next(ctx, "")
+				j, ok, err := r.Next(ctx, "", "")
 				if err != nil || !ok {
 					return
 				}
-				if err := r.Claim(j.Name, Claimer{By: "me"}); err != nil {
+				if err := r.Claim(j.Name, Claimer{By: "me", Ticket: "me"}); err != nil {
 					t.Errorf("claim of an offer: %v", err)
 					return
 				}
@@ -37,7 +37,7 @@ func eachJobOnce(t *testing.T) {
 					t.Error(err)
 				}
 				runs[n].Add(1)
-				if err := r.End(j.Name, Report{Code: n % 256}); err != nil {
+				if err := r.End(j.Name, Report{Ticket: "me", Code: n % 256}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -93,7 +93,7 @@ func pollersAreTheCapacity(t *testing.T) {
 		var polling, submitting sync.WaitGroup
 		for range pollers {
 			polling.Go(func() {
-				if j, ok, err := r.Next(t.Context(), ""); err != nil || !ok || r.Claim(j.Name, Claimer{By: "me"}) != nil {
+				if j, ok, err := r.Next(t.Context(), "", ""); err != nil || !ok || r.Claim(j.Name, Claimer{By: "me", Ticket: "me"}) != nil {
 					t.Errorf("a poller got %+v, %v, %v", j, ok, err)
 				}
 			})
@@ -132,7 +132,7 @@ func oneClaimWins(t *testing.T) {
 		var claiming sync.WaitGroup
 		for c := range 16 {
 			claiming.Go(func() {
-				switch err := r.Claim(name, Claimer{By: fmt.Sprint(c), Repeat: c%2 == 0}); bourse.CodeOf(err) {
+				switch err := r.Claim(name, Claimer{By: fmt.Sprint(c), Ticket: Ticket(fmt.Sprint(c))}); bourse.CodeOf(err) {
 				case "":
 					won.Add(1)
 				case bourse.CodeConflict:

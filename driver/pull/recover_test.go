@@ -19,7 +19,7 @@ func TestKilledAfterTheClaim(t *testing.T) {
 		a, b := taskOf(1, "a"), taskOf(2, "b")
 		r.claimed(a)
 		r.claimed(b)
-		if err := r.End("b", Report{Code: 7, Output: []byte("said\n")}); err != nil {
+		if err := r.End("b", Report{Ticket: "me", Code: 7, Output: []byte("said\n")}); err != nil {
 			t.Fatal(err)
 		}
 		held := map[driver.TaskID]driver.Status{}
@@ -32,10 +32,10 @@ func TestKilledAfterTheClaim(t *testing.T) {
 		if s, err := r.Start(t.Context(), a); err != nil || s != held[a.ID] {
 			t.Errorf("Start gave %+v, %v; want the job that is there", s, err)
 		}
-		r.wantCode("a claim of it", r.Claim("a", Claimer{By: "you"}), bourse.CodeConflict)
-		r.wantCode("the same claim", r.Claim("a", Claimer{By: "me", Repeat: true}), "")
-		r.wantCode("End", r.End("a", Report{Code: 3}), "")
-		r.wantCode("End again", r.End("b", Report{Code: 9}), "")
+		r.wantCode("a claim of it", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
+		r.wantCode("the same claim", r.Claim("a", Claimer{By: "me", Ticket: "me"}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 3}), "")
+		r.wantCode("End again", r.End("b", Report{Ticket: "me", Code: 9}), "")
 		if exit, err := r.Wait(t.Context(), b.ID); err != nil || exit.Code != 7 {
 			t.Errorf("b: %+v, %v; want the first end", exit, err)
 		}
@@ -80,7 +80,7 @@ func dieIn(t *testing.T, stage, write string) {
 		if dying {
 			die()
 		}
-		err := r.Claim("a", Claimer{By: "me"})
+		err := r.Claim("a", Claimer{By: "me", Ticket: "me"})
 		if dying {
 			r.wantCode("Claim", err, bourse.CodeUnavailable)
 			r.mu.Lock()
@@ -97,7 +97,7 @@ func dieIn(t *testing.T, stage, write string) {
 		if write == "end" {
 			die()
 		}
-		err := r.End("a", Report{Code: 5})
+		err := r.End("a", Report{Ticket: "me", Code: 5})
 		if told = err == nil; told != (write != "end") {
 			t.Fatalf("End: %v", err)
 		}
@@ -128,7 +128,7 @@ func dieIn(t *testing.T, stage, write string) {
 	if _, err := r.Inspect(t.Context(), last.ID); err != nil {
 		claim(last, false)
 	}
-	r.wantCode("End", r.End("a", Report{Code: 5}), "")
+	r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 5}), "")
 	if exit, err := r.Wait(t.Context(), last.ID); err != nil || exit.Code != 5 {
 		t.Errorf("exit %+v, %v; want code 5", exit, err)
 	}
@@ -153,17 +153,17 @@ func TestAFullDisk(t *testing.T) {
 		start := r.begin(t.Context(), task)
 		<-jobs
 		full(true)
-		r.wantCode("Claim", r.Claim("a", Claimer{By: "me"}), bourse.CodeUnavailable)
+		r.wantCode("Claim", r.Claim("a", Claimer{By: "me", Ticket: "me"}), bourse.CodeUnavailable)
 		full(false)
-		r.wantCode("Claim", r.Claim("a", Claimer{By: "me"}), "")
+		r.wantCode("Claim", r.Claim("a", Claimer{By: "me", Ticket: "me"}), "")
 		if s := <-start; s.err != nil {
 			t.Error(s.err)
 		}
 		full(true)
-		r.wantCode("End", r.End("a", Report{}), bourse.CodeUnavailable)
+		r.wantCode("End", r.End("a", Report{Ticket: "me"}), bourse.CodeUnavailable)
 		r.wantCode("Stop", r.Stop(t.Context(), task.ID, "SIGTERM", 0), bourse.CodeUnavailable)
 		full(false)
-		r.wantCode("End", r.End("a", Report{}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "me"}), "")
 	})
 }
 

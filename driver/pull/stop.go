@@ -88,14 +88,15 @@ func (d *Driver) tell() {
 
 // Cancellations waits until there are jobs that somebody should end, and names
 // them; none when ctx ends first. With jobs given, those of them that are to be
-// ended or are not running any more; while it waits, the call is a sign of life
-// of theirs. With none given, all whose cancellation has a number above after;
+// ended or are not running any more, as far as those know who have not claimed
+// them with this ticket; while it waits, the call is a sign of life of theirs.
+// With none given, all whose cancellation has a number above after;
 // next is the highest number.
-func (d *Driver) Cancellations(ctx context.Context, jobs []string, after uint64) (names []string, next uint64) {
-	defer d.watch(jobs)()
+func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
+	defer d.watch(ticket, jobs)()
 	for {
 		d.mu.Lock()
-		names, news := d.cancelled(jobs, after), d.news
+		names, news := d.cancelled(ticket, jobs, after), d.news
 		next = d.cancels
 		d.mu.Unlock()
 		if len(names) > 0 {
@@ -110,9 +111,9 @@ func (d *Driver) Cancellations(ctx context.Context, jobs []string, after uint64)
 }
 
 // cancelled gives what Cancellations waits for. Its caller holds mu.
-func (d *Driver) cancelled(jobs []string, after uint64) (names []string) {
+func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
-		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended {
+		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
 			names = append(names, name)
 		}
 	}
@@ -130,12 +131,12 @@ func (d *Driver) cancelled(jobs []string, after uint64) (names []string) {
 
 // watch counts the caller as a sign of life of these jobs, until the function
 // that it gives is called.
-func (d *Driver) watch(jobs []string) func() {
+func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range jobs {
-		if j := d.names[name]; j != nil {
+		if j := d.names[name]; j != nil && j.claimed() && ticket.isOf(j.Ticket) {
 			j.watchers++
 			watched = append(watched, j)
 		}

@@ -1,0 +1,109 @@
+package pull
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A job is ended, and kept alive, with the ticket that it was claimed with and
+// with no other, also by the daemon after a restart; the ticket itself is not on
+// the disk.
+func TestAJobIsItsTickets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		task := taskOf(1, "a")
+		r.claimed(task) // with the ticket "me"
+		for range 2 {
+			for _, ticket := range []Ticket{"you", "", "m", "mee"} {
+				r.wantCode("an end with ticket "+string(ticket), r.End("a", Report{Ticket: ticket, Code: 1}), bourse.CodeForbidden)
+				r.wantCode("a claim with it", r.Claim("a", Claimer{By: "me", Ticket: ticket}), bourse.CodeConflict)
+				begin := time.Now()
+				if names, _ := r.Cancellations(t.Context(), ticket, []string{"a"}, 0); len(names) != 1 || time.Since(begin) != 0 {
+					t.Errorf("with ticket %q it is to watch a, and waited %s: %v", ticket, time.Since(begin), names)
+				}
+			}
+			text, err := os.ReadFile(filepath.Join(r.dir, jobsDir, string(task.ID.Machine)+suffix))
+			if plain := base64.StdEncoding.EncodeToString([]byte("me")); err != nil || strings.Contains(string(text), plain) || strings.Contains(string(text), `"ticket":"me"`) {
+				t.Errorf("the record has the ticket: %s, %v", text, err)
+			}
+			r.open()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r.watchIn(ctx)
+		go func() { // a stranger's calls are no signs of life
+			again := time.NewTicker(time.Second)
+			defer again.Stop()
+			for ctx.Err() == nil {
+				_, _ = r.Cancellations(ctx, "you", []string{"a"}, 0)
+				select {
+				case <-again.C:
+				case <-ctx.Done():
+				}
+			}
+		}()
+		exit, err := r.Wait(t.Context(), task.ID)
+		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "nothing was heard") {
+			t.Errorf("kept by a stranger: %+v, %v, want it lost", exit, err)
+		}
+		cancel()
+	})
+}
+
+// A host's name, its work and its jobs are with the ticket of its registration,
+// also after a restart, when only its jobs say so.
+func TestAHostIsItsTickets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		size := Size{CPU: 4000, Memory: 1024}
+		r.wantCode("Register", r.Register("h", "mine", size, nil), "")
+		got := make(chan Job, 1)
+		go func() {
+			j, _, _ := r.Next(t.Context(), "h", "mine")
+			got <- j
+		}()
+		synctest.Wait()
+		start := r.begin(t.Context(), taskOf(1, "a"))
+		<-got
+		r.wantCode("a stranger's claim as the host", r.Claim("a", Claimer{By: "h", Host: "h", Ticket: "yours"}), bourse.CodeForbidden)
+		r.wantCode("the host's", r.Claim("a", Claimer{By: "h", Host: "h", Ticket: "mine"}), "")
+		<-start
+		for _, when := range []string{"before", "after a restart"} {
+			r.wantCode(when+": a stranger registers it", r.Register("h", "yours", size, []string{}), bourse.CodeForbidden)
+			if _, _, err := r.Next(t.Context(), "h", "yours"); err == nil {
+				t.Errorf("%s: a stranger gets the work of the host", when)
+			}
+			r.wantCode(when+": a stranger ends its job", r.End("a", Report{Ticket: "yours"}), bourse.CodeForbidden)
+			r.open()
+		}
+		r.wantCode("it registers again", r.Register("h", "mine", size, []string{"a"}), "")
+		r.wantCode("End", r.End("a", Report{Ticket: "mine"}), "")
+	})
+}
+
+// The job of a release without tickets is no one's.
+func TestAJobOfNoTicket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		task := taskOf(1, "a")
+		text := `{"form":1,"id":{"Machine":"` + string(task.ID.Machine) + `","Boot":1},"name":"a","by":"me","size":{},"started_at":"2026-01-01T00:00:00Z"}`
+		if err := os.WriteFile(filepath.Join(r.dir, jobsDir, string(task.ID.Machine)+suffix), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if held := r.open(); len(held) != 1 {
+			t.Fatalf("recovered %+v, want the job", held)
+		}
+		for _, ticket := range []Ticket{"", "me"} {
+			r.wantCode("End", r.End("a", Report{Ticket: ticket}), bourse.CodeForbidden)
+		}
+		r.wantCode("Destroy", r.Destroy(t.Context(), task.ID.Machine), "")
+	})
+}
