@@ -70,7 +70,7 @@ func (c *CA) Pair() Pair { return c.pair }
 
 // Issue makes the certificate of a server, good for a year from now on. Hosts
 // are the names and addresses by which clients without a certificate of their
-// own reach it: a broker's.
+// own reach it: a broker's. A worker's may have the [TagName] of its tag.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
@@ -88,6 +88,8 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 		switch {
 		case ip != nil:
 			template.IPAddresses = append(template.IPAddresses, ip)
+		case who.Role == bourse.RoleWorker && statesTag(h):
+			template.DNSNames = append(template.DNSNames, h)
 		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // it would be a second identity
 			return Pair{}, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
 		default:

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -58,6 +59,13 @@ const tagDomain = ".tag" + domain
 
 // TagName returns the DNS name by which a certificate states a tag.
 func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
+
+// statesTag reports whether a DNS name is a TagName.
+func statesTag(name string) bool {
+	text, ok := strings.CutSuffix(name, tagDomain)
+	n, err := strconv.ParseUint(text, 16, 24)
+	return ok && err == nil && TagName(bourse.WorkerTag(n)) == name
+}
 
 // HasTag reports whether our certificate states this tag.
 func (c *Credentials) HasTag(tag bourse.WorkerTag) bool { return HasTag(c.Get().cert.Leaf, tag) }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// natsOffice issues what a NATS server and its clients show each other.
+type natsOffice struct{ *admission.CA }
+
+func newNATSOffice(t *testing.T) natsOffice {
+	t.Helper()
+	ca, err := admission.NewCA("nats", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return natsOffice{ca}
+}
+
+func (o natsOffice) issue(t *testing.T, id bourse.WorkerID) admission.Pair {
+	t.Helper()
+	pair, err := o.Issue(admission.Identity{ID: id, Role: bourse.RoleBroker}, []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// serve runs a NATS server that lets in who has a certificate of the office.
+// Port 0 is any.
+func (o natsOffice) serve(t *testing.T, port int) *natsserver.Server {
+	t.Helper()
+	pair := o.issue(t, "nats")
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(o.Pair().Cert)
+	if port == 0 {
+		port = natsserver.RANDOM_PORT
+	}
+	s, err := natsserver.NewServer(&natsserver.Options{
+		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, TLSTimeout: 10,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start() // Shutdown ends it
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(natsPatience) {
+		t.Fatal("NATS does not listen")
+	}
+	return s
+}
+
+// The CA of NATS and our certificate there are read again when their files
+// change: a NATS server that has those of another CA from one moment to the next
+// is reached again, with no restart of ours.
+func TestNATSCertificatesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	config := cli.ServerConfig{Cluster: "test", NATS: cli.NATSConfig{
+		TLS: cli.TLSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
+	}}
+	keep := func(o natsOffice) {
+		t.Helper()
+		pair := o.issue(t, "b1")
+		for path, text := range map[string][]byte{config.NATS.TLS.CA: o.Pair().Cert, config.NATS.TLS.Cert: pair.Cert, config.NATS.TLS.Key: pair.Key} {
+			if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before, after := newNATSOffice(t), newNATSOffice(t)
+	keep(before)
+	first := before.serve(t, 0)
+	config.NATS.URLs = []string{first.ClientURL()}
+	s := &server{config: &config, self: bourse.Member{ID: "b1", Role: bourse.RoleBroker}, log: slog.New(slog.DiscardHandler)}
+	link, err := s.openLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	if !link.Up() {
+		t.Fatal("the link is not connected")
+	}
+	port := first.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port()
+	first.Shutdown()
+	first.WaitForShutdown()
+	keep(after)
+	if len(s.watched) != 2 {
+		t.Fatalf("%d kinds of files are watched, want the CA's and the certificate's", len(s.watched))
+	}
+	for _, w := range s.watched {
+		var changed bool
+		for range 2 { // a change counts once two looks have found the same
+			if changed, err = w.Look(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !changed {
+			t.Fatalf("no change of %v is seen", w.Files())
+		}
+	}
+	second := after.serve(t, int(port))
+	await(t, "the link is connected to the server of the other CA", func() bool { return link.Up() && second.NumClients() == 1 })
+}
+
+// A worker whose tag is from before tags followed from ids, and is not stated in
+// its certificate, does not start: no one would send it its machines' calls. The
+// error names what to add.
+func TestAnOldTagHasToBeCertified(t *testing.T) {
+	office := newNATSOffice(t)
+	dir := t.TempDir()
+	old := bourse.WorkerTag(0x00a1b2)
+	for name, x := range map[string]struct {
+		tag   bourse.WorkerTag
+		hosts []string
+		clear bool
+		want  bourse.Code
+	}{
+		"no tag yet":                        {},
+		"its own":                           {tag: bourse.WorkerID("w1").Tags()[0]},
+		"its last choice":                   {tag: bourse.WorkerID("w1").Tags()[bourse.TagChoices-1]},
+		"an old one":                        {tag: old, want: bourse.CodeFailedPrecondition},
+		"another worker's":                  {tag: bourse.WorkerID("w2").Tags()[0], want: bourse.CodeFailedPrecondition},
+		"an old one, certified":             {tag: old, hosts: []string{admission.TagName(old)}},
+		"an old one, another one certified": {tag: old, hosts: []string{admission.TagName(old + 1)}, want: bourse.CodeFailedPrecondition},
+		"an old one, without certificates":  {tag: old, clear: true},
+	} {
+		pair, err := office.Issue(admission.Identity{ID: "w1", Role: bourse.RoleWorker}, append(x.hosts, "127.0.0.1"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := admission.Files{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")}
+		for path, text := range map[string][]byte{files.CA: office.Pair().Cert, files.Cert: pair.Cert, files.Key: pair.Key} {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &server{self: bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: x.tag}}
+		if !x.clear {
+			if s.creds, err = admission.Load(files); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = s.ownTag()
+		if got := bourse.CodeOf(err); (err != nil || x.want != "") && got != x.want {
+			t.Errorf("%s: %v, want %q", name, err, x.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), admission.TagName(x.tag)) {
+			t.Errorf("%s: %q does not name what to add", name, err)
+		}
+	}
+}

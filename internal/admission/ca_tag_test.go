@@ -1,0 +1,39 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// The CA issues the certificate that a worker with a tag of an earlier release
+// is asked for: it refused the name, so that there was no way to start it. A
+// broker's certificate states no tag, and no other name of the cluster's servers
+// can be added.
+func TestTheCAStatesTags(t *testing.T) {
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := admission.TagName(0x00a1b2)
+	for _, x := range []struct {
+		role bourse.Role
+		host string
+		want bool
+	}{
+		{bourse.RoleWorker, tag, true},
+		{bourse.RoleBroker, tag, false},
+		{bourse.RoleWorker, "x" + tag, false},
+		{bourse.RoleWorker, "a.00a1b2.tag.bourse.internal", false},
+		{bourse.RoleWorker, "A1B2.tag.bourse.internal", false},
+		{bourse.RoleWorker, "tag.bourse.internal", false},
+		{bourse.RoleWorker, "w2.worker.bourse.internal", false},
+	} {
+		_, err := ca.Issue(admission.Identity{ID: "w1", Role: x.role}, []string{x.host}, time.Now())
+		if (err == nil) != x.want {
+			t.Errorf("%s with %q: %v, want it issued: %t", x.role, x.host, err, x.want)
+		}
+	}
+}
