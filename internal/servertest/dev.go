@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +26,21 @@ type Dev struct {
 
 	TokenFile string `json:"token_file"` // of its clients
 
-	file string
+	file    string
+	printed string // what it writes to its standard output
+}
+
+// Printed returns what the cluster has told its person, once it contains want.
+func (d *Dev) Printed(tb testing.TB, want string) string {
+	tb.Helper()
+	var text []byte
+	if !Within(devReadyWithin, func() bool {
+		text, _ = os.ReadFile(d.printed) // it is there
+		return strings.Contains(string(text), want)
+	}) {
+		tb.Fatalf("bourse dev printed %q, want %q in it", text, want)
+	}
+	return string(text)
 }
 
 // Restarted waits until the cluster says that one of its servers runs as
@@ -65,8 +80,13 @@ type DevServer struct {
 func StartDev(tb testing.TB, args ...string) *Dev {
 	tb.Helper()
 	ready := filepath.Join(tb.TempDir(), "dev.ready")
+	printed, err := os.Create(filepath.Join(tb.TempDir(), "dev.out"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer printed.Close()
 	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // it ends with the test, in good order
-	c.Stdout, c.Stderr = tb.Output(), tb.Output()
+	c.Stdout, c.Stderr = printed, tb.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
@@ -80,7 +100,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 		_ = c.Process.Signal(syscall.SIGTERM) // may be over
 		<-ended
 	})
-	d := Dev{file: ready}
+	d := Dev{file: ready, printed: printed.Name()}
 	if !Within(devReadyWithin, func() bool {
 		select {
 		case <-ended:

@@ -1,0 +1,210 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric/nats"
+	"github.com/bourse-dev/bourse/internal/loopback"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+// secretOf is what servers on loopback derive their keys from.
+func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
+	t.Helper()
+	secret, err := loopback.SecretOf(os.Getenv, s.Of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// TestANeighbourIsNoMember: a process beside a cluster on loopback, without its
+// secret, joins nothing, hears of no one, and has no rows taken. One with the
+// secret is a member at once.
+func TestANeighbourIsNoMember(t *testing.T) {
+	broker, worker := startPair(t)
+	api := servertest.Client(t, broker)
+	member := func(id bourse.WorkerID, key []byte) *gossip.Members {
+		return intrude(t, gossip.Config{
+			Self: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: "127.0.0.1:1", Tag: id.Tags()[0]},
+			Key:  key, ClusterID: broker.Of, Join: []string{broker.Addr, worker.Addr},
+		})
+	}
+	strangers := map[bourse.WorkerID]*gossip.Members{
+		"no-key": member("no-key", nil), "another-key": member("another-key", bytes.Repeat([]byte{7}, 32)),
+	}
+	for id, m := range strangers {
+		select {
+		case <-m.Ready(): // it has called both
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s still calls", id)
+		}
+	}
+	member("friend", secretOf(t, broker).For("gossip"))
+	listed := func() (ids []bourse.WorkerID) {
+		list, err := api.Workers(t.Context())
+		if err != nil {
+			return nil // it may not know its cluster yet
+		}
+		for _, w := range list {
+			ids = append(ids, w.ID)
+		}
+		return ids
+	}
+	var ids []bourse.WorkerID
+	if !servertest.Within(30*time.Second, func() bool { ids = listed(); return len(ids) >= 2 }) {
+		t.Fatalf("one with the secret is not listed: %v", ids)
+	}
+	if len(ids) != 2 || ids[0] != "friend" || ids[1] != "w1" {
+		t.Errorf("the workers are %v, want friend and w1", ids)
+	}
+	for id, m := range strangers {
+		if known := m.Members(); len(known) > 1 {
+			t.Errorf("%s has heard of %+v", id, known)
+		}
+	}
+	for _, path := range []string{"POST /view/push", "POST /view/pull"} {
+		got := send(t, broker.API, path, []string{"Host: " + broker.API, "Bourse-Server: " + broker.Of}, "rows")
+		if got.status != http.StatusUnauthorized {
+			t.Errorf("%s without the secret: %d %s, want 401", path, got.status, got.body)
+		}
+	}
+}
+
+// startOverNATS starts a broker and a worker that reach one another over a NATS
+// server like that of bourse dev.
+func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
+	t.Helper()
+	relay := servertest.New(t, "nats")
+	relay.Args = []string{"serve", "nats", "--listen", "127.0.0.1:0", "--cluster", relay.Of, "--ready-file", relay.Ready}
+	servertest.StartAll(t, relay)
+	url = "nats://" + relay.API
+	broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url)
+	servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", t.TempDir(),
+		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--nats", url)
+	api := servertest.Client(t, broker)
+	if !servertest.Within(20*time.Second, func() bool {
+		_, err := api.Worker(t.Context(), "w1")
+		return err == nil
+	}) {
+		t.Fatal("the broker does not know its worker")
+	}
+	return broker, url
+}
+
+// TestDevsNATSWantsAToken: a process beside the NATS server of bourse dev has no
+// connection without the token that the cluster's servers derive, and with it has
+// one.
+func TestDevsNATSWantsAToken(t *testing.T) {
+	broker, url := startOverNATS(t)
+	for name, options := range map[string][]natsclient.Option{
+		"no token": nil, "another token": {natsclient.Token("guessed")}, "a user": {natsclient.UserInfo("root", "")},
+		"the secret of another purpose": {natsclient.Token(secretOf(t, broker).Text("gossip"))},
+	} {
+		c, err := natsclient.Connect(url, options...)
+		if !errors.Is(err, natsclient.ErrAuthorization) {
+			t.Errorf("%s: %v, want %v", name, err, natsclient.ErrAuthorization)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	c, err := natsclient.Connect(url, natsclient.Token(secretOf(t, broker).Text("nats")))
+	if err != nil {
+		t.Fatalf("with the token: %v", err)
+	}
+	c.Close()
+}
+
+// TestTheGateIsBeforeNATSToo: a request that arrives over a NATS link passes the
+// same gate as one at a socket: what a browser adds opens nothing and is
+// refused, as are other names. The secret of loopback is not asked for, since it
+// would leave the host: there NATS says who is let in.
+func TestTheGateIsBeforeNATSToo(t *testing.T) {
+	broker, url := startOverNATS(t)
+	worker, err := servertest.Client(t, broker).Worker(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := nats.Open(t.Context(), nats.Config{URLs: []string{url}, Cluster: broker.Of, Token: secretOf(t, broker).Text("nats")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	proof := []string{"Host: 127.0.0.1", "Bourse-Server: " + broker.Of}
+	for name, c := range map[string]struct {
+		header []string
+		want   int
+	}{
+		"a server":           {proof, http.StatusOK},
+		"with an origin":     {append(proof[:2:2], "Origin: http://127.0.0.1"), http.StatusForbidden},
+		"with a fetch site":  {append(proof[:2:2], "Sec-Fetch-Site: same-origin"), http.StatusForbidden},
+		"from nowhere":       {append(proof[:2:2], "Origin: null", "Sec-Fetch-Site: none"), http.StatusForbidden},
+		"without its header": {proof[:1], http.StatusForbidden},
+		"by another name":    {append([]string{"Host: evil.example"}, proof[1:]...), http.StatusMisdirectedRequest},
+	} {
+		conn, err := link.Dial(t.Context(), worker.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, err := conn.Write([]byte("GET /worker/machines HTTP/1.1\r\n" + strings.Join(c.header, "\r\n") + "\r\nConnection: close\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = resp.Body.Close()
+		_ = conn.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("%s: %d, want %d", name, resp.StatusCode, c.want)
+		}
+	}
+}
+
+// TestWhatDevPrintsCanBeUsed: the export lines that bourse dev prints, run by a
+// shell, let a client of another make call the API; without them it may not.
+func TestWhatDevPrintsCanBeUsed(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skipf("%v: scripts/need-host installs it", err)
+	}
+	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
+	var exports []string
+	for line := range strings.Lines(dev.Printed(t, "Ctrl-C ends")) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "export ") {
+			exports = append(exports, line)
+		}
+	}
+	if len(exports) != 2 {
+		t.Fatalf("it prints %q, want the address and the token", exports)
+	}
+	call := func(lines ...string) string {
+		script := strings.Join(append(lines, `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $BOURSE_API_TOKEN" "$BOURSE_API/v1/apps"`), "\n")
+		c := exec.CommandContext(t.Context(), "sh", "-euc", script)
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "BOURSE_API_TOKEN="}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+		return string(out)
+	}
+	if got := call(exports...); got != "200" {
+		t.Errorf("with both lines: %s, want 200", got)
+	}
+	if got := call(exports[0]); got != "401" {
+		t.Errorf("with the address alone: %s, want 401", got)
+	}
+}
