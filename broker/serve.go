@@ -143,6 +143,11 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	if len(raw) > maxReply {
 		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, at most %d: ask for less at a time", len(raw), maxReply)
 	}
+	release, err := bodies.Reserve(w, len(raw))
+	if err != nil {
+		return err
+	}
+	defer release()
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	bodies.Write(w, append(raw, '\n'))

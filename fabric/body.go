@@ -92,6 +92,12 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 		WriteFailure(w, bourse.Errorf(bourse.CodeInvalid, "%w: %d bytes, at most %d; ask for less at a time", ErrOverflow, buf.Len(), maxReply))
 		return
 	}
+	release, err := bodies.Reserve(w, buf.Len())
+	if err != nil {
+		WriteFailure(w, err)
+		return
+	}
+	defer release()
 	h := w.Header()
 	h["Content-Type"] = contentType(v)
 	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}

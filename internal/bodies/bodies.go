@@ -43,12 +43,14 @@ const (
 
 // Limits are the limits of one server. Make them with [New].
 type Limits struct {
-	budget *budget
-	decode *semaphore.Weighted
+	budget  *budget
+	replies *budget
+	decode  *semaphore.Weighted
 }
 
-// New makes limits that let bodies take total bytes together; 0 means a
-// sixteenth of the process's memory limit, between 8 and 64 MiB.
+// New makes limits that let bodies take total bytes together, and large replies
+// as much; 0 means a sixteenth of the process's memory limit, between 8 and 64
+// MiB.
 func New(total int64) *Limits {
 	if total <= 0 {
 		total = mostTotal
@@ -56,13 +58,15 @@ func New(total int64) *Limits {
 			total = min(max(limit/ofMemory, leastTotal), mostTotal)
 		}
 	}
-	return &Limits{budget: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
+	return &Limits{budget: newBudget(total), replies: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
-// Handler has h read the bodies of its requests within the limits. What a body
-// took is given back when h returns.
+// Handler has h read the bodies of its requests within the limits, and answer
+// within them where it calls [Reserve]. What a body took is given back when h
+// returns.
 func (l *Limits) Handler(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {
+		w := &replier{below, l}
 		if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 			h.ServeHTTP(w, r)
 			return

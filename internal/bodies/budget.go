@@ -32,6 +32,18 @@ func (b *budget) take(n, held int64) bool {
 	return true
 }
 
+// takeOne takes n bytes for something that is one piece. It reports whether there
+// was room, which there always is when nothing else is held.
+func (b *budget) takeOne(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used > 0 && n > b.total-b.used {
+		return false
+	}
+	b.used += n
+	return true
+}
+
 // put gives n bytes back.
 func (b *budget) put(n int64) {
 	b.mu.Lock()
