@@ -19,6 +19,7 @@ var floors = map[string]int{
 	"fsm":                       1,
 	"fsm/fsmtest":               1,
 	"store":                     2,
+	"store/pages":               1,
 	"view":                      2,
 	"view/gossip":               2,
 	"view/gossip/gossiptest":    2,
@@ -77,6 +78,7 @@ var edges = map[string]map[string]string{
 	"store": {
 		"fsm":              "is its journal",
 		"internal/compact": "keeps tasks in its form",
+		"store/pages":      "reads its file whole before bbolt does",
 	},
 	"driver/drivertest":      {"driver": "is the suite of the contract, and a fake of it"},
 	"driver/internal/cgroup": {"driver": "speaks of its limits and usage"},

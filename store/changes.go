@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
-	"go.etcd.io/bbolt"
 )
 
 // change is what is newest of one key and not in the file yet.
@@ -43,11 +42,11 @@ type snapshot struct {
 // layers is a snapshot with its file, as a transaction reads it.
 type layers struct {
 	snapshot
-	file *bbolt.Tx // nil: not looked into, see Glance
+	file *file // nil: not looked into, see Glance
 }
 
 // end lets go of the file.
-func (l *layers) end() { _ = l.file.Rollback() } // of a read
+func (l *layers) end() { _ = l.file.tx.Rollback() } // of a read
 
 // get gives the value of a key, nil when there is none.
 func (l *layers) get(bucket string, key []byte) []byte {
@@ -67,7 +66,7 @@ func (l *layers) get(bucket string, key []byte) []byte {
 	if l.file == nil {
 		return nil
 	}
-	return l.file.Bucket([]byte(bucket)).Get(key)
+	return l.file.get(bucket, key)
 }
 
 // from gives the keys of a bucket from one on, in their order, with their
@@ -107,6 +106,6 @@ func (l *layers) cursor(bucket string) *cursor {
 			c.sources = append(c.sources, &treeSource{bucket: bucket, iter: tree.Iter()})
 		}
 	}
-	c.sources = append(c.sources, &fileSource{cursor: l.file.Bucket([]byte(bucket)).Cursor()})
+	c.sources = append(c.sources, l.file.cursor(bucket))
 	return c
 }

@@ -3,8 +3,6 @@ package store
 import (
 	"runtime"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // partChanges and partBytes bound one of the file's transactions of a
@@ -87,13 +85,13 @@ func (s *Store) move(all *changes, seq uint64) error {
 	defer iter.Release()
 	for more := iter.First(); ; {
 		before := s.visible()
-		err := s.db.Update(func(tx *bbolt.Tx) error {
+		err := updateFile(s.db, func(f *file) error {
 			if err := s.part(); err != nil {
 				return err
 			}
 			for n, size := 0, 0; more && n < partChanges && size < partBytes; n++ {
 				c := iter.Item()
-				if err := c.write(tx); err != nil {
+				if err := f.put(c.bucket, c.key, c.value); err != nil {
 					return err
 				}
 				size += len(c.key) + len(c.value)
@@ -102,7 +100,7 @@ func (s *Store) move(all *changes, seq uint64) error {
 			if more {
 				return nil
 			}
-			return tx.Bucket([]byte(bucketMeta)).Put(keyMoved, uint64Bytes(seq))
+			return f.put(bucketMeta, keyMoved, uint64Bytes(seq))
 		})
 		switch {
 		case err != nil && (!full(err) || s.visible() != before):
@@ -114,18 +112,6 @@ func (s *Store) move(all *changes, seq uint64) error {
 		}
 		runtime.Gosched()
 	}
-}
-
-// write makes the change in the file.
-func (c *change) write(tx *bbolt.Tx) error {
-	b := tx.Bucket([]byte(c.bucket))
-	if c.bucket == bucketLog {
-		b.FillPercent = 1 // it only grows at its end
-	}
-	if c.value == nil {
-		return b.Delete(c.key)
-	}
-	return b.Put(c.key, c.value)
 }
 
 // visible gives the number of the transaction that readers of the file see.

@@ -238,6 +238,9 @@ func (s *Store) apply(batch []*Commit) (after snapshot, good []*Commit, refused 
 		good = append(good, c)
 	}
 	clear(w.undo[:cap(w.undo)]) // they hold on to values
+	if err := s.dead(); err != nil {
+		return after, nil, nil, err
+	}
 	return after, good, refused, nil
 }
 

@@ -127,11 +127,19 @@ func (s *treeSource) at() (key, value []byte) {
 
 // fileSource is a bucket of the file.
 type fileSource struct {
+	file       *file
+	bucket     string
 	cursor     *bbolt.Cursor
 	key, value []byte
 }
 
-func (s *fileSource) seek(from []byte) { s.key, s.value = s.cursor.Seek(from) }
+func (s *fileSource) set(key, stored []byte) {
+	if s.key, s.value = key, nil; key != nil {
+		s.value = s.file.open(s.bucket, key, stored)
+	}
+}
+
+func (s *fileSource) seek(from []byte) { s.set(s.cursor.Seek(from)) }
 
 func (s *fileSource) before(end []byte) {
 	if end != nil {
@@ -140,15 +148,15 @@ func (s *fileSource) before(end []byte) {
 			return
 		}
 	}
-	s.key, s.value = s.cursor.Last()
+	s.set(s.cursor.Last())
 }
 
 func (s *fileSource) step(back bool) {
 	if back {
-		s.key, s.value = s.cursor.Prev()
+		s.set(s.cursor.Prev())
 		return
 	}
-	s.key, s.value = s.cursor.Next()
+	s.set(s.cursor.Next())
 }
 
 func (s *fileSource) at() (key, value []byte) { return s.key, s.value }

@@ -1,12 +1,12 @@
 // Package store is the durable memory of a worker: a bbolt file, and beside it
 // a write-ahead log of what is not in that file yet.
 //
-// # Schema, version 7
+// # Schema, version 8
 //
 //	worker.wal.0, worker.wal.1               see wal
 //	worker.db
 //	├── meta
-//	│   ├── "version"                        uint32, big endian: the version of this schema
+//	│   ├── "version"                        uint32, big endian: the version of this schema; without a checksum
 //	│   ├── "identity"                       Identity
 //	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
 //	│   ├── "logged"                         uint64, big endian: the number of the last entry of log; since version 4, like the next
@@ -60,8 +60,14 @@
 //	│   └── OrderID                          bourse.Hold
 //	├── hold_of                              every hold
 //	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
-//	└── hold_end                             every hold, in the order in which they end
-//	    └── int64 time 00 OrderID            (empty)
+//	├── hold_end                             every hold, in the order in which they end
+//	│   └── int64 time 00 OrderID            (empty)
+//	└── tallies                              since version 8
+//	    └── bucket                           how many keys that has and the sum of their values' checksums, uint64 each, big endian
+//
+// Since version 8 each value in the file has in front the CRC-32C (uint32, big
+// endian) of its bucket, key and bytes, see seal. [Open] reads all of them, and
+// every page, before bbolt does (package pages).
 //
 // Records are one version byte (1) and JSON, but for those whose form is said
 // above. A time is nanoseconds since 1970.

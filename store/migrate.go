@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,6 +16,9 @@ var keyVersion = []byte("version")
 // migration brings a file from the version before it to its own.
 type migration func(*bbolt.Tx) error
 
+// versionSealed is the first version in which each value has a checksum.
+const versionSealed = 8
+
 // migrations is the history of the schema: the n-th entry makes version n+1.
 // Entries are added, never changed: files of every age are in use.
 func migrations() []migration {
@@ -26,6 +30,7 @@ func migrations() []migration {
 		createBuckets(nil), // from here on records of tasks may be compact
 		createBuckets(nil), // from here on records may say their app's id, and keys begin with it
 		createBuckets(nil), // from here on the write-ahead log has a salt
+		sealFile,           // from here on each value has a checksum in front
 	}
 }
 
@@ -73,13 +78,23 @@ func migrate(db *bbolt.DB) error {
 			if err := all[n](tx); err != nil {
 				return err
 			}
-			return tx.Bucket([]byte(bucketMeta)).Put(keyVersion, binary.BigEndian.AppendUint32(nil, uint32(n+1)))
+			return setVersion(tx, n+1)
 		})
 		if err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "migrate to version %d: %w", n+1, err)
 		}
 	}
 	return nil
+}
+
+// setVersion writes the version of a file, after the step of its migration.
+func setVersion(tx *bbolt.Tx, n int) error {
+	value := binary.BigEndian.AppendUint32(nil, uint32(n))
+	if tx.Bucket([]byte(bucketTallies)) == nil {
+		return tx.Bucket([]byte(bucketMeta)).Put(keyVersion, value)
+	}
+	f := &file{tx: tx}
+	return errors.Join(f.put(bucketMeta, keyVersion, value), f.settle())
 }
 
 // version reads the version of a file, 0 for a new one.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -86,9 +85,7 @@ func TestNewerVersionIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(bucketMeta)).Put(keyVersion, binary.BigEndian.AppendUint32(nil, 99))
-	})
+	err = db.Update(func(tx *bbolt.Tx) error { return setVersion(tx, 99) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,9 +65,9 @@ func replay(body []byte, now *snapshot) error {
 // log's salt, nil when it has none yet.
 func (s *Store) logKeys() (moved uint64, key []byte, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket([]byte(bucketMeta))
-		moved, key = uint64Of(meta.Get(keyMoved)), bytes.Clone(meta.Get(keySalt))
-		return nil
+		f := s.reading(tx)
+		moved, key = uint64Of(f.get(bucketMeta, keyMoved)), bytes.Clone(f.get(bucketMeta, keySalt))
+		return s.dead()
 	})
 	if err != nil {
 		err = unavailable(err)
@@ -102,7 +102,7 @@ func (s *Store) saltLog() error {
 		}
 	}
 	s.wal.salt = newSalt()
-	err = s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put(keySalt, s.wal.salt[:]) })
+	err = updateFile(s.db, func(f *file) error { return f.put(bucketMeta, keySalt, s.wal.salt[:]) })
 	if err != nil {
 		return unavailable(err)
 	}

@@ -2,8 +2,6 @@ package store
 
 import (
 	"bytes"
-
-	"go.etcd.io/bbolt"
 )
 
 // small tells whether all that a bucket holds is in memory, in one tree without
@@ -20,24 +18,21 @@ func small(bucket string) bool {
 }
 
 // readSmall gives all that the file holds in small buckets.
-func readSmall(file *bbolt.Tx) (*changes, error) {
+func readSmall(f *file) *changes {
 	all := newChanges()
 	for _, bucket := range allBuckets {
 		if !small(bucket) {
 			continue
 		}
-		err := file.Bucket([]byte(bucket)).ForEach(func(k, v []byte) error {
-			all.Set(change{bucket, bytes.Clone(k), bytes.Clone(v)})
-			return nil
-		})
-		for _, key := range [][]byte{keyMoved, keySalt} { // only in the file
-			all.Delete(change{bucket: bucketMeta, key: key})
-		}
-		if err != nil {
-			return nil, err
+		c := f.cursor(bucket)
+		for c.seek(nil); c.key != nil; c.step(false) {
+			all.Set(change{bucket, bytes.Clone(c.key), bytes.Clone(c.value)})
 		}
 	}
-	return all, nil
+	for _, key := range [][]byte{keyMoved, keySalt} { // only in the file
+		all.Delete(change{bucket: bucketMeta, key: key})
+	}
+	return all
 }
 
 // Glance is View without the file, which costs next to nothing. It sees all that

@@ -157,22 +157,29 @@ func (s *Store) closeFiles() error {
 	return err
 }
 
-// openFile opens, checks and migrates the file. A damaged one may make bbolt
-// panic, or touch pages that are not there: both become an error.
+// openFile opens, checks and migrates the file. It is read as a whole before bbolt
+// sees it, which would believe what it maps. What is wrong beyond that may make
+// bbolt panic, or touch pages that are not there: both become an error.
 func openFile(path string) (db *bbolt.DB, err error) {
+	f, err := lockFile(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
 			err = bourse.Errorf(bourse.CodeInternal, "store %s is damaged: %v", path, v)
-			db = nil // its lock is let go when the process ends: closing would touch the pages again
+			db = nil // its lock is released when the process ends: closing would touch the pages again
 		}
 	}()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMap, NoStatistics: true,
+		OpenFile: func(string, int, os.FileMode) (*os.File, error) { return f, nil },
 	})
 	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, bourse.Errorf(bourse.CodeAlreadyExists, "store %s is in use by another daemon", path)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return nil, bourse.Errorf(bourse.CodeInternal, "store %s is damaged: %w", path, err)
 	case err != nil:
@@ -182,6 +189,19 @@ func openFile(path string) (db *bbolt.DB, err error) {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), db.Close())
 	}
 	return db, nil
+}
+
+// checkFile reports an error unless every page and value of the file is what was
+// written.
+func checkFile(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
+	}
+	if e := examine(f, info.Size(), nil); len(e.damage) > 0 {
+		return damaged(e.damage)
+	}
+	return nil
 }
 
 func syncDir(dir string) error {
@@ -237,7 +257,11 @@ func (s *Store) View(fn func(*Tx) error) error {
 		return err
 	}
 	defer l.end()
-	return fn(&Tx{layers: l})
+	err = fn(&Tx{layers: l})
+	if failed := s.dead(); failed != nil { // what fn has read may be nothing in place of something
+		return failed
+	}
+	return err
 }
 
 // begin gives what is durable now, until end is called.
@@ -247,22 +271,29 @@ func (s *Store) begin() (layers, error) {
 	}
 	s.layout.RLock()
 	defer s.layout.RUnlock()
-	file, err := s.db.Begin(false)
-	return layers{s.now, file}, err
+	tx, err := s.db.Begin(false)
+	return layers{s.now, s.reading(tx)}, err
+}
+
+// reading is a transaction that reads the file. A value that is not what was
+// written, although the file was whole when it was opened, ends the store: what
+// it would be taken for, nothing, is worse.
+func (s *Store) reading(tx *bbolt.Tx) *file {
+	return &file{tx: tx, spoiled: func(err error) { _ = s.fail(err) }}
 }
 
 // readFile makes what the file holds the present snapshot.
 func (s *Store) readFile() error {
-	err := s.db.View(func(file *bbolt.Tx) error {
-		all, err := readSmall(file)
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		all := readSmall(s.reading(tx))
 		s.filed = all
 		s.show(snapshot{latest: newChanges(), small: all})
-		return err
+		return nil
 	})
 	if err != nil {
 		return unavailable(err)
 	}
-	return nil
+	return s.dead()
 }
 
 // shown gives what is durable beside the file.

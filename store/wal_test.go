@@ -185,18 +185,14 @@ func TestCursor(t *testing.T) {
 				into(k, []byte(layer))
 			}
 		}
-		file, err := s.db.Begin(true)
+		tx, err := s.db.Begin(true)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		defer file.Rollback() //nolint:errcheck // it is not to be kept
-		b := file.Bucket([]byte(bucketOrderTime))
+		defer tx.Rollback() //nolint:errcheck // it is not to be kept
+		file := s.reading(tx)
 		put(func(k, v []byte) {
-			err := b.Delete(k)
-			if v != nil {
-				err = b.Put(k, v)
-			}
-			if err != nil {
+			if err := file.put(bucketOrderTime, k, v); err != nil {
 				rt.Fatal(err)
 			}
 		}, "file")
