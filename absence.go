@@ -1,6 +1,7 @@
 package bourse
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -13,19 +14,26 @@ type Absence struct {
 	// Since is when it was found to be absent. What was begun later is not
 	// there.
 	Since time.Time
+	// LostAfter is how long it may be absent; 0: LostAfter.
+	LostAfter time.Duration
 }
 
 // LostAfter is how long a worker may be absent before it counts as lost for
-// good. It outlives any repetition of a request, and is well within the time
-// that a cancellation waits for a worker to come back.
+// good, where the operator says nothing else. It outlives any repetition of a
+// request, and is well within the time that a cancellation waits for a worker
+// to come back.
 const LostAfter = 24 * time.Hour
+
+// MaxLostAfter is the limit of what an operator may say: a cancellation waits
+// for a day longer.
+const MaxLostAfter = 6 * 24 * time.Hour
 
 // MaxSkew is how far clients' clocks may be from ours for the time in an
 // order's id to mean something.
 const MaxSkew = 5 * time.Second
 
 // Lost reports whether the worker is taken for lost for good.
-func (a *Absence) Lost(now time.Time) bool { return now.Sub(a.Since) > LostAfter }
+func (a *Absence) Lost(now time.Time) bool { return now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter) }
 
 // MayHaveFilled reports whether the worker may have filled an order before it
 // became absent. It cannot have if the order is younger than its absence,

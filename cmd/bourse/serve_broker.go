@@ -42,6 +42,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	s.replica.directory.LostAfter(c.LostAfter)
 	local, err := s.clientToken(s.listener, c.TokenFile)
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ const maxSeen = 1 << 14
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
+	limit  time.Duration // how long one may be absent; 0: bourse.LostAfter
 
 	mu    sync.Mutex
 	since time.Time // when known was closed: who is absent then was so before
@@ -80,7 +81,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		if s.gone.IsZero() {
 			s.gone = now
 		}
-		x := bourse.Absence{Member: s.member, Since: s.gone}
+		x := bourse.Absence{Member: s.member, Since: s.gone, LostAfter: a.limit}
 		if _, ok := h.byID[id]; !ok && x.Lost(now) {
 			delete(a.seen, id)
 			continue
@@ -90,7 +91,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	for id, hint := range h.byID {
 		if a.seen[id] == nil && !present[id] {
 			m := bourse.Member{ID: id, Role: bourse.RoleWorker, Region: hint.Region, Tag: hint.Tag}
-			out = append(out, bourse.Absence{Member: m, Since: a.lastHeard(hint.HeardAt, now)})
+			out = append(out, bourse.Absence{Member: m, Since: a.lastHeard(hint.HeardAt, now), LostAfter: a.limit})
 		}
 	}
 	slices.SortFunc(out, func(x, y bourse.Absence) int { return strings.Compare(string(x.ID), string(y.ID)) })
@@ -113,6 +114,10 @@ func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 // Source has the directory know how much its view is worth. It is called
 // before Run; without it the view is taken to have all.
 func (d *Directory) Source(s Source) { d.absent.source = s }
+
+// LostAfter sets how long a worker may be absent before it counts as lost for
+// good; 0: [bourse.LostAfter]. It is called before Run.
+func (d *Directory) LostAfter(limit time.Duration) { d.absent.limit = limit }
 
 // Known returns a channel that is closed once every worker of the cluster is
 // known here, as a member or as absent.

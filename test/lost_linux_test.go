@@ -1,0 +1,73 @@
+package test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A worker dies with a machine whose order is repeated. Until the worker counts
+// as lost for good the repetition is unknown, and fills nothing; then it is
+// filled elsewhere, once; and when the worker returns after all it destroys its
+// machine of that order, and the later one stays.
+func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
+	t.Parallel()
+	const limit = 8 * time.Second
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--lost-after", limit.String())
+	lost, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
+	startAll(t, lost)
+	lost.Settle()
+	api := client(t, broker)
+	eventually(t, 20*time.Second, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	id, in := bourse.NewOrderID(), sleeper("gru", "bourse-lost-"+t.Name())
+	in.Deadline = bourse.Duration(2 * time.Second)
+	first, err := api.Create(t.Context(), app, in, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := newWorker(t, "w2", "gru", "--join", broker.Addr)
+	startAll(t, other)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, api) })
+	if err := lost.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	unknown := 0
+	took := eventually(t, 4*limit, "the repetition is filled", func() error {
+		second, err := api.Create(t.Context(), app, in, id)
+		switch {
+		case err == nil && (second.Worker != "w2" || second.ID == first.ID):
+			t.Fatalf("the repetition found machine %s of %s, want another one of w2", second.ID, second.Worker)
+		case err == nil && time.Since(killed) < limit:
+			t.Fatalf("it was filled %s after the worker's death, want not before %s", time.Since(killed), limit)
+		case err != nil && !unanswered(err):
+			t.Fatalf("the repetition was refused: %v", err)
+		case err != nil:
+			unknown++
+		}
+		return err
+	})
+	t.Logf("%d repetitions were unknown; filled after %s", unknown, took.Round(time.Millisecond))
+	if unknown == 0 {
+		t.Error("no repetition was answered as unknown")
+	}
+	again, err := api.Create(t.Context(), app, in, id)
+	if err != nil || again.Worker != "w2" {
+		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
+	}
+	if n := len(pidsOf(t, "bourse-lost-"+t.Name())); n != 2 {
+		t.Errorf("%d processes while the first worker is away, want its own and the other's", n)
+	}
+
+	if err := lost.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "one machine remains", func() error {
+		left, pids := owned(t, lost, other), pidsOf(t, "bourse-lost-"+t.Name())
+		if m, ok := left[again.ID]; len(left) != 1 || !ok || m.Worker != "w2" || len(pids) != 1 {
+			return bourse.Errorf(bourse.CodeConflict, "machines %+v, processes %v are left, want %s of w2", left, pids, again.ID)
+		}
+		return nil
+	})
+}
