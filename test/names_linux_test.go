@@ -1,0 +1,131 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Two organisations make an app of one name in the two halves of a network that
+// is cut. Afterwards all brokers agree on one owner, that of the app made first;
+// neither organisation reads, lists or ends a machine of the other; and what the
+// loser's app had is found by a token for everything, which ends it by its id.
+func TestTwoHalvesMakeOneApp(t *testing.T) {
+	t.Parallel()
+	lan := newLAN(t)
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("acme-acme-acme-acme-acme acme\nother-other-other-other other\nall-all-all-all-all-all *\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var brokers, workers []*server
+	var join string
+	place := func(s *server, h *host) *server {
+		s.Launch, s.Dial = h.launch, h.dial
+		s.Args = append(s.Args, "--insecure", "--listen", h.addr.String()+":4280", "--gossip", h.addr.String()+":7946", "--join", join)
+		return s
+	}
+	hosts := []*host{lan.host(1), lan.host(2)}
+	join = fmt.Sprintf("%s:7946,%s:7946", hosts[0].addr, hosts[1].addr)
+	for i, h := range hosts {
+		name := fmt.Sprint("b", i)
+		brokers = append(brokers, place(newServer(t, name, "serve", "broker", "--name", name, "--token-file", tokens), h))
+		for n := range 2 { // an app is made when two others have it
+			w, _ := newWorker(t, fmt.Sprintf("w%d%d", i, n), []string{"gru", "ams"}[i], "--allow-host")
+			workers = append(workers, place(w, lan.host(i+1)))
+		}
+	}
+	startAll(t, append(workers, brokers...)...)
+	as := func(broker int, token string) *machinesapi.Client {
+		c := client(t, brokers[broker])
+		c.Token = token
+		return c
+	}
+	const acme, other, all = "acme-acme-acme-acme-acme", "other-other-other-other", "all-all-all-all-all-all"
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 6, as(0, all), as(1, all)) })
+
+	lan.cut()
+	mark := "bourse-names-" + t.Name()
+	var made []machinesapi.App
+	var machines []machinesapi.Created
+	for i, token := range []string{acme, other} {
+		api, org := as(i, token), []string{"acme", "other"}[i]
+		var m machinesapi.Created
+		eventually(t, 20*time.Second, "an app is made in each half", func() error {
+			a, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: org})
+			if err == nil {
+				made = append(made, a)
+			}
+			return err
+		})
+		in := sleeper([]string{"gru", "ams"}[i], mark)
+		in.Config.Env = map[string]string{"SECRET": org}
+		eventually(t, 20*time.Second, "a machine is made in each half", func() (err error) {
+			m, err = api.Create(t.Context(), "shop", in, "")
+			return err
+		})
+		machines = append(machines, m)
+	}
+	if made[0].ID == made[1].ID {
+		t.Fatal("the halves made one app: they were not cut off")
+	}
+
+	lan.heal()
+	eventually(t, 40*time.Second, "all agree on the app that was made first", func() error {
+		if err := agreed(t.Context(), 6, as(0, all), as(1, all)); err != nil {
+			return err
+		}
+		for i := range brokers {
+			got, err := as(i, all).App(t.Context(), "shop")
+			if err != nil || got.ID != made[0].ID || got.Organization.Slug != "acme" {
+				return fmt.Errorf("at %s the app is %+v, %w; want that of acme", brokers[i].Name, got, err)
+			}
+		}
+		return nil
+	})
+	for i := range brokers {
+		if m, err := as(i, acme).Machine(t.Context(), "shop", machines[0].ID); err != nil || m.Config.Env["SECRET"] != "acme" {
+			t.Errorf("the owner's machine at %s: %v, %v", brokers[i].Name, m.Config.Env, err)
+		}
+		list, _, err := as(i, acme).Machines(t.Context(), "shop", machinesapi.ListMachines{})
+		if err != nil || len(list) != 1 || list[0].ID != machines[0].ID {
+			t.Errorf("the owner's list at %s: %+v, %v", brokers[i].Name, list, err)
+		}
+		for _, x := range []struct {
+			token string
+			of    bourse.MachineID
+		}{{acme, machines[1].ID}, {other, machines[0].ID}, {other, machines[1].ID}} {
+			api := as(i, x.token)
+			_, err := api.Machine(t.Context(), "shop", x.of)
+			for _, err := range []error{err, api.Destroy(t.Context(), "shop", x.of, machinesapi.DestroyMachine{Force: true}, "")} {
+				if code := bourse.CodeOf(err); err == nil || code != bourse.CodeNotFound && code != bourse.CodeForbidden {
+					t.Errorf("%s at %s with machine %s: %v, want not found or forbidden", x.token, brokers[i].Name, x.of, err)
+				}
+			}
+		}
+		if list, _, err := as(i, other).Machines(t.Context(), "shop", machinesapi.ListMachines{}); err == nil && len(list) > 0 {
+			t.Errorf("the loser lists %+v at %s", list, brokers[i].Name)
+		}
+	}
+	if n := len(pidsOf(t, mark)); n != 2 {
+		t.Errorf("%d processes run, want both machines'", n)
+	}
+	// No organisation owns it any more: an operator finds and ends it.
+	rows, err := query(t.Context(), as(0, all), "SELECT id FROM machines WHERE app_id NOT IN (SELECT id FROM apps)")
+	if err != nil || len(rows) != 1 || fmt.Sprint(rows[0][0]) != string(machines[1].ID) {
+		t.Errorf("without an owner are %v, %v; want %s", rows, err, machines[1].ID)
+	}
+	if err := as(0, all).Destroy(t.Context(), "shop", machines[1].ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
+		t.Errorf("an operator ends it: %v", err)
+	}
+	eventually(t, 10*time.Second, "it is gone, and the owner's runs", func() error {
+		if pids := pidsOf(t, mark); len(pids) != 1 {
+			return fmt.Errorf("processes %v", pids)
+		}
+		return nil
+	})
+}
