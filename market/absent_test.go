@@ -231,3 +231,30 @@ func TestAnOvertakenTryIsUnknown(t *testing.T) {
 		t.Errorf("%d claims, want 1: no other worker is to fill it", n)
 	}
 }
+
+// Pins what docs/api.md says of a worker that has just joined the cluster for the
+// first time: a broker that has not heard of it yet, and is sent the repetition
+// of what another broker had filled there, fills it again, and the order has two
+// machines. Once it has heard, a repetition keeps the older one.
+func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		o := fillLost(t, c)
+		time.Sleep(time.Second) // of the bubble
+		a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Directory = unaware{c} }), o)
+		if a.err != nil || a.fill.Machine.Worker != "w1" || len(c.Living(o.ID)) != 2 {
+			t.Errorf("not heard of: filled on %q, %v; there are %+v", a.fill.Machine.Worker, a.err, c.Living(o.ID))
+		}
+		c.Find("w0")
+		a = place(t.Context(), broker(c, nil), o)
+		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
+			t.Errorf("heard of: told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+		}
+	})
+}
+
+// unaware is the directory of a broker that has never heard of w0, which is absent
+// to the others.
+type unaware struct{ *markettest.Cluster }
+
+func (unaware) Absent() []bourse.Absence { return nil }
