@@ -149,7 +149,9 @@ func (b *Broker) getMachine(w http.ResponseWriter, r *request) error {
 	_, m, err := b.machineWithin(r, min(b.Patience, readPatience))
 	if err == nil {
 		b.settle(r.Context(), m.ID)
-		return writeJSON(w, http.StatusOK, showMachine(&m, lease, b.Now()))
+		out := showMachine(&m, lease, b.Now())
+		out.NameConflict = b.conflictOf(r.Context(), &m)
+		return writeJSON(w, http.StatusOK, out)
 	}
 	if bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return err
@@ -159,7 +161,9 @@ func (b *Broker) getMachine(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	l.HostStatus = machinesapi.HostUnreachable
-	return writeJSON(w, http.StatusOK, showListed(&l, lease, b.Now()))
+	out := showListed(&l, lease, b.Now())
+	out.NameConflict = b.conflictOf(r.Context(), &l.Machine)
+	return writeJSON(w, http.StatusOK, out)
 }
 
 // bounds of the number of events in one reply.

@@ -14,13 +14,31 @@ import (
 // view has, brought up to what owners have told lately. Workers are asked only
 // as long as the view cannot be relied on.
 func (b *Broker) named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
+	return b.namedBy(ctx, app, name, true)
+}
+
+// conflictOf returns the machine that has m's name, by what the view has; "" when
+// that is m. No worker is asked: it is told to who looks at m, not decided by.
+func (b *Broker) conflictOf(ctx context.Context, m *bourse.Machine) bourse.MachineID {
+	if !hasName(m) {
+		return ""
+	}
+	all := b.namedBy(ctx, &bourse.App{Name: m.App, ID: m.AppID}, m.Name, false)
+	if len(all) == 0 || all[0].ID == m.ID || firstOrdered(all[0], m) > 0 {
+		return ""
+	}
+	return all[0].ID
+}
+
+// namedBy is named, with or without asking workers.
+func (b *Broker) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
 	told := b.fresh.of(app.Name) // before the view: see there
 	rows, err := b.View.MachinesNamed(ctx, app.Name, name)
 	if err != nil {
 		b.viewFailed(ctx, err)
 	}
 	byID := map[bourse.MachineID]*bourse.Machine{}
-	if err != nil || !b.View.Synced() {
+	if ask && (err != nil || !b.View.Synced()) {
 		found, _ := b.findMachines(ctx, app, fabric.MachinesQuery{Name: name})
 		for i := range found {
 			byID[found[i].ID] = &found[i]

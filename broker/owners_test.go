@@ -222,6 +222,12 @@ func TestTheLaterOfTwoMachinesOfOneNameSaysSo(t *testing.T) {
 		if m.NameConflict != want {
 			t.Errorf("machine %s: conflict with %q, want %q", m.ID, m.NameConflict, want)
 		}
+		for _, ctx := range []string{"", "?include_leases=true"} {
+			one := decodeBody[machinesapi.Machine](t, s.call(t, "GET", "/v1/apps/shop/machines/"+string(m.ID)+ctx, "").Body.Bytes())
+			if one.NameConflict != want {
+				t.Errorf("machine %s alone: conflict with %q, want %q, as in the list", m.ID, one.NameConflict, want)
+			}
+		}
 	}
 	asked := func() (n int) {
 		for _, w := range s.workers {

@@ -46,8 +46,8 @@ type Placement struct {
 	Port    int             `json:"port,omitempty"`     // what its $PORT says
 	PID     int             `json:"pid,omitempty"`      // on the worker's host, while it runs
 	// NameConflict is the machine of the app that has the same name, and has it
-	// because it was ordered first; shown in lists, and in the reply to a
-	// creation as far as it is known then.
+	// because it was ordered first; shown in lists, with the machine itself and
+	// in the reply to its creation, as far as the broker's view knows.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 }
 
