@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
@@ -33,7 +35,8 @@ func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error)
 	}
 	defer resp.Body.Close()
 	var machines []bourse.Machine
-	if err := json.NewDecoder(resp.Body).Decode(&machines); err != nil {
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, codec.Unmarshal(body, &machines)); err != nil {
 		return nil, fmt.Errorf("machines of %s: %s: %w", w.Name, resp.Status, err)
 	}
 	pids := map[bourse.MachineID]int{}

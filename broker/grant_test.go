@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -32,7 +31,7 @@ func (s *sources) Call(_ context.Context, to bourse.Member, req *http.Request) (
 	mux := http.NewServeMux()
 	mux.HandleFunc(fabric.PathGrant, func(w http.ResponseWriter, r *http.Request) {
 		var req fabric.GrantRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.App.Name != "web" {
+		if err := fabric.ReadBody(w, r, &req); err != nil || req.App.Name != "web" {
 			http.Error(w, "bad", http.StatusBadRequest)
 			return
 		}

@@ -3,8 +3,6 @@ package fabric
 import (
 	"bytes"
 	"context"
-	"encoding"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // maxReply bounds a reply that is written or read as a whole: a list of all
@@ -36,12 +35,9 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// A body is JSON, unless its type writes and reads itself: then it is an
-// encoding.BinaryAppender and an encoding.BinaryUnmarshaler.
-
 // ReadBody reads the whole body of a request, one value of at most [MaxBody]
 // bytes, into v. What is wrong with it is CodeInvalid; its nesting is bounded by
-// encoding/json.
+// package codec.
 func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -51,30 +47,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	return bodies.Decode(r, buf.Len(), func() error { return decode(buf.Bytes(), v) })
 }
 
-// decode reads one value. An error that a type of ours found in its own text
-// keeps its message.
 func decode(body []byte, v any) error {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "the body is empty: send JSON")
+	if err := codec.Unmarshal(body, v); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
 	}
-	err := unmarshal(body, v)
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*bourse.Error](err); ok {
-		return bourse.Errorf(bourse.CodeInvalid, "%s", e.Message)
-	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return bourse.Errorf(bourse.CodeInvalid, "the body is not what was expected: field %s cannot be a %s", bourse.Quoted(e.Field), e.Value)
-	}
-	return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: %w", err)
-}
-
-func unmarshal(body []byte, v any) error {
-	if own, ok := v.(encoding.BinaryUnmarshaler); ok {
-		return own.UnmarshalBinary(body)
-	}
-	return json.Unmarshal(body, v)
+	return nil
 }
 
 // WriteBody answers a request with v and status 200. A value that cannot be
@@ -84,7 +61,7 @@ func WriteBody(w http.ResponseWriter, v any) { writeBody(w, http.StatusOK, v) }
 func writeBody(w http.ResponseWriter, status int, v any) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
-	if err := encodeTo(buf, v); err != nil {
+	if err := codec.Write(buf, v); err != nil {
 		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "the reply cannot be written: %w", err))
 		return
 	}
@@ -99,32 +76,13 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 	}
 	defer release()
 	h := w.Header()
-	h["Content-Type"] = contentType(v)
+	h["Content-Type"] = contentCBOR
 	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
 	w.WriteHeader(status)
 	bodies.Write(w, buf.Bytes())
 }
 
-func encodeTo(buf *bytes.Buffer, v any) error {
-	if own, ok := v.(encoding.BinaryAppender); ok {
-		b, err := own.AppendBinary(buf.AvailableBuffer())
-		buf.Write(b)
-		return err
-	}
-	return json.NewEncoder(buf).Encode(v)
-}
-
-var (
-	contentJSON    = []string{"application/json"}
-	contentCompact = []string{"application/protobuf"}
-)
-
-func contentType(v any) []string {
-	if _, ok := v.(encoding.BinaryAppender); ok {
-		return contentCompact
-	}
-	return contentJSON
-}
+var contentCBOR = []string{"application/cbor"}
 
 // readReply reads a worker's reply into v. Once the reply has begun the worker
 // has acted: whatever is wrong with it, the outcome is unknown to us.
@@ -142,7 +100,7 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 }
 
 func decodeReply(from bourse.Member, body []byte, v any) error {
-	if err := unmarshal(body, v); err != nil {
+	if err := codec.Unmarshal(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return nil

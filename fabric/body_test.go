@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math"
@@ -12,32 +13,39 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
 func TestReadBody(t *testing.T) {
+	object := func(text string) io.Reader { return bytes.NewReader(codectest.Body(t, text)) }
+	name := func(size int) io.Reader { // an order of so many bytes
+		body := codectest.Body(t, `{"name":"`+strings.Repeat("x", size-len("\xa1\x64name\x7a1234"))+`"}`)
+		if len(body) != size {
+			t.Fatalf("%d bytes, want %d", len(body), size)
+		}
+		return bytes.NewReader(body)
+	}
 	tests := []struct {
 		name string
 		body io.Reader
 		ok   bool
 	}{
-		{"an object", strings.NewReader(`{"name":"a"}`), true},
-		{"space around it", strings.NewReader(" \n{}\n "), true},
-		{"an unknown field", strings.NewReader(`{"later":1}`), true},
-		{"as much as may be", strings.NewReader(`{"name":"` + strings.Repeat("x", fabric.MaxBody-11) + `"}`), true},
-		{"a byte more", strings.NewReader(`{"name":"` + strings.Repeat("x", fabric.MaxBody-10) + `"}`), false},
+		{"an object", object(`{"name":"a"}`), true},
+		{"an unknown field", object(`{"later":1}`), true},
+		{"as much as may be", name(fabric.MaxBody), true},
+		{"a byte more", name(fabric.MaxBody + 1), false},
 		{"100 MB", io.LimitReader(zeros{}, 100<<20), false},
 		{"nothing", strings.NewReader(""), false},
-		{"space", strings.NewReader(" "), false},
-		{"no JSON", strings.NewReader("name=a"), false},
-		{"half of it", strings.NewReader(`{"name":`), false},
-		{"two of them", strings.NewReader(`{}{}`), false},
-		{"something after it", strings.NewReader(`{} x`), false},
-		{"the wrong kind", strings.NewReader(`{"name":7}`), false},
-		{"a list", strings.NewReader(`[]`), false},
-		{"deep nesting", strings.NewReader(strings.Repeat(`{"config":`, 100_000)), false},
-		{"deep nesting in what is ignored", strings.NewReader(`{"x":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}"), false},
-		{"a bad value of ours", strings.NewReader(`{"within":"soon"}`), false},
-		{"a connection that breaks", io.MultiReader(strings.NewReader(`{}`), iotest.ErrReader(errors.New("reset"))), false},
+		{"JSON", strings.NewReader(`{"name":"a"}`), false},
+		{"half of it", strings.NewReader("\xa1\x64name"), false},
+		{"two of them", strings.NewReader("\xa0\xa0"), false},
+		{"the wrong kind", object(`{"name":7}`), false},
+		{"a list", object(`[7]`), false},
+		{"a list of more than there is", strings.NewReader("\xa1\x67regions\x9b\x00\x00\x00\x00\x7f\xff\xff\xff"), false},
+		{"without end", strings.NewReader("\xbf\xff"), false},
+		{"deep nesting in what is ignored", strings.NewReader("\xa1\x61x" + strings.Repeat("\x81", 100_000) + "\x80"), false},
+		{"a bad value of ours", object(`{"within":"soon"}`), false},
+		{"a connection that breaks", io.MultiReader(object(`{}`), iotest.ErrReader(errors.New("reset"))), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +65,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestWriteBodyFails shows that a value which JSON cannot say is a failure and
+// TestWriteBodyFails shows that a value which cannot be written is a failure and
 // not half a reply.
 func TestWriteBodyFails(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Load: math.NaN()}) })
@@ -70,10 +78,10 @@ func TestWriteBodyFails(t *testing.T) {
 // FuzzReadBody reads what anyone may send to a worker.
 func FuzzReadBody(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":"1s"}`,
+		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":1000000000}`,
 		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`,
 	} {
-		f.Add(s)
+		f.Add(string(codectest.Body(f, s)))
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var claim bourse.Claim
@@ -91,7 +99,7 @@ func FuzzReadBody(f *testing.F) {
 // FuzzReply reads what anyone may answer with.
 func FuzzReply(f *testing.F) {
 	for _, s := range []string{`{}`, `{"fill":{}}`, `{"refusal":{"wanted":-1}}`, `{"code":"invalid","message":"x"}`, `{"worker":"w1","takes":[{"amount":-1}]}`, "{"} {
-		f.Add(200, s)
+		f.Add(200, string(codectest.Body(f, s)))
 		f.Add(400, s)
 	}
 	f.Fuzz(func(t *testing.T, status int, body string) {

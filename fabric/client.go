@@ -3,13 +3,12 @@ package fabric
 import (
 	"bytes"
 	"context"
-	"encoding"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // Client is the worker's API on top of a Fabric, typed. Its errors are those
@@ -36,7 +35,7 @@ type ask struct {
 	route route
 	id    string     // in the path; escaped
 	query url.Values // optional
-	body  any        // optional; see body.go
+	body  any        // optional
 
 	stream io.ReadCloser // optional; the body, of no known length, sent while the reply comes
 }
@@ -91,18 +90,11 @@ func setBody(req *http.Request, v any) error {
 		return err
 	}
 	setBytes(req, body)
-	req.Header["Content-Type"] = contentType(v)
 	return nil
 }
 
 func encodeBody(v any) ([]byte, error) {
-	var body []byte
-	var err error
-	if own, ok := v.(encoding.BinaryAppender); ok {
-		body, err = own.AppendBinary(nil)
-	} else {
-		body, err = json.Marshal(v)
-	}
+	body, err := codec.Marshal(v)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written: %w", err)
 	}
@@ -112,10 +104,10 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes gives req a JSON body that is at hand as bytes, so that a Fabric
+// setBytes gives req a body that is at hand as bytes, so that a Fabric
 // may begin again as long as nothing was written.
 func setBytes(req *http.Request, body []byte) {
-	req.Header["Content-Type"] = contentJSON
+	req.Header["Content-Type"] = contentCBOR
 	req.ContentLength = int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	req.Body, _ = req.GetBody()

@@ -2,14 +2,12 @@ package fabric
 
 import (
 	"context"
-	"errors"
 
 	"github.com/bourse-dev/bourse"
 )
 
 var (
 	routeClaim  = routeOf(PathClaim)
-	routeTask   = routeOf(PathTask)
 	routeStream = routeOf(PathClaimStream)
 	routeCancel = routeOf(PathCancel)
 	routeOrder  = routeOf(PathOrder)
@@ -31,12 +29,6 @@ func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 
 func (c *Client) claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (ClaimReply, error) {
 	order := &claim.Order
-	if short(order) {
-		reply, err := exchange[TaskReply](ctx, c, to, ask{route: routeTask, body: TaskClaim{order}})
-		if !errors.Is(err, errNoSuchCall) {
-			return ClaimReply(reply), err
-		}
-	}
 	switch {
 	case order.Hold != nil:
 		return exchange[ClaimReply](ctx, c, to, ask{route: routeReserve, body: claim})

@@ -2,7 +2,6 @@ package fabric_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // storageCalls are the calls about volumes, images and usage.
@@ -56,15 +56,15 @@ func storageCalls() []clientCall {
 	}
 }
 
-// readChunk reads a chunk, which the test's handler writes as a JSON text.
+// readChunk reads a chunk, which the test's handler writes as a text.
 func readChunk(chunk io.ReadCloser, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
 	defer chunk.Close()
 	var text string
-	err = json.NewDecoder(chunk).Decode(&text)
-	return text, err
+	b, err := io.ReadAll(chunk)
+	return text, errors.Join(err, codec.Unmarshal(b, &text))
 }
 
 func TestImagePull(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // memory is a fabric that calls a handler in place.
@@ -112,7 +113,13 @@ func TestClient(t *testing.T) {
 					t.Errorf("the worker was asked %s, want %s", r.URL, tt.url)
 				}
 				if got, want := bodyOf(t, r), textOf(t, tt.body); got != want {
-					t.Errorf("the worker was sent %s, want %s", got, want)
+					t.Errorf("the worker was sent %q, want %q", got, want)
+				}
+				if tt.path == fabric.PathLogs || tt.path == fabric.PathImagePull { // lines
+					if err := json.NewEncoder(w).Encode(tt.reply); err != nil {
+						t.Error(err)
+					}
+					return
 				}
 				fabric.WriteBody(w, tt.reply)
 			})
@@ -144,7 +151,7 @@ func textOf(t *testing.T, v any) string {
 	if v == nil {
 		return ""
 	}
-	text, err := json.Marshal(v)
+	text, err := codec.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}

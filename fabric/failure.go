@@ -10,25 +10,8 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
-
-// statuses gives the HTTP status of each code. Statuses are shared, so the
-// code in the body decides.
-var statuses = map[bourse.Code]int{
-	bourse.CodeInvalid:            http.StatusBadRequest,
-	bourse.CodeUnauthorized:       http.StatusUnauthorized,
-	bourse.CodeForbidden:          http.StatusForbidden,
-	bourse.CodeNotFound:           http.StatusNotFound,
-	bourse.CodeAlreadyExists:      http.StatusConflict,
-	bourse.CodeConflict:           http.StatusConflict,
-	bourse.CodeFailedPrecondition: http.StatusPreconditionFailed,
-	bourse.CodeInsufficient:       http.StatusUnprocessableEntity,
-	bourse.CodeRateLimited:        http.StatusTooManyRequests,
-	bourse.CodeUnavailable:        http.StatusServiceUnavailable,
-	bourse.CodeTimeout:            http.StatusRequestTimeout,
-	bourse.CodeCanceled:           499, // the status that proxies log for a client that left
-	bourse.CodeInternal:           http.StatusInternalServerError,
-}
 
 // maxFailure bounds the body of a failure that a client reads, and
 // maxMessage the text that a handler puts into it.
@@ -41,12 +24,12 @@ const (
 // internal error stays with the caller, who logs it.
 func WriteFailure(w http.ResponseWriter, err error) {
 	f := failureOf(err)
-	writeBody(w, statuses[f.Code], f)
+	writeBody(w, f.Code.Status(), f)
 }
 
 func failureOf(err error) Failure {
 	f := Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
-	if statuses[f.Code] == 0 { // a code that is none of ours
+	if !slices.Contains(bourse.Codes(), f.Code) { // a code that is none of ours
 		f.Code = bourse.CodeInternal
 	}
 	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
@@ -68,21 +51,15 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 }
 
 // failureIn rebuilds the error that a worker answered with. An answer that is
-// no Failure is CodeInternal: whoever wrote it, nobody knows what they did.
+// no Failure is CodeInternal: it is unknown what was done. What guards a listener
+// refuses in JSON, which every client reads.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
-	if json.Unmarshal(body, &f) != nil || f.Code == "" {
-		if status == http.StatusNotFound {
-			return bourse.Errorf(bourse.CodeInternal, "worker %s: %w", from.ID, errNoSuchCall)
-		}
+	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, status)
 	}
 	return f.told(from)
 }
-
-// errNoSuchCall says that the worker, of an older release, does not know the
-// path of a call: nothing was done.
-var errNoSuchCall = errors.New("it does not know the call")
 
 // told rebuilds the error that a worker has told.
 func (f *Failure) told(from bourse.Member) error {

@@ -20,7 +20,7 @@ type Messenger interface {
 type Message struct {
 	Method string
 	URI    string // path and query, escaped
-	Body   []byte // JSON; nil: none. It is the sender's again when Send returns
+	Body   []byte // nil: none. It is the sender's again when Send returns
 }
 
 // Answer is a reply that is known whole.

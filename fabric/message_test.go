@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"testing"
+
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
 func TestMessage(t *testing.T) {
@@ -68,7 +70,7 @@ func TestServeMessage(t *testing.T) {
 			}
 		}, reply{true, 202, "POST /worker/x?a=1 192.0.2.1:1 body"}},
 		"nothing":   {"/", func(http.ResponseWriter, *http.Request) {}, reply{true, 200, ""}},
-		"no path":   {"x", func(http.ResponseWriter, *http.Request) {}, reply{true, 400, `{"code":"invalid","message":"a call of \"x\""}` + "\n"}},
+		"no path":   {"x", func(http.ResponseWriter, *http.Request) {}, reply{true, 400, string(codectest.Body(t, `{"code":"invalid","message":"a call of \"x\""}`))}},
 		"an abort":  {"/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reply{false, 200, ""}},
 		"a bug":     {"/", func(http.ResponseWriter, *http.Request) { panic("a bug") }, reply{false, 200, ""}},
 		"too large": {"/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, MaxAnswer+1)) }, reply{false, 200, ""}},

@@ -2,10 +2,10 @@ package fabric
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 var routeQuote = routeOf(PathQuote)
@@ -15,9 +15,9 @@ const maxQuote = MaxBody
 
 // EncodeOrder writes an order down for many workers.
 func EncodeOrder(order *bourse.Order) ([]byte, error) {
-	body, err := json.Marshal(order)
+	body, err := codec.Marshal(order)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the order cannot be written as JSON: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the order cannot be written: %w", err)
 	}
 	return body, nil
 }
@@ -45,7 +45,7 @@ func DecodeQuote(from bourse.Member, body []byte) (bourse.Quote, error) {
 	if len(body) > maxQuote {
 		return q, bourse.Errorf(bourse.CodeInternal, "worker %s gave a quote of %d bytes", from.ID, len(body))
 	}
-	if err := json.Unmarshal(body, &q); err != nil {
+	if err := codec.Unmarshal(body, &q); err != nil {
 		return q, bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return q, checkQuote(from, &q)

@@ -104,8 +104,8 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 	if kind != duplex.Start {
 		return start, bourse.Errorf(bourse.CodeInvalid, "the stream begins with a frame of kind %d, not with a command", kind)
 	}
-	if err := decode(data, &start); err != nil {
-		return start, err
+	if err := json.Unmarshal(data, &start); err != nil {
+		return start, bourse.Errorf(bourse.CodeInvalid, "the stream's command cannot be read: %w", err)
 	}
 	if len(start.Command) == 0 || start.Command[0] == "" {
 		return start, bourse.Errorf(bourse.CodeInvalid, "the command is empty")

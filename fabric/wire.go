@@ -6,13 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The worker's API, as method and path. Bodies are JSON, but for one; durations in query
-// strings are Go durations, times RFC 3339 with nanoseconds. Every reply past
+// The worker's API, as method and path. Bodies are in the form of package codec,
+// streams are lines of JSON; durations in query strings are Go durations, times
+// RFC 3339 with nanoseconds. Every reply past
 // 299 has the body [Failure].
 const (
 	PathQuote         = "POST /worker/quote"                          // bourse.Order → bourse.Quote
 	PathClaim         = "POST /worker/claim"                          // bourse.Claim → ClaimReply
-	PathTask          = "POST /worker/task"                           // TaskClaim → TaskReply
 	PathClaimStream   = "POST /worker/claim/stream"                   // bourse.Claim of a task → NDJSON of ClaimPart
 	PathCancel        = "POST /worker/orders/{order}/cancel"          // → bourse.Cancellation
 	PathOrder         = "GET /worker/orders/{order}"                  // → bourse.Decision

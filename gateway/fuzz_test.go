@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // read decodes a body as a handler does.
 func read(t *testing.T, body []byte, v any) bool {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(string(body)))
-	err := fabric.ReadBody(httptest.NewRecorder(), r, v)
+	err := readBody(httptest.NewRecorder(), r, v)
 	if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("%q: %v, want invalid", body, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // Orders is how the worker that the gateway stands on fills orders.
@@ -80,7 +79,7 @@ func (g *Gateway) Handler() http.Handler {
 				if bourse.CodeOf(err) == bourse.CodeInternal {
 					g.cfg.Log.Error("a call of the gateway", "path", r.Pattern, "err", err)
 				}
-				fabric.WriteFailure(w, err)
+				writeFailure(w, err)
 			}
 		})
 	}

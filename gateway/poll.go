@@ -10,7 +10,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // How long a call waits.
@@ -68,7 +67,7 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.Header().Set("Content-Type", scriptType)
 		_, _ = w.Write([]byte(script(&j))) // a poller that is gone will not claim it
 	default:
-		fabric.WriteBody(w, &j)
+		writeBody(w, &j)
 	}
 	return nil
 }
@@ -138,6 +137,6 @@ func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	fabric.WriteBody(w, cancelled{Names: names, Next: next})
+	writeBody(w, cancelled{Names: names, Next: next})
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // registration is a host that says how large it is.
@@ -30,7 +29,7 @@ func (r *registration) size() (pull.Size, error) {
 // register makes a host known, or changes its size.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	var in registration
-	if err := fabric.ReadBody(w, r, &in); err != nil {
+	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
 	size, err := in.size()
@@ -47,6 +46,6 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	if err := g.cfg.Driver.Register(in.Name, ticket, size, in.Running); err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{in.Name, made})
+	writeBody(w, jobName{in.Name, made})
 	return nil
 }

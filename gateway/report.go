@@ -9,7 +9,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
@@ -54,7 +53,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 	if err := g.cfg.Driver.Claim(name, who); err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{name, made})
+	writeBody(w, jobName{name, made})
 	return nil
 }
 
@@ -90,7 +89,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	if err := g.cfg.Driver.End(name, how); err != nil {
 		return err
 	}
-	fabric.WriteBody(w, jobName{Name: name})
+	writeBody(w, jobName{Name: name})
 	return nil
 }
 
@@ -103,7 +102,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 		if r.ContentLength == 0 {
 			return said, nil
 		}
-		err := fabric.ReadBody(w, r, &said)
+		err := readBody(w, r, &said)
 		return said, err
 	}
 	code, err := strconv.Atoi(text)

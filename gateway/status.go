@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // state is what a client is told of a job.
@@ -31,7 +30,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	if !theirs(r, &m) {
 		out.Output = ""
 	}
-	fabric.WriteBody(w, out)
+	writeBody(w, out)
 	return nil
 }
 
@@ -67,7 +66,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	fabric.WriteBody(w, g.stateOf(&m))
+	writeBody(w, g.stateOf(&m))
 	return nil
 }
 

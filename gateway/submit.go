@@ -8,7 +8,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // submission is a job that a client wants to be run.
@@ -71,7 +70,7 @@ const answerTime = 5 * time.Second
 // that leaves before has cancelled it.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
-	if err := fabric.ReadBody(w, r, &in); err != nil {
+	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
 	app, err := g.cfg.Machines.App(r.Context(), bourse.DefaultAppName)
@@ -106,7 +105,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	if held, ok := g.cfg.Driver.Held(m.ID); ok {
 		out.By, out.Host = held.By, held.Host
 	}
-	fabric.WriteBody(w, &out)
+	writeBody(w, &out)
 	return nil
 }
 

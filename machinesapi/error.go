@@ -7,38 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StatusCanceled is the status of a request whose caller left before the
-// answer. Nobody reads it but logs and tests.
-const StatusCanceled = 499
-
-// statuses is the boundary's one table: a status for each code. Statuses are
-// shared (409), so the code in the body decides.
-var statuses = map[bourse.Code]int{
-	bourse.CodeInvalid:            http.StatusBadRequest,
-	bourse.CodeUnauthorized:       http.StatusUnauthorized,
-	bourse.CodeForbidden:          http.StatusForbidden,
-	bourse.CodeNotFound:           http.StatusNotFound,
-	bourse.CodeAlreadyExists:      http.StatusConflict,
-	bourse.CodeConflict:           http.StatusConflict,
-	bourse.CodeFailedPrecondition: http.StatusPreconditionFailed,
-	bourse.CodeInsufficient:       http.StatusUnprocessableEntity,
-	bourse.CodeRateLimited:        http.StatusTooManyRequests,
-	bourse.CodeUnavailable:        http.StatusServiceUnavailable,
-	bourse.CodeTimeout:            http.StatusRequestTimeout,
-	bourse.CodeCanceled:           StatusCanceled,
-	bourse.CodeInternal:           http.StatusInternalServerError,
-}
-
 // StatusOf gives the HTTP status of a code; 500 for an unknown one. Three places
 // of the API take another status: a name that is taken is 422, a machine that
 // no longer fits on its own worker is 409, and a lack of room for a volume, or
 // for a machine that one pins, is 412.
-func StatusOf(code bourse.Code) int {
-	if s, ok := statuses[code]; ok {
-		return s
-	}
-	return http.StatusInternalServerError
-}
+func StatusOf(code bourse.Code) int { return code.Status() }
 
 // CodeOfStatus gives the code of a reply that carries none, as a proxy on the
 // way may write.
@@ -52,8 +25,8 @@ func CodeOfStatus(status int) bourse.Code {
 		// A proxy that gave up cannot say whether the server had begun.
 		return bourse.CodeTimeout
 	}
-	for code, s := range statuses {
-		if s == status {
+	for _, code := range bourse.Codes() {
+		if code.Status() == status {
 			return code
 		}
 	}

@@ -2,8 +2,9 @@ package test
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -143,7 +145,8 @@ func owned(t *testing.T, workers ...*server) machines {
 			t.Fatalf("ask %s for its machines: %v", w.Name, err)
 		}
 		var list []bourse.Machine
-		err = json.NewDecoder(resp.Body).Decode(&list)
+		body, err := io.ReadAll(resp.Body)
+		err = errors.Join(err, codec.Unmarshal(body, &list))
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("the machines of %s: %s, %v", w.Name, resp.Status, err)

@@ -74,13 +74,6 @@ func (w *Worker) handleOrders(mux *http.ServeMux) {
 		fill, refusal, err := w.admit(r.Context(), c)
 		return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
 	}))
-	mux.HandleFunc(fabric.PathTask, take(func(r *http.Request, c *fabric.TaskClaim) (fabric.TaskReply, error) {
-		if err := c.Order.Validate(); err != nil {
-			return fabric.TaskReply{}, err
-		}
-		fill, refusal, err := w.admit(r.Context(), &bourse.Claim{Order: *c.Order})
-		return fabric.TaskReply{Fill: fill, Refusal: refusal}, err
-	}))
 	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)
 	mux.HandleFunc(fabric.PathCancel, reply(func(r *http.Request) (bourse.Cancellation, error) {
 		return w.cancelFor(r.Context(), bourse.OrderID(r.PathValue("order")), "a request from "+r.RemoteAddr)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
 // served is a host whose worker's API can be reached.
@@ -45,7 +47,7 @@ func (s *served) do(pattern string, id bourse.MachineID, query, body string) (in
 	s.t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
 	url := s.url + strings.Replace(path, "{machine}", string(id), 1) + query
-	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, bytes.NewReader(codectest.Body(s.t, body)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,10 +84,10 @@ func TestImagesOverHTTP(t *testing.T) {
 	if status, body := s.do(fabric.PathImagePull, "", "", `{"image":"host"}`); status != http.StatusBadRequest {
 		t.Errorf("pull of the host: %d %s", status, body)
 	}
-	if status, body := s.do(fabric.PathImages, "", "", ""); status != http.StatusOK || strings.Count(body, `"digest"`) != 1 {
+	if status, body := s.do(fabric.PathImages, "", "", ""); status != http.StatusOK || strings.Count(body, "digest") != 1 {
 		t.Errorf("list: %d %s", status, body)
 	}
-	if status, body := s.do(fabric.PathImagePrune, "", "", "{}"); status != http.StatusOK || strings.Count(body, `"digest"`) != 1 {
+	if status, body := s.do(fabric.PathImagePrune, "", "", "{}"); status != http.StatusOK || strings.Count(body, "digest") != 1 {
 		t.Errorf("prune: %d %s", status, body)
 	}
 	// Once lines have been sent, an error comes as the last of them.
@@ -105,7 +107,7 @@ func TestUsageAndMetrics(t *testing.T) {
 	m := s.place(image(rigImage))
 	status, body := s.do(fabric.PathUsage, m.ID, "", "")
 	var u fabric.Usage
-	if err := json.Unmarshal([]byte(body), &u); err != nil || status != http.StatusOK {
+	if err := codec.Unmarshal([]byte(body), &u); err != nil || status != http.StatusOK {
 		t.Fatalf("usage: %d %s, %v", status, body, err)
 	}
 	if u.CPUs < 0.5 || u.CPUs > 1.5 || u.Memory != 1<<20 || u.MayCPUs != 1 || u.MayMemory != 64<<20 || u.ReadByte != -1 {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 	"github.com/bourse-dev/bourse/volume"
 )
 
@@ -27,7 +28,7 @@ func TestVolumeAPI(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	call := func(method, path, body string, into any) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, bytes.NewReader(codectest.Body(t, body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func ids(list []bourse.Snapshot) (out []bourse.SnapshotID) {
 
 func unmarshal(t testing.TB, b []byte, into any) {
 	t.Helper()
-	if err := json.Unmarshal(b, into); err != nil {
+	if err := codec.Unmarshal(b, into); err != nil {
 		t.Fatalf("%s: %v", b, err)
 	}
 }

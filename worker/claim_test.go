@@ -3,8 +3,8 @@ package worker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
 func TestRefusalsSayWhy(t *testing.T) {
@@ -213,7 +215,7 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	body := fmt.Sprintf(`{"order":{"id":%q,"app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","init":{"exec":["run"]},
 		"guest":{"cpu_kind":"shared","cpus":%s,"memory_mb":%s},"requirements":{"slots":%s}}}}`,
 		bourse.NewOrderID(), []string{"1", pick()}[rng.IntN(2)], pick(), []string{"1", "2", pick()}[rng.IntN(3)])
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/worker/claim", bytes.NewBufferString(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/worker/claim", bytes.NewReader(codectest.Body(t, body)))
 	if err != nil {
 		t.Error(err)
 		return ""
@@ -228,7 +230,8 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 		t.Errorf("%s answered %s", body, resp.Status)
 	}
 	var reply fabric.ClaimReply
-	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil || reply.Fill == nil {
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || codec.Unmarshal(text, &reply) != nil || reply.Fill == nil {
 		return ""
 	}
 	return reply.Fill.Machine.ID

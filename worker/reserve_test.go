@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http/httptest"
 	"net/url"
 	"testing"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -347,14 +348,14 @@ func TestReservationsAreRefusedAsOrders(t *testing.T) {
 // hold what its ledger has not.
 func FuzzReserve(f *testing.F) {
 	h := newHost(f, nil)
-	seed, err := json.Marshal(bourse.Claim{Order: *newHoldOrder(f, bourse.NewReservationKey(), 0, time.Minute)})
+	seed, err := codec.Marshal(bourse.Claim{Order: *newHoldOrder(f, bourse.NewReservationKey(), 0, time.Minute)})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add("01J00000000000000000000000", seed)
-	f.Add("x", []byte(`{"order":{"hold":{"ttl":"-1s"}}}`))
-	f.Add("01J00000000000000000000000", []byte(`{"ttl":"1m"}`))
-	f.Add("..", []byte(`{"ttl":-5}`))
+	f.Add("x", codectest.Body(f, `{"order":{"hold":{"ttl":-1}}}`))
+	f.Add("01J00000000000000000000000", codectest.Body(f, `{"ttl":60000000000}`))
+	f.Add("..", codectest.Body(f, `{"ttl":-5}`))
 	f.Fuzz(func(t *testing.T, key string, body []byte) {
 		h.t = t
 		one := "/worker/reservations/" + url.PathEscape(key)

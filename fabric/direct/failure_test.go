@@ -55,7 +55,7 @@ func TestKeptConnectionClosed(t *testing.T) {
 				return
 			}
 			if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xa0")
 			}
 			c.Close()
 			if i == 0 {

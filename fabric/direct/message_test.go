@@ -130,7 +130,7 @@ func TestOtherWays(t *testing.T) {
 			http.NotFound(w, r)
 		}
 		older := n.Serve("w2", http.HandlerFunc(way))
-		large := &bourse.Claim{Order: bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: make([]string, 100<<10)}}}}
+		large := &bourse.Claim{Order: bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: []string{strings.Repeat("x", 300<<10)}}}}}
 		for range 3 {
 			for _, c := range []struct {
 				name  string

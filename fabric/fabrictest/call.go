@@ -23,7 +23,7 @@ const path = "/worker/x"
 // post makes a request with a body, as the client does.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
-	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/json"}}}
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}
 	r.ContentLength, r.GetBody = int64(len(body)), read
 	r.Body, _ = read()
 	return r
@@ -46,7 +46,7 @@ func testEcho(t *testing.T, n Network) {
 		t.Fatalf("call: %v", err)
 	}
 	defer resp.Body.Close()
-	if d := cmp.Diff(seen{"POST", path, "a=1&a=2", "application/json", "the request"}, <-got); d != "" {
+	if d := cmp.Diff(seen{"POST", path, "a=1&a=2", "application/cbor", "the request"}, <-got); d != "" {
 		t.Errorf("the worker saw another request (-want +got):\n%s", d)
 	}
 	body, err := io.ReadAll(resp.Body)

@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/bodies"
+)
+
+// maxBody bounds what a poller or submitter sends, in bytes.
+const maxBody = fabric.MaxBody
+
+// readBody reads the JSON body of a request into v. What is wrong with it is
+// CodeInvalid.
+func readBody(w http.ResponseWriter, r *http.Request, v any) error {
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		return bodies.ReadError(err)
+	}
+	err := bodies.Decode(r, body.Len(), func() error { return json.Unmarshal(body.Bytes(), v) })
+	switch {
+	case err == nil:
+		return nil
+	case bourse.CodeOf(err) == bourse.CodeInternal: // of encoding/json
+		return bourse.Errorf(bourse.CodeInvalid, "the body is not the JSON that was expected: %w", err)
+	default:
+		return err
+	}
+}
+
+// writeBody answers a request with v as JSON.
+func writeBody(w http.ResponseWriter, v any) { write(w, http.StatusOK, v) }
+
+// writeFailure answers a request with err.
+func writeFailure(w http.ResponseWriter, err error) {
+	f := fabric.FailureOf(err)
+	write(w, f.Code.Status(), f)
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"code":"internal","message":"internal error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	bodies.Write(w, append(text, '\n'))
+}
