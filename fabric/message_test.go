@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/bourse-dev/bourse/internal/codec/codectest"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 func TestMessage(t *testing.T) {
@@ -51,6 +51,10 @@ func FuzzMessage(f *testing.F) {
 func TestServeMessage(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	like := &http.Request{RemoteAddr: "192.0.2.1:1", Header: http.Header{"Bourse-To": {"w1"}}}
+	failure, err := codec.Marshal(Failure{Code: "invalid", Message: `a call of "x"`})
+	if err != nil {
+		t.Fatal(err)
+	}
 	type reply struct {
 		whole  bool
 		status int
@@ -70,7 +74,7 @@ func TestServeMessage(t *testing.T) {
 			}
 		}, reply{true, 202, "POST /worker/x?a=1 192.0.2.1:1 body"}},
 		"nothing":   {"/", func(http.ResponseWriter, *http.Request) {}, reply{true, 200, ""}},
-		"no path":   {"x", func(http.ResponseWriter, *http.Request) {}, reply{true, 400, string(codectest.Body(t, `{"code":"invalid","message":"a call of \"x\""}`))}},
+		"no path":   {"x", func(http.ResponseWriter, *http.Request) {}, reply{true, 400, string(failure)}},
 		"an abort":  {"/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reply{false, 200, ""}},
 		"a bug":     {"/", func(http.ResponseWriter, *http.Request) { panic("a bug") }, reply{false, 200, ""}},
 		"too large": {"/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, MaxAnswer+1)) }, reply{false, 200, ""}},
