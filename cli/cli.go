@@ -31,6 +31,10 @@ type Roles struct {
 	Broker func(ctx context.Context, c BrokerConfig) error
 	NATS   func(ctx context.Context, c NATSServerConfig) error
 
+	// CheckStore looks at the store of a worker that does not run; SalvageStore
+	// makes a new one of what is whole in it.
+	CheckStore, SalvageStore func(dir string) (StoreReport, error)
+
 	// Supervise runs tasks without a server and gives the names of those that
 	// failed.
 	Supervise func(ctx context.Context, tasks []supervise.Task, to supervise.Print) (failed []string, err error)

@@ -13,6 +13,30 @@ import (
 // Verify computes every index, count and sum anew from the records and reports
 // each difference. It reads the whole file: for tests and for doubts.
 func (t *Tx) Verify() error {
+	want, err := t.derived()
+	if err != nil {
+		return err
+	}
+	if have, want := t.taskBytes(), int64(uint64Of(want[bucketMeta][string(keyTaskBytes)])); have != want {
+		return bourse.Errorf(bourse.CodeInternal, "%d bytes of tasks are accounted for, want %d", have, want)
+	}
+	var errs []error
+	for _, bucket := range derivedBuckets {
+		errs = append(errs, t.compare(bucket, want[bucket])...)
+	}
+	return errors.Join(errs...)
+}
+
+// derivedBuckets are those that follow from the others.
+var derivedBuckets = []string{
+	bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
+	bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
+	bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHoldOf, bucketHoldEnd,
+}
+
+// derived computes, from the records, what the derived buckets hold, and how
+// much ended tasks take.
+func (t *Tx) derived() (map[string]map[string][]byte, error) {
 	want := map[string]map[string][]byte{}
 	set := func(bucket string, key, value []byte) {
 		if want[bucket] == nil {
@@ -24,27 +48,14 @@ func (t *Tx) Verify() error {
 		sum := int64(uint64Of(want[bucket][key])) + n
 		set(bucket, []byte(key), uint64Bytes(uint64(sum)))
 	}
-	if err := t.expectMachines(set, add); err != nil {
-		return err
-	}
-	if err := t.expectVolumes(set, add); err != nil {
-		return err
-	}
-	if err := t.expectHolds(set, add); err != nil {
-		return err
-	}
-	if err := t.expectRest(set, add); err != nil {
-		return err
-	}
-	var errs []error
-	for _, bucket := range []string{
-		bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
-		bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
-		bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHoldOf, bucketHoldEnd,
+	for _, expect := range []func(func(string, []byte, []byte), func(string, string, int64)) error{
+		t.expectMachines, t.expectVolumes, t.expectHolds, t.expectRest,
 	} {
-		errs = append(errs, t.compare(bucket, want[bucket])...)
+		if err := expect(set, add); err != nil {
+			return nil, err
+		}
 	}
-	return errors.Join(errs...)
+	return want, nil
 }
 
 func (t *Tx) expectMachines(set func(string, []byte, []byte), add func(string, string, int64)) error {
@@ -109,9 +120,7 @@ func (t *Tx) expectRest(set func(string, []byte, []byte), add func(string, strin
 		}
 		set(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler()))
 	}
-	if have := t.taskBytes(); have != taskBytes {
-		return bourse.Errorf(bourse.CodeInternal, "%d bytes of tasks are accounted for, want %d", have, taskBytes)
-	}
+	add(bucketMeta, string(keyTaskBytes), taskBytes)
 	for e, err := range all[Entry](t, bucketLog) {
 		if err != nil {
 			return err

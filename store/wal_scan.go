@@ -51,6 +51,9 @@ type walFound struct {
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
+		if f == nil { // of a log that is only looked at
+			continue
+		}
 		b := make([]byte, w.sizes[i])
 		if n, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 			return walContents{}, bourse.Errorf(bourse.CodeUnavailable, "read the write-ahead log: %w", err)
@@ -163,5 +166,5 @@ func damaged(all []Damage) error {
 	if more := len(all) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return bourse.Errorf(bourse.CodeInternal, "the store is damaged, and stays as it is: %s; machines go on; restore a copy of its files", joinTexts(texts))
+	return bourse.Errorf(bourse.CodeInternal, "the store is damaged, and stays as it is: %s; machines go on; 'bourse worker store check' says more, 'bourse worker store salvage' keeps what is whole, or restore a copy of its files", joinTexts(texts))
 }

@@ -30,7 +30,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	env := cli.Process(version(), cli.Roles{Worker: serveWorker, Broker: serveBroker, NATS: serveNATS, Supervise: superviseTasks})
+	env := cli.Process(version(), cli.Roles{Worker: serveWorker, Broker: serveBroker, NATS: serveNATS, Supervise: superviseTasks, CheckStore: checkStore, SalvageStore: salvageStore})
 	return cli.Main(ctx, env, os.Args[1:])
 }
 

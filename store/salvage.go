@@ -1,0 +1,269 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store/pages"
+)
+
+// Report is what a look at a store's files has found.
+type Report struct {
+	Version  int      `json:"version"`        // of the schema
+	Keys     int64    `json:"keys"`           // that are whole, in the file
+	Records  int      `json:"records"`        // that are whole, in the log and not in the file
+	Machines int      `json:"machines"`       // records of machines in all
+	Damage   []string `json:"damage"`         // what is not as it was written
+	Lost     []string `json:"lost,omitempty"` // by Salvage: how much of each bucket
+	Kept     []string `json:"kept,omitempty"` // by Salvage: the names under which the damaged files are kept
+}
+
+// looked is the contents of a store's files, as far as they are whole.
+type looked struct {
+	Report
+	exam *examination
+	all  *changes
+	lock *os.File
+}
+
+// Check looks at all of the store in a directory, and changes nothing.
+// CodeAlreadyExists: a daemon has it. CodeNotFound: there is none.
+func Check(dir string) (Report, error) {
+	l, err := look(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	return l.Report, l.lock.Close()
+}
+
+// look takes the lock of a store's file and reads all that is whole.
+func look(dir string) (l *looked, err error) {
+	path := filepath.Join(dir, FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "there is no store %s", path)
+	}
+	l = &looked{all: newChanges()}
+	if l.lock, err = lockFile(path, os.O_RDWR); err != nil {
+		return nil, err
+	}
+	info, err := l.lock.Stat()
+	if err != nil {
+		return nil, errors.Join(err, l.lock.Close())
+	}
+	keep := func(bucket string, key, value []byte) {
+		l.all.Set(change{bucket, bytes.Clone(key), append([]byte{}, value...)})
+	}
+	l.exam = examine(l.lock, info.Size(), keep)
+	damage := l.exam.damage
+	if len(damage) > 0 && l.exam.sealed {
+		l.findLost(keep)
+	}
+	found, err := l.readLog(dir)
+	if err != nil {
+		return nil, errors.Join(err, l.lock.Close())
+	}
+	for _, d := range slices.Concat(damage, found) {
+		l.Damage = append(l.Damage, d.String())
+	}
+	l.Version, l.Keys = l.exam.version, l.exam.keys
+	l.all.Ascend(change{bucket: bucketMachines}, func(c change) bool {
+		if c.bucket == bucketMachines {
+			l.Machines++
+		}
+		return c.bucket == bucketMachines
+	})
+	return l, nil
+}
+
+// findLost adds what is in pages that a damaged one does not lead to any more.
+func (l *looked) findLost(keep func(bucket string, key, value []byte)) {
+	l.exam.pages.Lost(func(i pages.Item) {
+		for _, bucket := range allBuckets {
+			value, sum, ok := unseal(bucket, i.Key, i.Value)
+			if _, had := l.all.Get(change{bucket: bucket, key: i.Key}); !ok || had || plain(bucket, i.Key) {
+				continue
+			}
+			keep(bucket, i.Key, value)
+			t := l.exam.counted[bucket]
+			t.add(sum)
+			l.exam.counted[bucket] = t
+			l.exam.keys++
+			return
+		}
+	})
+}
+
+// readLog adds what the log has and the file has not.
+func (l *looked) readLog(dir string) ([]Damage, error) {
+	key, _ := l.all.Get(change{bucket: bucketMeta, key: keySalt})
+	at, ok := l.all.Get(change{bucket: bucketMeta, key: keyMoved})
+	moved := uint64Of(at.value)
+	w := &wal{}
+	if len(key.value) != len(w.salt) {
+		if l.exam.sealed && len(l.exam.damage) > 0 { // else it is a new file
+			return []Damage{{File: walNames[0], Offset: -1, What: "the log cannot be read, since its salt is lost"}}, nil
+		}
+		return nil, nil
+	}
+	w.salt = salt(key.value)
+	defer w.close()
+	for i, name := range walNames {
+		f, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "open the write-ahead log: %w", err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		w.files[i], w.sizes[i] = f, info.Size()
+	}
+	found, err := w.scan(moved)
+	if err != nil {
+		return nil, err
+	}
+	records := found.records
+	if !ok && l.exam.sealed && len(l.exam.damage) > 0 { // what is behind a gap may be older than the file
+		for i := len(records) - 1; i > 0; i-- {
+			if records[i].seq != records[i-1].seq+1 {
+				records = records[i:]
+				break
+			}
+		}
+	}
+	for _, r := range records {
+		err := readOps(r.body, func(c change) {
+			if c.value == nil {
+				l.all.Delete(c)
+			} else {
+				l.all.Set(c)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	l.Records = len(records)
+	return found.damage, nil
+}
+
+// Salvage makes a new store of what is whole in a damaged one, whose files it
+// keeps under other names. What follows from other records is computed again.
+// CodeFailedPrecondition: nothing is damaged, or the file has no checksums, so
+// that it is not known what is whole.
+func Salvage(dir string, now time.Time) (Report, error) {
+	l, err := look(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	defer l.lock.Close()
+	switch {
+	case len(l.Damage) == 0:
+		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store is whole: nothing was changed")
+	case !l.exam.sealed:
+		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has no checksums that would say what is whole: restore a copy of its files")
+	}
+	for _, bucket := range allBuckets {
+		if told, have := l.exam.told[bucket].keys, l.exam.counted[bucket].keys; told > have && !slices.Contains(derivedBuckets, bucket) {
+			l.Lost = append(l.Lost, fmt.Sprintf("%s: %d of %d", bucket, told-have, told))
+		}
+	}
+	path := filepath.Join(dir, FileName+".salvaged")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return l.Report, bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
+	}
+	db, err := openFile(path)
+	if err != nil {
+		return l.Report, err
+	}
+	err = l.write(db)
+	if err == nil {
+		err = l.replace(dir, path, now)
+	}
+	return l.Report, errors.Join(err, db.Close())
+}
+
+// write writes what is whole, and what follows from it, into a new file.
+func (l *looked) write(db *bbolt.DB) error {
+	for _, key := range [][]byte{keyVersion, keyMoved, keySalt, keyTaskBytes} {
+		l.all.Delete(change{bucket: bucketMeta, key: key})
+	}
+	now := snapshot{latest: newChanges(), small: newChanges()}
+	var last uint64
+	l.all.Scan(func(c change) bool {
+		switch {
+		case slices.Contains(derivedBuckets, c.bucket):
+			return true
+		case c.bucket == bucketLog:
+			last = max(last, uint64Of(c.key))
+		}
+		if small(c.bucket) {
+			now.small.Set(c)
+		} else {
+			now.latest.Set(c)
+		}
+		return true
+	})
+	tx, err := db.Begin(false)
+	if err != nil {
+		return err
+	}
+	t := &Tx{layers: layers{now, &file{tx: tx, spoiled: func(error) {}}}}
+	logged := max(last, uint64Of(t.get(bucketMeta, keyLogged)))
+	derived, err := t.derived()
+	t.end()
+	if err != nil {
+		return err
+	}
+	all := now.latest
+	now.small.Scan(func(c change) bool { all.Set(c); return true })
+	all.Set(change{bucketMeta, keyLogged, uint64Bytes(logged)})
+	for bucket, keys := range derived {
+		for k, v := range keys {
+			all.Set(change{bucket, []byte(k), append([]byte{}, v...)})
+		}
+	}
+	return updateFile(db, func(f *file) error {
+		var err error
+		all.Scan(func(c change) bool { err = f.put(c.bucket, c.key, c.value); return err == nil })
+		return err
+	})
+}
+
+// replace puts the new file in the place of the damaged one. That and the log
+// have other names before, so that a crash leaves either the damaged store or the
+// new one; the new one's log begins empty, and would not know the old one's salt.
+func (l *looked) replace(dir, path string, now time.Time) error {
+	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
+	for _, name := range append([]string{FileName}, walNames[:]...) {
+		err := os.Link(filepath.Join(dir, name), filepath.Join(dir, name+suffix))
+		if errors.Is(err, fs.ErrNotExist) && name != FileName {
+			continue
+		}
+		if err != nil {
+			return bourse.Errorf(bourse.CodeUnavailable, "keep the damaged files: %w", err)
+		}
+		l.Kept = append(l.Kept, name+suffix)
+	}
+	if err := os.Rename(path, filepath.Join(dir, FileName)); err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
+	}
+	for _, name := range walNames {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
+		}
+	}
+	return syncDir(dir)
+}

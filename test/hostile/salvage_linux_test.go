@@ -1,0 +1,123 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A bit of a machine's record in worker.db flips while its worker is down. It was
+// killed at the next start, without a word. Now that start is refused and names
+// the command; salvage says what is lost; then the start names the machine, and
+// nothing of it ends before --forget-machines.
+func TestAFlippedBitIsSalvaged(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "w1")
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
+	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
+		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", broker.Addr)
+	api := servertest.Client(t, broker)
+	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
+		t.Fatal("the broker does not know its worker")
+	}
+	mark := fmt.Sprintf("bourse-salvage-%d-", os.Getpid())
+	var ids []bourse.MachineID
+	for n := range 2 {
+		m, err := api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+			Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", fmt.Sprint(mark, n)}},
+		}}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, m.ID)
+	}
+	command := func(want int, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, servertest.Program, args...).CombinedOutput()
+		got := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			got = exit.ExitCode()
+		}
+		if got != want {
+			t.Errorf("%v ended with %d, want %d: %s", args, got, want, out)
+		}
+		return string(out)
+	}
+	if out := command(5, "worker", "store", "check", "--data", data); !strings.Contains(out, "in use") {
+		t.Errorf("check beside the daemon: %s", out)
+	}
+	if err := w.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	flipRecord(t, data, ids[0])
+	if out := command(1, w.Args...); !strings.Contains(out, "bourse worker store salvage") {
+		t.Errorf("start: %s, want the command", out)
+	}
+	if out := command(1, "worker", "store", "check", "--data", data); !strings.Contains(out, "damaged: ") {
+		t.Errorf("check: %s", out)
+	}
+	if out := command(0, "worker", "store", "salvage", "--yes", "--data", data); !strings.Contains(out, "kept: worker.db.damaged-") {
+		t.Errorf("salvage: %s", out)
+	}
+	if out := command(0, "worker", "store", "check", "--data", data); !strings.Contains(out, "all is as it was written") {
+		t.Errorf("check of what was salvaged: %s", out)
+	}
+	if out := command(5, w.Args...); !strings.Contains(out, string(ids[0])) || strings.Contains(out, string(ids[1])) {
+		t.Errorf("start: %s, want machine %s and no other to be named", out, ids[0])
+	}
+	if n := len(processes(mark)); n != 2 {
+		t.Fatalf("%d machines run, want both", n)
+	}
+	w.Args = append(w.Args, "--forget-machines")
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := api.Machine(t.Context(), "default", ids[1]); err != nil || m.State != bourse.StateStarted {
+		t.Errorf("the other machine: %s, %v, want it started", m.State, err)
+	}
+	if n := len(processes(mark)); n != 1 {
+		t.Errorf("%d machines run, want the one that has a record", n)
+	}
+}
+
+// flipRecord flips a bit in every copy of a machine's record, in worker.db and
+// in the log.
+func flipRecord(t *testing.T, data string, id bourse.MachineID) {
+	t.Helper()
+	flipped := 0
+	for _, name := range []string{"worker.db", "worker.wal.0", "worker.wal.1"} {
+		path := filepath.Join(data, name)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := []byte(`{"id":"` + string(id) + `"`)
+		for at := 0; ; {
+			next := bytes.Index(b[at:], record)
+			if next < 0 {
+				break
+			}
+			at += next + len(record)
+			b[at-2] ^= 1
+			flipped++
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if flipped == 0 {
+		t.Fatal("the record is in no file")
+	}
+}
