@@ -16,7 +16,7 @@ NORACE    := -gcflags=modernc.org/...=-race=false
 SOAK      ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak check fmt-check vet cross lint fuzz bench fmt clean
+.PHONY: help build demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,9 +29,15 @@ demo: build ## run the main job from beginning to end, with a worker killed in b
 
 test: ## run the tests, with race detector and shuffled
 	@scripts/need-host
+	@scripts/need-kernel
 	@if scripts/need-cc; then race='-race $(NORACE)'; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
 	set -x; $(GO) test $$race -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+
+cgroup2: ## run all tests of processes and groups under a kernel with cgroup v2
+	@scripts/need-host
+	@scripts/need-kernel
+	$(GO) test -count=1 -timeout 40m -v ./test/cgroup2 -all
 
 soak: ## kill servers for SOAK (10m) under load, and account for every machine
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v

@@ -40,8 +40,7 @@ func Shell(refused string) Programs {
 		Leaver:  sh("sleep 1000 & (sleep 1000 & sleep 1000) & exit 0"),
 		Escaper: sh(`setsid sh -c 'touch escaped; exec sleep 1000' & while [ ! -e escaped ]; do :; done; echo left`),
 		Allocate: func(m bourse.MiB) []string {
-			// It may be head or tr that is killed: then x is short.
-			return sh(fmt.Sprintf(`x=$(head -c %[1]d /dev/zero | tr '\0' x); [ ${#x} = %[1]d ] && echo allocated`, m<<20))
+			return sh(fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%d count=1 2>/dev/null && echo allocated", m<<20))
 		},
 		Forks: func(n int) []string {
 			return sh(fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 0.3 & i=$((i+1)); done; wait", n))

@@ -77,7 +77,7 @@ type Programs struct {
 }
 
 // deadline bounds every wait of the suite: far beyond what any of it takes.
-const deadline = time.Minute
+const deadline = 3 * time.Minute
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {

@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every wait for a containerd: far beyond what any takes.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Server is a containerd of a test.
 type Server struct {

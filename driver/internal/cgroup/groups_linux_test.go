@@ -141,7 +141,7 @@ func TestGroupsEnforce(t *testing.T) {
 		script string
 		oom    bool
 	}{
-		"memory": {driver.Limits{Memory: 32}, "head -c 100000000 /dev/zero | tail -n 1 >/dev/null; exit 0", true},
+		"memory": {driver.Limits{Memory: 32}, "dd if=/dev/zero of=/dev/null bs=100000000 count=1; exit 0", true},
 		"pids":   {driver.Limits{PIDs: 5}, "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done", false},
 	} {
 		if groups.Labels()["limit."+name] == "" {

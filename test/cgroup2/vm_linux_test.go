@@ -1,0 +1,141 @@
+package cgroup2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// parts is what a virtual machine is made of on this host.
+type parts struct{ qemu, busybox, kernel, overlay string }
+
+// find looks the parts up. The test is skipped, with the reason, where one is
+// missing.
+func find(t *testing.T) parts {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the kernel for this test is for x86-64")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	var p parts
+	for name, to := range map[string]*string{"qemu-system-x86_64": &p.qemu, "busybox": &p.busybox} {
+		if *to, err = exec.LookPath(name); err != nil {
+			t.Skipf("%v: scripts/need-host installs it", err)
+		}
+	}
+	for name, to := range map[string]*string{"vmlinuz": &p.kernel, "overlay.ko": &p.overlay} {
+		*to = filepath.Join(cache, "bourse", "linux", name)
+		if _, err := os.Stat(*to); err != nil {
+			t.Skipf("%v: scripts/need-kernel fetches it", err)
+		}
+	}
+	return p
+}
+
+// files is the machine's file system: what is at a path of this host, by the
+// path that it has there.
+type files map[string]string
+
+// programs adds programs of this host and the libraries that they need. The
+// test is skipped, with the reason, where one is missing.
+func (f files) programs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skipf("%v: scripts/need-host installs it", err)
+		}
+		f["/bin/"+name] = path
+		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for a static program
+		for word := range strings.FieldsSeq(string(libraries)) {
+			if filepath.IsAbs(word) {
+				f[word] = word
+			}
+		}
+	}
+}
+
+// pack writes an initial file system, with empty directories besides.
+func (p parts) pack(t *testing.T, f files, empty ...string) (path string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range empty {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for to, from := range f {
+		to = filepath.Join(root, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := copyFile(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list bytes.Buffer
+	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if relative, errRel := filepath.Rel(root, path); errRel == nil {
+			fmt.Fprintln(&list, relative)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "initrd")
+	cpio := exec.CommandContext(t.Context(), p.busybox, "cpio", "-o", "-H", "newc", "-F", path)
+	cpio.Dir, cpio.Stdin = root, &list
+	if out, err := cpio.CombinedOutput(); err != nil {
+		t.Fatalf("cpio: %v: %s", err, out)
+	}
+	return path
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// boot runs a machine until it powers itself off and returns what it wrote to
+// its console. A machine that ends otherwise, or not in time, is an error.
+func (p parts) boot(ctx context.Context, initrd string, limit time.Duration) (console string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var out bytes.Buffer
+	// A panic ends the machine, as it would not by itself (panic=-1, -no-reboot).
+	qemu := exec.CommandContext(ctx, p.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1536",
+		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", p.kernel, "-initrd", initrd,
+		"-append", "console=ttyS0 loglevel=1 panic=-1")
+	qemu.Stdout, qemu.Stderr = &out, &out
+	err = qemu.Run()
+	console = strings.ReplaceAll(out.String(), "\r", "")
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("the machine has not ended after %s", limit)
+	case err == nil && !strings.Contains(console, "\nbourse-vm: done\n"):
+		err = errors.New("the machine ended before its tests did")
+	}
+	return console, err
+}
