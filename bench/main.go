@@ -55,6 +55,9 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		return err
 	}
 	figures := Figures{}
+	if onlyV1() {
+		fmt.Fprintln(os.Stderr, "this host has only cgroup v1: machines are placed without limits")
+	}
 	for _, b := range []benchmark{
 		{"rank", benchRank},
 		{"fsm", benchFSM},

@@ -24,7 +24,7 @@ func workerConfig(t *testing.T, args ...string) WorkerConfig {
 func TestWorkerConfig(t *testing.T) {
 	c := workerConfig(t, "--data", "/d", "--name", "gru-1", "--region", "gru", "--cpus", "3.5", "--memory", "8GiB", "--disk", "100g",
 		"--gpus", "l40s=2", "--resource", "slots=10", "--resource", "seats=3", "--label", "arch=arm64", "--overcommit", "shared=8",
-		"--ports", "21000-21999", "--join", "10.0.0.1:7946,10.0.0.2:7946", "--ephemeral")
+		"--ports", "21000-21999", "--join", "10.0.0.1:7946,10.0.0.2:7946", "--ephemeral", "--no-limits")
 	if err := c.Validate(); err != nil {
 		t.Fatalf("a full configuration: %v", err)
 	}
@@ -36,7 +36,7 @@ func TestWorkerConfig(t *testing.T) {
 	if diff := cmp.Diff(want, c.Capacity); diff != "" {
 		t.Errorf("capacity (-want +got):\n%s", diff)
 	}
-	if c.FirstPort != 21000 || c.LastPort != 21999 || len(c.Join) != 2 || !c.Ephemeral || !c.AllowHost {
+	if c.FirstPort != 21000 || c.LastPort != 21999 || len(c.Join) != 2 || !c.Ephemeral || !c.NoLimits || !c.AllowHost {
 		t.Errorf("config %+v, want the flags' values and host allowed on loopback", c)
 	}
 }

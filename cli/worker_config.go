@@ -19,6 +19,7 @@ type WorkerConfig struct {
 	LastPort  uint16
 	AllowHost bool // take orders for image "host"
 	Forget    bool // remove machines that the store does not know
+	NoLimits  bool // do not enforce limits of machines of image "host"
 	Ephemeral bool // at the end destroy every machine and leave no process
 }
 
@@ -46,6 +47,7 @@ type workerFlags struct {
 	allowHost          bool
 	ephemeral          bool
 	forget             bool
+	noLimits           bool
 }
 
 func (f *workerFlags) bind(flags *pflag.FlagSet) {
@@ -65,6 +67,7 @@ func (f *workerFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ports, "ports", "", "`range` of the machines' $PORT, one each (default 20000-29999)")
 	flags.BoolVar(&f.allowHost, "allow-host", false, "take orders for image host: commands of this very host (default true on loopback)")
 	flags.BoolVar(&f.forget, "forget-machines", false, "remove machines and volumes of this host that the data directory does not know; without it their presence is a reason not to start")
+	flags.BoolVar(&f.noLimits, "no-limits", false, "do not enforce the limits of machines of image host, and say so in the worker's labels")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "at the end destroy every machine and leave no process behind")
 }
 
@@ -74,7 +77,7 @@ func (f *workerFlags) read(hostSaid bool) WorkerConfig {
 	c := WorkerConfig{
 		ServerConfig: f.server.read(),
 		Data:         f.data, Name: bourse.WorkerID(f.name),
-		AllowHost: f.allowHost, Ephemeral: f.ephemeral, Forget: f.forget,
+		AllowHost: f.allowHost, Ephemeral: f.ephemeral, Forget: f.forget, NoLimits: f.noLimits,
 	}
 	c.viewIn(c.Data)
 	if !hostSaid {

@@ -73,7 +73,11 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 	if err := h.openGateway(); err != nil {
 		return err
 	}
-	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log})
+	limits := process.LimitsAuto
+	if c.NoLimits {
+		limits = process.LimitsOff
+	}
+	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log, Limits: limits})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
 		s.watching(),
