@@ -84,7 +84,7 @@ func TestCancelStuck(t *testing.T) {
 	}, d)
 }
 
-// A cancellation that is on its way to the disk keeps a run from beginning.
+// A cancellation whose record is being written keeps a run from beginning.
 func TestCancelBeforeItsTurn(t *testing.T) {
 	var gate chan struct{}
 	executed := 0
@@ -95,7 +95,7 @@ func TestCancelBeforeItsTurn(t *testing.T) {
 		second := l.start(d, "second", fsm.StartOptions{Queue: true})
 		third := l.start(d, "third", fsm.StartOptions{Queue: true})
 		close(gate)
-		synctest.Wait() // the first one's end is on its way, and before the cancellation
+		synctest.Wait() // the first one's end is being written, before the cancellation
 		if err := l.Cancel(t.Context(), second.ID(), "why"); err != nil {
 			t.Fatal(err)
 		}

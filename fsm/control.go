@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records that a run is to be canceled, and why (not empty), and then
-// makes it so: the ctx of a step that executes ends with a cause, and when the
-// step has returned the definition's OnCancel executes in place of all others.
+// Cancel records that a run is to be canceled, and why (cause is not empty),
+// then cancels it: the ctx of a step that executes ends with that cause, and when the
+// step has returned the definition's OnCancel executes instead of the others.
 // A run that has not begun, of a definition without OnCancel, ends at once;
-// one with OnCancel does in its turn, a delayed one without its delay.
+// one with OnCancel executes it in its turn, a delayed one without its delay.
 //
-// When Cancel returns nil the cancellation is durable, the end perhaps not
-// yet. Repeating it is no error. CodeNotFound: no such run;
+// When Cancel returns nil the cancellation is durable; the end may not be
+// yet. Repeating it is not an error. CodeNotFound: no such run;
 // CodeFailedPrecondition: it has ended; CodeUnavailable: nothing happened.
 func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 	if cause == "" {
@@ -52,7 +52,7 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 	})
 }
 
-// Skip takes the step that a run is stuck at as done, on the operator's word:
+// Skip treats the step that a run is stuck at as done, because an operator says so:
 // the run goes on with the next one, or ends as done, or as canceled when it
 // was stuck at its OnCancel. CodeFailedPrecondition: the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {
@@ -76,7 +76,7 @@ func stuck(ent *entry) (Record, error) {
 	return ent.rec, nil
 }
 
-// errUnchanged says that a change is in force already.
+// errUnchanged means that a change is in force already.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
 // change rewrites the record of an unfinished run from outside: durable first,
@@ -118,7 +118,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	return err
 }
 
-// propose submits a change, and keeps the run from beginning meanwhile.
+// propose submits a change, and keeps the run from beginning until it is decided.
 func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transaction, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

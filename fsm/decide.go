@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errNoOutcome is what a run aborts with whose step returned the zero Outcome.
+// errNoOutcome is the error of a run whose step returned the zero Outcome.
 var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step gave no outcome")
 
-// decide gives the record of a run after step s had outcome o. result is the
+// decide returns the record of a run after step s had outcome o. result is the
 // run's encoded result, jitter is in [0, 1).
 //
-// Once a cancellation is recorded, what the outcome says of the run's future
-// does not count any more: the compensation executes next, and then the run
+// Once a cancellation is recorded, what the outcome says about the run's future
+// no longer counts: the compensation executes next, and then the run
 // has been canceled. The writes of the outcome count always.
 func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessage, now time.Time, jitter float64) Record {
 	rec.UpdatedAt, rec.Status = now.Round(0), Running
@@ -52,7 +52,7 @@ func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessag
 	return rec
 }
 
-// canceledNow gives the record of a canceled run whose step has returned.
+// canceledNow returns the record of a canceled run whose step has returned.
 func canceledNow(d *definition, rec Record) Record {
 	rec.Attempt, rec.NotBefore = 0, time.Time{}
 	if d.onCancel == nil {
@@ -61,7 +61,7 @@ func canceledNow(d *definition, rec Record) Record {
 	return rec
 }
 
-// again gives the record after an attempt that failed.
+// again returns the record after an attempt that failed.
 func again(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
 	err := o.err
 	if err == nil {
@@ -81,9 +81,9 @@ func again(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record
 	return rec
 }
 
-// backoff gives the wait before attempt n: doubling, at most MaxBackoff, and
-// between half and all of that by chance, so that runs that failed together
-// do not come back together.
+// backoff returns the wait before attempt n: doubling, at most MaxBackoff, and
+// between half and all of that at random, so that runs that failed together
+// are not retried together.
 func backoff(s *step, n int, jitter float64) time.Duration {
 	d := min(float64(s.MaxBackoff), float64(s.Backoff)*math.Pow(2, float64(min(n-1, 62))))
 	return time.Duration(d/2 + d/2*jitter)
@@ -95,7 +95,7 @@ func end(rec Record, status Status, code bourse.Code, message string) Record {
 	return rec
 }
 
-// messageOf gives the text to record: safe to show when err has a code, all of
+// messageOf returns the text to record: safe to show when err has a code, all of
 // it when it is our own fault and only the operator will read it.
 func messageOf(err error) string {
 	if bourse.CodeOf(err) == bourse.CodeInternal {

@@ -14,7 +14,7 @@ import (
 // StepFunc is one step of a definition. It may execute more than once: after
 // a crash, a Retry, or a transaction that was refused. ctx ends at the step's
 // deadline, when the run is canceled and when the engine stops; its cause
-// tells which.
+// says which.
 type StepFunc[Req, Res any] func(ctx context.Context, r *Run[Req, Res]) Outcome
 
 // StepOptions bound a step. The zero value means the defaults.
@@ -51,7 +51,7 @@ func (o StepOptions) withDefaults() StepOptions {
 
 // Definition is what [Engine.Register] takes: a *Def of any types.
 type Definition interface {
-	// Name gives the name that the definition's runs are recorded under.
+	// Name returns the name that the definition's runs are recorded under.
 	Name() string
 	untyped() *definition
 }
@@ -86,7 +86,7 @@ type typedRun interface {
 // maxName bounds the names of definitions, steps and resources in bytes.
 const maxName = 512
 
-// validName tells whether s can be part of a record's key.
+// validName reports whether s can be part of a record's key.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsRune(s, 0)
 }
@@ -129,7 +129,7 @@ func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOpt
 	return s
 }
 
-// Name gives the name that the definition's runs are recorded under.
+// Name returns the name that the definition's runs are recorded under.
 func (d *Def[Req, Res]) Name() string { return d.d.name }
 
 func (d *Def[Req, Res]) untyped() *definition { return d.d }
@@ -157,7 +157,7 @@ func (d *definition) step(name string) *step {
 	return nil
 }
 
-// following gives the name of the step after name, "" after the last.
+// following returns the name of the step after name, "" after the last.
 func (d *definition) following(name string) string {
 	for i, s := range d.steps {
 		if s.name == name && i+1 < len(d.steps) {
@@ -167,13 +167,13 @@ func (d *definition) following(name string) string {
 	return ""
 }
 
-// uncompensated stands in for OnCancel where a definition has none.
+// uncompensated is the OnCancel of a definition that has none.
 var uncompensated = &step{
 	name: "cancel", compensates: true, StepOptions: StepOptions{}.withDefaults(),
 	fn: func(context.Context, typedRun) Outcome { return Done() },
 }
 
-// compensation gives the step that a canceled run executes.
+// compensation returns the step that a canceled run executes.
 func (d *definition) compensation() *step {
 	if d.onCancel != nil {
 		return d.onCancel

@@ -14,7 +14,7 @@
 //     which they were recorded, at most [Config.MaxQueue] of them, and wait in
 //     the same order after a restart. A delayed run takes its place when it is
 //     due.
-//   - A run ends as done, failed or canceled, and reads so for ever; the error
+//   - A run ends as done, failed or canceled, and never changes again; the error
 //     is part of its last record.
 //   - A cancellation is durable before it has any effect, and is valid for
 //     runs that execute, wait, are delayed or stuck.
@@ -26,8 +26,8 @@
 //   - No timer delays a commit: transitions that come together share one, a
 //     transition that comes alone is committed at once.
 //
-// It does not decide what a step does twice: a step that was interrupted asks
-// the world first.
+// A step has to handle being executed twice itself: one that was interrupted
+// asks the world first what it has done.
 //
 // # Goroutines and locks
 //

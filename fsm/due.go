@@ -3,7 +3,7 @@ package fsm
 import "time"
 
 // dueOf returns when a run may execute, by a clock that no one sets: a run
-// waits for the delay that it was given, and not for the time of day at which
+// waits for the delay that it started with, and not for the time of day at which
 // that would have been over. Records have only the latter, so what is left of the
 // delay when one is read is at most all of it.
 func dueOf(rec Record, now time.Time) time.Time {

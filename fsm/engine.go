@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is what an engine is made of.
+// Config is the configuration of an engine.
 type Config struct {
 	Journal  Journal      // required
 	Log      *slog.Logger // default: discards
@@ -21,7 +21,7 @@ type Config struct {
 	Observe func(Record)
 }
 
-// DefaultMaxQueue is how many runs may wait on one resource.
+// DefaultMaxQueue is the default of [Config.MaxQueue].
 const DefaultMaxQueue = 16
 
 // Engine executes runs. All its methods are safe for concurrent use.
@@ -88,7 +88,7 @@ func (e *Engine) Register(defs ...Definition) {
 
 // Run resumes every unfinished run and executes runs until ctx ends. Steps
 // that execute then see the end of their own ctx, and execute again after the
-// next start unless they say that they are done. Run returns when all of them
+// next start unless they return Done. Run returns when all of them
 // have returned. It is called once.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.load(); err != nil {
@@ -166,7 +166,7 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 	return nil
 }
 
-// unknown says what of a run this release does not know, "" when it knows all.
+// unknown returns what part of a run this release does not know, "" when it knows all.
 // A canceled run needs its compensation only.
 func (e *Engine) unknown(ent *entry) string {
 	switch {
@@ -178,7 +178,7 @@ func (e *Engine) unknown(ent *entry) string {
 	return ""
 }
 
-// report tells the operator of a run that was parked.
+// report logs for the operator a run that was parked.
 func (e *Engine) report(rec Record) {
 	e.logger(rec).Error("run parked", "reason", rec.Error)
 	e.cfg.Observe(rec)
@@ -188,7 +188,7 @@ func (e *Engine) logger(rec Record) *slog.Logger {
 	return e.cfg.Log.With("run", rec.ID, "definition", rec.Definition, "step", rec.Step, "resource", rec.Resource)
 }
 
-// queue gives the queue of a resource, made if need be. e.mu is held.
+// queue returns the queue of a resource, which it makes if there is none. e.mu is held.
 func (e *Engine) queue(resource string) *queue {
 	q := e.queues[resource]
 	if q == nil {
@@ -198,7 +198,7 @@ func (e *Engine) queue(resource string) *queue {
 	return q
 }
 
-// launch lets the next run of q execute on a goroutine of its own, or arms the
+// launch executes the next run of q on a goroutine of its own, or arms the
 // queue's timer for it. e.mu is held.
 func (e *Engine) launch(q *queue) {
 	if ent := e.schedule(q); ent != nil {
@@ -206,7 +206,7 @@ func (e *Engine) launch(q *queue) {
 	}
 }
 
-// schedule gives the run of q that is to execute now, and marks it busy; nil
+// schedule returns the run of q that is to execute now, and marks it busy; nil
 // when there is none. e.mu is held.
 func (e *Engine) schedule(q *queue) *entry {
 	if e.phase != phaseRunning {

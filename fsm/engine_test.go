@@ -189,7 +189,7 @@ func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
 		if took := time.Since(began); err != nil || took != 0 || len(got) != 1 {
 			t.Errorf("applied: %v %v after %s, want at once", got, err, took)
 		}
-		again := l.start(d, "", fsm.StartOptions{}) // it has ended for those who look
+		again := l.start(d, "", fsm.StartOptions{}) // it has ended for Find and Runs
 		if again.Joined() {
 			t.Error("joined a run whose end was told")
 		}
@@ -228,7 +228,7 @@ func TestJournalFailsForAWhile(t *testing.T) {
 		full := bourse.Errorf(bourse.CodeUnavailable, "disk full")
 		l.disk.Latency = time.Second
 		h := l.start(d, "", fsm.StartOptions{})
-		l.disk.Break(full) // the step is done, its record on the way
+		l.disk.Break(full) // the step is done, its record being written
 		if _, err := d.Start(t.Context(), l.Engine, "machine/2", "", fsm.StartOptions{}); !errors.Is(err, full) {
 			t.Errorf("start on a full disk: %v", err)
 		}
@@ -283,7 +283,7 @@ func TestStartBeforeRunAndAfterStop(t *testing.T) {
 	})
 }
 
-// A step that the stopping engine interrupts has not failed, whatever it says.
+// A step that the stopping engine interrupts has not failed, whatever it returns.
 func TestStopIsNoFailure(t *testing.T) {
 	d := one("create", func(ctx context.Context, _ *run) fsm.Outcome {
 		<-ctx.Done()

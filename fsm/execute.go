@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work executes ent as far as it goes now, then whatever has its turn on the
+// work executes ent as far as it goes now, then the run that has its turn on the
 // same resource.
 func (e *Engine) work(ent *entry) {
 	for ent != nil {
@@ -18,8 +18,8 @@ func (e *Engine) work(ent *entry) {
 	}
 }
 
-// execute carries one busy run on until it ends, waits, is stuck or parked, or
-// the engine stops, and gives the run that has its turn then.
+// execute executes one busy run until it ends, waits, is stuck or parked, or
+// the engine stops, and returns the run that has its turn then.
 func (e *Engine) execute(ent *entry) *entry {
 	var run typedRun
 	for {
@@ -71,7 +71,7 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 }
 
 // graceToReturn is how long past its deadline a step may take to return before
-// that is told. Nothing can end it, and its resource is not given to another.
+// a warning is logged. Nothing can end it, and no other run gets its resource.
 const graceToReturn = 5 * time.Second
 
 // call executes one attempt of a step.
@@ -92,7 +92,7 @@ func call(ctx context.Context, s *step, run typedRun, log *slog.Logger) (o Outco
 	return s.fn(ctx, run)
 }
 
-// yield ends the execution of ent for now and gives the run that has its turn.
+// yield ends the execution of ent for now and returns the run that has its turn.
 func (e *Engine) yield(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +100,7 @@ func (e *Engine) yield(ent *entry) *entry {
 	return e.schedule(e.queue(ent.resource))
 }
 
-// park sets a run aside that this release cannot read.
+// park parks a run that this release cannot read.
 func (e *Engine) park(ent *entry, err error) *entry {
 	e.mu.Lock()
 	ent.parked = err.Error()

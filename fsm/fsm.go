@@ -17,14 +17,14 @@ const (
 	Stuck     Status = "stuck"    // a step used up its attempts or its deadline; Retry or Skip it
 	Parked    Status = "parked"   // its definition or step is unknown to this release
 	Succeeded Status = "done"     // ended well
-	Failed    Status = "failed"   // aborted; Error says why, for ever
+	Failed    Status = "failed"   // aborted; Error says why
 	Canceled  Status = "canceled" // ended by Cancel
 )
 
-// Ended tells whether a run in this status will never execute again.
+// Ended reports whether a run in this status will never execute again.
 func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Canceled }
 
-// Record is all that is kept of a run. A run is rebuilt from its own record
+// Record is everything that is kept of a run. A run is rebuilt from its own record
 // alone.
 type Record struct {
 	ID         string          `json:"id"`                 // ULID
@@ -76,7 +76,7 @@ type Journal interface {
 	// Submit queues fn and returns at once: the engine calls it under a lock.
 	// fn runs on another goroutine.
 	Submit(fn func(Tx) error) Commit
-	// Unfinished gives every run that has not ended, in the order in which
+	// Unfinished returns every run that has not ended, in the order in which
 	// they were created.
 	Unfinished() ([]Record, error)
 	// Run finds a run, ended ones included while they are kept.

@@ -16,14 +16,14 @@ type Handle[Res any] struct {
 	joined bool
 }
 
-// ID gives the run's id.
+// ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined tells whether the run was going already: the request of this Start
+// Joined reports whether the run was unfinished already: the request of this Start
 // was dropped and its Write not executed.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
-// Wait blocks until the run has ended durably and gives its result. The error
+// Wait blocks until the run has ended durably and returns its result. The error
 // of a failed run is a *bourse.Error with the code that it was aborted with,
 // that of a canceled one has CodeCanceled. When ctx ends first, or the engine
 // stops, the run goes on (after the restart) and the error reads as timeout or
@@ -52,7 +52,7 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// await waits for a channel that the run's end closes, and gives the record
+// await waits for a channel that the run's end closes, and returns the record
 // that it ended with.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {
 	select {
@@ -90,7 +90,7 @@ func outcomeOf[Res any](rec Record) (Res, error) {
 	return res, nil
 }
 
-// Err gives the error that a failed or canceled run ended with, nil for every
+// Err returns the error that a failed or canceled run ended with, nil for every
 // other.
 func (r Record) Err() error {
 	switch r.Status {
@@ -104,7 +104,7 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find gives a handle on a run of this definition: one that has not ended, or
+// Find returns a handle on a run of this definition: one that has not ended, or
 // one that has and is still kept. CodeNotFound when there is none.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)

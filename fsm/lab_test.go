@@ -85,7 +85,7 @@ func (l *lab) wait(h *handle, want bourse.Code) {
 	_ = l.waitErr(h, want) // of the code that is wanted
 }
 
-// waitErr is wait that gives what the run ended with.
+// waitErr is wait that returns the error that the run ended with.
 func (l *lab) waitErr(h *handle, want bourse.Code) error {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)

@@ -31,7 +31,7 @@ func (e *Engine) list(wanted func(*entry) bool) []Record {
 	return out
 }
 
-// show gives the record of ent with its present status. e.mu is held.
+// show returns the record of ent with its present status. e.mu is held.
 func (e *Engine) show(ent *entry) Record {
 	rec := ent.rec
 	switch {
@@ -48,7 +48,7 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until a run of any definition has ended durably, and gives its
+// Wait blocks until a run of any definition has ended durably, and returns its
 // last record; see Handle.Wait.
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
@@ -58,7 +58,7 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find gives a run that is unfinished, or one that has ended and is kept.
+// find returns a run that is unfinished, or one that has ended and is kept.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

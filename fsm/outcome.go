@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outcome is what a step says of its end. It is made by one of the functions
-// below; the zero Outcome is that of a step that forgot to say anything and
+// Outcome is the result of a step's attempt. It is made by one of the functions
+// below; the zero Outcome is that of a step that forgot to return one, and
 // aborts the run.
 type Outcome struct {
 	kind   outcomeKind
@@ -27,7 +27,7 @@ const (
 	outcomeAbort
 )
 
-// finished tells whether the step has done its work.
+// finished reports whether the step has done its work.
 func (o Outcome) finished() bool {
 	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
 }
@@ -49,7 +49,7 @@ func RetryAfter(d time.Duration, err error) Outcome {
 	return Outcome{kind: outcomeRetry, err: err, after: max(0, d)}
 }
 
-// Abort ends the run as failed for ever. The code and the message of err are
+// Abort ends the run as failed. The code and the message of err are
 // part of its record, and the writes become durable with it.
 func Abort(err error, writes ...Write) Outcome {
 	return Outcome{kind: outcomeAbort, err: err, writes: writes}
@@ -76,7 +76,7 @@ type Starter struct {
 	err      error
 }
 
-// On says which resource the run acts on. The default is the resource of the
+// On sets which resource the run acts on. The default is the resource of the
 // run that starts it.
 func (s Starter) On(resource string) Starter {
 	s.resource = resource

@@ -15,7 +15,7 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// name is what of a run never changes.
+// name is the part of a run that never changes.
 type name struct{ id, definition, resource string }
 
 // entry is an unfinished run in memory. The fields above turn do not change;
@@ -49,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending tells whether nobody knows yet if the run will be durable.
+// pending reports whether it is unknown yet if the run will be durable.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -117,12 +117,12 @@ func (q *queue) remove(ent *entry) {
 
 func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
-// idle tells whether a run that came now would execute at once.
+// idle reports whether a run that was added now would execute at once.
 func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next gives the run that is to execute now, made current, or else the time
+// next returns the run that is to execute now, made current, or else the time
 // at which to ask again, if there is one.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
@@ -131,7 +131,7 @@ func (q *queue) next(now time.Time) (*entry, time.Time) {
 	}
 	switch {
 	case ent == nil || ent.busy || ent.held || ent.pending():
-		return nil, time.Time{} // whoever changes that asks again
+		return nil, time.Time{} // what changes that calls next again
 	case ent.due.After(now):
 		return nil, ent.due
 	case ent.parked != "" || ent.rec.Status == Stuck:
@@ -149,7 +149,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable gives the run that a second start of the same definition joins.
+// joinable returns the run that a second start of the same definition joins.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Run is what a step sees of the run that it is a part of. It is valid during
-// the step's call only, and used by one goroutine at a time.
+// Run is a step's view of the run that it is a part of. It is valid only during
+// the step's call, and used by one goroutine at a time.
 type Run[Req, Res any] struct {
 	ID        string // ULID
 	Resource  string
@@ -51,7 +51,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	return nil
 }
 
-// result encodes what a finished step leaves; from here on Result is what will
+// result encodes the Result of a finished step; from here on Result is what will
 // be durable.
 func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
@@ -62,7 +62,7 @@ func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 }
 
 // Children waits until every child that earlier steps have spawned has ended,
-// and gives their last records in the order of spawning.
+// and returns their last records in the order of spawning.
 func (r *Run[Req, Res]) Children(ctx context.Context) ([]Record, error) {
 	out := make([]Record, 0, len(r.children))
 	for _, id := range r.children {

@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StartOptions are what a caller says about a run beside its request.
+// StartOptions are the options of a run that is started.
 type StartOptions struct {
 	NotBefore time.Time // the first step executes no earlier; default at once
-	Parent    string    // the run that this one is a part of, for those who look
+	Parent    string    // the run that this one is a part of, for Children
 	// Write becomes durable in the same transaction as the run's first record.
-	// Its error means that nothing was recorded, and Start gives it unchanged.
+	// Its error means that nothing was recorded, and Start returns it unchanged.
 	Write Write
 	// Queue makes a run of its own even if one of the same definition is going
 	// on the resource.
@@ -24,10 +24,10 @@ type StartOptions struct {
 // Start records a run on a resource, in one transaction, and returns once it
 // is durable; the run executes as soon as its turn comes, which may be before
 // Start returns. When a run of the same definition is unfinished on the
-// resource (and not canceled), Start gives a handle on that one, unless
+// resource (and not canceled), Start returns a handle on that one, unless
 // o.Queue is set. It may be called before Engine.Run.
 //
-// Errors: what o.Write gave; CodeRateLimited when too many runs wait on the
+// Errors: what o.Write returned; CodeRateLimited when too many runs wait on the
 // resource, CodeUnavailable when the engine stops or the journal cannot write
 // (nothing was recorded), CodeTimeout when it is unknown whether the journal
 // has it, CodeInvalid for a resource or request that cannot be
@@ -112,7 +112,7 @@ func (e *Engine) room(q *queue) error {
 }
 
 // enqueue completes rec, the first record of a run, and puts the run into q,
-// pending. e.mu is held, and until the record has been submitted: runs become
+// pending. e.mu is held until the record has been submitted: runs become
 // durable in the order of their ids.
 func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *entry {
 	rec.ID, rec.Step, rec.CreatedAt, rec.UpdatedAt = e.ids.next(now), d.steps[0].name, now.Round(0), now.Round(0)
@@ -150,7 +150,7 @@ func (e *Engine) admitted(ent *entry) *entry {
 	return e.schedule(e.queue(ent.resource))
 }
 
-// reject forgets a run that could not be recorded.
+// reject removes a run that could not be recorded.
 func (e *Engine) reject(ent *entry, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

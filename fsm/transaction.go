@@ -15,7 +15,7 @@ type transaction struct {
 	commit  Commit
 
 	// Set by the journal's goroutine each time that it executes the
-	// transaction; read once the commit says that this is over.
+	// transaction; read once the commit is applied.
 	ran     bool
 	refused error // by one of writes
 }
@@ -42,7 +42,7 @@ func (t *transaction) execute(tx Tx) error {
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 
 // applied waits until the outcome of the transaction is decided but for the
-// disk, and tells whether it is part of later ones.
+// disk, and reports whether it is part of later ones.
 func (t *transaction) applied() bool {
 	<-t.commit.Applied()
 	return t.ran && t.refused == nil

@@ -16,7 +16,7 @@ const (
 )
 
 // transition makes the outcome of a step durable, however long the journal
-// takes to accept it, and tells whether the run goes on at once. It is not ok
+// takes to accept it, and reports whether the run goes on at once. It is not ok
 // when the engine stops first: then the step executes again after the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *slog.Logger) (again, ok bool) {
 	var result []byte
@@ -81,7 +81,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 	defer e.mu.Unlock()
 	ent.stop = nil
 	now := time.Now()
-	next := ent.final // what was told to those who do not wait for the disk stays
+	next := ent.final // what Applied has returned stays
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
@@ -139,7 +139,7 @@ func (e *Engine) starts(ent *entry, o Outcome, now time.Time) ([]*entry, error) 
 	return out, nil
 }
 
-// settle waits until the transition is durable and makes it the run's present.
+// settle waits until the transition is durable and makes it the run's current record.
 func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	next := t.records[0]
 	if next.Status.Ended() && t.applied() {
@@ -181,7 +181,7 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	return nil
 }
 
-// announce tells those who wait for the run's end, but not for the disk. It is
+// announce wakes the callers that wait for the run's end, but not for the disk. It is
 // called with the run's turn.
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// script says what the steps of a scripted run do, by name.
+// script is what the steps of a scripted run do, by name.
 type script map[string]act
 
 // act is the behaviour of one step.
@@ -70,7 +70,7 @@ func (c *checker) problem(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// err gives what went wrong so far.
+// err returns what went wrong so far.
 func (c *checker) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *checker) err() error {
 	return fmt.Errorf("%q", c.problems)
 }
 
-// learn takes over what a durable record says of its run's progress. It is the
-// engine's Observe, and told all unfinished records after a restart.
+// learn notes the progress that a durable record has of its run. It is the
+// engine's Observe, and is called with all unfinished records after a restart.
 func (c *checker) learn(rec fsm.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,8 @@ func (c *checker) restarted() {
 	clear(c.active)
 }
 
-// enter notes that a run executes on a resource until the function that it
-// gives is called.
+// enter notes that a run executes on a resource, until the returned function is
+// called.
 func (c *checker) enter(resource, run string) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 	}
 }
 
-// want gives how a run of this definition ends that nobody cancels.
+// want returns how a run of this definition ends that is not canceled.
 func (c *checker) want(definition string, s script) (fsm.Status, []string) {
 	var done []string
 	for _, name := range c.steps[definition] {

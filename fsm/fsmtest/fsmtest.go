@@ -17,7 +17,7 @@ import (
 // Disk is a medium that keeps a journal over restarts of the process, and that
 // can have the process killed at a commit.
 type Disk interface {
-	// Open gives the journal with what is durable. KillAt, when n is not 0,
+	// Open returns the journal with what is durable. KillAt, when n is not 0,
 	// was called before.
 	Open(t testing.TB) fsm.Journal
 	// Close ends the process that has opened the journal. What is not durable
@@ -112,7 +112,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// end waits for the end of a run and gives its record.
+// end waits for the end of a run and returns its record.
 func (w *world) end(id string) fsm.Record {
 	w.t.Helper()
 	rec, err := w.engine.Wait(w.ctx(), id)

@@ -30,7 +30,7 @@ type Memory struct {
 
 var _ Disk = (*Memory)(nil)
 
-// Open gives a journal with what is durable.
+// Open returns a journal with what is durable.
 func (m *Memory) Open(testing.TB) fsm.Journal { return m.Journal() }
 
 // Journal is Open without a test.
@@ -49,14 +49,14 @@ func (m *Memory) Close(testing.TB) {
 	m.life++
 }
 
-// KillAt says at which commit the journal that is opened next fails.
+// KillAt sets the commit at which the journal that is opened next fails.
 func (m *Memory) KillAt(n int, after bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kill, m.after = n, after
 }
 
-// Break lets every commit fail with err, as a full disk does, until it is
+// Break makes every commit fail with err, as a full disk does, until it is
 // called with nil.
 func (m *Memory) Break(err error) {
 	m.mu.Lock()

@@ -27,7 +27,7 @@ type op struct {
 	After    bool // right after it is durable
 }
 
-// started is a run that a plan has started, and what was said about it.
+// started is a run that a plan has started, and what was acknowledged about it.
 type started struct {
 	id         string
 	definition string
@@ -193,7 +193,7 @@ func drawPlan(t *rapid.T) []op {
 	return rapid.SliceOfN(drawOp, 1, 25).Draw(t, "plan")
 }
 
-// testRandom plays random plans: starts, cancellations, restarts and crashes.
+// testRandom executes random plans: starts, cancellations, restarts and crashes.
 func testRandom(t *testing.T, open func(testing.TB) Disk) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := drawPlan(rt)
@@ -205,7 +205,7 @@ func testRandom(t *testing.T, open func(testing.TB) Disk) {
 	})
 }
 
-// testCrashEverywhere plays one plan and lets the process die at each of its
+// testCrashEverywhere plays one plan and kills the process at each of its
 // commits, right before and right after it is durable.
 func testCrashEverywhere(t *testing.T, w *world) {
 	plan := []op{

@@ -24,7 +24,7 @@ func (l *trail) add(note string) {
 	l.notes = append(l.notes, note)
 }
 
-// take gives the notes and begins anew.
+// take returns the notes and clears them.
 func (l *trail) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *trail) want(t testing.TB, want ...string) {
 type sum struct{ Steps []string }
 
 // note makes a step that leaves a trace and is done. While block is open (may
-// be nil) it waits and gives way to a stopping engine.
+// be nil) it waits and ends when the engine stops.
 func note(l *trail, name string, block <-chan struct{}) fsm.StepFunc[string, sum] {
 	return func(ctx context.Context, r *fsm.Run[string, sum]) fsm.Outcome {
 		l.add(r.Request + " " + name)

@@ -45,7 +45,7 @@ func testDelaySurvives(t *testing.T, w *world) {
 	due := time.Now().Add(time.Minute)
 	late := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "late", fsm.StartOptions{NotBefore: due}))
 	early := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "early", fsm.StartOptions{Queue: true}))
-	must[sum](t)(early.Wait(w.ctx())) // a delayed run keeps nobody waiting
+	must[sum](t)(early.Wait(w.ctx())) // a delayed run keeps no other run waiting
 	if got := w.engine.Runs(); len(got) != 1 || got[0].Status != fsm.Delayed {
 		t.Errorf("runs %v, want one that is delayed", got)
 	}
@@ -104,7 +104,7 @@ func testHandoverSurvives(t *testing.T, w *world) {
 	gate <- struct{}{}
 	next := w.end(a.ID()).Next
 	time.Sleep(time.Second)
-	w.halt() // the second one has begun; the other waits since before it was born
+	w.halt() // the second one has begun; the other waits from before it was recorded
 
 	close(gate)
 	w.boot(first, second, other)
