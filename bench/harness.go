@@ -91,7 +91,7 @@ func yardOf(h *harness, lab *Lab, workers int) (*yard, error) {
 	for i := range workers {
 		name := fmt.Sprintf("gru-%d", i)
 		w, err := lab.start(h.ctx, name, "serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(lab.dir, name),
-			"--cpus", "400", "--memory", "400GiB", "--disk", "100GiB", "--ephemeral", "--log-level", "error",
+			"--cpus", "400", "--memory", "400GiB", "--disk", "1TiB", "--ephemeral", "--log-level", "error",
 			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", "bench-"+name, "--join", broker.Ready.Gossip)
 		if err != nil {
 			return nil, err

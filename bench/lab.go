@@ -68,7 +68,7 @@ func (l *Lab) close() {
 func (l *Lab) worker(ctx context.Context, name, region string, join ...string) (*Server, error) {
 	args := []string{
 		"serve", "worker", "--region", region, "--name", name, "--data", filepath.Join(l.dir, name),
-		"--cpus", "4000", "--memory", "4TiB", "--ephemeral", "--log-level", "warn",
+		"--cpus", "4000", "--memory", "4TiB", "--disk", "1TiB", "--ephemeral", "--log-level", "warn",
 	}
 	if onlyV1() {
 		args = append(args, "--no-limits")

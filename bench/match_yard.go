@@ -65,7 +65,7 @@ func taskMarket(h *harness, lab *Lab, program string, overNATS bool) (*taskYard,
 		name := prefix + "-gru-" + strconv.Itoa(i)
 		w, err := lab.start(h.ctx, name, append([]string{
 			"serve", "worker", "--cluster", y.cluster, "--region", "gru", "--name", name, "--data", filepath.Join(lab.dir, name),
-			"--cpus", "40", "--memory", "4TiB", "--resource", "slots=10", "--label", "host=" + name, "--ephemeral", "--log-level", "error",
+			"--cpus", "40", "--memory", "4TiB", "--disk", "1TiB", "--resource", "slots=10", "--label", "host=" + name, "--ephemeral", "--log-level", "error",
 			"--ports", fmt.Sprintf("%d-%d", 21000+1000*len(lab.servers), 21999+1000*len(lab.servers)),
 		}, reach...)...)
 		if err != nil {

@@ -127,7 +127,7 @@ func (c *devCluster) addWorkers() {
 			name := serverName(region, n+1)
 			c.add(&devServer{name: name, role: bourse.RoleWorker, listen: "127.0.0.1:0", args: []string{
 				"serve", "worker", "--ephemeral", "--region", region, "--data", filepath.Join(c.config.data, name),
-				"--cpus", c.config.cpus, "--memory", c.config.memory, "--disk", "16GiB", "--resource", "slots=10",
+				"--cpus", c.config.cpus, "--memory", c.config.memory, "--disk", "64GiB", "--resource", "slots=10",
 				"--ports", ports(i*c.config.workers + n), "--registry-private", "--containerd", c.config.containerd, "--containerd-namespace", "bourse-" + c.name + "-" + name,
 			}})
 		}

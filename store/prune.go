@@ -11,11 +11,16 @@ import (
 // it.
 const pruneBatch = 128
 
+// mostGone is how many destroyed machines are kept, and so, with the bound of a
+// config, what they may take of the disk: 2.5 GiB, and 20 MiB as they usually
+// are.
+const mostGone = 10_000
+
 // Pruned counts what Prune has forgotten.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines and volumes with their log, orders that nothing recorded fills, ended
+// machines, of which at most 10 000 are kept, and volumes with their log, orders that nothing recorded fills, ended
 // tasks and runs. What belongs to a living machine or volume, or to a volume that still
 // has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
@@ -30,6 +35,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		{&total.Orders, func(t *Tx) (int, error) { return t.PruneOrders(before, pruneBatch) }},
 		{&total.Tasks, func(t *Tx) (int, error) { return t.pruneTasks(before, pruneBatch) }},
 		{&total.Runs, func(t *Tx) (int, error) { return t.PruneRuns(before, pruneBatch) }},
+		{&total.Machines, func(t *Tx) (int, error) {
+			return t.pruneMachines(now, min(t.excess(bucketMachineGone, s.most), pruneBatch))
+		}},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {
 			err := s.Update(ctx, func(t *Tx) (err error) { n, err = x.prune(t); return err })
@@ -51,6 +59,15 @@ func (t *Tx) pruneMachines(before time.Time, most int) (int, error) {
 		}
 	}
 	return len(old), nil
+}
+
+// excess returns how many entries a bucket has beyond most.
+func (t *Tx) excess(bucket string, most int) int {
+	n := -most
+	for range t.from(bucket, nil) {
+		n++
+	}
+	return max(0, n)
 }
 
 // pruneVolumes deletes at most most volumes of which nothing was left before a

@@ -226,3 +226,38 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 		return err
 	})
 }
+
+// What destroyed machines keep on disk has a bound, whatever their number: the
+// oldest go before their time.
+func TestPruneBoundsTheDestroyed(t *testing.T) {
+	s, err := Open(Config{Dir: t.TempDir(), most: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	now := time.Unix(1e9, 0)
+	for n := range 300 {
+		update(t, s, func(tx *Tx) error {
+			if err := tx.PutMachine(machine(n, bourse.StateCreated)); err != nil || n == 7 {
+				return err
+			}
+			if err := tx.PutMachine(machine(n, bourse.StateDestroying)); err != nil {
+				return err
+			}
+			m := machine(n, bourse.StateDestroyed)
+			m.UpdatedAt = now.Add(-time.Duration(300-n) * time.Second)
+			return tx.PutMachine(m)
+		})
+	}
+	if n, err := s.Prune(t.Context(), now); err != nil || n.Machines != 296 {
+		t.Errorf("pruned %+v, %v, want 296 of 299 destroyed machines", n, err)
+	}
+	view(t, s, func(tx *Tx) error {
+		for _, n := range []int{7, 297, 298, 299} {
+			if _, err := tx.Machine(machine(n, bourse.StateStopped).ID); err != nil {
+				t.Errorf("machine %d is gone: %v", n, err)
+			}
+		}
+		return nil
+	})
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ const DefaultKeep = time.Hour
 type Config struct {
 	Dir  string        // required; made with mode 0700 when missing
 	Log  *slog.Logger  // default: discards
+	most int           // how many destroyed machines Prune keeps; default mostGone
 	Keep time.Duration // how long Prune keeps destroyed machines, orders and ended runs; default DefaultKeep
 	// Fault, for tests, is called before and after the n-th commit (counted
 	// from 1). An error makes the store fail from there on as if the process
@@ -62,6 +64,7 @@ type Store struct {
 	writes  writes // of the present commit
 	log     *slog.Logger
 	keep    time.Duration
+	most    int
 	fault   func(FaultStage, uint64) error
 	part    func() error
 	closing chan struct{}  // closed by Close
@@ -118,7 +121,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		db: db, log: cfg.Log, keep: cfg.Keep, fault: cfg.Fault, part: cfg.part, onFail: cfg.Failed, closing: make(chan struct{}), ended: make(chan struct{}),
+		db: db, log: cfg.Log, keep: cfg.Keep, most: cmp.Or(cfg.most, mostGone), fault: cfg.Fault, part: cfg.part, onFail: cfg.Failed, closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.work = sync.NewCond(&s.mu)
 	if s.log == nil {

@@ -28,7 +28,7 @@ func newWorker(t *testing.T, name, region string, more ...string) (s *server, da
 	data = filepath.Join(t.TempDir(), name)
 	return newServer(t, name, append([]string{
 		"serve", "worker", "--name", name, "--region", region, "--data", data, "--label", "host=" + name,
-		"--cpus", "1000", "--memory", "1TiB", "--ephemeral",
+		"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral",
 	}, more...)...), data
 }
 

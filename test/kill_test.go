@@ -41,7 +41,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	broker := startServer(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	mark := "bourse-kill-" + strconv.FormatUint(seed, 36)
 	worker := startServer(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
-		"--cpus", "1000", "--memory", "1TiB", "--ephemeral", "--join", broker.Addr)
+		"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := client(t, broker)
 	worker.Settle()
 

@@ -17,7 +17,7 @@ func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	brokers = []*server{first, newServer(t, "b", "serve", "broker", "--listen", "127.0.0.1:0", "--join", first.Addr)}
 	for _, name := range []string{"w1", "w2"} {
 		workers = append(workers, newServer(t, name, "serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(t.TempDir(), name),
-			"--cpus", "1000", "--memory", "1TiB", "--resource", fmt.Sprintf("slots=%d", slots), "--ephemeral", "--join", first.Addr))
+			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--resource", fmt.Sprintf("slots=%d", slots), "--ephemeral", "--join", first.Addr))
 	}
 	startAll(t, append(workers, brokers[1])...)
 	for _, b := range brokers {

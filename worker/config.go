@@ -48,6 +48,7 @@ type Policy struct {
 	SharedQuota bool       // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
 	PIDs        int        // most processes of a machine with an image; default DefaultPIDs, negative: no limit
 	Rootfs      bourse.MiB // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
+	Kept        bourse.MiB // what the log and the record of a machine may take of the disk: part of what each takes, stopped ones too; 0: not counted
 }
 
 // DefaultPIDs is how many processes and threads a machine with an image may

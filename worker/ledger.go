@@ -12,6 +12,7 @@ type ledger struct {
 	totals bourse.Amounts // capacity times overcommit
 	shared float64        // shared vCPUs per core
 	rootfs bourse.MiB     // of a machine with an image that does not say
+	kept   bourse.MiB     // what the worker keeps of a machine on its disk
 }
 
 func newLedger(cfg *Config) ledger {
@@ -26,7 +27,11 @@ func newLedger(cfg *Config) ledger {
 			totals[i].Amount = int64(min(float64(a.Amount)*f, float64(bourse.MaxAmount)))
 		}
 	}
-	return ledger{totals: totals, shared: c.shared(), rootfs: cfg.Rootfs}
+	l := ledger{totals: totals, shared: c.shared(), rootfs: cfg.Rootfs}
+	if totals.Has(bourse.ResourceDisk) {
+		l.kept = cfg.Kept
+	}
+	return l
 }
 
 // scratch gives what a machine of this config may write to its root file
@@ -43,9 +48,9 @@ func (l *ledger) scratch(c *bourse.Config) bourse.MiB {
 	return l.rootfs
 }
 
-// running gives what a machine of this config takes while it runs: its guest,
-// its scratch and the countables among its requirements. What a poller runs
-// takes nothing of this host but the countables.
+// running returns what a machine of this config takes while it runs: its guest,
+// its scratch, what is kept of it, and the countables among its requirements.
+// What a poller runs takes nothing of this host but the last two.
 func (l *ledger) running(c *bourse.Config) bourse.Amounts {
 	var takes bourse.Amounts
 	if c.Image != bourse.ImagePull {
@@ -57,7 +62,7 @@ func (l *ledger) running(c *bourse.Config) bourse.Amounts {
 		}
 		takes = takes.Plus(bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
 	}
-	if n := l.scratch(c); n > 0 {
+	if n := l.scratch(c) + l.kept; n > 0 {
 		takes = takes.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
 	}
 	return takes.Sorted()

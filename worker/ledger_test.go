@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 func TestFitsNamesWhatIsShort(t *testing.T) {
@@ -95,4 +96,23 @@ func TestCapacityRefusesNonsense(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is kept of machines on disk is in the ledger as long as they exist:
+// stopped ones fill it, and destroyed ones give it back.
+func TestStoppedMachinesFillTheLedger(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Capacity.Disk, c.Kept = 100, 32 })
+	var ids []bourse.MachineID
+	for range 3 {
+		m := h.place()
+		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.reaches(m.ID, bourse.StateStopped)
+		ids = append(ids, m.ID)
+	}
+	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
+	if err != nil || refusal == nil || refusal.Resource != string(bourse.ResourceDisk) || refusal.Free != 4 {
+		t.Errorf("the fourth: %+v, %v, want a refusal for 4 MiB of disk", refusal, err)
+	}
+	h.must(h.destroy(t.Context(), ids[0], fabric.Act{}))
+	h.place()
 }

@@ -107,7 +107,7 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 			Exit: &bourse.ExitEvent{Exit: *m.Boot.Exit},
 		}}
 	case bourse.StateDestroyed:
-		m.Takes, m.Lease = nil, nil
+		m.Takes, m.Lease, m.Config.Files = nil, nil, nil
 		return []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker, At: now}}
 	default:
 		return nil

@@ -108,6 +108,7 @@ func (w *Worker) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			}
 			m.State, m.Takes, m.Devices, m.Lease = bourse.StateDestroyed, nil, nil, nil
 			m.Boot.PID, m.Boot.Port = 0, 0
+			m.Config.Files = nil // large, and secret
 			return true, []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker}}, nil
 		})
 		return err

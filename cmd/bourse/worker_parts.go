@@ -155,7 +155,7 @@ func (p *parts) offered(peers worker.Peers) worker.Parts {
 // policy is how the operator wants machines to be run.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
-	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork}
+	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: keptOfMachine()}
 	switch c.Network {
 	case cli.NetworkAll:
 		out.NetworkMode = worker.NetworkAll
@@ -262,4 +262,11 @@ func gpus(ctx context.Context, c *cli.HostConfig, log *slog.Logger) map[string][
 		log.Warn("a GPU is not offered: no CDI specification names it", "gpu", g.Model, "bus", g.Bus)
 	}
 	return found.Kinds
+}
+
+// keptOfMachine returns what a worker keeps of each machine on its disk, at
+// most: its log, and its record twice, in the write-ahead log and in the file.
+func keptOfMachine() bourse.MiB {
+	size, files := logs.Defaults(0, 0)
+	return bourse.MiB(size*int64(files)>>20) + 2
 }

@@ -79,7 +79,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	for _, name := range []string{"w1", "w2"} {
 		workers = append(workers, servertest.New(t, name,
 			"serve", "worker", "--region", "gru", "--name", name, "--data", filepath.Join(t.TempDir(), name),
-			"--cpus", "1000", "--memory", "1TiB", "--ephemeral", "--join", broker.Addr))
+			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr))
 	}
 	servertest.StartAll(t, workers...)
 	api, sick := servertest.Client(t, broker), workers[0]
@@ -190,7 +190,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
-		"--cpus", "8", "--memory", "8GiB", "--ephemeral", "--join", broker.Addr)
+		"--cpus", "8", "--memory", "8GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
 	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
 		t.Fatal("the broker does not know its worker")

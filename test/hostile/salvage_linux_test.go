@@ -25,7 +25,7 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
-		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", broker.Addr)
+		"--cpus", "4", "--memory", "4GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
 	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
 		t.Fatal("the broker does not know its worker")
