@@ -19,7 +19,7 @@ type output struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// Where the reader is, for who goes on after it: of one goroutine at a time.
+	// Where the reader is, for the one that goes on after it: used by one goroutine at a time.
 	last   time.Time // of the latest line
 	same   int       // lines with that time
 	pieces map[string]*strings.Builder
@@ -36,12 +36,12 @@ func (r *run) follow(ctx context.Context) *output {
 	return o
 }
 
-// finish passes on what the follower had not come to when the task ended.
+// finish passes on what the follower had not read yet when the task ended.
 func (o *output) finish() {
 	o.stop()
 	o.done.Wait()
 	skip := o.same
-	// What cannot be read any more is lost.
+	// What can no longer be read is lost.
 	_ = o.r.cfg.Runner.Logs(context.Background(), o.r.machine, driver.LogQuery{Since: o.last}, func(l driver.LogLine) error {
 		if skip > 0 && l.At.Equal(o.last) {
 			skip--

@@ -25,8 +25,8 @@ const (
 
 var taskName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Read reads a list of tasks, JSON: [{"Name", "Command", "Restart"}]. What is
-// wrong with it is CodeInvalid, and says with which task and in which line.
+// Read reads a list of tasks, JSON: [{"Name", "Command", "Restart"}]. An error
+// is CodeInvalid, and says which task and which line are wrong.
 func Read(r io.Reader) ([]Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -48,7 +48,7 @@ type list struct {
 	text  []byte
 	dec   *json.Decoder
 	tasks []Task
-	lines map[string]int // where each name stands
+	lines map[string]int // the line of each name
 }
 
 func (l *list) read() error {
@@ -105,7 +105,7 @@ func (l *list) next() error {
 	return nil
 }
 
-// line gives the line of what comes next, from 1.
+// line returns the line of what comes next, from 1.
 func (l *list) line() int {
 	at := int(l.dec.InputOffset())
 	for at < len(l.text) && bytes.IndexByte([]byte(" \t\r\n,"), l.text[at]) >= 0 {

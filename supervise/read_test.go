@@ -86,7 +86,7 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzRead: whatever is read can be run, and what cannot is CodeInvalid.
+// FuzzRead: a list that is read can be run, and any other is CodeInvalid.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`[{"Name":"a","Command":"x","Restart":"no"}]`, `[{"Name":"a","Command":["x","y"]}]`, `[`, `[{}]`, `[[]]`, `null`, "[\n\n,]", `[{"Name":"a","Command":null}]`,

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Runner is what is asked of a driver, which has recovered.
+// Runner is the part of a driver that Run uses. The driver has recovered.
 type Runner interface {
 	Start(ctx context.Context, task driver.Task) (driver.Status, error)
 	Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error)
@@ -20,7 +20,7 @@ type Runner interface {
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
 }
 
-// Config is what Run needs.
+// Config is the configuration of Run.
 type Config struct {
 	Runner Runner
 	Tasks  []Task
@@ -29,7 +29,7 @@ type Config struct {
 	Print  Print
 }
 
-// Print is told what tasks write, and what becomes of them. Its methods are not
+// Print receives what tasks write, and what happens to them. Its methods are not
 // called at the same time.
 type Print interface {
 	Line(task string, l driver.LogLine) // whole lines: never Partial
@@ -37,10 +37,10 @@ type Print interface {
 }
 
 // Run runs all tasks until each has ended for good, or until ctx ends and then
-// stops them. It gives the names of those that failed: that ended with an
-// error, or could not be started, and are not started again; or that are always
-// to run and were given up. One that is stopped because ctx ended has not
-// failed. An error means that the driver is gone.
+// stops them. It returns the names of those that failed: that ended with an
+// error, or could not be started, and are not started again; or whose policy is always
+// and that were given up. One that is stopped because ctx ended has not
+// failed. An error means that the driver has ended.
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex
@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	return failed, nil
 }
 
-// machineOf makes up the machine that a task is to its driver.
+// machineOf makes the machine id of task i, for its driver.
 func machineOf(i int) bourse.MachineID {
 	return bourse.MachineID(fmt.Sprintf("%s%08x", bourse.WorkerTag(1), i))
 }
@@ -143,7 +143,7 @@ func (r *run) once(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
 	return exit, d.Forget(after, id)
 }
 
-// told says how a task ended.
+// told describes how a task ended.
 func told(e bourse.Exit) string {
 	switch {
 	case e.Error != "":

@@ -29,7 +29,7 @@ func (n *notes) add(text string) {
 	n.list = append(n.list, fmt.Sprintf("%v %s", time.Since(n.begun), text))
 }
 
-// of gives what was printed of a task.
+// of returns what was printed of a task.
 func (n *notes) of(task string) (out []string) {
 	for _, line := range n.list {
 		if _, text, _ := strings.Cut(line, " "); strings.HasPrefix(text, task+"|") || strings.HasPrefix(text, task+"*") {
@@ -88,7 +88,7 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// Whatever a task writes is printed once, in order, over all its boots, to the
+// What a task writes is printed once, in order, over all its boots, to the
 // last line before its end.
 func TestEveryLineOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestEveryLineOnce(t *testing.T) {
 }
 
 // The end of the context ends all tasks, those that wait for their restart and
-// those that do not listen to signals too; they have not failed.
+// those that ignore signals too; they have not failed.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
