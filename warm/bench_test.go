@@ -96,7 +96,7 @@ func startProgram(b *testing.B, protocol string) *echoProgram {
 	return &echoProgram{cmd: cmd, in: in, address: strings.TrimSpace(string(line[:n]))}
 }
 
-// stop ends the program and gives the processor time that it took.
+// stop ends the program and returns the processor time that it took.
 func (p *echoProgram) stop(b *testing.B) time.Duration {
 	_ = p.in.Close()
 	if err := p.cmd.Wait(); err != nil {
@@ -107,7 +107,7 @@ func (p *echoProgram) stop(b *testing.B) time.Duration {
 
 var benchPayload = []byte(`{"N":41}`)
 
-// calls gives a function that makes one call.
+// calls returns a function that makes one call.
 func (p *echoProgram) calls(b *testing.B, protocol string) func() error {
 	if protocol == "frames" {
 		conn, err := net.Dial("tcp", p.address)

@@ -18,14 +18,14 @@ import (
 // Call is one payload for a program.
 type Call struct {
 	Order    string    // id of the order: a word of ASCII, of at most 192 bytes; required
-	Deadline time.Time // when the worker gives the call up; required
+	Deadline time.Time // when the worker abandons the call; required
 	Type     string    // media type of the payload; optional
 	Payload  []byte    // at most bourse.MaxPayload
 }
 
-// Answer is what a program says to a payload.
+// Answer is a program's answer to a payload.
 type Answer struct {
-	Status int    // as HTTP's, 200 to 599: 2xx is an answer, anything else a failure that says why; 0 is 200
+	Status int    // as HTTP's, 200 to 599: 2xx is an answer, anything else a failure, whose body says why; 0 is 200
 	Type   string // media type of the body; optional
 	Body   []byte // at most bourse.MaxAnswer
 }
@@ -35,7 +35,7 @@ type NotSent struct{ Err error }
 
 func (e NotSent) Error() string { return "not sent: " + e.Err.Error() }
 
-// Unwrap gives why.
+// Unwrap returns the reason.
 func (e NotSent) Unwrap() error { return e.Err }
 
 // Conn is a worker's end of a connection to a program. It may be used by many
@@ -70,8 +70,8 @@ func newWaiter() any {
 	return w
 }
 
-// restPatience is how long the rest of an answer may take to come once it has
-// begun: nobody else is answered in the meantime.
+// restPatience is how long the rest of an answer may take to arrive once it has
+// begun: no other call is answered in the meantime.
 const restPatience = 10 * time.Second
 
 // NewConn makes calls over conn, which is its own from then on. Unused for idle
@@ -88,17 +88,17 @@ func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	return c
 }
 
-// Close breaks the calls that are under way and waits for the end of what the
+// Close breaks the calls in progress and waits for the end of what the
 // connection has started.
 func (c *Conn) Close() {
-	_ = c.w.conn.Close() // what breaks calls is told to them
+	_ = c.w.conn.Close() // the calls get the error that broke them
 	<-c.over
 }
 
 // Done is closed when the connection has ended and nothing of it is left.
 func (c *Conn) Done() <-chan struct{} { return c.over }
 
-// Ended tells whether the connection takes no calls any more.
+// Ended reports whether the connection takes no more calls.
 func (c *Conn) Ended() bool {
 	c.w.mu.Lock()
 	failed := c.w.err != nil
@@ -108,7 +108,7 @@ func (c *Conn) Ended() bool {
 	return failed || c.err != nil || c.leaving
 }
 
-// Leave takes no new calls, and closes the connection when none is under way.
+// Leave takes no new calls, and closes the connection when none is in progress.
 // It does not wait for that.
 func (c *Conn) Leave() {
 	c.mu.Lock()
@@ -137,8 +137,8 @@ func (c *Conn) look() {
 
 // Call sends a payload and waits for its answer, at most until its deadline or
 // the end of ctx. The error is then context.DeadlineExceeded or the cause of
-// ctx's end, and the program is told; NotSent when not a byte has left, or the
-// call is not in its bounds; anything else when the connection broke.
+// ctx's end, and the program is notified; NotSent when not a byte has left, or the
+// call exceeds its limits; anything else when the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if !word(q.Order) || !media(q.Type) || len(q.Payload) > bourse.MaxPayload {
 		return Answer{}, NotSent{errors.New("the call is not in its bounds")}
@@ -152,7 +152,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 		return Answer{}, NotSent{err}
 	}
 	if err := c.send(ctx, w, id, q); err != nil {
-		if !c.exit(id) { // it broke meanwhile, and says so
+		if !c.exit(id) { // it broke meanwhile, and the answer says so
 			<-w.done
 			_, _ = w.end()
 		}
@@ -247,16 +247,16 @@ func appendCall(to []byte, id uint64, q *Call) []byte {
 	return append(appendFrame(to, &f), q.Payload...)
 }
 
-// cancel tells the program that a call is given up.
+// cancel notifies the program that a call is abandoned.
 func (c *Conn) cancel(id uint64) {
-	c.w.mu.Lock() // 30 bytes need no room
+	c.w.mu.Lock() // 30 bytes need not wait for space
 	if c.w.err == nil {
 		c.w.next = appendFrame(c.w.next, &frame{verb: verbCancel, id: id})
 	}
 	c.w.unlock()
 }
 
-// read gives answers to those who wait for them, until the connection ends.
+// read passes answers to the calls that wait for them, until the connection ends.
 func (c *Conn) read(conn net.Conn) {
 	defer close(c.over)
 	r := newReader(conn)
@@ -311,7 +311,7 @@ func (c *Conn) readReply(r *reader, media string) (string, error) {
 	switch {
 	case !sent:
 		return "", fmt.Errorf("malformed frame: an answer to call %d, which was not made", f.id)
-	case w == nil: // it was given up
+	case w == nil: // it was abandoned
 		return media, r.skip(f.length)
 	}
 	body := make([]byte, f.length)
@@ -319,7 +319,7 @@ func (c *Conn) readReply(r *reader, media string) (string, error) {
 		return "", err
 	}
 	c.mu.Lock()
-	w = c.waiting[f.id] // it may have been given up meanwhile
+	w = c.waiting[f.id] // it may have been abandoned meanwhile
 	delete(c.waiting, f.id)
 	c.leaveAfter(w != nil)
 	c.mu.Unlock()

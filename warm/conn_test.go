@@ -20,14 +20,14 @@ import (
 	"github.com/bourse-dev/bourse/warm"
 )
 
-// serve runs a program until the test ends, and gives where it listens.
+// serve runs a program until the test ends, and returns where it listens.
 func serve(t *testing.T, concurrency int, h warm.Handler) string {
 	t.Helper()
 	address, _ := serveUntil(t, concurrency, h)
 	return address
 }
 
-// serveUntil is serve, and gives how to end the program before.
+// serveUntil is serve, and also returns a function that ends the program earlier.
 func serveUntil(t *testing.T, concurrency int, h warm.Handler) (string, context.CancelFunc) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,11 +102,11 @@ func TestACallAndItsAnswer(t *testing.T) {
 	}
 }
 
-// Many callers with payloads of all sizes, some of whom leave or run out of
-// time, while the program answers in any order and dies in the end, or its
-// connection does. Everyone gets their own answer, or one of the ends that there are;
-// no payload arrives that is told as not sent; what is given up is told to the
-// handler.
+// Many callers with payloads of all sizes, some of which cancel or run out of
+// time, while the program answers in any order and ends at last, or its
+// connection does. Each gets its own answer, or one of the errors that there are;
+// no payload arrives that is reported as not sent; the handler of an abandoned
+// call sees its end.
 func TestManyCallers(t *testing.T) {
 	const callers, each, rounds = 16, 150, 4
 	var arrived sync.Map
@@ -114,7 +114,7 @@ func TestManyCallers(t *testing.T) {
 		if _, twice := arrived.LoadOrStore(call.Order, true); twice {
 			t.Errorf("call %s arrived twice", call.Order)
 		}
-		if len(call.Payload)%7 == 0 { // until it is given up
+		if len(call.Payload)%7 == 0 { // until it is abandoned
 			<-ctx.Done()
 		}
 		return warm.Answer{Type: call.Type, Body: append([]byte(call.Order+" "), call.Payload...)}
@@ -144,7 +144,7 @@ func TestManyCallers(t *testing.T) {
 			if round%2 == 0 {
 				c.Close()
 			} else {
-				stop() // the program dies
+				stop() // the program ends
 			}
 		})
 		group.Wait()
@@ -160,7 +160,7 @@ const (
 	notSent
 )
 
-// chaoticCall makes a call of chance and tells how it ended.
+// chaoticCall makes a random call and returns how it ended.
 func chaoticCall(t *testing.T, c *warm.Conn, rng *rand.Rand, order string) int {
 	payload := make([]byte, rng.IntN(1<<rng.IntN(17)))
 	call := warm.Call{Order: order, Payload: payload, Deadline: time.Now().Add(10 * time.Second)}
@@ -194,14 +194,14 @@ func chaoticCall(t *testing.T, c *warm.Conn, rng *rand.Rand, order string) int {
 }
 
 // A program that reads nothing: calls end at their deadlines, also those that
-// find no room, and of these nothing has left.
+// find no room, and of these not a byte has left.
 func TestAProgramThatDoesNotRead(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ln.Close() })
-	c := open(t, ln.Addr().String()) // nobody accepts
+	c := open(t, ln.Addr().String()) // no accept is called
 	var group sync.WaitGroup
 	for n := range 32 {
 		group.Go(func() {
@@ -217,8 +217,8 @@ func TestAProgramThatDoesNotRead(t *testing.T) {
 	group.Wait()
 }
 
-// A connection that is left answers what is under way, takes nothing new, and
-// is closed then.
+// A connection after Leave answers the calls in progress, takes no new ones, and
+// is then closed.
 func TestAConnectionThatIsLeft(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	c := open(t, serve(t, 0, func(context.Context, *warm.Call) warm.Answer {
@@ -243,7 +243,7 @@ func TestAConnectionThatIsLeft(t *testing.T) {
 	<-c.Done()
 }
 
-// In virtual time, over a pipe: a connection that nobody uses is closed, and so
+// In virtual time, over a pipe: a connection without calls is closed, and so
 // is one on which the rest of an answer does not come.
 func TestConnectionsThatAreClosed(t *testing.T) {
 	for name, c := range map[string]struct {

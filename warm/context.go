@@ -7,7 +7,7 @@ import (
 )
 
 // callContext is the context of a handler: its values are those of Serve's. It
-// has nothing to end and costs nothing until somebody asks for its end.
+// has nothing to end and costs nothing until its Done is asked for.
 type callContext struct {
 	context.Context //nolint:containedctx // it is one
 	deadline        time.Time
@@ -17,7 +17,7 @@ type callContext struct {
 	err  error
 }
 
-// Deadline gives when the worker will give the call up.
+// Deadline returns when the worker will abandon the call.
 func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done is closed when the worker has given the call up, or it was answered.

@@ -1,10 +1,10 @@
-// Package warm speaks frames, the cheap protocol between a worker and the
+// Package warm implements frames, the cheap protocol between a worker and the
 // program of a machine that is warm for a task (docs/tasks.md). Both ends are
 // here: a program serves with [Serve], a worker calls with [Conn].
 //
-// One connection carries many calls at once, answered in any order. Who has
-// something to write appends it to the connection's buffer; the one who finds
-// nobody writing writes, for all, without ever waiting for the other side: what
+// One connection carries many calls at once, answered in any order. A goroutine that has
+// something to write appends it to the connection's buffer; if no one is writing,
+// it writes, for all, without ever waiting for the other side: what
 // does not go is left to a goroutine that lasts until it has gone. One goroutine
 // for each connection reads.
 //
@@ -12,8 +12,8 @@
 //
 //   - A call ends at its deadline, or with its context, whatever the other side
 //     does; an answer that comes later is dropped.
-//   - A connection that breaks, or on which anything comes that is no frame,
-//     ends its calls and no others. Of a call that ends so it is known whether a
+//   - A connection that breaks, or that carries anything but frames,
+//     ends its calls and no others. Such a call's error says whether a
 //     byte of it had left ([NotSent]).
 //   - Nothing on the wire makes either side keep more than the bounds of
 //     bourse.MaxPayload, bourse.MaxAnswer and its own concurrency allow.

@@ -154,7 +154,7 @@ func number(digits []byte, most uint64) (n uint64, err error) {
 	return n, nil
 }
 
-// word tells whether s is a word of ASCII, as an order's id is.
+// word reports whether s is a word of ASCII, as an order's id is.
 func word[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
@@ -164,7 +164,7 @@ func word[T string | []byte](s T) bool {
 	return len(s) > 0 && len(s) <= maxField
 }
 
-// media tells whether s may stand where a media type does, or is empty.
+// media reports whether s can be where a media type is, or is empty.
 func media[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

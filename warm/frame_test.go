@@ -59,8 +59,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is taken is written again as it was, so there is one way to say a thing;
-// and how the bytes come in makes no difference.
+// A frame that parses is written again as it was, so each has one encoding;
+// and how the bytes are split when they arrive makes no difference.
 func fuzzFrames(f *testing.F, parse func([]byte) (frame, error), seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s))

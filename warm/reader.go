@@ -13,17 +13,17 @@ type reader struct {
 	buf  []byte // buf[r:w] was read and not yet taken
 	r, w int
 
-	// hurry, when set, is told that the rest of a frame is waited for, and that
-	// it has come.
+	// hurry, when set, is called with true when the rest of a frame is waited for,
+	// and with false when it has come.
 	hurry func(bool)
-	late  bool // it was told so
+	late  bool // hurry(true) was called last
 }
 
 const readerSize = 16 << 10
 
 func newReader(src io.Reader) *reader { return &reader{src: src, buf: make([]byte, readerSize)} }
 
-// line takes a line, and gives it without its newline; it is good until the
+// line reads a line, and returns it without its newline; it is valid until the
 // next call. The error is io.EOF when the stream ends before it.
 func (r *reader) line() ([]byte, error) {
 	r.rest(false)
@@ -54,7 +54,7 @@ func (r *reader) line() ([]byte, error) {
 
 var errLongLine = fmt.Errorf("malformed frame: a line of more than %d bytes", maxLine)
 
-// rest tells whether the rest of a frame is waited for from now on.
+// rest calls hurry if waited is new: whether the rest of a frame is waited for from now on.
 func (r *reader) rest(waited bool) {
 	if waited != r.late && r.hurry != nil {
 		r.late = waited
@@ -91,7 +91,7 @@ func (r *reader) body(p []byte) error {
 	return err
 }
 
-// skip takes n bytes that nobody wants.
+// skip discards n bytes.
 func (r *reader) skip(n int) error {
 	k := min(n, r.w-r.r)
 	r.r += k

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/trywrite"
 )
 
-// Handler answers one payload. ctx ends when the worker gives the call up, at
-// its deadline or before: then the answer is of no use. The call is the
+// Handler answers one payload. ctx ends when the worker abandons the call, at
+// its deadline or before: then the answer is dropped. The call is the
 // handler's until it returns, its payload too. A handler that panics ends the
 // program.
 type Handler func(ctx context.Context, call *Call) Answer
@@ -29,7 +29,7 @@ func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) err
 	defer stop()
 	s.group.Go(func() {
 		<-ctx.Done()
-		_ = ln.Close() // nobody is let in any more
+		_ = ln.Close() // no more connections are accepted
 	})
 	for {
 		conn, err := ln.Accept()
@@ -72,7 +72,7 @@ type workerConn struct {
 	w writer
 
 	mu   sync.Mutex
-	jobs map[uint64]*job // that have no answer yet and are not given up
+	jobs map[uint64]*job // that have no answer yet and are not abandoned
 }
 
 // serve reads a worker's frames until the connection ends.
@@ -184,7 +184,7 @@ func (s *server) work(j *job) {
 	}
 }
 
-// after ends a job, and gives the next of the queue.
+// after ends a job, and returns the next of the queue.
 func (s *server) after() *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *server) after() *job {
 	return j
 }
 
-// answer writes what a handler said, unless nobody wants to know.
+// answer writes a handler's answer, unless the call was abandoned.
 func (c *workerConn) answer(j *job, a Answer) {
 	c.mu.Lock()
 	wanted := c.jobs[j.id] == j

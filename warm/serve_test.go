@@ -74,8 +74,8 @@ func TestHandlersAtOnce(t *testing.T) {
 	}
 }
 
-// What is no frame, or a call again that is under way, ends the connection, and
-// the handlers of its calls are told.
+// What is not a frame, or repeats a call in progress, ends the connection, and
+// the contexts of its handlers.
 func TestWorkersThatTalkNonsense(t *testing.T) {
 	for name, text := range map[string]string{
 		"HTTP":          "POST / HTTP/1.1\r\n\r\n",

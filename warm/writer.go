@@ -8,17 +8,17 @@ import (
 
 // Bounds of a writer.
 const (
-	// maxBacklog is how many bytes may wait to be written before who comes next
-	// waits for room.
+	// maxBacklog is how many bytes may wait to be written before the next caller
+	// waits.
 	maxBacklog = 1 << 20
 	// keepBuffer is the largest buffer that is kept for the next bytes.
 	keepBuffer = 64 << 10
-	// favors is how many times one who came to write their own writes for others,
+	// favors is how many times a caller that came to write its own bytes writes for others,
 	// before a goroutine does.
 	favors = 4
 )
 
-// writer gathers what is to be written to a connection.
+// writer gathers the bytes to be written to a connection.
 type writer struct {
 	conn net.Conn
 	try  func([]byte) (int, error) // writes what goes at once, maybe nothing
@@ -29,13 +29,13 @@ type writer struct {
 	spare   []byte        // the buffer after that
 	taken   uint64        // bytes of the stream before next
 	written uint64        // bytes of the stream that have left
-	busy    bool          // somebody writes
-	room    chan struct{} // who waits for room; closed when there is some
+	busy    bool          // a caller or a goroutine writes
+	room    chan struct{} // for callers that wait for room; closed when there is some
 	err     error         // the first; nothing is written after it
 }
 
-// lock takes the writer for one who appends to next. ready is nil when there is
-// room; else nothing may be appended, and lock repeated once it is closed.
+// lock locks the writer for a caller that appends to next. ready is nil when there is
+// room; else nothing may be appended, and lock is called again once it is closed.
 // unlock must follow.
 func (w *writer) lock() (ready <-chan struct{}) {
 	w.mu.Lock()
@@ -48,7 +48,7 @@ func (w *writer) lock() (ready <-chan struct{}) {
 	return w.room
 }
 
-// at gives where in the stream the next byte will be. The writer is locked.
+// at returns where in the stream the next byte will be. The writer is locked.
 func (w *writer) at() uint64 { return w.taken + uint64(len(w.next)) }
 
 // unlock sees to it that next is written.
@@ -103,7 +103,7 @@ func (w *writer) rest(batch []byte) {
 	}
 }
 
-// take gives what is to be written, nil when nothing is: then nobody writes.
+// take returns the bytes to be written, nil when there are none: then there is no writer.
 func (w *writer) take() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *writer) makeRoom() {
 	}
 }
 
-// fail ends all writing, closes the connection, and tells how many bytes may
+// fail ends all writing, closes the connection, and returns how many bytes may
 // have left.
 func (w *writer) fail(err error) uint64 {
 	w.mu.Lock()
@@ -153,11 +153,11 @@ func (w *writer) fail(err error) uint64 {
 	}
 	w.makeRoom()
 	w.mu.Unlock()
-	_ = w.conn.Close() // what it still had to say is of no use
+	_ = w.conn.Close() // its remaining bytes are of no use
 	w.slow.Wait()      // they see that, and know what has left
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.busy { // one who came to write their own is at it
+	if w.busy { // a caller is still writing
 		return w.taken
 	}
 	return w.written
