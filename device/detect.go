@@ -11,7 +11,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
-// Config says where to look. The zero value is the host itself.
+// Config is where to look. The zero value is the host itself.
 type Config struct {
 	Proc  fs.FS    // default /proc
 	Specs []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
@@ -21,7 +21,7 @@ type Config struct {
 // Found is what a host has.
 type Found struct {
 	Kinds   map[string][]string // CDI names by kind of GPU, each card once
-	Unnamed []GPU               // cards that no specification names: they cannot be given to a machine
+	Unnamed []GPU               // cards that no specification names: no machine can have them
 	Broken  []error             // specifications that cannot be read
 }
 
@@ -40,7 +40,7 @@ func Detect(ctx context.Context, c Config) Found {
 		c.Smi = hostSmi()
 	}
 	cards := nvidia(c.Proc)
-	if len(cards) == 0 { // then nobody needs the specifications
+	if len(cards) == 0 { // then the specifications are not needed
 		return Found{}
 	}
 	cards = ask(ctx, c.Smi, cards)

@@ -82,7 +82,7 @@ func TestABrokenSpecificationIsNamed(t *testing.T) {
 	}
 }
 
-// FuzzSmi: whatever the driver's tools say, a kind can be a resource's name.
+// FuzzSmi: whatever the driver's tools print, a kind can be a resource's name.
 func FuzzSmi(f *testing.F) {
 	f.Add("0, 00000000:17:00.0, GPU-a, NVIDIA L40S, 46068", "NVIDIA L40S")
 	f.Add(",,,,", "Tesla T4")

@@ -1,9 +1,9 @@
 // Package device finds the GPUs of a host, and the names by which a container
-// runtime is told to give them to a machine.
+// runtime gives them to a machine.
 //
 // Names are those of the Container Device Interface: "vendor.com/class=name".
-// What stands behind one, device nodes, libraries, hooks, says a specification
+// What is behind one, device nodes, libraries, hooks, is in a specification
 // in /etc/cdi or /var/run/cdi, which the vendor's tools write or the operator
-// does. This package only reads: a GPU without a name cannot be given to
-// anybody, so it is reported and not sold.
+// does. This package only reads: a GPU without a name cannot be given to a
+// machine, so it is reported and not sold.
 package device

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kindOf gives a model's name as orders have it: "NVIDIA A100-PCIE-40GB" is
+// kindOf returns a model's name as orders have it: "NVIDIA A100-PCIE-40GB" is
 // a100-pcie-40gb, "NVIDIA L40S" is l40s. The memory, in MiB, is added to the
 // name of an A100 or H100 that lacks it, for those cards differ by it.
 func kindOf(model string, memory int64) string {

@@ -15,7 +15,7 @@ import (
 type GPU struct {
 	Index int    // as the driver counts
 	Bus   string // PCI address, "0000:65:00.0"
-	UUID  string // "GPU-…"; empty when the driver does not tell
+	UUID  string // "GPU-…"; empty when the driver does not say
 	Model string // "NVIDIA L40S"
 	Kind  string // the model in the words of orders: "l40s"
 }
@@ -50,7 +50,7 @@ func nvidia(proc fs.FS) []GPU {
 	return out
 }
 
-// parseCard reads what the driver says of a card: lines of "Name: value".
+// parseCard reads the driver's file on a card: lines of "Name: value".
 func parseCard(text []byte) GPU {
 	var g GPU
 	for line := range bytes.Lines(text) {
@@ -60,7 +60,7 @@ func parseCard(text []byte) GPU {
 		case "Model":
 			g.Model = value
 		case "GPU UUID":
-			if !strings.Contains(value, "?") { // what it says before the card was first used
+			if !strings.Contains(value, "?") { // the driver writes "?" before the card was first used
 				g.UUID = value
 			}
 		}
@@ -69,10 +69,10 @@ func parseCard(text []byte) GPU {
 	return g
 }
 
-// Smi runs nvidia-smi with these arguments and gives its output.
+// Smi runs nvidia-smi with these arguments and returns its output.
 type Smi func(ctx context.Context, args ...string) ([]byte, error)
 
-// ask completes cards by what nvidia-smi says of them: the memory, which is
+// ask completes cards with the output of nvidia-smi: the memory, which is
 // part of some kinds' names, and the numbers by which the driver counts.
 func ask(ctx context.Context, smi Smi, cards []GPU) []GPU {
 	if smi == nil || len(cards) == 0 {
@@ -80,7 +80,7 @@ func ask(ctx context.Context, smi Smi, cards []GPU) []GPU {
 	}
 	out, err := smi(ctx, "--query-gpu=index,pci.bus_id,uuid,name,memory.total", "--format=csv,noheader,nounits")
 	if err != nil {
-		return cards // the driver's files say enough
+		return cards // the driver's files suffice
 	}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
