@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// answer is what a name in the zone has, whatever type was asked for.
+// answer is what a name in the zone has, of any type.
 type answer struct {
 	exists    bool         // false: there is no such name
 	addresses []netip.Addr // AAAA
@@ -19,10 +19,10 @@ type answer struct {
 	separator string
 }
 
-// most machines that one answer names. A UDP answer has room for some fifty.
+// mostAddresses limits the machines in one answer. A UDP answer has space for some fifty.
 const mostAddresses = 1024
 
-// answer says what a name means to the machine that asks. Names of other
+// answer returns what a name means to the machine that asks. Names of other
 // private networks do not exist for it. An error is SERVFAIL.
 func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, error) {
 	switch n.kind {
@@ -45,7 +45,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	}
 	a := choose(asker, n, e.records)
 	if n.kind != nameNearest && len(a.addresses) > 0 {
-		// Who takes the first is spread over all of them.
+		// The first is a random one, which spreads clients over all of them.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
 	}
@@ -77,7 +77,7 @@ func choose(asker Spec, n name, records []record) answer {
 }
 
 // addresses gives the listed machines that fit. The name exists if any machine
-// fits, listed or not: "no such name" would be believed for a while.
+// fits, listed or not: "no such name" would be cached for a while.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -93,7 +93,7 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	return a
 }
 
-// near gives the count machines that are nearest: on the asker's worker, in
+// near returns the count machines that are nearest: on the asker's worker, in
 // its region, elsewhere.
 func near(asker Spec, count int, records []record) answer {
 	listed := slices.DeleteFunc(slices.Clone(records), func(r record) bool { return !r.listed })

@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Attach gives a machine its network and says how to use it. It is idempotent
+// Attach makes a machine's network and returns how to use it. It is idempotent
 // and may run again after a crash in the middle of it: what is whole is left
 // as it is, with its processes and connections, and anything else is made
-// anew. CodeFailedPrecondition: the machine is in another private network.
+// again. CodeFailedPrecondition: the machine is in another private network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -50,7 +50,7 @@ func (n *Network) equip(a attached) error {
 	}
 	if own, ok := n.host.whole(id); ok {
 		a.ipv4 = own.ipv4
-		// Somebody may have flushed the rules.
+		// The rules may have been flushed from outside.
 		if err := n.firewall.add(a.member()); err != nil {
 			return err
 		}
@@ -59,14 +59,14 @@ func (n *Network) equip(a attached) error {
 	}
 	a.ipv4 = netip.Addr{}
 	if err := n.build(&a); err != nil {
-		// What is half done is nobody's.
+		// A half-made network belongs to no machine.
 		return errors.Join(err, n.detach(id))
 	}
 	n.settle(a)
 	return nil
 }
 
-// build makes what a machine has, in the order that lets it out only when
+// build makes the parts of a machine's network, in an order that lets it out only when
 // there are rules for it.
 func (n *Network) build(a *attached) error {
 	id := a.spec.Machine
@@ -86,7 +86,7 @@ func (n *Network) build(a *attached) error {
 	})
 }
 
-// namespace gives the machine's own if it has one, so that processes in it are
+// namespace returns the machine's own if it has one, so that processes in it are
 // connected again, or a spare, or a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
@@ -112,7 +112,7 @@ func (n *Network) fresh() (*namespace, error) {
 }
 
 // pick takes the first free address that the machine may have. The host's
-// routes say what is taken: also by another worker, and by one that died.
+// routes show which are in use: also by another worker, and by one that ended.
 func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()

@@ -40,7 +40,7 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
-// attachAll gives how long each took.
+// attachAll returns how long each took.
 func attachAll(b *testing.B, w *worker, machines, atOnce int) []time.Duration {
 	took := make([]time.Duration, machines)
 	gate := make(chan struct{}, atOnce)

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crashDaemon is a daemon that keeps machine 1, says so, then attaches and
+// crashDaemon is a daemon that keeps machine 1, prints that, then attaches and
 // detaches machine 2, and is killed at a point of that, or from outside when
-// it is told "churn".
+// its point is "churn".
 func crashDaemon(dir, point string) int {
 	ctx := context.Background()
 	armed := false
@@ -53,7 +53,7 @@ func crashDaemon(dir, point string) int {
 	return 0
 }
 
-// runCrashDaemon runs one until it is dead, after at most so long from when
+// runCrashDaemon runs one until it has ended, after at most so long from when
 // it is ready.
 func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// The same, at moments that nobody chose.
+// The same, at random moments.
 func TestKilledAnyTime(t *testing.T) {
 	w := newWorker(t, nil)
 	seed := rand.Uint64()

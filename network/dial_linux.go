@@ -20,7 +20,7 @@ func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (n
 	if !ok {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s has no network on this worker", id)
 	}
-	// From the worker's own address, so that a program can tell.
+	// From the worker's own address, so that a program can recognize it.
 	c, err := dial(ctx, n.host.mark.resolver(), a.spec.address(), port)
 	if isRefused(err) {
 		c, err = n.dialInside(ctx, a, port)
@@ -36,8 +36,8 @@ func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (n
 	return nil, unavailable("connect to "+string(id), err)
 }
 
-// isRefused is true when the machine answered, and said no: only then can
-// another of its addresses say something else.
+// isRefused reports whether the machine refused the connection: only then can
+// another of its addresses accept it.
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, error) {
@@ -46,8 +46,8 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 }
 
 // dialInside makes the socket on a thread that is in the machine's namespace,
-// where it stays. The machine talks to itself then: first as whoever is in its
-// network, then as only its own programs can, who may be trusted more.
+// where it stays. The connection is then from the machine to itself: first as from its
+// network, then as only its own programs can connect, which it may trust more.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {

@@ -58,7 +58,7 @@ func (f *fakeNames) hold(specs ...Spec) {
 	}
 }
 
-// fail makes it give an error, or not any more.
+// fail makes it return an error; nil ends that.
 func (f *fakeNames) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

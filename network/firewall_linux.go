@@ -25,9 +25,9 @@ type member struct {
 	ipv4  netip.Addr
 }
 
-// firewall is the worker's table in the kernel, and what it ought to hold. A
-// machine comes and goes with one transaction on the sets; when the table is
-// not as it should be, it is made anew in one, and no connection notices.
+// firewall is the worker's table in the kernel, and what it should hold. A
+// machine is added and removed with one transaction on the sets; when the table is
+// not as it should be, it is built again in one, and no connection is broken.
 type firewall struct {
 	layout   *layout
 	resolver netip.AddrPort
@@ -46,7 +46,7 @@ func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
 	}
 }
 
-// add lets a machine in.
+// add enters a machine.
 func (f *firewall) add(m member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *firewall) remove(link string) error {
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
 }
 
-// replace makes the table anew, with these members.
+// replace builds the table again, with these members.
 func (f *firewall) replace(members []member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,8 +80,8 @@ func (f *firewall) replace(members []member) error {
 	return f.rebuild()
 }
 
-// change makes one transaction, and the whole table anew when the table is
-// not what it was: somebody flushed the rules.
+// change makes one transaction, or builds the whole table again when the table is
+// not what it was: the rules were flushed.
 func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if !f.there {
 		return f.rebuild()
@@ -96,7 +96,7 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if err := c.Flush(); err != nil {
 		return f.rebuild()
 	}
-	// One generation further, and nobody but this batch did it.
+	// One generation later: this batch, and no other, changed the rules.
 	if now, err := f.generation(); err == nil && now == f.seen+1 {
 		f.seen = now
 	}
@@ -146,7 +146,7 @@ func (f *firewall) delete() error {
 	return c.Flush()
 }
 
-// conn opens nothing yet: each batch has a socket of its own, with room for
+// conn opens nothing yet: each batch has a socket of its own, with buffers for
 // the largest.
 func (f *firewall) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {

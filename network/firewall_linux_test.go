@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// isRejection tells what a connection is told that may not be.
+// isRejection reports whether err is that of a connection that the firewall rejects.
 func isRejection(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func TestOtherNetworkIsRejected(t *testing.T) {
@@ -82,7 +82,7 @@ func sendIn(t *testing.T, ns *os.File, from, to, text string) {
 	}
 }
 
-// add gives the machine one more address.
+// add adds an address to the machine.
 func (i *inhabitant) add(t *testing.T, address string) {
 	t.Helper()
 	_, err := within(i.ns, func() (struct{}, error) {

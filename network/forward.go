@@ -13,14 +13,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// hostResolvers is the file that says what the host's name servers are.
+// hostResolvers is the file that lists the host's name servers.
 const hostResolvers = "/etc/resolv.conf"
 
 // forwarder asks other name servers.
 type forwarder struct {
 	fixed []string      // asked instead of the host's
 	file  string        // that names the host's
-	asked chan struct{} // one element for each question on its way
+	asked chan struct{} // one element for each question without an answer
 
 	mu      sync.Mutex
 	found   []string // in the file
@@ -64,7 +64,7 @@ func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *d
 	return answer
 }
 
-// exchange asks one server after the other until one has something to say.
+// exchange asks one server after the other until one answers.
 func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Msg) (*dns.Msg, error) {
 	select {
 	case f.asked <- struct{}{}:
@@ -101,8 +101,8 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers tells whether a message is one to this question. The id was
-// compared already.
+// answers reports whether a message is one to this question. The id was
+// compared before.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {
 		return false
@@ -111,8 +111,8 @@ func answers(answer, question *dns.Msg) bool {
 	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
 }
 
-// servers gives the fixed ones or those of the host, whose file is looked at
-// now and then: it changes with the network that the host is in.
+// servers returns the configured ones or those of the host, whose file is read
+// now and then: it changes with the network of the host.
 func (f *forwarder) servers(now time.Time) ([]string, error) {
 	if len(f.fixed) > 0 {
 		return f.fixed, nil

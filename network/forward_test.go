@@ -62,7 +62,7 @@ func TestForward(t *testing.T) {
 	if first := <-seen; first != "example.com." || len(seen) > 0 {
 		t.Errorf("asked of others: %s, and %d more", first, len(seen))
 	}
-	// As many as may be are on their way.
+	// As many as may be unanswered.
 	for range mostAsked {
 		r.forwarder.asked <- struct{}{}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // generation is a number that the kernel changes with each transaction on its
-// rules, whoever made it.
+// rules, by any process.
 func (f *firewall) generation() (uint32, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: f.ns})
 	if err != nil {
@@ -41,8 +41,8 @@ func (f *firewall) generation() (uint32, error) {
 	return 0, fmt.Errorf("the kernel names no generation of its rules")
 }
 
-// mend makes the table anew if somebody has changed it, and tells whether it
-// did. While nobody changes any rules of the host it asks for one number.
+// mend builds the table again if it was changed from outside, and reports whether it
+// did. While no rules of the host change it asks for one number.
 func (f *firewall) mend() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

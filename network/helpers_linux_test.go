@@ -85,7 +85,7 @@ func (w *worker) run(t testing.TB) (stop func()) {
 	return stop
 }
 
-// attach gives a machine its network, and what happens in there.
+// attach attaches a machine, and returns its inside.
 func (w *worker) attach(t testing.TB, spec Spec) *inhabitant {
 	t.Helper()
 	a, err := w.Attach(t.Context(), spec)
@@ -151,7 +151,7 @@ func dialIn(ns *os.File, to string) (net.Conn, error) {
 	return within(ns, func() (net.Conn, error) { return net.DialTimeout("tcp", to, time.Second) })
 }
 
-// greeting connects and gives the line that comes.
+// greeting connects and returns the line that it reads.
 func (i *inhabitant) greeting(to string) (string, error) {
 	c, err := i.dial(to)
 	if err != nil {
@@ -188,7 +188,7 @@ func (i *inhabitant) resolver() *net.Resolver {
 type outside struct{ ns *os.File }
 
 // newOutside connects the host with a namespace by a veth pair, and makes that
-// the way out. Nothing out there knows of private addresses.
+// the default route. Nothing out there has routes to private addresses.
 func newOutside(t testing.TB) outside {
 	t.Helper()
 	ns, err := newNamespace()

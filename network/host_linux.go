@@ -45,8 +45,8 @@ func openHost(cfg Config) (*host, error) {
 	return h, nil
 }
 
-// outsideMTU gives the smallest MTU of the links that default routes lead to.
-// Machines use it too: the way out is seldom wide, and packets that do not fit
+// outsideMTU returns the smallest MTU of the links that default routes lead to.
+// Machines use it too: the uplink's MTU is seldom larger, and packets that do not fit
 // it are lost where someone filters ICMP.
 func outsideMTU(nl *netlink.Handle) (int, error) {
 	routes, err := retried(func() ([]netlink.Route, error) { return nl.RouteList(nil, netlink.FAMILY_ALL) })
@@ -68,8 +68,8 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 
 // give makes a prepared namespace the machine's, with the IPv4 address that
 // admit claims and enters in a, and for which it makes rules. The last step
-// says on the link that all were done; after a crash before it all of it is
-// made anew.
+// writes on the link that all were done; after a crash before it everything is
+// made again.
 func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}
@@ -108,7 +108,7 @@ func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr)
 	return nil
 }
 
-// name gives a link its machine's name, after it has been said whose it is.
+// name gives a link its machine's name, after its alias says whose it is.
 func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
 	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
 		return fmt.Errorf("mark link: %w", err)
@@ -144,7 +144,7 @@ func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 	return nil
 }
 
-// whole tells whether a machine has all that Attach gives it, apart from
+// whole reports whether a machine has everything that Attach makes, apart from
 // rules.
 func (h *host) whole(id bourse.MachineID) (alias, bool) {
 	link, err := h.nl.LinkByName(linkName(id))
@@ -154,7 +154,7 @@ func (h *host) whole(id bourse.MachineID) (alias, bool) {
 	return h.finished(link, id)
 }
 
-// finished tells whether a machine's link is there (not nil), all of Attach's
+// finished reports whether a machine's link is there (not nil), all of Attach's
 // steps have been done to it, and the namespace is where it should be.
 func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
@@ -211,7 +211,7 @@ func (h *host) unlink(id bourse.MachineID) error {
 	return nil
 }
 
-// links gives this worker's machines' links.
+// links returns the links of this worker's machines.
 func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	all, err := retried(h.nl.LinkList)
 	if err != nil {

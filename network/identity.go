@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// mark tells what one worker has on a host from what others have: eight hex
+// mark distinguishes what one worker has on a host from what others have: eight hex
 // digits of the hash of its directory.
 type mark string
 
@@ -39,7 +39,7 @@ func (m mark) resolver() netip.Addr {
 const aliasWord = "bourse"
 
 // alias is what is written on a machine's link. An empty one of mine says
-// whose it is; the addresses are added by the last step of Attach, and so say
+// whose it is; the addresses are added by the last step of Attach, so they say
 // that all of it has been done.
 type alias struct {
 	mark mark
@@ -54,8 +54,8 @@ func (a alias) String() string {
 	return strings.Join([]string{aliasWord, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
-// parseAlias reads an alias. It is ok only when it is one of ours, of whatever
-// worker; what is written on links is anyone's.
+// parseAlias reads an alias. ok is true only for one of ours, of any
+// worker; others may write anything on links.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
 	if len(words) != 2 && len(words) != 4 || words[0] != aliasWord {

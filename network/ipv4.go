@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// candidates gives every address of the range that a machine may have, each
-// once, beginning with one that follows from its id: mostly a machine gets the
-// same one again, and one that was just given up is not given out at once.
+// candidates returns every address of the range that a machine may have, each
+// once, beginning with one derived from its id: a machine usually gets the
+// same one again, and one that was just released is not used again at once.
 // The first and the last address of the range are left out.
 func candidates(in netip.Prefix, id bourse.MachineID) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {

@@ -12,8 +12,8 @@ type keyed[K comparable] struct {
 }
 
 type keyedLock struct {
-	token   chan struct{} // holds one element while nobody has the lock
-	waiting int           // who has it or wants it
+	token   chan struct{} // holds one element while the lock is free
+	waiting int           // callers that have it or wait for it
 }
 
 // lock waits for the key's lock, or for ctx to end.

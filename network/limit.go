@@ -21,7 +21,7 @@ type rates struct {
 	buckets map[bourse.MachineID]*bucket
 }
 
-// bucket is refilled as time goes by.
+// bucket is a token bucket, refilled with time.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -53,7 +53,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// trim forgets, now and then, those whose buckets are full again.
+// trim removes, now and then, the buckets that are full again.
 func (r *rates) trim(now time.Time) {
 	if len(r.buckets)%256 != 255 {
 		return
@@ -84,7 +84,7 @@ func limit(l net.Listener) *limited {
 	return &limited{Listener: l, from: make(map[netip.Addr]int)}
 }
 
-// Accept gives the next connection that is within the bounds.
+// Accept returns the next connection that is within the bounds.
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -124,7 +124,7 @@ type limitedConn struct {
 	leave func()
 }
 
-// Close gives the connection's place to another.
+// Close frees the connection's slot.
 func (c *limitedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()

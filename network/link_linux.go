@@ -42,7 +42,7 @@ func (n *namespace) close() {
 	_ = n.file.Close() // nothing was written
 }
 
-// settle waits until both ends carry packets. The kernel sees to that some
+// settle waits until both ends carry packets. The kernel does that some
 // time after they were set up, and drops what is sent earlier.
 func (n *namespace) settle(host *netlink.Handle) error {
 	for _, end := range []struct {
@@ -85,7 +85,7 @@ func arrive(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// settled waits for what the kernel does a moment after it was told.
+// settled waits until so returns true: the kernel does some things after a request has returned.
 func settled(so func() (bool, error)) error {
 	const within, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {
@@ -179,7 +179,7 @@ func everywhere(gateway net.IP) *net.IPNet {
 	return &net.IPNet{IP: make(net.IP, len(gateway)), Mask: net.CIDRMask(0, bits)}
 }
 
-// permanent tells the owner of the handle who has an address.
+// permanent adds a permanent neighbour entry: mac has the address ip.
 func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.HardwareAddr) error {
 	family := netlink.FAMILY_V6
 	if ip.To4() != nil {

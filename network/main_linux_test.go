@@ -17,8 +17,8 @@ import (
 const ownHost = "BOURSE_NETWORK_TEST_HOST"
 
 // TestMain runs the tests in a network namespace and a mount namespace of
-// their own: what they call the host is not the host that they run on, and
-// whatever they leave goes with them. Without root the tests of decisions run.
+// their own: their "host" is not the host that they run on, and
+// what they leave ends with them. Without root the tests of decisions run.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 3 && os.Args[1] == "daemon":

@@ -13,12 +13,12 @@ import (
 // at once. Across workers the tunnel of the worker's API carries connections.
 //
 // The firewall will let a machine out through the mesh's interface to its own
-// network, and in from it what the sending worker vouches for: an address
+// network, and in from it what the sending worker has checked: an address
 // names its worker (32 bits after the network's 48), so a mesh can check that
-// a peer sends only from what is its own. Nothing else here has to change.
+// a peer sends only from its own addresses. Nothing else here has to change.
 type Mesh interface {
-	// Peers says which other workers there are. It replaces what was said
-	// before: routes of workers that are not named any more are removed.
+	// Peers sets the other workers. It replaces the previous list:
+	// routes of workers that are no longer in it are removed.
 	Peers(ctx context.Context, peers []Peer) error
 	// Interface names the link that leads to them.
 	Interface() string

@@ -11,7 +11,7 @@ import (
 // asked of anyone else.
 const zone = "internal"
 
-// kind says what a name in the zone means.
+// kind is what a name in the zone means.
 type kind int
 
 const (
@@ -75,7 +75,7 @@ func below(labels []string) name {
 		return name{kind: nameApp}
 	}
 	first := labels[0]
-	var words []string // beside the first
+	var words []string // other than the first
 	for _, l := range labels[1:] {
 		words = append(words, strings.ToLower(l))
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Names is where names come from: the view, and the worker's own machines.
-// What it says may be old. When it cannot say anything, neither can the
-// resolver (SERVFAIL); nothing is made up.
+// Names is the source of names: the view, and the worker's own machines.
+// Its data may be old. When it returns an error, the resolver answers
+// SERVFAIL; nothing is made up.
 type Names interface {
-	// App gives an app, false when there is none of this name (any more).
+	// App returns an app, false when there is none of this name (any more).
 	App(ctx context.Context, name bourse.AppName) (bourse.App, bool, error)
-	// Machines gives an app's machines on all workers, in any state.
+	// Machines returns an app's machines on all workers, in any state.
 	Machines(ctx context.Context, app bourse.AppName) ([]bourse.Machine, error)
-	// Apps gives all apps.
+	// Apps returns all apps.
 	Apps(ctx context.Context) ([]bourse.App, error)
 }
 
@@ -73,8 +73,8 @@ const (
 	namesWithin = 2 * time.Second
 )
 
-// directory remembers for a moment what Names said, so that a thousand
-// questions are one query, and asks once for all who wait.
+// directory caches for a moment what Names returned, so that a thousand
+// questions are one query, and one query serves all that wait.
 type directory struct {
 	names Names
 
@@ -84,7 +84,7 @@ type directory struct {
 	appsAt  time.Time
 }
 
-// lookup gives an app's records. It waits for whoever is asking already.
+// lookup returns an app's records. If a query for them is in progress, it waits for that.
 func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, error) {
 	d.mu.Lock()
 	e := d.entries[name]
@@ -108,7 +108,7 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 	}
 }
 
-// read asks for those who wait. Their questions may outlive the one that came
+// read queries for all that wait. Their questions may outlive the one that came
 // first.
 func (d *directory) read(ctx context.Context, name bourse.AppName, e *entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namesWithin)
@@ -123,7 +123,7 @@ func (d *directory) read(ctx context.Context, name bourse.AppName, e *entry) {
 				e.records = append(e.records, r)
 			}
 		}
-		// Among equals nobody is always the first.
+		// Among equals none is always the first.
 		rand.Shuffle(len(e.records), func(i, j int) { e.records[i], e.records[j] = e.records[j], e.records[i] })
 	}
 	close(e.ready)
@@ -159,7 +159,7 @@ func (d *directory) trim() {
 	}
 }
 
-// list gives the names of the apps in a private network.
+// list returns the names of the apps in a private network.
 func (d *directory) list(ctx context.Context, network string) ([]bourse.AppName, error) {
 	d.mu.Lock()
 	apps, at := d.apps, d.appsAt

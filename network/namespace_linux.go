@@ -53,7 +53,7 @@ var settings = map[string]string{
 	"ipv4/conf/default/accept_redirects": "0",
 }
 
-// newNamespace makes a network namespace. It lives as long as its file is
+// newNamespace makes a network namespace. It exists as long as its file is
 // open, it is bound to a path, or a process is in it.
 func newNamespace() (*os.File, error) {
 	return onThread(func() (*os.File, error) {
@@ -86,8 +86,8 @@ type files string
 
 func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
 
-// open gives a machine's namespace, and an error of os.ErrNotExist when there
-// is none. A plain file is none: that is what a restart of the host leaves.
+// open returns a machine's namespace, and an error of os.ErrNotExist when there
+// is none. A plain file is not one: a restart of the host leaves that.
 func (f files) open(id bourse.MachineID) (*os.File, error) {
 	file, err := os.Open(f.path(id))
 	if err != nil {
@@ -103,7 +103,7 @@ func (f files) open(id bourse.MachineID) (*os.File, error) {
 	return file, nil
 }
 
-// bind gives the namespace its path, if it was not opened from there.
+// bind mounts the namespace on its path, if it was not opened from there.
 func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	if old, err := f.open(id); err == nil {
 		return old.Close()
@@ -141,7 +141,7 @@ func (f files) remove(id bourse.MachineID) error {
 	return nil
 }
 
-// list gives the machines that have a path, whatever is there.
+// list returns the machines that have a path, of whatever type the file is.
 func (f files) list() ([]bourse.MachineID, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// Config says where a Network keeps its files and what it asks.
+// Config is where a Network keeps its files and what it asks.
 type Config struct {
-	Dir      string         // required; absolute or not, it tells this worker's things on the host from others'
+	Dir      string         // required; absolute or not, it identifies this worker's objects on the host
 	Names    Names          // required for .internal names; nil: they do not resolve
 	Upstream []string       // name servers for all other names, "address" or "address:port"; default those of the host's resolv.conf
 	IPv4     netip.Prefix   // what machines' addresses for the outside are taken from; default 198.18.0.0/15
@@ -26,7 +26,7 @@ var DefaultIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 // DefaultDeny keeps machines from what serves a host's own credentials.
 var DefaultDeny = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128")}
 
-// private is where all private networks are. What nobody has routed is not
+// private is where all private networks are. What has no route is not
 // sent out.
 var private = netip.MustParsePrefix("fdaa::/16")
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Network gives this host's machines their networks.
+// Network makes the networks of this host's machines.
 type Network struct {
 	cfg      Config
 	host     *host
@@ -37,7 +37,7 @@ type Network struct {
 type attached struct {
 	spec  Spec
 	group uint32
-	ipv4  netip.Addr // zero: it is on its way
+	ipv4  netip.Addr // zero: not assigned yet
 }
 
 // member is what the firewall has to know of the machine.
@@ -46,8 +46,8 @@ func (a attached) member() member {
 }
 
 // Open finds out whether the host can do what is needed, by doing it in a
-// namespace that is gone when Open returns. The host itself is not changed
-// before the first machine comes. CodeUnavailable says what is missing.
+// namespace that is removed when Open returns. The host itself is not changed
+// before the first machine comes. CodeUnavailable: the message says what is missing.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -111,7 +111,7 @@ func (n *Network) clash() error {
 // Labels are what orders can require of the worker.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
-// Close gives up what is open. Machines keep their networks; without any, the
+// Close closes what is open. Machines keep their networks; without any, the
 // host is left as it was.
 func (n *Network) Close() error {
 	n.spares.drain(n.host)
@@ -122,7 +122,7 @@ func (n *Network) Close() error {
 
 // clearUnused leaves nothing on the host if no machine has a network.
 func (n *Network) clearUnused() error {
-	// Whoever has it is about to need the host, or to clear it.
+	// Recover or another caller has it, and needs the host or clears it.
 	if !n.recovery.TryLock() {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (n *Network) clearUnused() error {
 	return n.clear()
 }
 
-// mendEvery is how long rules can be missing before they are made anew.
+// mendEvery is how long rules can be missing before they are built again.
 const mendEvery = time.Second
 
 // Run serves names, keeps namespaces ready and watches over the rules. Until
@@ -178,7 +178,7 @@ func (n *Network) guard(ctx context.Context) {
 	}
 }
 
-// asker says which machine has an address.
+// asker returns the machine that has an address.
 func (n *Network) asker(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,7 +206,7 @@ func (n *Network) stand() error {
 }
 
 // reserve enters a machine that is to be attached, so that its network has a
-// number. CodeFailedPrecondition: it is in another network already.
+// number. CodeFailedPrecondition: the machine is in another network already.
 func (n *Network) reserve(spec Spec) (attached, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -233,7 +233,7 @@ func (n *Network) settle(a attached) {
 	n.owners[a.spec.address()], n.owners[a.ipv4] = a.spec.Machine, a.spec.Machine
 }
 
-// drop forgets a machine.
+// drop removes a machine.
 func (n *Network) drop(id bourse.MachineID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,7 +244,7 @@ func (n *Network) drop(id bourse.MachineID) {
 	delete(n.machines, id)
 }
 
-// find gives a machine that has its addresses.
+// find returns a machine that has its addresses.
 func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

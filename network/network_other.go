@@ -12,7 +12,7 @@ import (
 // Network is for Linux only.
 type Network struct{}
 
-// Open says that this system has no private networks: CodeUnavailable.
+// Open returns CodeUnavailable: this system has no private networks.
 func Open(Config) (*Network, error) { return nil, errSystem() }
 
 func errSystem() error {

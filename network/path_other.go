@@ -4,5 +4,5 @@ package network
 
 import "github.com/bourse-dev/bourse"
 
-// Namespace gives nothing.
+// Namespace returns "".
 func (*Network) Namespace(bourse.MachineID) string { return "" }

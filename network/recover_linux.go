@@ -16,7 +16,7 @@ import (
 // start, before anything else, and may be called again. A machine that is
 // whole keeps its namespace, link and addresses, and its connections go on;
 // one that is not gets what is missing. With none to keep, nothing of ours is
-// left on the host but what forwarding was set to.
+// left on the host but the setting of forwarding.
 func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	n.recovery.Lock()
 	defer n.recovery.Unlock()
@@ -53,7 +53,7 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	for _, id := range bound {
 		others[id] = true
 	}
-	for id := range n.machines { // nobody else is here
+	for id := range n.machines { // no other call uses it now
 		others[id] = true
 	}
 	var errs []error
@@ -103,8 +103,8 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 	return unavailable("recover", errors.Join(errs...))
 }
 
-// adopt takes over the machines that are whole. It comes before any other gets
-// an address, so that nobody is given one that is theirs.
+// adopt adopts the machines that are whole. It comes before any other gets
+// an address, so that no other gets one of theirs.
 func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
 	whole := make(map[bourse.MachineID]alias, len(ids))
 	for _, id := range ids {

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// echoes tells whether a connection still carries bytes both ways.
+// echoes returns an error unless a connection still carries bytes both ways.
 func echoes(c net.Conn, text string) error {
 	if _, err := c.Write([]byte(text + "\n")); err != nil {
 		return err
@@ -28,7 +28,7 @@ func echoes(c net.Conn, text string) error {
 	return err
 }
 
-// inode tells one namespace from another.
+// inode identifies a namespace.
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var s unix.Stat_t
@@ -38,7 +38,7 @@ func inode(t *testing.T, path string) uint64 {
 	return s.Ino
 }
 
-// A daemon that is started again disturbs nobody: connections inside and to
+// A daemon that is started again disturbs no machine: connections inside and to
 // the outside go on, and the rules are what they were.
 func TestRecoverKeepsConnections(t *testing.T) {
 	remote := newOutside(t)
@@ -145,8 +145,8 @@ func TestRulesComeBack(t *testing.T) {
 	}
 }
 
-// Other people's rules are changed all the time; that is no reason to make
-// ours anew.
+// Other programs change their rules all the time; that is no reason to build
+// ours again.
 func TestOthersRulesAreNoReason(t *testing.T) {
 	w := newWorker(t, nil)
 	w.attach(t, machine(1, "shop", "one/"))
@@ -173,7 +173,7 @@ func TestOthersRulesAreNoReason(t *testing.T) {
 	}
 }
 
-// What somebody did to a running machine's link is repaired, in the namespace
+// A running machine's link that was changed from outside is repaired, in the namespace
 // that its processes are in.
 func TestLinkIsMadeAnew(t *testing.T) {
 	w := newWorker(t, nil)

@@ -20,9 +20,9 @@ const (
 	questionWithin = 5 * time.Second
 )
 
-// resolver answers the machines of this worker. Who asks, and so which private
-// network is meant, is told by the address that the question came from; the
-// firewall sees to it that nobody sends from another's.
+// resolver answers the machines of this worker. The source address of a question
+// says which machine asks, and so which private network is meant; the
+// firewall ensures that no machine sends from another's.
 type resolver struct {
 	directory directory
 	forwarder *forwarder
@@ -47,7 +47,7 @@ func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question 
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // nobody who may ask; silence is an answer
+		_ = w.Close() // it may not ask, and gets no answer
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
@@ -65,7 +65,7 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 	return netip.Addr{}, false
 }
 
-// handle gives the reply to a question of whatever shape, nil for none.
+// handle returns the reply to a question of any shape, nil for none.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
 	asker, ok := r.asker(from)
 	if !ok || question.Response {
@@ -90,7 +90,7 @@ func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, qu
 	return reply
 }
 
-// reply fills in a reply, or gives another in its place.
+// reply fills in a reply, or returns another in its place.
 func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	switch {
 	case question.Opcode != dns.OpcodeQuery:
@@ -157,7 +157,7 @@ func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q 
 	}
 }
 
-// authority is what a negative answer carries, for how long to believe it
+// authority is the SOA record of a negative answer: how long it may be cached
 // (RFC 2308).
 func authority() dns.RR {
 	return &dns.SOA{
@@ -179,7 +179,7 @@ func chunks(text string) []string {
 	return append(out, text)
 }
 
-// inZone gives the labels in front of the zone, as bytes.
+// inZone returns the labels in front of the zone, as bytes.
 func inZone(question string) ([]string, bool) {
 	labels := dns.SplitDomainName(question)
 	if len(labels) == 0 || !strings.EqualFold(labels[len(labels)-1], zone) {
@@ -192,7 +192,7 @@ func inZone(question string) ([]string, bool) {
 	return labels, true
 }
 
-// unescape turns "\." and "\032" into the bytes that they stand for
+// unescape turns "\." and "\032" into the bytes that they mean
 // (RFC 4343, section 2.1).
 func unescape(label string) string {
 	if !strings.Contains(label, `\`) {
@@ -217,8 +217,8 @@ func unescape(label string) string {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isPrivateReverse tells names of private addresses, which are nobody else's
-// business.
+// isPrivateReverse reports whether a name is the reverse of a private address, which no
+// other server may be asked.
 func isPrivateReverse(name string) bool {
 	return dns.IsSubDomain("a.a.d.f.ip6.arpa.", dns.CanonicalName(name))
 }

@@ -31,7 +31,7 @@ func TestByName(t *testing.T) {
 	if want := string(b.spec.Machine) + " mad"; err != nil || len(txt) != 1 || txt[0] != want {
 		t.Errorf("vms.back.internal is %q, %v; want %q", txt, err, want)
 	}
-	// What UDP has no room for comes by TCP.
+	// An answer too long for UDP comes by TCP.
 	var many []Spec
 	for i := range 100 {
 		many = append(many, machine(100+i, "many", "one/"))

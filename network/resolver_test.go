@@ -26,7 +26,7 @@ func newTestResolver(names Names) *resolver {
 	return newResolver(cfg, func(from netip.Addr) (Spec, bool) { return asking, from == asking.address() })
 }
 
-// ask gives the reply to a question, by TCP, as it is after the wire.
+// ask returns the reply to a question, by TCP, as it is after the wire.
 func ask(t testing.TB, r *resolver, name string, kind uint16) *dns.Msg {
 	t.Helper()
 	return wire(t, r.handle(t.Context(), asking.address(), true, new(dns.Msg).SetQuestion(name, kind)))
@@ -258,7 +258,7 @@ func TestNamesFail(t *testing.T) {
 	}
 }
 
-// A thousand questions are one query, and what it said is forgotten soon.
+// A thousand questions are one query, whose result is cached only for a moment.
 func TestAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, _ := market()
@@ -339,7 +339,7 @@ func TestUnescape(t *testing.T) {
 	}
 }
 
-// Whatever a machine sends, the reply is a message that fits, to that
+// For anything that a machine sends, the reply is a message that fits, to that
 // question, or there is none.
 func FuzzHandle(f *testing.F) {
 	for _, name := range []string{"back.internal.", "vms.back.internal.", `a\.b.c.kv._metadata.back.internal.`, "top3.nearest.of.back.internal.", "example.com.", "."} {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layout is the worker's table: what is always there. Machines are elements
+// layout is the worker's table: the part that is always there. Machines are elements
 // of its sets only.
 //
 //	links      names of the machines' links
@@ -23,7 +23,7 @@ import (
 //	forward    replies; its own network; the outside, but no private address and nothing denied
 //	input      of the host: the resolver, ping, replies
 //	snat       postrouting: what leaves the host is masqueraded
-//	refuse     says no to the sender, at once
+//	refuse     rejects, so that the sender fails at once
 type layout struct {
 	table                            *nftables.Table
 	links, source4, source6, members *nftables.Set
@@ -36,7 +36,7 @@ type builtChain struct {
 	rules int
 }
 
-// Registers. A key of two fields lies in two that follow one another: after a
+// Registers. A key of two fields is in two that follow one another: after a
 // field of 16 bytes, and after one of 4.
 const (
 	reg1   = unix.NFT_REG_1
@@ -157,7 +157,7 @@ func (l *layout) to(elsewhere bool) []expr.Any {
 // all puts the parts of a rule together.
 func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
-// load puts what a key says of a packet into register 1.
+// load loads a key of a packet's metadata into register 1.
 func load(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
@@ -175,7 +175,7 @@ func equal(data ...byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
 }
 
-// place is where a field lies in a network header.
+// place is where a field is in a network header.
 type place struct{ offset, length uint32 }
 
 var (
@@ -239,7 +239,7 @@ func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAcc
 
 func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// refuseChain is the name of the chain that says no.
+// refuseChain is the name of the chain that rejects.
 const refuseChain = "refuse"
 
 func refuse() []expr.Any {
@@ -249,7 +249,7 @@ func refuse() []expr.Any {
 // refusal answers TCP with a reset and everything else with "administratively
 // prohibited". TCP would take that too, but not while it is still sending: on
 // a veth pair the answer is there so soon that the first one is lost, and the
-// sender learns of it a second later.
+// sender notices it a second later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
 		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),

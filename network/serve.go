@@ -12,7 +12,7 @@ import (
 )
 
 // tryAgain is how long the resolver waits when it cannot listen: its address
-// may have been taken away, or somebody has the port.
+// may have been taken away, or another process has the port.
 const tryAgain = time.Second
 
 // run serves until ctx ends.
@@ -72,7 +72,7 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	return errors.Join(context.Cause(ctx), ignoreClosed(packets.Close()), ignoreClosed(listener.Close()))
 }
 
-// ignoreClosed drops the error of what the server closed before.
+// ignoreClosed drops the error of a listener that the server has closed before.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

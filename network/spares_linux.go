@@ -18,7 +18,7 @@ func newSpares(count int, fresh func() (*namespace, error)) *spares {
 	return &spares{ready: make(chan *namespace, count), wanted: make(chan struct{}, 1), fresh: fresh}
 }
 
-// take gives a spare, or nil when there is none now.
+// take returns a spare, or nil when there is none now.
 func (s *spares) take() *namespace {
 	defer s.want()
 	select {
@@ -36,7 +36,7 @@ func (s *spares) want() {
 	}
 }
 
-// run makes what is missing, until ctx ends, and then gives all of it up.
+// run makes spares that are missing, until ctx ends, and then drops all of them.
 func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 	defer s.drain(h)
 	s.want()
@@ -49,12 +49,12 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 		for len(s.ready) < cap(s.ready) && ctx.Err() == nil {
 			ns, err := s.fresh()
 			if err != nil {
-				// Attach makes its own, and says what is wrong.
+				// Attach makes its own, and returns what is wrong.
 				log.Warn("cannot prepare a network namespace", "err", err)
 				s.later(ctx)
 				break
 			}
-			s.ready <- ns // only run adds, so there is room
+			s.ready <- ns // only run adds, so the buffer is not full
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (s *spares) later(ctx context.Context) {
 	}
 }
 
-// drain gives up what is ready. The links would go with the namespaces, but
+// drain closes the spares. The links would go with the namespaces, but
 // a moment later.
 func (s *spares) drain(h *host) {
 	for {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Spec says which machine is to have a network, and which one.
+// Spec is a machine that is to have a network, and which one.
 type Spec struct {
 	Machine bourse.MachineID `json:"machine"` // required
 	App     bourse.AppName   `json:"app"`     // required
@@ -37,7 +37,7 @@ type Attachment struct {
 	Address   netip.Addr // bourse.PrivateAddress of the machine
 	IPv4      netip.Addr // for connections to the outside; means nothing beyond the host
 	Resolver  []string   // name servers, for resolv.conf
-	Hosts     []string   // lines of /etc/hosts beside localhost's
+	Hosts     []string   // lines of /etc/hosts besides localhost's
 }
 
 // ResolverAddress is where machines find their resolver. Every worker has it

@@ -7,11 +7,11 @@ import (
 )
 
 // forward makes the host forward packets, which is a setting of the whole
-// host. It is not taken back: others may have come to count on it.
+// host. It is not undone: others may rely on it by now.
 //
-// A host that forwards IPv6 does not listen to routers any more unless it is
-// told to (accept_ra 2), and would lose its default route. Interfaces that
-// listen now go on listening.
+// A host that forwards IPv6 ignores router advertisements unless
+// accept_ra is 2, and would lose its default route. Interfaces that
+// accept them now go on accepting them.
 func forward() error {
 	if on, err := isOn("ipv4/ip_forward"); err != nil {
 		return err
