@@ -105,7 +105,7 @@ var edges = map[string]map[string]string{
 		"driver/internal/companion": "its keeper is one",
 	},
 	"internal/codec/codectest": {"internal/codec": "writes bodies for tests"},
-	"image/registrytest": {"internal/containerdtest": "pushes its busybox"},
+	"image/registrytest":       {"internal/containerdtest": "pushes its busybox"},
 	"fabric": {
 		"internal/bodies": "reads and writes bodies within its limits",
 		"internal/codec":  "its bodies have this form",

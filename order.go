@@ -70,9 +70,9 @@ func (o *Order) Validate() error {
 		return Errorf(CodeInvalid, "invalid deadline %s: use up to %s", time.Duration(o.Within), MaxWithin)
 	case o.LeaseTTL < 0 || o.LeaseTTL > MaxLeaseTTL:
 		return Errorf(CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", o.LeaseTTL, MaxLeaseTTL)
-	case o.Volume != nil && o.Task != nil:
-		return Errorf(CodeInvalid, "the order is for a volume and for a task")
-	case o.Volume == nil && !o.Warm() && o.Config.Guest == nil:
+	case o.Kind() == "":
+		return Errorf(CodeInvalid, "an order is for one of a volume, a task, and capacity to be held")
+	case o.Kind() != KindVolume && !o.Warm() && o.Config.Guest == nil:
 		return Errorf(CodeInvalid, "the order's config has no guest")
 	}
 	for _, choice := range o.Regions {
@@ -85,14 +85,15 @@ func (o *Order) Validate() error {
 	if err := o.validateReservation(); err != nil {
 		return err
 	}
-	switch {
-	case o.Volume != nil:
+	switch o.Kind() {
+	case KindVolume:
 		return o.Volume.Validate()
-	case o.Task != nil:
+	case KindTask:
 		return o.validateTask()
-	case o.Hold != nil:
+	case KindHold:
 		held := o.Config.programmed()
 		return held.validate()
+	case KindMachine:
 	}
 	return o.Config.validate()
 }
@@ -133,19 +134,24 @@ func (o *Order) Asked() *Order {
 	return &asked
 }
 
-// Deadline gives how long the order may take, default included.
+// Deadline returns how long the order may take, default included.
 func (o *Order) Deadline() time.Duration {
-	switch {
-	case o.Within > 0:
+	if o.Within > 0 {
 		return time.Duration(o.Within)
-	case o.Task != nil && o.Task.Warm():
-		return time.Duration(o.Task.Timeout) + taskSlack
-	case o.Task != nil && !InRegistry(o.Config.Image):
-		return time.Duration(o.Task.Timeout) + DefaultWithin
-	case o.Task != nil:
-		return time.Duration(o.Task.Timeout) + DefaultPullWithin
-	case o.Volume == nil && o.Hold == nil && InRegistry(o.Config.Image):
-		return DefaultPullWithin
+	}
+	start := DefaultWithin
+	if InRegistry(o.Config.Image) {
+		start = DefaultPullWithin
+	}
+	switch o.Kind() {
+	case KindTask:
+		if o.Warm() {
+			start = taskSlack
+		}
+		return time.Duration(o.Task.Timeout) + start
+	case KindMachine:
+		return start
+	case KindVolume, KindHold:
 	}
 	return DefaultWithin
 }
@@ -264,14 +270,14 @@ type Sale struct {
 
 // Sale gives what f is known by.
 func (f *Fill) Sale() Sale {
-	if v := f.Volume; v != nil {
-		return Sale{v.Order, v.Worker, v.Region, v.CreatedAt}
-	}
-	if t := f.Task; t != nil {
-		return Sale{t.Order, t.Worker, t.Region, t.StartedAt}
-	}
-	if h := f.Hold; h != nil {
-		return Sale{h.Order, h.Worker, h.Region, h.CreatedAt}
+	switch f.Kind() {
+	case KindVolume:
+		return Sale{f.Volume.Order, f.Volume.Worker, f.Volume.Region, f.Volume.CreatedAt}
+	case KindTask:
+		return Sale{f.Task.Order, f.Task.Worker, f.Task.Region, f.Task.StartedAt}
+	case KindHold:
+		return Sale{f.Hold.Order, f.Hold.Worker, f.Hold.Region, f.Hold.CreatedAt}
+	case KindMachine:
 	}
 	m := &f.Machine
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}

@@ -177,7 +177,7 @@ func (c *Config) programmed() Config {
 func (o *Order) validateReservation() error {
 	if o.Reservation != "" {
 		switch {
-		case o.Hold != nil || o.Volume != nil || o.Task != nil:
+		case o.Kind() != KindMachine:
 			return Errorf(CodeInvalid, "only an order for a machine can take from a reservation")
 		case o.SkipLaunch:
 			return Errorf(CodeInvalid, "reservation and skip_launch exclude each other: a machine takes what is held when it starts")
@@ -189,10 +189,7 @@ func (o *Order) validateReservation() error {
 	if o.Hold == nil {
 		return nil
 	}
-	if o.Task != nil {
-		return Errorf(CodeInvalid, "an order is either for a task or for capacity")
-	}
-	if o.Volume != nil || len(o.Config.Mounts) > 0 {
+	if len(o.Config.Mounts) > 0 {
 		return Errorf(CodeInvalid, "volumes cannot be reserved, nor room beside one: create the volume, which takes its room at once")
 	}
 	if o.Hold.Index < 0 || o.Hold.Index >= MaxReservedOrders {

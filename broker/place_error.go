@@ -24,12 +24,12 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	refusals := decision.Refusals()
 	text := shortage(refusals) + bourse.MessageOf(err)
 	switch {
-	case order.Volume != nil:
+	case order.Kind() == bourse.KindVolume:
 		out = noVolumeRoom(err)
 		out.text = machinesapi.NoVolumeText + text
 	case order.Pinned() != 0:
 		out = pinnedError(order, refusals, err, text)
-	case order.Task != nil:
+	case order.Kind() == bourse.KindTask:
 		out.text = text
 	case !strings.HasPrefix(bourse.MessageOf(err), machinesapi.NoCapacityText):
 		out.text = machinesapi.NoCapacityText + text

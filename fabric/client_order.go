@@ -30,9 +30,9 @@ func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 func (c *Client) claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (ClaimReply, error) {
 	order := &claim.Order
 	switch {
-	case order.Hold != nil:
+	case order.Kind() == bourse.KindHold:
 		return exchange[ClaimReply](ctx, c, to, ask{route: routeReserve, body: claim})
-	case order.Task != nil && order.Task.Output != nil:
+	case order.Kind() == bourse.KindTask && order.Task.Output != nil:
 		return streamClaim(ctx, c, to, ask{route: routeStream, body: claim})
 	}
 	return exchange[ClaimReply](ctx, c, to, ask{route: routeClaim, body: claim})

@@ -67,7 +67,7 @@ func list(ids []bourse.WorkerID) string {
 // did not answer (mute), or one that is absent. Where the order was canceled it
 // is not filled. A first try has been filled nowhere.
 func (t *trade) mayBeFilled(ctx context.Context, mute []bourse.WorkerID) error {
-	if t.quoteOnly || !t.order.MayRepeat() || t.order.Hold != nil {
+	if t.quoteOnly || !t.order.MayRepeat() || t.order.Kind() == bourse.KindHold {
 		return nil
 	}
 	now := time.Now()
@@ -136,7 +136,9 @@ func (t *trade) voidLost(ctx context.Context) error {
 // lasts reports whether the order is to be filled once whatever becomes of its
 // caller: one that chose the id and may be back with it, through this broker or
 // another. What a hold takes ends by itself; tasks are seen to in task.go.
-func lasts(o *bourse.Order) bool { return o.MayRepeat() && o.Hold == nil && o.Task == nil }
+func lasts(o *bourse.Order) bool {
+	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
+}
 
 // errOvertaken is the error of a try of an order after which another one asked
 // its workers: what becomes of the order, that one is told.

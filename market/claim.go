@@ -39,7 +39,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 // of the time that is left, not all of it.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Task == nil { // no other takes over a task that hangs
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other takes over a task that hangs
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -124,9 +124,9 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 				a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have filled the order")
 			}
 			continue
-		case t.order.Task != nil && !left && a.refusal.Reason != bourse.RefusedLost:
+		case t.order.Kind() == bourse.KindTask && !left && a.refusal.Reason != bourse.RefusedLost:
 			t.unsure = unsure(t.order, batch[i]) // and canceled there: it is not what was asked for
-		case t.order.Task != nil && !left:
+		case t.order.Kind() == bourse.KindTask && !left:
 			t.unsure = unsure(t.order, batch[i])
 			a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have begun the task")
 			continue

@@ -81,7 +81,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fill != nil && t.order.Task == nil {
+		if fill != nil && t.order.Kind() != bourse.KindTask {
 			return t.confirm(ctx, fill, members)
 		}
 		if fill != nil {

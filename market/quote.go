@@ -98,10 +98,9 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 }
 
-// fills tells whether f is of the order, and what it asks for.
+// fills reports whether f is of the order, and of its kind.
 func fills(f *bourse.Fill, order *bourse.Order) bool {
-	return f.Sale().Order == order.ID && (f.Hold != nil) == (order.Hold != nil) &&
-		(f.Task != nil) == (order.Task != nil) && (f.Volume != nil) == (order.Volume != nil)
+	return f.Sale().Order == order.ID && f.Kind() == order.Kind()
 }
 
 func unfill(q *bourse.Quote) {

@@ -141,7 +141,7 @@ var emptier = []Point{{0, 1}, {1, 0}}
 
 // wanted names the resources that an order takes, sorted.
 func wanted(order *bourse.Order) []bourse.Resource {
-	if order.Volume != nil {
+	if order.Kind() == bourse.KindVolume {
 		return []bourse.Resource{bourse.ResourceDisk}
 	}
 	out := []bourse.Resource{bourse.ResourceCPU, bourse.ResourceMemory}

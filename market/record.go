@@ -32,7 +32,7 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 // The rounds are copied because they go on being written here.
 func (t *trade) sofar() *bourse.Claim {
 	t.claim.Order = *t.order
-	if t.order.Task != nil { // its worker keeps the end of it, and we the decision
+	if t.order.Kind() == bourse.KindTask { // its worker keeps the end of it, and we the decision
 		return &t.claim
 	}
 	t.claim.Decision = t.decision

@@ -96,13 +96,10 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 }
 
 func what(order *bourse.Order) string {
-	if order.Volume != nil {
-		return "volume"
+	if order.Kind() == bourse.KindHold { // what will take it
+		return string(bourse.KindMachine)
 	}
-	if order.Task != nil {
-		return "task"
-	}
-	return "machine"
+	return string(order.Kind())
 }
 
 // heard reports whether any worker said no itself.

@@ -151,7 +151,7 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
 	ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
 	switch {
-	case t.order.Named && t.order.Task != nil:
+	case t.order.Named && t.order.Kind() == bourse.KindTask:
 		byOrder(t.order.ID, quotes, ranked)
 	case t.order.Reservation != "":
 		heldFirst(ranked, quotes)

@@ -10,7 +10,7 @@ import (
 
 func (w *Worker) handleReservations(mux *http.ServeMux) {
 	mux.HandleFunc(fabric.PathReserve, take(func(r *http.Request, c *bourse.Claim) (fabric.ClaimReply, error) {
-		if c.Order.Hold == nil {
+		if c.Order.Kind() != bourse.KindHold {
 			return fabric.ClaimReply{}, bourse.Errorf(bourse.CodeInvalid, "the order says nothing of a hold")
 		}
 		if err := c.Order.Validate(); err != nil {

@@ -24,15 +24,20 @@ var errFilled = errors.New("the order is filled already")
 // refusal), or when ctx ends; the operation itself then goes on, and the
 // order's id finds or cancels it.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	switch {
-	case c.Order.Volume != nil:
+	switch c.Order.Kind() {
+	case bourse.KindVolume:
 		return w.claimVolume(ctx, c)
-	case c.Order.Hold != nil:
+	case bourse.KindHold:
 		return w.reserve(ctx, c)
-	}
-	if c.Order.Task != nil {
+	case bourse.KindTask:
 		return w.claimTask(ctx, c)
+	case bourse.KindMachine:
 	}
+	return w.claimMachine(ctx, c)
+}
+
+// claimMachine is the work of claim for an order for a machine.
+func (w *Worker) claimMachine(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
 	refusal, err := w.precheck(order)
@@ -220,7 +225,7 @@ func (w *Worker) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine) er
 	}
 	decision := c.Decision
 	decision.Outcome, decision.Worker, decision.Machine = bourse.OutcomeFilled, w.self.Worker, m.ID
-	if c.Order.Task != nil {
+	if c.Order.Kind() == bourse.KindTask {
 		err = tx.TaskBegun(w.coldRecord(&c.Order, &m))
 	} else {
 		err = tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Machine: m.ID, Decision: decision, At: m.CreatedAt})

@@ -13,7 +13,7 @@ import (
 // writes nothing.
 func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
 	w.tries.asked(order)
-	if order.Volume != nil {
+	if order.Kind() == bourse.KindVolume {
 		return w.quoteVolume(ctx, order)
 	}
 	if order.Warm() {
@@ -55,23 +55,25 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 // broker made up an id that nobody has used, and the order names nothing here. If
 // that is not so after all, whoever is to refuse or to record finds out.
 func isNew(order *bourse.Order) bool {
-	return !order.Named && order.Name == "" && order.Hold == nil && len(order.Config.Mounts) == 0
+	return !order.Named && order.Name == "" && order.Kind() != bourse.KindHold && len(order.Config.Mounts) == 0
 }
 
 // filled notes in q what fills the order here, if anything does.
 func filled(tx *store.Tx, order *bourse.Order, q *bourse.Quote) (err error) {
-	switch {
-	case isNew(order):
+	if isNew(order) {
 		return nil
-	case order.Hold != nil:
-		q.FilledHold, err = filledHold(tx, order)
-		return err
-	case order.Task != nil: // its machine is nobody's business
-		before, _, err := taskBefore(tx, order.ID, &order.App)
-		q.FilledTask = withoutAnswer(before)
-		return err
 	}
-	q.Filled, err = filledMachine(tx, order)
+	switch order.Kind() {
+	case bourse.KindHold:
+		q.FilledHold, err = filledHold(tx, order)
+	case bourse.KindTask: // its machine is not shown
+		var before *bourse.TaskResult
+		before, _, err = taskBefore(tx, order.ID, &order.App)
+		q.FilledTask = withoutAnswer(before)
+	case bourse.KindMachine:
+		q.Filled, err = filledMachine(tx, order)
+	case bourse.KindVolume: // see quoteVolume
+	}
 	return err
 }
 
@@ -140,7 +142,7 @@ func (w *Worker) refuseEver(order *bourse.Order) *bourse.Refusal {
 	if !named(order.Regions, w.self.Region) {
 		return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker stands in %s", w.self.Region)}
 	}
-	if order.Hold != nil && order.Config.Image == "" { // whatever will run
+	if order.Kind() == bourse.KindHold && order.Config.Image == "" { // whatever will run
 		return refuseLabels(order.Config.Requirements, w.labels.Load().all)
 	}
 	if !w.runs(order.Config.Image) {

@@ -127,11 +127,11 @@ func refuseID(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 		return no("the order's id is that of another order")
 	case known && rec.Task != nil:
 		return no("the order's id is that of a task")
-	case known && rec.Held && order.Hold != nil:
+	case known && rec.Held && order.Kind() == bourse.KindHold:
 		return no("what was held for the order has ended")
 	case known && rec.Held:
 		return no("the order's id is one of a reservation's")
-	case order.Hold == nil:
+	case order.Kind() != bourse.KindHold:
 		return nil, nil
 	}
 	rec, known, err = tx.Order(order.Hold.Reservation.All())

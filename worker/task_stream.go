@@ -14,7 +14,7 @@ func (w *Worker) handleClaimStream(rw http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = c.Order.Validate()
 	}
-	if err == nil && c.Order.Task == nil {
+	if err == nil && c.Order.Kind() != bourse.KindTask {
 		err = bourse.Errorf(bourse.CodeInvalid, "the order is for no task: only a task's answer streams")
 	}
 	if err != nil {
