@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remote hides that a source is on this host: what it gives comes as from
+// remote hides that a source is on this host: its content is fetched as from
 // another worker, without the network between.
 type remote struct{ src Source }
 

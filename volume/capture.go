@@ -12,11 +12,11 @@ import (
 )
 
 // capture makes dst, an empty file, a copy of the volume's image at one moment,
-// and gives its manifest. Where the host's file system shares blocks, writers
+// and returns its manifest. Where the host's file system shares blocks, writers
 // wait some milliseconds. Elsewhere everything is copied while they write, and
 // they wait while it is read once more to find what changed: as long as the
-// host needs to read the volume's data. Nobody waits for a volume that is not
-// mounted. The caller syncs dst, and has the lock of what dst is for.
+// host needs to read the volume's data. For a volume that is not mounted
+// nothing waits. The caller syncs dst, and has the lock of the id of dst.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (Manifest, error) {
 	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -143,8 +143,8 @@ func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error
 	return do(true)
 }
 
-// resize follows a volume that was extended since: what it holds now may lie
-// behind its old end.
+// resize adjusts to a volume that was extended since: its data may now be
+// beyond its old end.
 func (c *capturing) resize() error {
 	st, err := c.src.Stat()
 	if err != nil || st.Size() == c.size {
@@ -182,7 +182,7 @@ func (c *capturing) recopy(ctx context.Context) error {
 	})
 }
 
-// everyChunk gives those that have data now, then those that had some only
+// everyChunk returns those that have data now, then those that had data only
 // before.
 func (c *capturing) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {

@@ -16,11 +16,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// envChild tells the test binary to be a child process: the name of an
+// envChild makes the test binary a child process: the name of an
 // operation, the number of the step at which it is killed, and the directory.
 const envChild = "BOURSE_VOLUME_CHILD"
 
-// child does what envChild says and tells whether there was anything.
+// child does what envChild says and reports whether it was set.
 func child() bool {
 	words := strings.SplitN(os.Getenv(envChild), " ", 3)
 	if len(words) != 3 {
@@ -117,7 +117,7 @@ func operations() []operation {
 	}
 }
 
-// marks are files in a volume that tell whether its content is whole.
+// marks are files in a volume that show whether its content is whole.
 const marks = 3
 
 func writeMarks(t *testing.T, dir string) {
@@ -158,7 +158,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed kills an operation at a step, and tells whether it has so many.
+// killed kills an operation at a step, and reports whether it has so many.
 func killed(t *testing.T, o operation, dir string, step int) bool {
 	s := open(t, dir)
 	create(t, s, vol1)

@@ -42,7 +42,7 @@ func (s sums) manifest(bytes int64) Manifest {
 	return m
 }
 
-// dataChunks gives, in order, the chunks of a file that are not one hole. It
+// dataChunks returns, in order, the chunks of a file that are not one hole. It
 // reads no data.
 func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
@@ -102,7 +102,7 @@ func each[T any](ctx context.Context, workers int, items iter.Seq2[T, error], do
 	return g.Wait()
 }
 
-// aligned gives a buffer that direct IO can use.
+// aligned returns a buffer that direct IO can use.
 func aligned(bytes int) []byte {
 	b := make([]byte, bytes+blockSize)
 	off := int(-uintptr(unsafe.Pointer(&b[0])) % blockSize)
@@ -141,11 +141,11 @@ func newSumming() *summing { return &summing{sha: sha256.New(), quick: xxhash.Ne
 
 func (s *summing) add(piece []byte, zero bool) {
 	_, _ = s.sha.Write(piece)   // a hash takes all
-	_, _ = s.quick.Write(piece) // likewise
+	_, _ = s.quick.Write(piece) // cannot fail
 	s.data = s.data || !zero
 }
 
-// sumImage reads an image and gives its sums. When dst is not nil it becomes a
+// sumImage reads an image and returns its sums. When dst is not nil it becomes a
 // copy: it has to be a file without data.
 func sumImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) {
 	all := sums{}
@@ -164,7 +164,7 @@ func sumImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) 
 }
 
 // copyChunk writes what is not zero of a chunk to dst, if there is one, and
-// gives the chunk's sums; ok is false when all of it is zero.
+// returns the chunk's sums; ok is false when all of it is zero.
 func copyChunk(src, dst *os.File, size int64, n int, buf []byte) (sum chunkSum, ok bool, err error) {
 	s := newSumming()
 	err = piecesOf(src, size, n, buf, func(off int64, piece []byte) error {
@@ -185,7 +185,7 @@ func copyChunk(src, dst *os.File, size int64, n int, buf []byte) (sum chunkSum, 
 	return chunkSum{digest: digestOf(s.sha), quick: s.quick.Sum64()}, true, nil
 }
 
-// quickSum gives what tells whether a chunk changed; ok is false when it is
+// quickSum returns a sum that changes with the chunk; ok is false when it is
 // all zero.
 func quickSum(src *os.File, size int64, n int, buf []byte) (sum uint64, ok bool, err error) {
 	h := xxhash.New()

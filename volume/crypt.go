@@ -12,7 +12,7 @@ import (
 
 // Encrypted volumes are LUKS2 images, opened by cryptsetup through dm-crypt.
 // Snapshots and forks are copies of the encrypted bytes; a fork then gets a
-// key of its own. The keys are random, so that nothing is gained by making
+// key of its own. The keys are random, so there is no reason to make
 // their derivation slow.
 
 const luksMagic = "LUKS\xba\xbe"
@@ -34,7 +34,7 @@ func luksTestArgs(image string) []string {
 	return []string{"cryptsetup", "open", "--test-passphrase", "--type", "luks2", "--key-file", "-", image}
 }
 
-// luksRekeyArgs gives the command that lets a new key open the image instead
+// luksRekeyArgs returns the command that makes a new key open the image instead
 // of the old one, which it reads from stdin.
 func luksRekeyArgs(image, newKeyFile string) []string {
 	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKey...)
@@ -48,10 +48,10 @@ func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close"
 
 const mapperPrefix = "bourse-"
 
-// mapped gives the device that an opened volume has.
+// mapped returns the device that an opened volume has.
 func mapped(id string) string { return "/dev/mapper/" + mapperPrefix + id }
 
-// encrypted tells whether the image is an encrypted one.
+// encrypted reports whether the image is an encrypted one.
 func encrypted(image io.ReaderAt) (bool, error) {
 	b := make([]byte, len(luksMagic))
 	if _, err := image.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -68,7 +68,7 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
 }
 
-// keyOf gives the key that opens the image at this stage: that of the volume
+// keyOf returns the key that opens the image at this stage: that of the volume
 // which the file beside it names, else of the volume itself.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
@@ -85,7 +85,7 @@ func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	return key, failed(err, "key of %s", id)
 }
 
-// openCrypt maps the encrypted volume's device and gives the mapping's.
+// openCrypt maps the encrypted volume's device and returns the mapping's.
 func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error) {
 	if err := s.mayEncrypt(); err != nil {
 		return "", err
@@ -108,7 +108,7 @@ func closeCrypt(ctx context.Context, id string) error {
 	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: it is gone
 }
 
-// rekey lets the key of id open the image instead of the old one. It may be
+// rekey makes the key of id open the image instead of the old one. It may be
 // repeated after a crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))

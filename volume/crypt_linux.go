@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCrypts tells whether dm-crypt can be used: there is device-mapper, it
-// has the target (whose module the kernel loads when it is asked), and there
+// hostCrypts reports whether dm-crypt can be used: there is device-mapper, it
+// has the target (whose module the kernel loads when asked), and there
 // is cryptsetup.
 func hostCrypts() bool {
 	if _, err := tool("cryptsetup"); err != nil {
@@ -29,7 +29,7 @@ func hostCrypts() bool {
 }
 
 // targetKnown asks device-mapper for the version of a target. The request is a
-// struct dm_ioctl of linux/dm-ioctl.h with room for the answer.
+// struct dm_ioctl of linux/dm-ioctl.h with space for the answer.
 func targetKnown(control *os.File, target string) bool {
 	const header, size, nameAt = 312, 4096, 48
 	b := make([]byte, size)

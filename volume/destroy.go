@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Destroy removes the volume, and what is half made of it, whatever its state.
+// Destroy removes the volume, in any state, and what is half made of it.
 // Its snapshots stay. Nothing to remove is no error.
 func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {

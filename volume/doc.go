@@ -1,6 +1,6 @@
 // Package volume keeps size-limited file systems on one host: volumes, their
 // snapshots, and the scratch space of containers. It knows nothing of a
-// worker's records: the worker decides, this package does, and every operation
+// worker's records: the worker decides, this package acts, and every operation
 // may be repeated until it succeeds.
 //
 // # On disk
@@ -42,15 +42,15 @@
 //
 // # Loop devices
 //
-// A device is bound with autoclear while we hold it open, and the mount takes
-// over: a crash between the two leaves nothing. An image that is still bound
+// A device is bound with autoclear while we hold it open, then the mount
+// holds it: a crash between the two leaves nothing. An image that is still bound
 // (a mount that was detached while in use, or one in another mount namespace)
 // is mounted again through the same device, since two devices on one image
 // would be two file systems writing over each other.
 //
 // # Concurrency
 //
-// One operation at a time has a thing, by its id. Whoever needs two locks
+// One operation at a time has a thing, by its id. An operation that needs two locks
 // takes that of what is being made first and that of its source second. A
 // volume is locked while it is frozen, not while it is copied: it can be
 // mounted and unmounted meanwhile. One process has a directory.

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failed wraps an error of the host with what was being done, and gives those
-// their code that a caller can do something about. nil stays nil.
+// failed wraps an error of the host with what was being done, and adds a code to
+// those that a caller can do something about. nil stays nil.
 func failed(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil

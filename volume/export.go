@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Manifest describes a snapshot, or the present content of a volume, for who
-// wants to fill another volume with it.
+// Manifest describes a snapshot, or the present content of a volume, for a caller
+// that fills another volume with it.
 //
 // That of a volume is what is in it now. A mounted volume is copied for this
-// (see capture), and the copy stays for those who read it until Release, or
+// (see capture), and the copy stays for its readers until Release, or
 // for 15 minutes after the last chunk was read. A volume that is not mounted
-// is read in place: when a machine changes it before all chunks are fetched,
-// some no longer have the digest that was promised, and a Fill that notices
+// is read in place: if a machine changes it before all chunks are fetched,
+// some no longer have the digest of the manifest, and a Fill that notices
 // asks for the manifest again.
 //
-// Ask the chunks of the manifest's ID; asking them of the volume gives those
+// Read the chunks by the manifest's ID; the volume's ID means those
 // of its latest manifest.
 func (s *Store) Manifest(ctx context.Context, id string) (Manifest, error) {
 	if bourse.SnapshotID(id).Validate() == nil {
@@ -45,7 +45,7 @@ func (s *Store) Manifest(ctx context.Context, id string) (Manifest, error) {
 	return s.fork(ctx, id)
 }
 
-// manifestInPlace describes a volume that nobody has mounted in the meantime.
+// manifestInPlace describes a volume that is not mounted in the meantime.
 func (s *Store) manifestInPlace(ctx context.Context, id string) (Manifest, bool, error) {
 	before := s.mountCount(id)
 	if device, err := mountedOn(s.path(id, complete, mountDir)); err != nil || device != "" {
@@ -144,8 +144,8 @@ func (s *Store) openChunk(id string, n int) (*os.File, *io.SectionReader, error)
 	return f, io.NewSectionReader(f, int64(n)*ChunkBytes, chunkLength(st.Size(), n)), nil
 }
 
-// exported gives the file that the chunks of an id are read from, and lets a
-// copy made for this live on.
+// exported returns the file that the chunks of an id are read from, and prolongs the
+// life of a copy made for this.
 func (s *Store) exported(id string) (string, error) {
 	if bourse.SnapshotID(id).Validate() == nil {
 		return s.path(id, complete, imageFile), nil

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// blockSize of every file system, whatever its size: 4 KiB.
+// blockSize of every file system, large or small: 4 KiB.
 const blockSize = 4096
 
-// features are stated rather than left to the host's mke2fs, whose defaults
+// features are set here rather than left to the host's mke2fs, whose defaults
 // change: a file system made here must be readable by another worker's kernel.
 // metadata_csum_seed lets a fork get an identity of its own without rewriting
 // all checksums.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
-// makeFSArgs gives the command that makes a file system on an image or device.
+// makeFSArgs returns the command that makes a file system on an image or device.
 // A volume has a journal and can grow; scratch space does neither. The image
 // is discarded first, so that what mke2fs leaves out reads as zero.
 func makeFSArgs(target, uuid string, scratch bool) []string {
@@ -32,7 +32,7 @@ func makeFSArgs(target, uuid string, scratch bool) []string {
 	}
 }
 
-// uuidOf gives a file system's identity: fixed by the id, so that making it
+// uuidOf returns a file system's identity: fixed by the id, so that making it
 // again makes the same.
 func uuidOf(id string) string {
 	h := sha256.Sum256([]byte("bourse volume " + id))
@@ -55,7 +55,7 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 	return f, nil
 }
 
-// ownImage gives a copied file system the identity that id has, after its
+// ownImage makes the identity of a copied file system that of id, after its
 // journal was replayed and small damage repaired.
 func ownImage(ctx context.Context, id, image string) error {
 	f, err := os.Open(image)
@@ -74,7 +74,7 @@ func ownImage(ctx context.Context, id, image string) error {
 }
 
 // repair replays the journal and corrects what can be corrected safely; full
-// looks at everything, also when the file system says it is clean.
+// checks everything, also when the file system says it is clean.
 func repair(ctx context.Context, id, target string, full bool) error {
 	argv := []string{"e2fsck", "-p", target}
 	if full {

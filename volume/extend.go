@@ -51,7 +51,7 @@ func (s *Store) growImage(id string, bytes int64) error {
 	return failed(errors.Join(err, f.Close()), "extend %s", id)
 }
 
-// grow lets the file system fill its image: at once when it is mounted, else
+// grow makes the file system fill its image: at once when it is mounted, else
 // by mounting it for a moment. The caller has the lock.
 func (s *Store) grow(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)

@@ -39,7 +39,7 @@ func (f *filler) fetchChunks(ctx context.Context) error {
 	if err != nil {
 		return failed(err, "fill %s", f.id)
 	}
-	defer func() { _ = j.file.Close() }() // likewise
+	defer func() { _ = j.file.Close() }() // synced before
 	last := ""
 	for range maxManifests {
 		m, err := f.src.Manifest(ctx)
@@ -62,7 +62,7 @@ func (f *filler) fetchChunks(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "fill %s: the source does not send what its manifest says", f.id)
 }
 
-// follow makes the image what the manifest says.
+// follow makes the image match the manifest.
 func (f *filler) follow(ctx context.Context, m Manifest, image *os.File, j *journal) error {
 	if m.Encrypted {
 		if err := writeFile(f.s.path(f.id, filling, sourceKeyFile), m.Key); err != nil {
@@ -70,7 +70,7 @@ func (f *filler) follow(ctx context.Context, m Manifest, image *os.File, j *jour
 		}
 	}
 	missing, stale := m.compare(j.done)
-	// The journal has to stop vouching for a chunk before the chunk changes.
+	// The journal must no longer list a chunk as durable when the chunk changes.
 	if err := j.forget(stale); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (f *filler) follow(ctx context.Context, m Manifest, image *os.File, j *jour
 	return errors.Join(err, b.flush())
 }
 
-// without gives a list that has no errors in it.
+// without iterates over a list that has no errors in it.
 func without(list []Chunk) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		for _, c := range list {
@@ -99,7 +99,7 @@ func without(list []Chunk) iter.Seq2[Chunk, error] {
 	}
 }
 
-// empty gives the image its length, and removes what is in it that the
+// empty sets the image's length, and removes what is in it that the
 // manifest does not have: of an earlier manifest, or of a chunk that broke off.
 func (f *filler) empty(m Manifest, image *os.File) error {
 	if err := image.Truncate(m.Bytes); err != nil {
@@ -120,7 +120,7 @@ func (f *filler) empty(m Manifest, image *os.File) error {
 	return nil
 }
 
-// compare gives the chunks that are missing, and those that are durable but
+// compare returns the chunks that are missing, and those that are durable but
 // not wanted as they are.
 func (m *Manifest) compare(done map[int]string) (missing []Chunk, stale []int) {
 	wanted := make(map[int]string, len(m.Chunks))
@@ -144,13 +144,13 @@ type batch struct {
 	image *os.File
 	j     *journal
 
-	syncing sync.Mutex // who has it writes; taken before mu
+	syncing sync.Mutex // its holder writes; taken before mu
 
 	mu     sync.Mutex
 	chunks []Chunk
 }
 
-// add notes a chunk. Every so many are made durable by whoever comes, while
+// add notes a chunk. Every so many are made durable by the caller that comes then, while
 // the others go on.
 func (b *batch) add(c Chunk) error {
 	b.mu.Lock()
@@ -196,7 +196,7 @@ func (f *filler) chunk(ctx context.Context, m Manifest, c Chunk, image *os.File,
 	return err
 }
 
-// final tells whether trying again is useless.
+// final reports whether trying again is useless.
 func final(err error) bool {
 	_, ours := errors.AsType[writeError](err)
 	switch bourse.CodeOf(err) {
@@ -217,7 +217,7 @@ func (f *filler) tryChunk(ctx context.Context, m Manifest, c Chunk, image *os.Fi
 	if err != nil {
 		return sourceFailed(ctx, fmt.Errorf("chunk %d: %w", c.N, err))
 	}
-	defer func() { _ = r.Close() }() // its content tells
+	defer func() { _ = r.Close() }() // its content is verified
 	h := sha256.New()
 	off, left := int64(c.N)*ChunkBytes, chunkLength(m.Bytes, c.N)
 	for left > 0 {
@@ -254,7 +254,7 @@ func put(image *os.File, piece []byte, off int64) error {
 	return err
 }
 
-// sourceFailed gives an error of the source a code, unless it has one.
+// sourceFailed adds a code to an error of the source, unless it has one.
 func sourceFailed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

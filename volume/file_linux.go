@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone lets dst share all blocks of src. Not every file system can: see
+// clone makes dst share all blocks of src. Not every file system can: see
 // cannotClone.
 func clone(dst, src *os.File) error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }
 
-// cannotClone tells whether the error of clone says that these files never
+// cannotClone reports whether the error of clone means that these files never
 // share blocks.
 func cannotClone(err error) bool {
 	for _, e := range []error{unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS} {
@@ -33,7 +33,7 @@ func openDirect(path string) (*os.File, error) {
 	return f, err
 }
 
-// nextData gives the next extent of the file at or behind off that is not a
+// nextData returns the next extent of the file at or behind off that is not a
 // hole; io.EOF behind the last. It moves the file's position.
 func nextData(f *os.File, off int64) (from, to int64, err error) {
 	from, err = f.Seek(off, unix.SEEK_DATA)
@@ -51,13 +51,13 @@ func punch(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }
 
-// writeBack lets the kernel begin to write what is dirty in this range, so
+// writeBack makes the kernel begin to write what is dirty in this range, so
 // that a sync at the end has little left to do.
 func writeBack(f *os.File, off, bytes int64) {
-	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync tells
+	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync reports errors
 }
 
-// allocated gives how many bytes of the disk the file takes.
+// allocated returns how many bytes of the disk the file takes.
 func allocated(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -11,12 +11,12 @@ import (
 
 // Fill makes a volume with the content of a source, at least as large as it.
 // Each chunk is verified. What is verified survives a crash or a broken source
-// until Destroy: a repetition fetches the rest. One that is there is left as it
+// until Destroy: a repetition fetches the rest. An existing volume is left as it
 // is.
 //
-// It reports CodeInvalid for a manifest that makes no sense, or one that does
-// not fit the order; CodeUnavailable when the source fails or sends what it
-// did not promise, after some tries; CodeInsufficient when the host's disk is
+// It reports CodeInvalid for a malformed manifest, or one that does
+// not fit the order; CodeUnavailable when the source fails or sends chunks
+// that differ from its manifest, after some tries; CodeInsufficient when the host's disk is
 // full.
 func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src Source) error {
 	if err := s.check(id, spec); err != nil {
@@ -77,7 +77,7 @@ func (f *filler) fetch(ctx context.Context) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = f.fetchChunks(ctx)
 	}
-	if bourse.CodeOf(err) == bourse.CodeInsufficient { // it is in the way of those whose data is complete
+	if bourse.CodeOf(err) == bourse.CodeInsufficient { // it takes space from volumes whose data is complete
 		return errors.Join(err, f.s.clear(f.id, filling))
 	}
 	if err != nil {
@@ -198,8 +198,8 @@ func (f *filler) finish(ctx context.Context) error {
 	return f.s.grow(ctx, f.id)
 }
 
-// ownKey lets the volume's own key open its image, instead of the source's. It
-// is found where fetch has put it: beside the image.
+// ownKey makes the volume's own key open its image, instead of the source's. The
+// source's key is where fetch has put it: beside the image.
 func (f *filler) ownKey(ctx context.Context) error {
 	sealed := f.s.path(f.id, ready, sourceKeyFile)
 	old, err := os.ReadFile(sealed)

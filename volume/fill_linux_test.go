@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// faulty is a source that counts what it is asked, and may spoil what it gives.
+// faulty is a source that counts what is read, and may spoil it.
 type faulty struct {
 	Source
 	manifest func(m *Manifest)                                 // optional
@@ -56,7 +56,7 @@ func (f *faulty) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser
 	return f.chunk(n, try, b)
 }
 
-// total gives how many chunks were asked for.
+// total returns how many chunks were asked for.
 func (f *faulty) total() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +71,8 @@ func reader(b []byte) (io.ReadCloser, error) { return io.NopCloser(bytes.NewRead
 
 var errBroken = errors.New("connection broken")
 
-// TestFaultySource has sources that break or lie. The volume is whole, or it is
-// not there and the answer says why.
+// TestFaultySource has sources that break or send wrong data. The volume is whole, or it is
+// not there and the error says why.
 func TestFaultySource(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)
@@ -119,7 +119,7 @@ func TestFaultySource(t *testing.T) {
 	}
 }
 
-// breaking gives half of a chunk and an error.
+// breaking returns half of a chunk and an error.
 func breaking(b []byte, breaks bool) (io.ReadCloser, error) {
 	if !breaks {
 		return reader(b)
@@ -193,8 +193,8 @@ func TestSourceChanges(t *testing.T) {
 	}
 }
 
-// TestFullDisk has a host whose disk ends while something is made. Nothing is
-// left behind, and with room it succeeds.
+// TestFullDisk has a host whose disk fills up while something is made. Nothing is
+// left behind, and with space it succeeds.
 func TestFullDisk(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)

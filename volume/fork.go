@@ -15,9 +15,9 @@ import (
 // forkLife is how long the copy of a mounted volume stays after it was read.
 const forkLife = 15 * time.Minute
 
-// fork copies a mounted volume for those who want its content, under a number
+// fork copies a mounted volume for readers of its content, under a number
 // of its own: several may read different moments of it at once. What a crash
-// leaves of it is removed by Recover, whatever its state.
+// leaves of it is removed by Recover, in any state.
 func (s *Store) fork(ctx context.Context, id string) (Manifest, error) {
 	s.mu.Lock()
 	s.lastFork++
@@ -47,7 +47,7 @@ func (s *Store) Release(_ context.Context, id string) error {
 	return s.removeFork(filepath.Base(s.path(of, at)))
 }
 
-// renewFork gives a copy its full life again.
+// renewFork restarts the time after which a copy is removed.
 func (s *Store) renewFork(id string, at stage) {
 	name := filepath.Base(s.path(id, at))
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *Store) removeFork(name string) error {
 	return s.clear(id, stage("."+at))
 }
 
-// forksOf gives the directories of a volume's copies, the latest last.
+// forksOf returns the directories of a volume's copies, the latest last.
 func (s *Store) forksOf(id string) ([]string, error) {
 	files, err := filepath.Glob(s.path(id, forked+"*")) // an id has no magic characters
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *Store) forksOf(id string) ([]string, error) {
 	return files, nil
 }
 
-// latestFork gives the stage of the latest copy of a mounted volume; complete
-// stands for the volume itself.
+// latestFork returns the stage of the latest copy of a mounted volume; complete
+// means the volume itself.
 func (s *Store) latestFork(id string) (stage, error) {
 	device, err := mountedOn(s.path(id, complete, mountDir))
 	if err != nil || device == "" {

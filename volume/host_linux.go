@@ -38,24 +38,24 @@ func checkHost() error {
 	return f.Close()
 }
 
-// mayMount tells whether this process may mount block devices: it has
+// mayMount reports whether this process may mount block devices: it has
 // CAP_SYS_ADMIN, and has it on the host and not just in a user namespace.
 func mayMount() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(users)), " ") == "0 0 4294967295" && capable(unix.CAP_SYS_ADMIN)
 }
 
-// mayGrow tells whether ext4 lets this process grow a mounted file system.
+// mayGrow reports whether ext4 lets this process grow a mounted file system.
 func mayGrow() bool { return capable(unix.CAP_SYS_RESOURCE) }
 
-// capable tells whether the process has one of the first 32 capabilities.
+// capable reports whether the process has one of the first 32 capabilities.
 func capable(which int) bool {
 	var data [2]unix.CapUserData
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<which) != 0
 }
 
-// diesWithUs lets a program end when we are killed.
+// diesWithUs makes a program end when we are killed.
 func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // ioctls of file systems that x/sys does not name: linux/fs.h and fs/ext4/ext4.h.
@@ -77,7 +77,7 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	return nil
 }
 
-// freeze lets all writers of the mounted file system wait, with everything
+// freeze makes all writers of the mounted file system wait, with everything
 // written before on its device and its journal empty.
 func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 
@@ -121,7 +121,7 @@ func mountExt4(device, target string, scratch bool) error {
 	return unix.Mount(device, target, "ext4", flags, options)
 }
 
-// isDamage tells whether an error of mountExt4 is the file system's fault.
+// isDamage reports whether an error of mountExt4 is the file system's fault.
 func isDamage(err error) bool {
 	for _, e := range []error{unix.EINVAL, unix.EIO, unix.EBADMSG, unix.EUCLEAN} {
 		if errors.Is(err, e) {
@@ -135,7 +135,7 @@ func unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFO
 
 func detach(target string) error { return unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
 
-// mountedOn gives the block device ("/dev/loop3") that is mounted on the
+// mountedOn returns the block device ("/dev/loop3") that is mounted on the
 // directory, "" when none is.
 func mountedOn(target string) (string, error) {
 	var there, parent unix.Stat_t
@@ -158,7 +158,7 @@ func mountedOn(target string) (string, error) {
 	return "/dev/" + filepath.Base(link), nil
 }
 
-// statUsage gives how full the mounted file system is.
+// statUsage returns how full the mounted file system is.
 func statUsage(target string) (bourse.VolumeUsage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

@@ -62,7 +62,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	return false, nil
 }
 
-// resizeImage lets the file system of an image that is not in use fill it. It
+// resizeImage makes the file system of an image that is not in use fill it. It
 // overwrites in place what a kill in between would leave half new, so that the
 // old is kept until it is done.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
@@ -84,8 +84,8 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// unbound waits until the image has no loop device any more: it goes a moment
-// after the last user of what was mounted, but that may be a machine.
+// unbound waits until the image has no loop device any more: it is cleared a moment
+// after the last user of the mount is gone, but that may be a machine.
 func unbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)

@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// A journal says which chunks of a half-filled image are durable: records of
+// A journal records which chunks of a half-filled image are durable: records of
 // the chunk's number (8 bytes, little endian), its sha256 (32), and a CRC-32C
-// of both (4). A chunk's latest record counts; 32 zero bytes say that it is not
-// durable any more. What is behind a torn record was never acknowledged.
+// of both (4). A chunk's latest record counts; 32 zero bytes mean that it is no longer
+// durable. What is behind a torn record was never acknowledged.
 
 const journalRecord = 8 + sha256.Size + 4
 
-// noDigest stands for a chunk that is about to be overwritten.
+// noDigest is the digest of a chunk that is about to be overwritten.
 var noDigest = digestPrefix + hex.EncodeToString(make([]byte, sha256.Size))
 
 func appendRecord(b []byte, c Chunk) ([]byte, error) {
@@ -31,7 +31,7 @@ func appendRecord(b []byte, c Chunk) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], crc32.MakeTable(crc32.Castagnoli))), nil
 }
 
-// parseJournal gives the digest of each chunk in the journal, and the bytes of
+// parseJournal returns the digest of each chunk in the journal, and the bytes of
 // it that are whole.
 func parseJournal(b []byte) (done map[int]string, whole int) {
 	done = map[int]string{}
@@ -82,7 +82,7 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: f, done: done}, nil
 }
 
-// add makes the chunks of the image durable, then says so.
+// add makes the chunks of the image durable, then records that.
 func (j *journal) add(image *os.File, batch []Chunk) error {
 	if len(batch) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (j *journal) add(image *os.File, batch []Chunk) error {
 	return j.write(batch)
 }
 
-// forget says of chunks that they are not durable any more, before they change.
+// forget records that chunks are no longer durable, before they change.
 func (j *journal) forget(ns []int) error {
 	batch := make([]Chunk, 0, len(ns))
 	for _, n := range ns {

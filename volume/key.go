@@ -17,9 +17,9 @@ const (
 	keyBytes    = 64
 )
 
-// KeyFile gives keys for Config.Key, derived (HKDF, RFC 5869) from a secret in
-// the file, which is made when it is missing. Who has lost the file has lost
-// the encrypted volumes. A file that holds anything but 32 bytes is refused.
+// KeyFile returns the keys for Config.Key, derived (HKDF, RFC 5869) from a secret in
+// the file, which is made when it is missing. Without the file
+// the encrypted volumes cannot be opened. A file that holds anything but 32 bytes is refused.
 func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	master, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

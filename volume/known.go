@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// known remembers the manifests of the volumes that were described last, so
+// known caches the manifests of the volumes that were described last, so
 // that one that goes to many workers is read once.
 type known struct {
 	mu   sync.Mutex
@@ -22,8 +22,8 @@ type described struct {
 // mostKnown bounds the memory: a manifest has about 100 bytes for each 4 MiB.
 const mostKnown = 8
 
-// version says that an image is as it was: nobody has mounted it since, nor
-// written to it, nor put another in its place.
+// version identifies the content of an image: it changes when the image is mounted,
+// written to, or replaced.
 type version struct {
 	mounts   int
 	size     int64
@@ -39,8 +39,8 @@ func versionOf(image *os.File, mounts int) (version, error) {
 	return version{mounts: mounts, size: st.Size(), modified: st.ModTime().UnixNano(), file: inodeOf(st)}, nil
 }
 
-// find gives the manifest of this version of an image. Its chunks are shared,
-// and nobody changes them.
+// find returns the manifest of this version of an image. Its chunks are shared,
+// and must not be changed.
 func (k *known) find(id string, v version) (Manifest, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // loopTries bounds the search for a free device: others take them, too.
 const loopTries = 64
 
-// attachLoop gives a loop device of the image, open: the device lasts while it
+// attachLoop returns a loop device of the image, open: the device lasts while it
 // is open or mounted. An image that is bound already keeps its device.
 func attachLoop(image string) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
@@ -31,7 +31,7 @@ func attachLoop(image string) (*os.File, error) {
 	for range loopTries {
 		dev, err := freeLoop()
 		if isCleared(err) {
-			continue // somebody else had it, and let it go
+			continue // another process had it, and has closed it
 		}
 		if err != nil {
 			return nil, err
@@ -48,14 +48,14 @@ func attachLoop(image string) (*os.File, error) {
 	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
 }
 
-// isCleared tells whether a device that had an image a moment ago has none now,
+// isCleared reports whether a device that had an image a moment ago has none now,
 // or is about to lose it: then it cannot be opened.
 func isCleared(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }
 
-// configure binds the device in one call, so that nobody meets it half bound.
-// Direct IO spares a second copy of everything in memory; blocks of 4 KiB
+// configure binds the device in one call, so that no process sees it half bound.
+// Direct IO avoids a second copy of everything in memory; blocks of 4 KiB
 // allow it on any disk.
 func configure(dev, image *os.File) error {
 	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: blockSize}
@@ -82,7 +82,7 @@ func freeLoop() (*os.File, error) {
 	return openLoop(fmt.Sprintf("loop%d", n))
 }
 
-// openLoop opens a device, and makes its node where nobody does (a container's
+// openLoop opens a device, and makes its node where no udev does (a container's
 // /dev).
 func openLoop(name string) (*os.File, error) {
 	path := "/dev/" + name
@@ -132,7 +132,7 @@ func boundLoop(image string) (*os.File, error) {
 	return nil, nil
 }
 
-// boundLoops gives the host's loop devices that are bound, with their files.
+// boundLoops returns the host's loop devices that are bound, with their files.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is right
@@ -147,7 +147,7 @@ func boundLoops() map[string]string {
 	return bound
 }
 
-// growLoop lets the device see that its image has grown.
+// growLoop notifies the device that its image has grown.
 func growLoop(image string) error {
 	dev, err := boundLoop(image)
 	if err != nil || dev == nil {
@@ -156,8 +156,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops takes their image from all devices that are bound to a file for
-// which stray says so; one that is still in use goes with its last user.
+// clearLoops detaches the image of every device that is bound to a file for
+// which stray returns true; a device that is still in use is cleared by its last user.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

@@ -35,7 +35,7 @@ const (
 	mach1 = bourse.MachineID("00000000000001")
 )
 
-// open gives a store in dir, and checks at the end of the test that nothing on
+// open returns a store in dir, and checks at the end of the test that nothing on
 // the host comes from it.
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
@@ -58,8 +58,8 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// leftovers gives the files, mounts and loop devices of a directory that do
-// not go.
+// leftovers returns the files, mounts and loop devices of a directory that are
+// not removed.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	eventually(t, func() bool { return len(onHost(t, dir)) == 0 })
@@ -106,7 +106,7 @@ func onHost(t *testing.T, dir string) []string {
 	return all
 }
 
-// smallFS gives a directory on a file system of its own.
+// smallFS returns a directory on a file system of its own.
 func smallFS(t *testing.T, mib int64, mkfs ...string) string {
 	t.Helper()
 	base := t.TempDir()
@@ -138,7 +138,7 @@ func smallFS(t *testing.T, mib int64, mkfs ...string) string {
 	return dir
 }
 
-// inMemory gives a directory that no disk makes slow.
+// inMemory returns a directory in memory, so no disk makes it slow.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -148,7 +148,7 @@ func inMemory(t *testing.T) string {
 	t.Cleanup(func() {
 		err := unix.Unmount(dir, 0)
 		for end := time.Now().Add(10 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
-			runtime.Gosched() // a loop device lets go of its file when the kernel comes to it
+			runtime.Gosched() // a loop device lets go of its file a moment later
 			err = unix.Unmount(dir, 0)
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// noise gives bytes that are different everywhere, the same for each seed.
+// noise returns bytes that differ everywhere, the same for each seed.
 func noise(seed, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // it never fails

@@ -14,7 +14,7 @@ import (
 // ChunkBytes is the size of a manifest's chunks; the last may be shorter.
 const ChunkBytes = 4 << 20
 
-// Manifest says what an image holds, chunk by chunk. Chunks that are all zero
+// Manifest describes what an image holds, chunk by chunk. Chunks that are all zero
 // are left out, however they are stored, so that the same content has the same
 // digest everywhere.
 type Manifest struct {
@@ -35,13 +35,13 @@ type Chunk struct {
 
 const digestPrefix = "sha256:"
 
-// chunks gives how many chunks an image has, zero ones included.
+// chunks returns how many chunks an image has, zero ones included.
 func chunks(bytes int64) int { return int((bytes + ChunkBytes - 1) / ChunkBytes) }
 
-// chunkLength gives the bytes of chunk n of an image.
+// chunkLength returns the bytes of chunk n of an image.
 func chunkLength(bytes int64, n int) int64 { return min(ChunkBytes, bytes-int64(n)*ChunkBytes) }
 
-// Data gives the bytes of the chunks that have to be sent.
+// Data returns the bytes of the chunks that have to be sent.
 func (m *Manifest) Data() int64 {
 	var sum int64
 	for _, c := range m.Chunks {
@@ -50,7 +50,7 @@ func (m *Manifest) Data() int64 {
 	return sum
 }
 
-// sum gives the digest of a manifest.
+// sum returns the digest of a manifest.
 func (m *Manifest) sum() string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "bourse volume 1 %d %d %t\n", m.Bytes, ChunkBytes, m.Encrypted) // a hash takes all

@@ -16,7 +16,7 @@ const (
 	unmountPause = 20 * time.Millisecond
 )
 
-// Mount mounts the volume and gives the directory; one that is mounted stays
+// Mount mounts the volume and returns the directory; one that is mounted stays
 // so. It reports CodeNotFound for an unknown volume, and
 // CodeFailedPrecondition for one whose image is missing or damaged.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
@@ -71,7 +71,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	if err != nil {
 		return "", failed(err, "attach %s", id)
 	}
-	defer func() { _ = dev.Close() }() // the mount has it, or nobody
+	defer func() { _ = dev.Close() }() // the mount holds it, or nothing does
 	s.step("attached")
 	device = dev.Name()
 	if crypted {
@@ -138,7 +138,7 @@ func (s *Store) mounted(id string) {
 	s.mounts[id]++
 }
 
-// mountCount tells how often id was mounted since the store was opened.
+// mountCount returns how often id was mounted since the store was opened.
 func (s *Store) mountCount(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

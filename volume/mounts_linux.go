@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mountsBelow gives the mount points below a directory, the latest first, so
+// mountsBelow returns the mount points below a directory, the latest first, so
 // that those on top of others come before them.
 func mountsBelow(dir string) ([]string, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")

@@ -20,7 +20,7 @@ const (
 	keyOfFile    = "key"
 )
 
-// stage is what a directory's name says of it, behind the id.
+// stage is the suffix of a directory's name, after the id.
 type stage string
 
 const (
@@ -47,12 +47,12 @@ func entry(name string) (id string, at stage, ok bool) {
 	return m[1], at, true
 }
 
-// path gives where something of a valid id is.
+// path returns where something of a valid id is.
 func (s *Store) path(id string, at stage, file ...string) string {
 	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
 }
 
-// has tells whether the thing is there at this stage.
+// has reports whether the thing is there at this stage.
 func (s *Store) has(id string, at stage) (bool, error) {
 	switch _, err := os.Lstat(s.path(id, at)); {
 	case err == nil:
@@ -93,8 +93,8 @@ func (s *Store) advance(id string, from, to stage) error {
 	return failed(syncDir(s.dir), "sync the directory of volumes")
 }
 
-// clear removes what is there of the thing at this stage. It goes by what a
-// directory of ours can hold and never into a mount: an unforeseen one makes
+// clear removes what is there of the thing at this stage. It removes only what a
+// directory of ours can hold and never enters a mount: an unforeseen one makes
 // it fail instead of emptying the volume.
 func (s *Store) clear(id string, at stage) error {
 	dir := s.path(id, at)

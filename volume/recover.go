@@ -20,7 +20,7 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 		return failed(err, "list mounts")
 	}
 	for _, m := range mounts {
-		// Who froze it is dead. It reports an error when it was not frozen.
+		// The process that froze it has ended. It reports an error when it was not frozen.
 		_ = thaw(m)
 	}
 	files, err := os.ReadDir(s.dir)
@@ -76,7 +76,7 @@ func (s *Store) dropMounts(keep func(id string) bool) error {
 	return failed(err, "detach mounts")
 }
 
-// owner gives the id of the complete thing that a path is in.
+// owner returns the id of the complete thing that a path is in.
 func (s *Store) owner(path string) (id string, ok bool) {
 	rest, err := filepath.Rel(s.dir, path)
 	if err != nil {

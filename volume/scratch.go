@@ -11,9 +11,9 @@ import (
 // minScratchMiB is what a file system needs for itself, and a little more.
 const minScratchMiB = 4
 
-// Scratch gives a mounted directory of this size for a machine's temporary
-// files. It has no journal: one that its host's crash left in disorder is made
-// anew, empty.
+// Scratch returns a mounted directory of this size for a machine's temporary
+// files. It has no journal: one that was damaged by a crash of its host is made
+// again, empty.
 func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	if err := machine.Validate(); err != nil {
 		return "", err

@@ -13,12 +13,12 @@ type Source interface {
 	// are not what the last one promised.
 	Manifest(ctx context.Context) (Manifest, error)
 
-	// Chunk gives a chunk of the latest manifest, which the caller closes.
-	// Several are asked for at once. Nothing it gives is trusted.
+	// Chunk returns a chunk of the latest manifest, which the caller closes.
+	// Several are read at once. Its content is not trusted.
 	Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error)
 }
 
-// Local gives a snapshot or volume of this store for Fill, which shares the
+// Local returns a snapshot or volume of this store for Fill, which shares the
 // blocks of its image where the host's file system can.
 func (s *Store) Local(id string) Source { return &local{store: s, id: id} }
 

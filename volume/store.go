@@ -16,11 +16,11 @@ import (
 
 // Config of a Store.
 type Config struct {
-	Dir string       // required; made when it is missing; nobody else may write to it
+	Dir string       // required; made when it is missing; no other program may write to it
 	Log *slog.Logger // default: none
 
-	// Key gives the key of a volume: at least 32 bytes, always the same. nil
-	// offers no encrypted volumes. See KeyFile.
+	// Key returns the key of a volume: at least 32 bytes, always the same. nil
+	// means that there are no encrypted volumes. See KeyFile.
 	Key func(bourse.VolumeID) ([]byte, error)
 }
 
@@ -40,7 +40,7 @@ type Store struct {
 	pause   time.Duration   // between tries of a broken source
 
 	mu       sync.Mutex
-	mounts   map[string]int         // how often a volume was mounted; tells whether it may have changed
+	mounts   map[string]int         // how often a volume was mounted; shows whether it may have changed
 	forks    map[string]*time.Timer // by directory; removes it when it runs out
 	lastFork int
 }
@@ -69,7 +69,7 @@ func Open(cfg Config) (*Store, error) {
 	}, nil
 }
 
-// Labels tells what the host's volumes can do, as facts of the worker.
+// Labels returns what the host's volumes can do, as facts of the worker.
 func (s *Store) Labels() map[string]string {
 	labels := map[string]string{"volume": "loop"}
 	if s.crypt {
@@ -78,20 +78,20 @@ func (s *Store) Labels() map[string]string {
 	return labels
 }
 
-// ExtendsLive tells whether a mounted file system grows at once when its volume
+// ExtendsLive reports whether a mounted file system grows at once when its volume
 // is extended. Where the worker lacks CAP_SYS_RESOURCE, as in some containers,
-// it does when it is mounted the next time.
+// it grows when it is mounted the next time.
 func (s *Store) ExtendsLive() bool { return s.live }
 
-// locks gives each id to one operation at a time.
+// locks has a lock for each id.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
 }
 
 type lock struct {
-	free chan struct{} // capacity 1; holds a token while nobody has the lock
-	refs int           // who has it or waits
+	free chan struct{} // capacity 1; holds a token while the lock is free
+	refs int           // callers that have it or wait
 }
 
 // lock waits for the id, at most as long as ctx.

@@ -74,7 +74,7 @@ func parseSuperblock(b []byte) (superblock, error) {
 	return sb, nil
 }
 
-// usage gives what statfs would of the mounted file system: the kernel keeps a
+// usage returns what statfs would of the mounted file system: the kernel keeps a
 // fiftieth of the blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)

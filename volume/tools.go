@@ -49,7 +49,7 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = diesWithUs()
 	// It ends with the thread that started it: it must not go on writing to an
-	// image that a restarted daemon is making anew.
+	// image that a restarted daemon makes again.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer

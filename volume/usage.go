@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Usage tells how full the volume's file system is, mounted or not. That of an
-// encrypted volume that is not mounted is unknown: all zero. It waits for
-// nobody who works on the volume.
+// Usage returns how full the volume's file system is, mounted or not. That of an
+// encrypted volume that is not mounted is unknown: all zero. It does not
+// wait for operations on the volume.
 func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.VolumeUsage{}, err

@@ -141,7 +141,7 @@ func TestMountGrows(t *testing.T) {
 	}
 }
 
-// TestBusy unmounts a volume that is in use: whoever uses it goes on, and
+// TestBusy unmounts a volume that is in use: its users go on, and
 // mounting it again leads to the same file system.
 func TestBusy(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -212,7 +212,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestDamage gives images that cannot be used: each is a clear answer.
+// TestDamage has images that cannot be used: each is a clear error.
 func TestDamage(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"missing":  os.Remove,
