@@ -1,5 +1,5 @@
-// Package gateway lets whoever can make HTTP requests be a worker: a shell loop
-// with curl, a host behind a wall that only dials out. It is a thin adapter on
+// Package gateway lets any HTTP client be a worker: a shell loop
+// with curl, a host behind a firewall that only dials out. It is a thin adapter on
 // a worker whose driver of image pull (package driver/pull) hands out jobs, and
 // on that worker's own claims: its store stays the only truth, and a job is a
 // machine like any other, which brokers list, stop and order, too.
@@ -12,10 +12,10 @@
 //
 // GETs but status wait (?wait=, at most a minute) and answer 204 when nothing
 // came. Open waits are the gateway's capacity: a submit that finds none is
-// refused in the same breath.
+// refused at once.
 //
 // Jobs that were submitted here are machines of the default app. Once ended
-// they are kept for a while, to be asked about, then Run destroys them; until
+// they are kept for a while, for status, then Run destroys them; until
 // then their name may be used again, which destroys them earlier.
 //
 // Who may connect is not decided here: see internal/admission.

@@ -18,7 +18,7 @@ func read(t *testing.T, body []byte, v any) bool {
 	return err == nil
 }
 
-// FuzzSubmission: whatever is read becomes an order that a worker takes, or is
+// FuzzSubmission: a submission that is read becomes an order that a worker takes, or is
 // CodeInvalid.
 func FuzzSubmission(f *testing.F) {
 	for _, text := range []string{
@@ -60,7 +60,7 @@ func FuzzRegistration(f *testing.F) {
 	})
 }
 
-// FuzzReport: what a poller says of an end is a code and a bounded output, or
+// FuzzReport: a poller's report of an end is a code and a bounded output, or
 // CodeInvalid.
 func FuzzReport(f *testing.F) {
 	f.Add("", []byte(`{"exit_code":0,"output":"x"}`))

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// Orders is how the worker that the gateway stands on fills orders.
+// Orders is how the gateway's worker fills orders.
 type Orders interface {
 	Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
 	Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// Machines is what the same worker knows and does about its machines. Named,
-// Stop and Destroy give CodeNotFound for one that is not there.
+// Machines are the same worker's operations on its machines. Named,
+// Stop and Destroy return CodeNotFound for one that does not exist.
 type Machines interface {
 	App(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error)
@@ -26,7 +26,7 @@ type Machines interface {
 	Destroy(ctx context.Context, id bourse.MachineID) error
 }
 
-// Config is what a gateway stands on. All but Keep and Log is required.
+// Config is the configuration of a gateway. All but Keep and Log are required.
 type Config struct {
 	Region   bourse.Region // of the worker
 	Driver   *pull.Driver
@@ -55,7 +55,7 @@ func New(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, stay: stay, leave: leave}
 }
 
-// Leave ends the calls that wait, and those that come later do not.
+// Leave ends the calls that wait; later calls do not wait.
 func (g *Gateway) Leave() { g.leave() }
 
 // Handler serves /sched.
@@ -86,7 +86,7 @@ func (g *Gateway) Handler() http.Handler {
 	return mux
 }
 
-// nameIn gives the job that a path names. Names that no job can have are
+// nameIn returns the job that a path names. Names that no job can have are
 // CodeNotFound.
 func nameIn(r *http.Request) (string, error) {
 	name := r.PathValue("name")
@@ -96,7 +96,7 @@ func nameIn(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// jobName is the answer to who does something about a job.
+// jobName is the answer to a call that changes a job.
 type jobName struct {
 	Name   string      `json:"name"`
 	Ticket pull.Ticket `json:"ticket,omitempty"` // that was made for a caller without one

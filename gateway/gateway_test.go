@@ -73,8 +73,7 @@ func TestNobodyClaims(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a client that leaves before its job is claimed: nobody
-// runs it.
+// A job whose client leaves before it is claimed is not run.
 func TestAClientThatLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")

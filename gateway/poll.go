@@ -24,8 +24,8 @@ const scriptType = "text/x-shellscript"
 // maxWatched is how many jobs one call may watch.
 const maxWatched = 1000
 
-// waiting gives the context of a call that waits as long as its caller says
-// with ?wait=, and is there.
+// waiting returns the context of a call, which ends after the time that its caller
+// sets with ?wait=, or with the gateway.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -65,21 +65,21 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.Header.Get("Accept"), scriptType):
 		w.Header().Set("Content-Type", scriptType)
-		_, _ = w.Write([]byte(script(&j))) // a poller that is gone will not claim it
+		_, _ = w.Write([]byte(script(&j))) // a poller that has left will not claim it
 	default:
 		writeBody(w, &j)
 	}
 	return nil
 }
 
-// script gives a job as a shell script, which becomes its command. The first
+// script returns a job as a shell script, which becomes its command. The first
 // line is a comment with its name, which needs no quotes.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")
 	for _, e := range j.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if shellName(name) { // the others no shell can set
+		if shellName(name) { // a shell cannot set the others
 			b.WriteString("export " + name + "=" + shellQuote(value) + "\n")
 		}
 	}

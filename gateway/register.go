@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// registration is a host that says how large it is.
+// registration is a host that announces its size.
 type registration struct {
 	Name    string     `json:"name"` // default made up
 	CPU     float64    `json:"cpu"`  // cores
 	Mem     bourse.MiB `json:"mem"`
 	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // jobs that it still has; null says nothing, else its others are given up
+	Running []string   `json:"running"` // jobs that it still has; null: unknown, else its other jobs are given up
 }
 
 func (r *registration) size() (pull.Size, error) {

@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/bodies"
 )
 
-// maxBy bounds what a claimer calls itself.
+// maxBy bounds the name of a claimer, in bytes.
 const maxBy = 128
 
-// claim gives the job to who asks first. ?by= says who that is. With a ticket of
+// claim gives the job to the first caller. ?by= is its name. With a ticket of
 // the claimer's own the same claim may be repeated when its answer was lost.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
@@ -63,8 +63,8 @@ type report struct {
 	Output   string `json:"output,omitempty"`
 }
 
-// release ends a job, or gives it back: then it has failed, and the restart
-// policy of its machine says whether it is offered again.
+// release ends a job, or returns it: then it has failed, and the restart
+// policy of its machine decides whether it is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
 // stopped ends a job of a host.
@@ -93,7 +93,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads what a poller says of a job's end: JSON, or with ?exit_code=
+// readReport reads a poller's report of a job's end: JSON, or with ?exit_code=
 // the output itself as the body, of which the end is kept.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
@@ -121,7 +121,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 // outputTime is how long a poller may take to send a job's output.
 const outputTime = 5 * time.Minute
 
-// readTail reads to the end and gives the last pull.MaxOutput bytes.
+// readTail reads to the end and returns the last pull.MaxOutput bytes.
 func readTail(r io.Reader) ([]byte, error) {
 	var kept []byte
 	chunk := make([]byte, 32<<10)

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// ticket is that of all who make calls here, but where a test says otherwise.
+// ticket is the ticket of all callers here, unless a test sets another.
 const ticket = "0123456789abcdef0123456789abcdef"
 
 // rig is a gateway on a real worker, in a bubble of virtual time.
@@ -98,7 +98,7 @@ func (r *rig) callIn(ctx context.Context, method, path, body string, header ...s
 	return answer{rec.Code, rec.Body.String()}
 }
 
-// later makes a call in the background, and lets it come to where it waits.
+// later makes a call in the background, and returns when it waits.
 func (r *rig) later(method, path, body string, header ...string) <-chan answer {
 	out := make(chan answer, 1)
 	go func() { out <- r.call(method, path, body, header...) }()

@@ -7,20 +7,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// state is what a client is told of a job.
+// state is the answer to a client about a job.
 type state struct {
 	Name     string           `json:"name"`
 	Machine  bourse.MachineID `json:"machine"`
 	State    bourse.State     `json:"state"`
 	By       string           `json:"by,omitempty"`
 	Host     string           `json:"host,omitempty"`
-	ExitCode *int             `json:"exit_code,omitempty"` // once it has ended; -1: nobody knows
+	ExitCode *int             `json:"exit_code,omitempty"` // once it has ended; -1: unknown
 	Error    string           `json:"error,omitempty"`     // why there is no code
 	EndedAt  time.Time        `json:"ended_at,omitzero"`
-	Output   string           `json:"output,omitempty"` // that came with its end, for whoever shows the ticket that it was submitted with
+	Output   string           `json:"output,omitempty"` // sent with its end, for callers with the ticket that it was submitted with
 }
 
-// status tells about a job of the default app.
+// status answers with the state of a job of the default app.
 func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 	return out
 }
 
-// cancel asks a job to end. One that nobody has claimed is not run; one that
+// cancel asks a job to end. One that has not been claimed is not run; one that
 // has ended is no error. A job that was not submitted here is stopped at a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
@@ -70,7 +70,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find gives the machine of the job that a path names.
+// find returns the machine of the job that a path names.
 func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	name, err := nameIn(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// submission is a job that a client wants to be run.
+// submission is a job that a client submits.
 type submission struct {
 	Name    string            `json:"name"` // default made up
 	Command bourse.Command    `json:"command"`
@@ -18,7 +18,7 @@ type submission struct {
 	CPU     int64             `json:"cpu"`     // cores; default 1
 	Mem     bourse.MiB        `json:"mem"`     // default 256
 	Disk    bourse.MiB        `json:"disk"`    // default none
-	Timeout bourse.Duration   `json:"timeout"` // for somebody to claim it; default 10s, at most 5m
+	Timeout bourse.Duration   `json:"timeout"` // to be claimed; default 10s, at most 5m
 }
 
 // Metadata of the machines that were submitted here.
@@ -28,7 +28,7 @@ const (
 	ticketKey      = "bourse_sched_ticket" // the hash of its client's
 )
 
-// order makes the order that a submission means, of a worker in a region.
+// order makes a submission's order, for a worker in a region.
 func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Ticket) (*bourse.Order, error) {
 	o := &bourse.Order{
 		ID: bourse.NewOrderID().In(app.ID), App: app, Name: s.Name, Regions: []bourse.Choice{{region}},
@@ -52,7 +52,7 @@ func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Tic
 	return o, o.Validate()
 }
 
-// taken is the answer to a submission that somebody has claimed.
+// taken is the answer to a submission that has been claimed.
 type taken struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
@@ -67,7 +67,7 @@ type taken struct {
 const answerTime = 5 * time.Second
 
 // submit has a job claimed, and answers when it is or why it is not. A client
-// that leaves before has cancelled it.
+// that leaves earlier has cancelled it.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
 	if err := readBody(w, r, &in); err != nil {
@@ -93,7 +93,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
-	if err != nil { // what became of it nobody can be told any more
+	if err != nil { // the client can no longer be told what became of it
 		g.takeBack(order.ID)
 		return err
 	}
@@ -109,7 +109,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// takeBack cancels an order whose client is told of no machine.
+// takeBack cancels an order whose client receives no machine.
 func (g *Gateway) takeBack(id bourse.OrderID) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -128,7 +128,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-		return nil // somebody was faster: the claim says what there is to say
+		return nil // another call was faster: the claim returns the error
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.Image == bourse.ImagePull && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// over tells whether a job has ended and will not begin again.
+// over reports whether a job has ended and will not begin again.
 func over(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }

@@ -20,11 +20,11 @@ const (
 	maxTicket = 128
 )
 
-// shown is the ticket that a call shows; "" is nobody's.
+// shown is the ticket that a call shows; "" is no caller's.
 func shown(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
 // ticketOf is the ticket of a call that begins something: its caller's own, or
-// one that is made for it, which the answer then has.
+// one that is made for it, which the answer then contains.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = shown(r); {
 	case t == "":

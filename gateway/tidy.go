@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is how often in the time that an ended job is kept it is looked for
-// those to destroy.
+// tidyParts is how many times in the time that an ended job is kept Run looks for
+// jobs to destroy.
 const tidyParts = 10
 
 // Run destroys submitted jobs some time after their end, until ctx ends.
