@@ -56,7 +56,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.enlist(ctx, c, who, p, o.root())
 }
 
-// holds notes what a pull takes on disk, beside what is noted already.
+// holds notes what a pull takes on disk, in addition to what is noted already.
 func (s *Store) holds(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

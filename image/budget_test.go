@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// digests gives the images that a store has.
+// digests returns the images that a store has.
 func digests(tb testing.TB, s *image.Store) []string {
 	tb.Helper()
 	list, err := s.List(tb.Context())
@@ -123,7 +123,7 @@ func TestBomb(t *testing.T) {
 	h.unchanged(t, before)
 }
 
-// TestBudgetIsLowered evicts at start what a smaller budget has no room for.
+// TestBudgetIsLowered evicts at start what does not fit a smaller budget.
 func TestBudgetIsLowered(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

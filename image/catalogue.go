@@ -20,7 +20,7 @@ type catalogue struct {
 	tags    map[string]string  // name with tag → the record's name
 	present map[string]int     // digest of a blob that a pull need not fetch → how many records have it
 
-	heard map[string]string     // name with tag → digest that its registry said last; bounded
+	heard map[string]string     // name with tag → the latest digest from its registry; bounded
 	known map[string]parts      // record name to be → configuration and layers; bounded
 	shown map[shownTo]time.Time // bounded
 }
@@ -111,13 +111,13 @@ func (c *catalogue) drop(name string) {
 	c.learn(r.name, known)
 }
 
-// hear remembers what a registry said that a tag means.
+// hear records the digest that a registry has for a tag.
 func (c *catalogue) hear(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
-// learn remembers what has to be fetched for an image.
+// learn records what has to be fetched for an image.
 func (c *catalogue) learn(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
-// remember bounds a map: when it is full, any one of its entries goes.
+// remember adds to a bounded map: when it is full, any one of its entries is removed.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	if _, ok := m[k]; !ok && len(m) >= most {
 		for other := range m {
@@ -128,7 +128,7 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	m[k] = v
 }
 
-// find gives the record of a name: of its digest, or else of what its tag last
+// find returns the record of a name: of its digest, or else of what its tag last
 // meant.
 func (c *catalogue) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
@@ -141,8 +141,8 @@ func (c *catalogue) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing gives the bytes that a pull of the image would fetch for an asker;
-// false when nothing is known of it that was shown to that one.
+// missing returns the bytes that a pull of the image would fetch for an asker;
+// false when nothing is known of it that was shown to that asker.
 func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
@@ -170,7 +170,7 @@ func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int6
 	return sum, true
 }
 
-// byDigest gives the records of an image, one for each repository that it was
+// byDigest returns the records of an image, one for each repository that it was
 // pulled from.
 func (c *catalogue) byDigest(digest string) []*record {
 	var out []*record
@@ -182,7 +182,7 @@ func (c *catalogue) byDigest(digest string) []*record {
 	return out
 }
 
-// sorted gives the records by their names.
+// sorted returns the records, ordered by name.
 func (c *catalogue) sorted() []*record {
 	out := make([]*record, 0, len(c.records))
 	for _, name := range slices.Sorted(maps.Keys(c.records)) {

@@ -10,10 +10,10 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// Config says where images are kept and how they are fetched.
+// Config is where images are kept and how they are fetched.
 type Config struct {
-	// Client connects to containerd; called when it is first needed, and once.
-	// The caller closes what it gives. Nil: the store connects to Address.
+	// Client connects to containerd; called once, when it is first needed.
+	// The caller closes what it returns. Nil: the store connects to Address.
 	Client  func() (*containerd.Client, error)
 	Address string // path of containerd's socket, when Client is nil
 
@@ -27,8 +27,8 @@ type Config struct {
 	DockerConfig string              // optional path of a docker config.json with the credentials that all organisations share
 	OrgConfigs   map[string]string   // by organisation, paths of such files with its own, which no other's pulls use
 
-	ResolveWithin time.Duration // for a registry to say what a tag means; default 3 s
-	Stall         time.Duration // a registry that sends nothing for so long is given up; default 30 s
+	ResolveWithin time.Duration // for a registry to resolve a tag; default 3 s
+	Stall         time.Duration // a request that receives nothing for so long is aborted; default 30 s
 	Linger        time.Duration // a pull goes on so long after its last waiter has left; default 10 min
 	Keep          time.Duration // of what a failed pull has fetched, for a retry; default 1 h
 	Recheck       time.Duration // a registry that has shown an image is asked again after so long, when a digest names it; default 5 min
@@ -41,7 +41,7 @@ type Config struct {
 // here is reached by plain HTTP, as docker does.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // optional PEM file with the authorities that vouch for it, instead of the system's
+	CA        string // optional PEM file with the authorities that sign its certificate, instead of the system's
 	Username  string // optional; empty with a Password: the password is a token
 	Password  string
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestCredentials pulls from a registry with TLS of its own authority that asks
-// who is there.
+// TestCredentials pulls from a registry with TLS of its own authority that requires
+// credentials.
 func TestCredentials(t *testing.T) {
 	server := containerdtest.Start(t)
 	r := registrytest.Start(t, registrytest.Options{TLS: true, Username: "ann", Password: "secret"})
@@ -57,7 +57,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// foreignCA gives an authority that vouches for nobody of this test.
+// foreignCA returns an authority that has signed no certificate of this test.
 func foreignCA(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// login is what a registry is shown. Without a name the secret is a token.
+// login is the credentials that are sent to a registry. Without a name the secret is a token.
 type login struct{ name, secret string }
 
 // parseDockerConfig reads the "auths" of docker's config.json: the credentials
@@ -51,7 +51,7 @@ func parseDockerConfig(raw []byte) (map[string]login, error) {
 	return out, nil
 }
 
-// loginHost gives the host of a key of docker's file, which may be an address:
+// loginHost returns the host of a key of docker's file, which may be an address:
 // "https://index.docker.io/v1/" is the Docker Hub.
 func loginHost(key string) string {
 	_, host, ok := strings.Cut(key, "://")

@@ -30,14 +30,14 @@ type layerError struct{ err error }
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError is one that a registry made, so that its "not found" is told
+// registryError is an error of a registry, to distinguish its "not found"
 // from containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// coded gives an error of a pull or of a registry its code: what a repetition
+// coded adds a code to an error of a pull or of a registry: what a repetition
 // cannot help is not found, invalid or insufficient, the rest is unavailable.
 func coded(err error, image string) error {
 	if err == nil {
@@ -50,7 +50,7 @@ func coded(err error, image string) error {
 	return bourse.Errorf(code, "image %s: %s: %w", image, why, err)
 }
 
-// judge says what an error means for the caller, and in which words.
+// judge returns the code and the message of an error for the caller.
 func judge(err error) (bourse.Code, string) {
 	if status, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
 		return judgeStatus(status.StatusCode)
@@ -87,7 +87,7 @@ func judge(err error) (bourse.Code, string) {
 func judgeStatus(status int) (bourse.Code, string) {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		// Registries do not say which, so as not to tell names.
+		// Registries do not say which, so as not to reveal names.
 		return bourse.CodeNotFound, "there is no such image, or this organisation has no credentials for it on the worker"
 	case status == http.StatusNotFound:
 		return bourse.CodeNotFound, "there is no such image"
@@ -97,8 +97,8 @@ func judgeStatus(status int) (bourse.Code, string) {
 	return bourse.CodeInvalid, "the registry refuses"
 }
 
-// unreachable says whether containerd or a registry could not be talked to. A
-// stream to a containerd that goes away ends with io.EOF.
+// unreachable reports whether containerd or a registry could not be talked to. A
+// stream to a containerd that exits ends with io.EOF.
 func unreachable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -112,7 +112,7 @@ func diskFull(err error) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// final says that repeating a pull cannot help, and nothing of it is kept.
+// final reports whether repeating a pull cannot help; then nothing of it is kept.
 func final(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

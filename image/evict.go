@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// holding is something that takes disk: an image, a pull under way, or what a
+// holding is something that takes disk: an image, a pull in progress, or what a
 // failed pull has left for a retry.
 type holding struct {
 	name   string

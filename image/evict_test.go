@@ -34,8 +34,8 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestVictimsProperties: what stays takes what was said, nothing fixed goes, and
-// nothing goes that need not.
+// TestVictimsProperties: what stays is within the budget, nothing fixed is evicted, and
+// nothing is evicted that need not be.
 func TestVictimsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var holdings []holding

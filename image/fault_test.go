@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// of gives a fault to answers that carry the blob of a digest.
+// of applies a fault to answers that carry the blob of a digest.
 func of(d digest.Digest, f registrytest.Fault) func(*http.Request) registrytest.Fault {
 	return func(req *http.Request) registrytest.Fault {
 		if strings.HasSuffix(req.URL.Path, d.String()) {
@@ -55,7 +55,7 @@ func TestFinal(t *testing.T) {
 		},
 		"manifest without end": {
 			fault: func(p registrytest.Pushed) func(*http.Request) registrytest.Fault {
-				// Too large to be a manifest, as the registry itself says.
+				// Too large to be a manifest, by its Content-Length.
 				return of(p.Manifest.Digest, registrytest.Fault{Body: make([]byte, 5<<20)})
 			},
 			want: bourse.CodeNotFound,
@@ -204,7 +204,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestResume has the registry die half-way; a later pull goes on from there.
+// TestResume has the registry break off half-way; a later pull resumes there.
 func TestResume(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -268,7 +268,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestSlowIsNoHang lets a transfer take longer than a registry may stand still.
+// TestSlowIsNoHang has a transfer take longer than a registry may be silent.
 func TestSlowIsNoHang(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

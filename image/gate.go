@@ -2,11 +2,11 @@ package image
 
 import "context"
 
-// gate lets so many goroutines pass at a time as its capacity says. Unlike a
-// mutex it may be held over I/O: who waits for it can leave.
+// gate lets as many goroutines pass at a time as its capacity. Unlike a
+// mutex it may be held over I/O: a waiter can give up.
 type gate chan struct{}
 
-// pass waits until there is room, and gives what makes room again.
+// pass waits until there is a free slot, and returns a function that frees it again.
 func (g gate) pass(ctx context.Context) (func(), error) {
 	select {
 	case g <- struct{}{}:

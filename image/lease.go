@@ -20,7 +20,7 @@ const labelPull = "bourse.dev/pull"
 // labelOrg of a lease is the organisation that the pull is for.
 const labelOrg = "bourse.dev/org"
 
-// A lease that nobody removes ends by itself after leaseTime. One that has less
+// A lease that is not removed ends by itself after leaseTime. One that has less
 // than leaseRest left is not used for another attempt: a pull must not lose its
 // content to the garbage collection half-way.
 const (
@@ -36,7 +36,7 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease writes the intent to pull an image and gives a context in which
+// takeLease writes the intent to pull an image and returns a context in which
 // everything that is fetched belongs to it.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leasing.pass(ctx)
@@ -71,13 +71,13 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 	return leases.WithLease(ctx, lease.ID), nil
 }
 
-// lasts says whether a lease holds for another attempt.
+// lasts reports whether a lease is valid long enough for another attempt.
 func lasts(lease leases.Lease, now time.Time) bool {
 	end, err := time.Parse(time.RFC3339, lease.Labels[labelExpire])
 	return err == nil && end.Sub(now) >= leaseRest
 }
 
-// dropLease gives up what a pull has fetched and no image has: at once, when
+// dropLease removes what a pull has fetched and no image has: at once, when
 // collect is set, or when containerd collects next.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
@@ -90,7 +90,7 @@ func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, c
 	return nil
 }
 
-// dropKept gives up what a failed pull has kept, unless it was started again.
+// dropKept removes what a failed pull has kept, unless it was started again.
 func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.ImageRef) error {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func underWay(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	for _, lease := range list {
 		ref, err := parseName(lease.Labels[labelPull])
 		if err != nil || leaseOf(ref).ID != lease.ID {
-			continue // somebody else's
+			continue // another program's
 		}
 		out = append(out, leased{ref, lease.Labels[labelOrg]})
 	}

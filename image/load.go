@@ -46,7 +46,7 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 		r, err := s.inspect(ctx, c, image)
 		switch {
 		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
-			// Not all of it is here: as good as not pulled, which a pull mends.
+			// Not all of it is here: as if it was not pulled; a pull repairs it.
 			s.config.Log.Warn("image is not complete", "image", image.Name, "err", err)
 		case err != nil:
 			return nil, fmt.Errorf("image %s: %w", image.Name, err)
@@ -57,7 +57,7 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace takes a list over, unless something was added or removed since it was
+// replace makes list the store's content, unless something was added or removed since it was
 // read.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}

@@ -56,8 +56,8 @@ func (l *logins) read() {
 // askers share no connection, token or answer.
 type asker string
 
-// asker returns as whom an organisation asks a registry: as itself where it has
-// credentials of its own there. It looks in memory.
+// asker returns the identity with which an organisation asks a registry: as itself where it has
+// credentials of its own there. It reads only memory.
 func (r *registries) asker(org, host string) asker {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return asker(org)
@@ -65,7 +65,7 @@ func (r *registries) asker(org, host string) asker {
 	return ""
 }
 
-// askerNow is asker by what the organisation's file says now.
+// askerNow is asker by the present content of the organisation's file.
 func (r *registries) askerNow(org, host string) asker {
 	if l := r.orgs[org]; l != nil {
 		_, _ = l.at(host) // asker looks at both
@@ -73,8 +73,8 @@ func (r *registries) askerNow(org, host string) asker {
 	return r.asker(org, host)
 }
 
-// login returns what a registry is shown for an asker. The error is for when
-// the registry wants to be shown something.
+// login returns the credentials for a registry and an asker. The error is for when
+// the registry requires some.
 func (r *registries) login(who asker, host string) (login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {

@@ -34,7 +34,7 @@ func (o outline) root() ocispec.Descriptor {
 	return o.manifest.desc
 }
 
-// needs gives the configuration and the layers, each once.
+// needs returns the configuration and the layers, each once.
 func (o outline) needs() parts {
 	out := parts{o.document.Config.Digest.String(): o.document.Config.Size}
 	for _, l := range o.document.Layers {
@@ -44,9 +44,9 @@ func (o outline) needs() parts {
 }
 
 // look reads the index and the manifest of an image for this host's platform and
-// remembers what it takes to pull it. Without blobs both come from the registry,
-// as it answers this asker: who only knows the digest of what another one has
-// pulled gets none of it.
+// records what it takes to pull it. Without blobs both come from the registry,
+// as it answers this asker: one that only knows the digest of what another has
+// pulled receives none of it.
 func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -105,12 +105,12 @@ func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bours
 }
 
 // fetch gets a small blob from its registry, all of it within the time that a
-// registry may stand still.
+// registry may be silent.
 func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()
 	name := recordName(ref)
-	if desc.MediaType == "" { // where it is to be found depends on the type
+	if desc.MediaType == "" { // its URL depends on the type
 		_, found, err := from.Resolve(ctx, name)
 		if err != nil {
 			return nil, &registryError{err}

@@ -87,7 +87,7 @@ func run(tb testing.TB, s *image.Store) func() {
 	return stop
 }
 
-// random gives layers of so many bytes that no other test has.
+// random returns layers of these sizes in bytes that no other test has.
 func random(sizes ...int) []registrytest.Layer {
 	var out []registrytest.Layer
 	for _, size := range sizes {
@@ -113,7 +113,7 @@ func pull(tb testing.TB, s *image.Store, name string) bourse.Image {
 // refOf is the reference of what was pushed.
 func refOf(p registrytest.Pushed) bourse.ImageRef { return bourse.ParseImageRef(p.Ref()) }
 
-// eventually waits for a condition on something that tells of no change.
+// eventually waits for a condition on something that notifies of no change.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(patience)
@@ -172,7 +172,7 @@ func (h *host) unchanged(tb testing.TB, before map[string][]string) {
 	}
 }
 
-// kinds gives how many of each kind there are.
+// kinds counts the contents of each kind.
 func kinds(contents map[string][]string) map[string]int {
 	out := map[string]int{}
 	for kind := range maps.Keys(contents) {
@@ -181,7 +181,7 @@ func kinds(contents map[string][]string) map[string]int {
 	return out
 }
 
-// rootfs gives a directory in which an image's files can be read.
+// rootfs returns a directory in which an image's files can be read.
 func (h *host) rootfs(tb testing.TB, ref bourse.ImageRef) string {
 	tb.Helper()
 	ctx := tb.Context()
@@ -201,7 +201,7 @@ func recordOf(ref bourse.ImageRef) string {
 	return ref.String()
 }
 
-// has says whether a file system below dir has a path with this text.
+// has reports whether a file system below dir has a path with this text.
 func has(tb testing.TB, dir, path, text string) bool {
 	tb.Helper()
 	got, err := os.ReadFile(filepath.Join(dir, path))

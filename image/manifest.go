@@ -34,9 +34,9 @@ type document struct {
 
 func (d document) isIndex() bool { return d.Config == nil }
 
-// parseDocument reads a manifest or an index. What it gives has valid digests
-// and sizes, at most maxLayers layers that can be unpacked, and nothing of what
-// would have us fetch from elsewhere.
+// parseDocument reads a manifest or an index. The result has valid digests
+// and sizes, at most maxLayers layers that can be unpacked, and nothing that
+// would make us fetch from elsewhere.
 func parseDocument(raw []byte) (document, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
@@ -84,7 +84,7 @@ func (d *document) check() error {
 	return nil
 }
 
-// checkDescriptor checks what a manifest says of a blob, and takes out of it
+// checkDescriptor checks a manifest's descriptor of a blob, and removes from it
 // what only a hostile one would use: addresses to fetch it from, its bytes, and
 // annotations, which become labels of snapshots.
 func checkDescriptor(d *ocispec.Descriptor, most int64) error {
@@ -98,7 +98,7 @@ func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	return nil
 }
 
-// choose gives the image of an index that fits a host best.
+// choose returns the image of an index that fits a host best.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string
@@ -158,7 +158,7 @@ func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, e
 	return c, nil
 }
 
-// chains gives the names of the snapshots that the layers are unpacked to.
+// chains returns the names of the snapshots that the layers are unpacked to.
 func (c imageConfig) chains() []string {
 	ids := identity.ChainIDs(slices.Clone(c.RootFS.DiffIDs))
 	out := make([]string, len(ids))
@@ -168,7 +168,7 @@ func (c imageConfig) chains() []string {
 	return out
 }
 
-// labels gives the image's labels when they are of a size that can be passed
+// labels returns the image's labels if they are small enough to be passed
 // around with every machine.
 func (c imageConfig) labels() map[string]string {
 	const most = 4 << 10
@@ -193,8 +193,8 @@ func verify(raw []byte, desc ocispec.Descriptor) error {
 	return nil
 }
 
-// hostPlatform matches what runs on this host. Images are for Linux whatever the
-// client was built for.
+// hostPlatform matches what runs on this host. Images are for Linux on any system
+// that the client was built for.
 func hostPlatform() platforms.MatchComparer {
 	spec := platforms.DefaultSpec()
 	spec.OS, spec.OSVersion, spec.OSFeatures = "linux", "", nil

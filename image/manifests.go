@@ -21,8 +21,8 @@ type manifestCache struct {
 	raw map[manifestKey][]byte
 }
 
-// manifestKey says of what repository a manifest is, and whom its registry sent
-// it.
+// manifestKey is the repository and digest of a manifest, and the asker that its
+// registry sent it to.
 type manifestKey struct {
 	who                  asker
 	registry, repository string
@@ -47,8 +47,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType and indexType give a type that containerd takes for what the
-// bytes are: a registry may have said anything, or nothing.
+// manifestType and indexType return a media type that containerd accepts for the
+// bytes: a registry may have sent any type, or none.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

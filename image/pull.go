@@ -19,13 +19,13 @@ const (
 	statusDone      = "done"
 )
 
-// progressEvery is how often a waiter hears of a pull's progress, at most.
+// progressEvery is the shortest time between two reports of progress to a waiter.
 const progressEvery = 200 * time.Millisecond
 
-// pull is one that is under way, with all who wait for it.
+// pull is a pull in progress, with its waiters.
 type pull struct {
 	ref    bourse.ImageRef
-	org    string // whose credentials it uses: of who was the first to want it
+	org    string // whose credentials it uses: the first waiter's
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
@@ -39,7 +39,7 @@ type pull struct {
 
 	// Guarded by Store.mu.
 	waiters int
-	linger  *time.Timer // runs when nobody waits
+	linger  *time.Timer // runs while there are no waiters
 	parts   parts       // what it takes on disk, known so far
 }
 
@@ -50,8 +50,8 @@ type leftover struct {
 	failed time.Time
 }
 
-// keeps says whether an ended pull leaves its lease for a retry, with what it has
-// fetched: one that was stopped with the daemon even when that is nothing yet.
+// keeps reports whether an ended pull leaves its lease for a retry, with what it has
+// fetched: one that was stopped with the daemon does even when that is nothing yet.
 func (p *pull) keeps() bool {
 	if p.err == nil || final(p.err) {
 		return false
@@ -73,16 +73,16 @@ func (p *pull) state() bourse.Image {
 }
 
 // Pull makes an image present: fetched for this host's platform, verified and
-// unpacked. ref has a digest, as Resolve gives it, which has found that the
-// organisation may have it: Pull does not ask that again. All who ask for the same image
-// share one pull; each hears of its progress in its own goroutine, at most five
+// unpacked. ref has a digest, from Resolve, which has checked that the
+// organisation may have it: Pull does not check again. All callers with the same image
+// share one pull; progress is called in each caller's goroutine, at most five
 // times a second and once at the end. progress may be nil.
 //
 // When ctx ends the caller stops waiting, the pull goes on for the others, and
 // for Config.Linger when there are none.
 //
 // CodeNotFound, CodeInvalid, CodeInsufficient: final, nothing of it is kept.
-// CodeUnavailable: the registry or containerd is away; a repetition goes on where
+// CodeUnavailable: the registry or containerd is unreachable; a repetition resumes where
 // this pull stopped.
 func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
 	if err := checkRef(ref); err != nil {
@@ -99,7 +99,7 @@ func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progr
 	return p.wait(ctx, progress)
 }
 
-// join gives the pull of an image, started if need be, or else the image.
+// join returns the pull of an image, which it starts if there is none, or else the image.
 func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pull, bourse.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pul
 	return p, bourse.Image{}, nil
 }
 
-// start begins a pull that nobody waits for yet. Store.mu is held.
+// start begins a pull without waiters. Store.mu is held.
 func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pull {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ref.Labels = nil
@@ -194,7 +194,7 @@ func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Im
 	}
 }
 
-// carryOut pulls, tells the waiters, and puts the pull away.
+// carryOut pulls, notifies the waiters, and removes the pull.
 func (s *Store) carryOut(ctx context.Context, p *pull) {
 	name := recordName(p.ref)
 	began := time.Now()

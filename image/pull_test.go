@@ -183,7 +183,7 @@ func TestProgress(t *testing.T) {
 }
 
 // TestWaitersLeave has the only waiter leave: the pull goes on without it, and
-// is stopped when nobody comes back.
+// is stopped when no waiter returns.
 func TestWaitersLeave(t *testing.T) {
 	for name, tc := range map[string]struct {
 		linger time.Duration

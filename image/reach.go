@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reach says which registries may be asked, and at which addresses. Images are
+// reach is the registries that may be asked, and at which addresses. Images are
 // named by tenants, and a registry's answers name further hosts: without it
-// they could have a worker ask whatever its network lets it ask.
+// they could have a worker ask any address that its network can reach.
 type reach struct {
 	private bool     // private, loopback and link-local addresses too
 	only    []string // nil: any
@@ -45,7 +45,7 @@ func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 			return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
 		}
 		if len(proxies) > 0 && slices.Contains(proxies, to.Port()) {
-			return nil // the operator's proxy, which judges for itself
+			return nil // the operator's proxy, which applies its own rules
 		}
 		if !public(to.Addr()) {
 			return bourse.Errorf(bourse.CodeInvalid, "the registry is at %s, an address of the worker's own network: it is asked only if the worker allows it", to.Addr())
@@ -64,7 +64,7 @@ func public(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)
 }
 
-// proxyPorts gives the ports of the proxies that the environment names.
+// proxyPorts returns the ports of the proxies that the environment names.
 func proxyPorts() []uint16 {
 	var out []uint16
 	for _, scheme := range []string{"http", "https"} {

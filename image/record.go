@@ -15,7 +15,7 @@ const (
 	labelStore = "bourse.dev/image" // "1": the record is this store's
 	labelTags  = "bourse.dev/tags"  // the tags that it was last asked for by, separated by spaces
 	labelUsed  = "bourse.dev/used"  // when it was last used, as RFC 3339 has it
-	labelShown = "bourse.dev/shown" // to whom its registry has shown it, and when: {"asker": seconds}
+	labelShown = "bourse.dev/shown" // the askers that its registry has shown it to, and when: {"asker": seconds}
 )
 
 // maxTags is how many tags of one image are remembered: containerd takes 4096
@@ -52,7 +52,7 @@ type record struct {
 	dirty  bool                // tags, usedAt or shown are not in containerd yet
 }
 
-// image gives what others see of the record.
+// image returns the public form of the record.
 func (r *record) image() bourse.Image {
 	ref := r.ref
 	ref.Labels = maps.Clone(ref.Labels)
@@ -62,7 +62,7 @@ func (r *record) image() bourse.Image {
 	return bourse.Image{Ref: ref, Bytes: r.bytes, Disk: r.parts.sum(), UsedAt: r.usedAt}
 }
 
-// labels gives what is written of the record to containerd.
+// labels returns the labels of the record in containerd.
 func (r *record) labels() map[string]string {
 	return map[string]string{
 		labelStore: "1",
@@ -72,8 +72,8 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read takes the labels of a record of containerd. What cannot be read, because
-// somebody else wrote it, is left out: the tags and the time are a cache.
+// read reads the labels of a record of containerd. What cannot be read, because
+// another program wrote it, is left out: the tags and the time are a cache.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -83,14 +83,14 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // a clock that was set back must not keep it for ever
+	if err != nil || used.After(now) { // a clock that was set back must not keep it forever
 		used = now
 	}
 	r.usedAt = used
 	r.shown = readShown(labels[labelShown], now)
 }
 
-// addTag puts a tag first and says whether that changes anything.
+// addTag puts a tag first and reports whether that changed anything.
 func (r *record) addTag(tag string) bool {
 	if tag == "" || len(r.tags) > 0 && r.tags[0] == tag {
 		return false

@@ -55,7 +55,7 @@ func newRegistries(c *Config) *registries {
 	return r
 }
 
-// resolver gives the client of the registries for an asker. Tokens and
+// resolver returns the client of the registries for an asker. Tokens and
 // connections are shared by all resolvers of one.
 func (r *registries) resolver(who asker) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
@@ -137,7 +137,7 @@ func (r *registries) connect(name string, login login, unread error) (docker.Reg
 	return h, nil
 }
 
-// authorities reads the certificates that vouch for a registry; nil: the
+// authorities reads the CA certificates for a registry; nil: the
 // system's.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remove removes images' records, and with the last one all that no other image,
-// container or pull holds. They are forgotten first, so that nobody counts on
-// what is going.
+// remove removes images' records, and with the last one everything that no other image,
+// container or pull holds. They leave the catalogue first, so that no quote counts on
+// what is being removed.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	return coded(s.remove(ctx, c, names), digest)
 }
 
-// Prune removes all images that no machine has, and gives them.
+// Prune removes all images that no machine has, and returns them.
 func (s *Store) Prune(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse

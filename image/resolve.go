@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve finds out which image a name means now, and that its registry shows it
-// to an organisation: with that one's own credentials where it has some for this
-// registry, else with those that all share. It gives the name with its digest: of
+// Resolve returns the image that a name means now, if its registry shows it
+// to an organisation: with its own credentials where it has some for this
+// registry, else with the shared ones. The result is the name with its digest: of
 // an index where the registry has one. A tag's registry is asked with one request
-// for all who want to know the same at the moment, for at most
+// for all callers that wait for the same at the moment, for at most
 // Config.ResolveWithin, that of a digest again when its last answer is older than
-// Config.Recheck. When the registry cannot be reached, what the name meant last is
-// given, if that image is here and was shown to the organisation in the last week.
+// Config.Recheck. When the registry cannot be reached, what the name meant last
+// is returned, if that image is here and was shown to the organisation in the last week.
 //
 // CodeInvalid: no name of an image. CodeNotFound: the registry does not have it,
 // or does not show it to this organisation. CodeUnavailable: the registry cannot
@@ -77,7 +77,7 @@ func (s *Store) labelled(ref bourse.ImageRef) bourse.ImageRef {
 	return ref
 }
 
-// lastKnown gives the digest of the image here that a name meant last, if it was
+// lastKnown returns the digest of the image here that a name meant last, if it was
 // shown to an asker.
 func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) string {
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	defer s.mu.Unlock()
 	r := s.memory.catalogue.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // what it means now was heard, but is not here
+		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // its present digest is known, but is not here
 	}
 	if r == nil || !s.memory.catalogue.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""
@@ -104,7 +104,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	return r.ref.Digest
 }
 
-// ask asks the registry what a name means to an asker, and remembers it.
+// ask asks the registry what a name means to an asker, and records it.
 func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string, error) {
 	name := tagName(ref)
 	if ref.Digest != "" {

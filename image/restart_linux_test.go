@@ -22,7 +22,7 @@ import (
 )
 
 // halfWay makes a registry send half of a layer and then hold it, until the
-// result is called; the channel tells when it is there.
+// result is called; the channel receives a value when the layer is requested.
 func halfWay(r *registrytest.Registry, p registrytest.Pushed) (<-chan struct{}, func()) {
 	half := p.Layers[0].Size / 2
 	arrived := make(chan struct{}, 10)
@@ -107,7 +107,7 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 }
 
-// TestKeepEnds gives up what a failed pull has kept, when its time is over.
+// TestKeepEnds removes what a failed pull has kept, when its time is over.
 func TestKeepEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -122,7 +122,7 @@ func TestKeepEnds(t *testing.T) {
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
 		t.Fatalf("containerd has %v, want the lease and the begun layer to be kept", got)
 	}
-	// There is no room for it and another image: the latter counts.
+	// The budget does not fit it and another image: the image wins.
 	pull(t, s, small.Name)
 	if err := s.Remove(t.Context(), small.Digest); err != nil {
 		t.Error(err)
@@ -161,7 +161,7 @@ func TestContainerdDies(t *testing.T) {
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 }
 
-// TestOthersRemove has somebody else remove an image from containerd.
+// TestOthersRemove has another program remove an image from containerd.
 func TestOthersRemove(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))

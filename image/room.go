@@ -19,7 +19,7 @@ const (
 	measureShare = 10
 )
 
-// watch measures the layer that is being unpacked, makes room for it, and ends
+// watch measures the layer that is being unpacked, frees space for it, and ends
 // the pull when there is none. The result stops it and waits.
 func (s *Store) watch(ctx context.Context, w *watched) func() {
 	if s.config.Budget == 0 {
@@ -100,7 +100,7 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings gives all that takes disk, and what says which of it is in use.
+// holdings returns everything that takes disk, and the function of SetInUse.
 func (s *Store) holdings() ([]holding, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,12 +16,12 @@ const (
 	flushEvery = 10 * time.Second
 	sweepEvery = time.Minute
 	retryEvery = 500 * time.Millisecond
-	serveWait  = 5 * time.Second // for containerd to come back, asked again and again
+	serveWait  = 5 * time.Second // for containerd to answer, with retries
 )
 
 // Run keeps the store in line with containerd until ctx ends: it reads what is
-// there, resumes the pulls that were under way, evicts what is above the budget,
-// notices what others remove, and begins again when containerd comes back. It
+// there, resumes the pulls that were in progress, evicts what is above the budget,
+// notices what others remove, and begins again when containerd returns. It
 // closes the store at the end.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
@@ -105,7 +105,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts the pulls whose leases are there, and which nobody has started
+// resume starts the pulls whose leases are there, and which have not been started
 // again meanwhile.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := underWay(ctx, c)
@@ -140,7 +140,7 @@ func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// sweep gives up what failed pulls have kept for too long.
+// sweep removes what failed pulls have kept for too long.
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef

@@ -35,8 +35,8 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 	return out, err
 }
 
-// ingester ends the waiting for a blob that somebody else writes when it is
-// containerd itself that is away: it says "unavailable" for both.
+// ingester ends the wait for a blob that another process writes when it is
+// containerd itself that does not answer: it returns "unavailable" for both.
 type ingester struct {
 	content.Store
 	client *containerd.Client
@@ -59,7 +59,7 @@ func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (conte
 	return nil, err
 }
 
-// watched is a snapshotter that tells what a pull's unpacked layers take.
+// watched is a snapshotter that measures what a pull's unpacked layers take.
 type watched struct {
 	snapshots.Snapshotter
 	store  *Store
@@ -97,7 +97,7 @@ func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshot
 	return w.store.makeRoom(ctx, w.client, w.pull)
 }
 
-// Remove gives a layer up.
+// Remove removes a layer.
 func (w *watched) Remove(ctx context.Context, key string) error {
 	w.setActive("")
 	return w.Snapshotter.Remove(ctx, key)

@@ -19,7 +19,7 @@ const (
 	shownFor      = 7 * 24 * time.Hour // how long an answer counts while the registry cannot be reached
 )
 
-// shownTo is an image, by the name of its record, and whom its registry showed it.
+// shownTo is an image, by the name of its record, and an asker that its registry showed it to.
 type shownTo struct {
 	name string
 	who  asker
@@ -33,8 +33,8 @@ func (c *catalogue) show(name string, who asker, now time.Time) {
 	}
 }
 
-// hide forgets what of an image's repository was shown to an asker: the registry
-// does not any more.
+// hide removes what was shown of an image's repository to an asker: the registry
+// no longer shows it.
 func (c *catalogue) hide(ref bourse.ImageRef, who asker) {
 	for key := range c.shown {
 		other := bourse.ParseImageRef(key.name)
@@ -54,7 +54,7 @@ func (c *catalogue) wasShown(name string, who asker, within time.Duration, now t
 	return ok && !at.After(now) && now.Sub(at) < within
 }
 
-// askers returns to whom an image was shown.
+// askers returns the askers that an image was shown to.
 func (c *catalogue) askers(name string) map[asker]time.Time {
 	out := map[asker]time.Time{}
 	for key, at := range c.shown {
@@ -92,7 +92,7 @@ func readShown(text string, now time.Time) map[asker]time.Time {
 	}
 	out := map[asker]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // a clock that was set back must not keep it for ever
+		if at := time.Unix(seconds, 0); !at.After(now) { // a clock that was set back must not keep it forever
 			out[who] = at
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // An image that is shown to one asker is not known to another, and what its
-// repository does not show any more is forgotten for that one alone.
+// repository no longer shows is hidden from that asker alone.
 func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	c := newCatalogue()
 	r := recordFor(1, at(1), parts{"base": 50}, "v1")
@@ -43,7 +43,7 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	}
 }
 
-// Whom an image was shown survives the daemon, in the label of its record.
+// The askers that an image was shown to survive a restart, in the label of its record.
 func TestShownIsALabel(t *testing.T) {
 	c := newCatalogue()
 	r := recordFor(1, at(1), parts{}, "v1")

@@ -29,7 +29,7 @@ type Store struct {
 
 	changed   chan struct{}      // capacity 1
 	turns     gate               // for the pulls that run
-	room      gate               // for who makes room
+	room      gate               // held to free space
 	leasing   gate               // for who takes a pull's lease, or drops one that no pull has
 	pulling   sync.WaitGroup     // the goroutines of pulls
 	resolving singleflight.Group // requests for what a tag means
@@ -42,8 +42,8 @@ type Store struct {
 // state is what Store.mu guards.
 type state struct {
 	catalogue *catalogue
-	pulls     map[string]*pull    // under way, by the name of the record to be
-	kept      map[string]leftover // of failed pulls, likewise
+	pulls     map[string]*pull    // in progress, by the name of the future record
+	kept      map[string]leftover // of failed pulls, by the same name
 	inUse     func(digest string) bool
 	change    uint64 // counts what was added and dropped
 	closed    bool
@@ -65,7 +65,7 @@ func Open(config Config) (*Store, error) {
 	s.connect = sync.OnceValues(config.Client)
 	if config.Client == nil {
 		s.connect = sync.OnceValues(func() (*containerd.Client, error) {
-			c, err := containerd.New(config.Address, containerd.WithTimeout(time.Second)) // also the most between two attempts
+			c, err := containerd.New(config.Address, containerd.WithTimeout(time.Second)) // also the longest time between two attempts
 			if err == nil {
 				s.mu.Lock()
 				s.memory.close = c.Close
@@ -77,8 +77,8 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets what says whether a machine has the image of a digest. It is
-// asked, without any lock held, before an image is evicted, pruned or removed.
+// SetInUse sets the function that reports whether a machine has the image of a digest. It is
+// called, without any lock held, before an image is evicted, pruned or removed.
 // Nil, the default: none is in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
@@ -86,8 +86,8 @@ func (s *Store) SetInUse(f func(digest string) bool) {
 	s.memory.inUse = f
 }
 
-// Changed gets a value when List may give something else than before: an image
-// has come or gone, a pull has begun or ended. Values coalesce.
+// Changed receives a value when the result of List may have changed: an image
+// was added or removed, a pull has begun or ended. Values coalesce.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
@@ -97,17 +97,17 @@ func (s *Store) notify() {
 	}
 }
 
-// Has says whether an image is here, unpacked. It looks in memory only.
+// Has reports whether an image is here, unpacked. It reads only memory.
 func (s *Store) Has(ref bourse.ImageRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.catalogue.find(ref) != nil
 }
 
-// Missing gives the bytes that a pull of an image for an organisation would
+// Missing returns the bytes that a pull of an image for an organisation would
 // fetch now: 0 for one that is here, and for another one the layers that no
 // image here has. It is false when nothing is known of the image that its
-// registry has shown to that organisation. It looks in memory only.
+// registry has shown to that organisation. It reads only memory.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.asker(org, ref.Registry)
@@ -127,8 +127,8 @@ func (s *Store) Used(digest string) {
 	}
 }
 
-// List gives the images that are here and those being pulled, by their names.
-// It looks in memory; the context is for SetInUse's sake only.
+// List returns the images that are here and those being pulled, ordered by name.
+// It reads only memory; the context is passed to the function of SetInUse.
 func (s *Store) List(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse
@@ -161,7 +161,7 @@ func compare(a, b bourse.ImageRef) int {
 	return 0
 }
 
-// containerd gives the connection, and a context of the namespace.
+// containerd returns the connection, and a context of the namespace.
 func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Client, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -170,14 +170,14 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within gives a context of the store's namespace. The client's own log, a line
+// within returns a context of the store's namespace. The client's own log, a line
 // for every request that fails, is not ours.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))
 }
 
-// Close ends the pulls under way, which a later Run resumes, and waits for them.
+// Close ends the pulls in progress, which a later Run resumes, and waits for them.
 // Run calls it.
 func (s *Store) Close() error {
 	s.mu.Lock()

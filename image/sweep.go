@@ -8,9 +8,9 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// sweep gives back the disk of layers that containerd has forgotten and its
-// snapshotter still has. On a full disk a snapshotter may find no room in its own
-// database to note a removal; containerd does not ask it again before another of
+// sweep frees the disk of layers that containerd has forgotten and its
+// snapshotter still has. On a full disk a snapshotter may have no space in its own
+// database to note a removal; containerd does not retry before another of
 // its snapshots is removed. So an empty one is made and removed.
 func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
 	manager := c.LeasesService()

@@ -30,7 +30,7 @@ func loginFile(tb testing.TB, path, host, login string) string {
 
 // An image that one organisation's credentials have brought to a worker is
 // refused to another one by its tag, by its digest, and while its registry is
-// away; what is public is everybody's.
+// unreachable; public images are for all.
 func TestCredentialsOfAnOrganisationAreItsOwn(t *testing.T) {
 	server := containerdtest.Start(t)
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -88,8 +88,8 @@ func TestCredentialsOfAnOrganisationAreItsOwn(t *testing.T) {
 	wantCode(t, have(s, "acme", p.Ref()), "")
 }
 
-// Whom an image was shown survives the daemon: without its registry the next
-// one has it for its organisation, and for no other.
+// The askers that an image was shown to survive a restart: without its registry the next
+// daemon has it for its organisation, and for no other.
 func TestARestartForgetsNoOrganisation(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -175,7 +175,7 @@ func TestADigestAloneIsNoProof(t *testing.T) {
 	}
 }
 
-// claimsAll starts a registry that says of every manifest that it has it, under
+// claimsAll starts a registry that claims to have every manifest, under
 // one digest, and sends none.
 func claimsAll(tb testing.TB, digest string) (host string) {
 	tb.Helper()

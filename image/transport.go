@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stalling gives up requests that stand still: no headers, or nothing more of
+// stalling aborts requests that stall: no headers, or nothing more of
 // the body, within the time. However slow a transfer is, it may take as long as
 // it moves.
 type stalling struct {
@@ -52,7 +52,7 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain tells a stall from the cancellation that it made. The error must not
+// explain returns errStalled for the cancellation that a stall made. The error must not
 // look like a timeout of the network, which the client would try again at once.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {

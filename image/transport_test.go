@@ -92,7 +92,7 @@ func TestStalling(t *testing.T) {
 	}
 }
 
-// TestCancelIsNoStall: a caller who leaves is not told that the registry hangs.
+// TestCancelIsNoStall: a caller that leaves gets no error about a registry that hangs.
 func TestCancelIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -61,8 +61,8 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	return err
 }
 
-// unpacksTo gives what each layer is, uncompressed, by the configuration. The
-// same layer may be there twice.
+// unpacksTo returns the uncompressed digest of each layer, from the configuration. The
+// same layer may be in the list twice.
 func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
 	out := make(map[digest.Digest]digest.Digest, len(layers))
 	for i, l := range layers {
@@ -147,7 +147,7 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// counted is a layer's body. Transfers that go on half-way seek first.
+// counted is a layer's body. Transfers that resume half-way seek first.
 type counted struct {
 	io.ReadCloser
 	count  *layerCount

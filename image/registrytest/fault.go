@@ -9,7 +9,7 @@ import (
 // Fault is what goes wrong with one answer; the zero value is nothing.
 type Fault struct {
 	Status  int    // answers with this status and nothing else
-	Body    []byte // answers with this, whatever was asked for
+	Body    []byte // answers every request with this
 	Corrupt bool   // turns the body's first byte over
 	Rate    int64  // bytes of the body in a second
 
@@ -30,10 +30,10 @@ type Stats struct {
 	BlobBytes int64 // bytes of blobs that were sent
 }
 
-// IsManifest says whether a request asks for a manifest.
+// IsManifest reports whether a request asks for a manifest.
 func IsManifest(req *http.Request) bool { return strings.Contains(req.URL.Path, "/manifests/") }
 
-// IsBlob says whether a request asks for a layer or a configuration.
+// IsBlob reports whether a request asks for a layer or a configuration.
 func IsBlob(req *http.Request) bool { return strings.Contains(req.URL.Path, "/blobs/sha256:") }
 
 // Fault has f asked for each request what is to go wrong with its answer; nil
@@ -44,7 +44,7 @@ func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.fault = f
 }
 
-// Stats gives what was asked since the start, or since ResetStats.
+// Stats counts the requests since the start, or since ResetStats.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,9 +25,9 @@ type Image struct {
 	// not the one that the configuration has.
 	Bomb int64
 
-	// Edit changes the manifest before it is pushed: to have it lie.
+	// Edit changes the manifest before it is pushed: to make it wrong.
 	Edit func(*ocispec.Manifest)
-	// EditConfig changes the configuration likewise.
+	// EditConfig changes the configuration before it is pushed.
 	EditConfig func(*ocispec.Image)
 }
 
@@ -39,8 +39,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes sums the configuration and the layers up, each once: what a pull by
-// somebody who has nothing transfers, beside the manifest.
+// Bytes sums the configuration and the layers up, each once: what the first pull
+// on a host transfers, besides the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -53,7 +53,7 @@ func (b Built) Bytes() int64 {
 	return sum
 }
 
-// Build makes an image. The same parts give the same digests.
+// Build makes an image. The same parts have the same digests.
 func Build(tb testing.TB, image Image) Built {
 	tb.Helper()
 	out := Built{Blobs: map[digest.Digest][]byte{}}
@@ -97,7 +97,7 @@ func Build(tb testing.TB, image Image) Built {
 	return out
 }
 
-// platform gives what an index says of the image.
+// platform returns the image's platform in an index.
 func (image Image) platform() *ocispec.Platform {
 	p := &ocispec.Platform{Architecture: image.Arch, OS: image.OS}
 	if p.Architecture == "" {

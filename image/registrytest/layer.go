@@ -32,7 +32,7 @@ type File struct {
 // directories that files are in need not be named.
 type Layer map[string]File
 
-// Busybox gives a small system that runs: see containerdtest.Busybox.
+// Busybox returns a small system that runs: see containerdtest.Busybox.
 func Busybox(tb testing.TB) Layer {
 	tb.Helper()
 	out := Layer{}
@@ -42,8 +42,8 @@ func Busybox(tb testing.TB) Layer {
 	return out
 }
 
-// Random gives a layer of one file of size bytes that no compression makes
-// smaller. The same seed gives the same bytes.
+// Random returns a layer of one file of size bytes that no compression makes
+// smaller. The same seed makes the same bytes.
 func Random(seed uint64, size int) Layer {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
@@ -52,7 +52,7 @@ func Random(seed uint64, size int) Layer {
 	return Layer{fmt.Sprintf("random-%d", seed): {Data: data}}
 }
 
-// ManyFiles gives a layer of n empty files in directories of 1000.
+// ManyFiles returns a layer of n empty files in directories of 1000.
 func ManyFiles(n int) Layer {
 	out := Layer{}
 	for i := range n {
@@ -107,7 +107,7 @@ func (f File) header(name string) *tar.Header {
 	return h
 }
 
-// tar gives the layer as a tar file in memory.
+// tar returns the layer as a tar file in memory.
 func (l Layer) tar() ([]byte, error) {
 	var buf bytes.Buffer
 	err := l.write(&buf)

@@ -22,7 +22,7 @@ type Pushed struct {
 	Built
 }
 
-// Ref gives the image's name by its digest.
+// Ref returns the image's name by its digest.
 func (p Pushed) Ref() string { return p.Name + "@" + p.Digest }
 
 // Push builds an image and stores it as "repository:tag". It goes past the

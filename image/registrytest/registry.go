@@ -24,7 +24,7 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // its name in the configuration
 )
 
-// Options say what registry a test wants; the zero value is one in memory, with
+// Options configure a test's registry; the zero value is one in memory, with
 // plain HTTP and no credentials.
 type Options struct {
 	TLS                bool   // with a certificate of its own authority, see Registry.CA
@@ -36,7 +36,7 @@ type Options struct {
 // Registry is a registry of a test. It ends with the test.
 type Registry struct {
 	Host string // "127.0.0.1:41234", as in an image's name
-	CA   string // file of the authority that vouches for it; empty without TLS
+	CA   string // file with the CA certificate; empty without TLS
 
 	options Options
 	app     http.Handler
@@ -79,7 +79,7 @@ func Start(tb testing.TB, o Options) *Registry {
 	return r
 }
 
-// configure writes down what the registry is to be.
+// configure returns the registry's configuration.
 func configure(tb testing.TB, o Options) *configuration.Configuration {
 	tb.Helper()
 	c := &configuration.Configuration{
@@ -109,7 +109,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 	return c
 }
 
-// Name gives the full name of an image of the registry: "web:v1" becomes
+// Name returns the full name of an image of the registry: "web:v1" becomes
 // "127.0.0.1:41234/web:v1".
 func (r *Registry) Name(image string) string { return r.Host + "/" + image }
 
