@@ -10,7 +10,7 @@ type budget struct {
 
 var budgets = map[string]budget{
 	"place_p50_ratio":       {limit: 2.2},
-	"place_rps_ratio":       {limit: 0.5, atLeast: true},
+	"place_rps_ratio":       {limit: 0.6, atLeast: true},
 	"overload_ratio":        {limit: 0.8, atLeast: true},
 	"refuse_p99_ratio":      {limit: 4},
 	"fsm_c16_gain":          {limit: 5, atLeast: true},
