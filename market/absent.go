@@ -29,7 +29,7 @@ func (t *trade) absentees() []bourse.Absence {
 }
 
 // concerns reports whether the order may be filled at m, as far as the order
-// says where.
+// names regions.
 func (t *trade) concerns(m *bourse.Member) bool {
 	pin := t.order.Pinned()
 	return names(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
@@ -133,23 +133,23 @@ func (t *trade) voidLost(ctx context.Context) error {
 	return nil
 }
 
-// lasts reports whether the order is to be filled once whatever becomes of its
-// caller: one that chose the id and may be back with it, through this broker or
-// another. What a hold takes ends by itself; tasks are seen to in task.go.
+// lasts reports whether the order is to be filled once even if its caller leaves:
+// a caller that chose the id may repeat it, through this broker or
+// another. What a hold takes ends by itself; for tasks see task.go.
 func lasts(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
 // errOvertaken is the error of a try of an order after which another one asked
-// its workers: what becomes of the order, that one is told.
+// its workers: only the later try learns what becomes of the order.
 func errOvertaken(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "another try of order %s has begun since: repeat it", order.ID)
 }
 
 // undone makes sure that a claim whose answer was lost is not, or no longer,
-// filled at m. If that cannot be, nobody else is to fill the order, and the
-// caller asks again: the cancellation must not find its worker when the caller
-// has been told of the machine there.
+// filled at m. If that is impossible, no other worker may fill the order, and the
+// caller repeats it: the cancellation must not reach its worker when the caller
+// has already received the machine there.
 func (t *trade) undone(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.voidTime())
 	defer cancel()

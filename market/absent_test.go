@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// fillLost places an order of the caller's own id that w0 fills: nobody hears
-// of it, and w0 is absent from then on.
+// fillLost places an order of the caller's own id that w0 fills: the answer is
+// lost, and w0 is absent from then on.
 func fillLost(t *testing.T, c *markettest.Cluster) bourse.Order {
 	t.Helper()
 	o := order("gru")
@@ -79,7 +79,7 @@ func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 }
 
 // Shows that an order that is younger than an absence is filled at once, and
-// so is one that the caller says was never sent before.
+// so is one whose caller marks it as never sent before.
 func TestAFreshOrderDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(5))
@@ -232,10 +232,10 @@ func TestAnOvertakenTryIsUnknown(t *testing.T) {
 	}
 }
 
-// Pins what docs/api.md says of a worker that has just joined the cluster for the
-// first time: a broker that has not heard of it yet, and is sent the repetition
+// Pins what docs/api.md says about a worker that has just joined the cluster for the
+// first time: a broker that does not know it yet, and receives the repetition
 // of what another broker had filled there, fills it again, and the order has two
-// machines. Once it has heard, a repetition keeps the older one.
+// machines. Once it knows it, a repetition keeps the older one.
 func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -253,7 +253,7 @@ func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	})
 }
 
-// unaware is the directory of a broker that has never heard of w0, which is absent
+// unaware is the directory of a broker that does not know w0, which is absent
 // to the others.
 type unaware struct{ *markettest.Cluster }
 

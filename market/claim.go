@@ -33,13 +33,13 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 	return nil, t.over(ctx)
 }
 
-// claimBatch claims at all of batch side by side. The first fill is kept;
-// wherever else the order may be filled it is canceled before this returns.
-// more says that others are willing: then a worker that hangs may use up half
+// claimBatch claims at all of batch concurrently. The first fill is kept;
+// everywhere else where it may be filled it is canceled before this returns.
+// more means that others are willing: then a worker that hangs may use up half
 // of the time that is left, not all of it.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other takes over a task that hangs
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task that hangs
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -76,8 +76,8 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judge says what a claim's answer means. A fill that is not what was asked
-// for is undone like an unknown one.
+// judge interprets a claim's answer. A fill that is not what was ordered
+// is undone like an unknown one.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
@@ -90,7 +90,7 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 		return attempt{refusal: tidy(refusal, m)}
 	case fill == nil || refusal != nil || fill.Sale().Worker != m.ID || !fills(fill, order):
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim makes no sense; canceled there")}
-	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, whatever the hint said
+	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, even if the hint was wrong
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedRegion, "it filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+"; canceled there")}
 	}
 	return attempt{fill: fill}
@@ -146,10 +146,10 @@ const voidWithin = time.Second
 // voidTime is how long a cancellation may take that begins now.
 func (t *trade) voidTime() time.Duration { return min(voidWithin, time.Until(t.deadline)/2) }
 
-// void cancels the order at members side by side, also when ctx has ended.
-// What is not delivered within its share of the time left is written where the
-// worker will find it and handed to Run, and the order goes on: the caller
-// wants a machine, and a duplicate is destroyed when its worker is back.
+// void cancels the order at members concurrently, also when ctx has ended.
+// What is not delivered within its share of the time left is written to Voids, where the
+// worker will find it and handed to Run, and the order continues: the caller
+// needs a machine, and a duplicate is destroyed when its worker is back.
 func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return

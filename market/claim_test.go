@@ -69,7 +69,7 @@ func (c claimer) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	return c.Trader.Claim(ctx, to, claim)
 }
 
-// A lone candidate is claimed without being asked, and the record says so.
+// A lone candidate is claimed without being asked for a quote, and the record shows that.
 func TestLoneCandidateIsNotAsked(t *testing.T) {
 	c := floor(1, bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 9000}, {Resource: bourse.ResourceMemory, Amount: 300}})
 	x := broker(c, nil)
@@ -91,7 +91,7 @@ func TestLoneCandidateIsNotAsked(t *testing.T) {
 	}
 }
 
-// Whoever leaves is not left a machine, at whatever moment.
+// A caller that leaves, at any moment, leaves no machine behind.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -151,7 +151,7 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 }
 
 // When the deadline passes in the middle of a claim, the cancellation is
-// delivered before the caller is told.
+// delivered before the caller gets the error.
 func TestDeadlineCancelsTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))

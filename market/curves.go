@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys of CurveSet.Resources that stand for many resources.
+// Keys of CurveSet.Resources that mean many resources.
 const (
 	AnyGPU      bourse.Resource = "gpu.*" // every kind of gpu without a curve of its own
 	AnyResource bourse.Resource = "*"     // everything else: the operator's countables
 )
 
-// CurveSet says what makes a worker good for an order: a curve for each thing
-// that is looked at. Its JSON names the curves that differ from the default
-// set, each of them whole.
+// CurveSet defines how good a worker is for an order: a curve for each quantity
+// that is ranked by. Its JSON names the curves that differ from the default
+// set, each of them in full.
 type CurveSet struct {
 	// Resources are asked at the share of the resource, 0 to 1, that would be
 	// in use after the fill. Only what the order takes is looked at. A
@@ -59,7 +59,7 @@ const (
 	maxCurveBytes = 1 << 20
 )
 
-// At gives the curve's utility at x. What is not a number is worth nothing.
+// At returns the curve's utility at x, 0 for NaN.
 func (c *Curve) At(x float64) float64 {
 	if len(c.Points) == 0 || math.IsNaN(x) {
 		return 0
@@ -189,7 +189,7 @@ func (s *CurveSet) all() map[string]*Curve {
 	return all
 }
 
-// of gives the curve for a resource, the zero one when it does not count.
+// of returns the curve for a resource, the zero one when it does not count.
 func (s *CurveSet) of(r bourse.Resource) Curve {
 	if c, ok := s.Resources[r]; ok {
 		return c

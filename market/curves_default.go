@@ -6,13 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// DefaultCurves gives the set that ranks where none is configured. The caller
+// DefaultCurves returns the set that is used where none is configured. The caller
 // may change it.
 //
 // Resources are packed (best fit): the fuller a worker would be the better,
-// so that large orders find room later, up to a knee past which the last
-// tenth is kept for those who are there. Gpus and countables are packed to
-// the brim. Machines of one app are spread, which counts most while there are
+// so that large orders fit later, up to a knee past which the last
+// tenth is kept for the machines already there. Gpus and countables are packed
+// completely. Machines of one app are spread, which counts most while there are
 // few of them.
 func DefaultCurves() *CurveSet {
 	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}

@@ -17,9 +17,9 @@ type Config struct {
 	Trader    Trader       // required
 	Voids     Voids        // nil: cancellations that cannot be delivered are in memory only
 	Log       *slog.Logger // default: none
-	// Rand is where chance comes from; tests give a seeded one. It is used
-	// under a lock, and only to seed each order's own source. Default: by
-	// chance.
+	// Rand is the source of randomness; tests set a seeded one. It is used
+	// under a lock, and only to seed each order's own source. Default: a
+	// random seed.
 	Rand   rand.Source
 	Curves Curves // default: DefaultCurves for every region
 	// SampleAbove is the number of candidates past which only some of a
@@ -38,7 +38,7 @@ type Config struct {
 	// VoidWithin is how long an undeliverable cancellation is retried: a tenth
 	// of it when its worker will find it in Voids too. Default 10 min.
 	VoidWithin time.Duration
-	// VoidQueue is how many of them are held; the oldest give way. Default
+	// VoidQueue is how many of them are held; the oldest are dropped. Default
 	// 4096.
 	VoidQueue int
 }
@@ -77,7 +77,7 @@ type Exchange struct {
 	chance   *chance
 	flights  flights
 	standing standing
-	filled   memory // apart, so that many fills do not displace the refusals, which nobody else keeps
+	filled   memory // separate, so that many fills do not displace the refusals, which are kept nowhere else
 	refused  memory // with those canceled and out of time
 	voids    *voids
 }
@@ -100,18 +100,18 @@ func New(cfg Config) *Exchange {
 func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
 
 // Place fills an order that was validated and normalized, before its deadline.
-// The decision tells how it came about, whatever the end. The error's code is
+// The decision is set for every outcome, and explains it. The error's code is
 //
 //   - insufficient_capacity: no worker takes it; the message says why
 //   - already_exists: the machine's name is taken in its app
-//   - failed_precondition: the reservation that it is to take from is gone
+//   - failed_precondition: the reservation that it takes from no longer exists
 //   - unavailable: not one worker answered; nothing happened
 //   - timeout: its deadline passed first; it was canceled where it was claimed.
-//     Or it is not known whether it is filled, which a repetition finds out
+// Or it is unknown whether it is filled, which a repetition finds out
 //   - canceled: the caller left; the same
 //
 // Concurrent calls with one order id are one order: the later ones get the
-// first one's answer, as long as any of the callers stays.
+// first one's answer, as long as any of the callers waits.
 func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	began := time.Now()
 	if err := ctx.Err(); err != nil {
@@ -145,7 +145,7 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	return f.fill, f.decision, nil
 }
 
-// Quote tells what Place would do, up to the first claim: it asks and ranks,
+// Quote returns what Place would do, up to the first claim: it asks and ranks,
 // and takes nothing. The decision's outcome is quoted, with the best worker
 // first in the last round; the errors are those of Place. A worker that has
 // filled the order already is named with its machine.
@@ -160,8 +160,8 @@ func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decisi
 	return t.decision, err
 }
 
-// Decisions gives the records of the order of this id, and of all orders whose
-// callers chose it, that this exchange decided lately.
+// Decisions returns the records of the order of this id, and of all orders whose
+// callers chose it, that this exchange decided recently.
 func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	if d, ok := x.Decision(id); ok {
 		return []bourse.Decision{d}
@@ -169,7 +169,7 @@ func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	return append(x.filled.chosen(id), x.refused.chosen(id)...)
 }
 
-// Decision gives the record of an order that this exchange decided lately, with
+// Decision returns the record of an order that this exchange decided recently, with
 // its claims and times. The lists in it are shared and not to be changed.
 func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	if d, ok := x.filled.get(id); ok {
@@ -178,7 +178,7 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records a fill. A repetition's decision tells only where the
+// remember records a fill. A repetition's decision has only where the
 // machine was found: the one that made it is kept, here or by its worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
@@ -187,12 +187,12 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won since
 		x.filled.drop(d.Order)
 	}
-	if order.Named { // the refusal of an earlier try says nothing any more
+	if order.Named { // the refusal of an earlier try is void
 		x.refused.drop(d.Order)
 	}
 }
 
-// candidates gives the workers that the directory knows in each choice, one
+// candidates returns the workers that the directory knows in each choice, one
 // choice after the other, and where each choice ends. A worker that the hint
 // has in two regions is in the first. An order that is pinned has one
 // candidate at most: the worker that has its volume; one that takes from a
@@ -219,7 +219,7 @@ func (x *Exchange) candidates(order *bourse.Order, choices ...bourse.Choice) (me
 }
 
 func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, ends []int) {
-	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent, and the hint repeats nobody
+	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent, and the hint has no duplicates
 		members = x.cfg.Directory.Candidates(choices[0][0])
 		return members, []int{len(members)}
 	}
@@ -238,7 +238,7 @@ func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, e
 	return members, ends
 }
 
-// chance is where orders get their own sources from.
+// chance makes each order's own source of randomness.
 type chance struct {
 	mu     sync.Mutex
 	source rand.Source

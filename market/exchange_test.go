@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// TestInvariant2NoPending: whatever the network and the workers do, an order
-// ends before its deadline, with a fill or a code that says why not.
+// TestInvariant2NoPending: for any behaviour of the network and the workers, an order
+// ends before its deadline, with a fill or a code that explains the refusal.
 func TestInvariant2NoPending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {

@@ -15,7 +15,7 @@ type flights struct {
 	now map[bourse.OrderID]*flight
 }
 
-// flight is one order and those who wait for it. The last of them to leave
+// flight is one order and the callers that wait for it. The last of them to leave
 // ends it.
 type flight struct {
 	id   bourse.OrderID
@@ -31,8 +31,8 @@ type flight struct {
 	callers int // guarded by flights.mu
 }
 
-// board begins the flight of an order and gives the context to work in, or
-// joins the one that is under way and gives none. Who began it calls land.
+// board starts placing an order and returns the context to work in, or
+// joins the call in progress and returns none. The caller that started it calls land.
 func (s *flights) board(ctx context.Context, id bourse.OrderID, soft time.Time) (*flight, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryBoard(ctx, id, soft)
@@ -78,7 +78,7 @@ func (s *flights) leave(f *flight) {
 	}
 }
 
-// land ends a flight whose result is set.
+// land publishes the result of a flight, which is set, and ends it.
 func (s *flights) land(f *flight) {
 	s.mu.Lock()
 	delete(s.now, f.id)
@@ -88,7 +88,7 @@ func (s *flights) land(f *flight) {
 	close(f.landed)
 }
 
-// ride waits for the result of another caller's flight.
+// ride waits for the result of another caller's call.
 func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	if err := s.await(ctx, f); err != nil {
 		return bourse.Fill{}, abandoned(order), err
@@ -98,7 +98,7 @@ func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bou
 	return fill, f.decision, f.err
 }
 
-// await waits for another caller's flight to land, or for ctx to end.
+// await waits for another caller's flight to end, or for ctx to end.
 func (s *flights) await(ctx context.Context, f *flight) error {
 	stay := context.AfterFunc(ctx, func() { s.leave(f) })
 	defer stay()

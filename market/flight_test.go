@@ -26,7 +26,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 			wg.Go(func() { answers[1+i] = place(t.Context(), x, o) })
 		}
 		synctest.Wait()
-		leave() // the others still want it
+		leave() // the others still wait for it
 		wg.Wait()
 		if got := c.Calls(markettest.Claim); got != 1 {
 			t.Errorf("%d claims, want 1", got)
@@ -39,8 +39,8 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 	})
 }
 
-// Once all have left an order, who comes next begins it anew and is not
-// caught up in its cancellation.
+// Once all callers have left an order, the next one starts it again and is not
+// affected by its cancellation.
 func TestCallAfterAllHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(3))
@@ -51,7 +51,7 @@ func TestCallAfterAllHaveLeft(t *testing.T) {
 		var gone, stays told
 		var wg sync.WaitGroup
 		wg.Go(func() { gone = place(ctx, x, o) })
-		time.Sleep(15 * time.Millisecond) // its claim is under way
+		time.Sleep(15 * time.Millisecond) // its claim is in progress
 		leave()
 		synctest.Wait()
 		wg.Go(func() { stays = place(t.Context(), x, o) })

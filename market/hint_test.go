@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// hints is a directory made of a cluster's, with what it says of free amounts
-// replaced, members left out and members added that are long gone.
+// hints is a directory made of a cluster's, with its free amounts
+// replaced, members left out and members added that left long ago.
 type hints struct {
 	*markettest.Cluster
 	free  func(bourse.WorkerID) bourse.Amounts
@@ -39,7 +39,7 @@ func (h hints) Candidates(region bourse.Region) []bourse.Member {
 	return out
 }
 
-// drawFree draws what a hint may say: nothing, the truth of some other time,
+// drawFree draws the free amounts of a hint: none, those of some other time,
 // or nonsense.
 func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 	said := map[bourse.WorkerID]bourse.Amounts{}
@@ -60,10 +60,10 @@ func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 	return func(id bourse.WorkerID) bourse.Amounts { return said[id] }
 }
 
-// TestInvariant8TheViewIsAHint: whatever the directory says is free, however
-// old it is, and whether it lists workers that are gone or misses some: an
-// order is filled where there is room among those listed, else refused, and
-// nobody is oversold.
+// TestInvariant8TheViewIsAHint: whatever free amounts the directory has, however
+// old it is, and even if it lists workers that have left or misses some: an
+// order is filled where there is capacity among those listed, else refused, and
+// no worker is oversold.
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -116,7 +116,7 @@ type wanderer struct{ *markettest.Cluster }
 
 func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.Candidates("gru") }
 
-// A worker that was given up in one region is not claimed again in the next.
+// A worker that was abandoned in one region is not claimed again in the next.
 func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(2))

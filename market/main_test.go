@@ -31,7 +31,7 @@ func order(regions ...bourse.Region) bourse.Order {
 	return o
 }
 
-// room is a capacity for n machines of order's size.
+// room is capacity for n machines of order's size.
 func room(n int64) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: n * 1000}, {Resource: bourse.ResourceMemory, Amount: n * 256}}
 }
@@ -65,7 +65,7 @@ func running(ctx context.Context, x *market.Exchange) (stop func()) {
 	}
 }
 
-// told is what a caller learned.
+// told is what a caller received.
 type told struct {
 	order    bourse.Order
 	fill     bourse.Fill

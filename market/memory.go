@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// memory keeps the last decisions, and forgets the oldest for a new one.
+// memory keeps the last decisions, and drops the oldest for a new one.
 type memory struct {
 	most int
 
@@ -36,15 +36,15 @@ func (m *memory) put(d bourse.Decision) {
 	}
 }
 
-// drop leaves the order's place in the ring to be taken in turn. Should the
-// order be put again before that, it is forgotten early, no more.
+// drop removes the order, whose place in the ring is reused in turn. Should the
+// order be put again before that, it is only dropped early.
 func (m *memory) drop(id bourse.OrderID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, id)
 }
 
-// chosen gives the decisions of orders that their callers called id. It looks
+// chosen returns the decisions of orders whose callers chose id. It looks
 // at all of them: an order is usually asked for by its own id.
 func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	m.mu.Lock()

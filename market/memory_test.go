@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestFillIsRemembered shows that the exchange tells of a fill what the worker
+// TestFillIsRemembered shows that the exchange keeps of a fill what the worker
 // cannot know, and that neither a repetition nor refusals push it out.
 func TestFillIsRemembered(t *testing.T) {
 	c := floor(3, room(3))
@@ -22,7 +22,7 @@ func TestFillIsRemembered(t *testing.T) {
 		t.Fatalf("the repetition made a new machine: %v", again.err)
 	}
 	for range 10 {
-		place(t.Context(), x, order("mad")) // nobody is there
+		place(t.Context(), x, order("mad")) // there is no worker
 	}
 	d, ok := x.Decision(o.ID)
 	if !ok || d.Outcome != bourse.OutcomeFilled || d.Machine != first.fill.Machine.ID || d.Times.Total <= 0 {
@@ -33,8 +33,8 @@ func TestFillIsRemembered(t *testing.T) {
 	}
 }
 
-// TestLostFillIsForgotten shows that the exchange does not go on telling of a
-// machine that gave way to another one of the same order.
+// TestLostFillIsForgotten shows that the exchange no longer returns a
+// machine that was replaced by another one of the same order.
 func TestLostFillIsForgotten(t *testing.T) {
 	c := floor(1, room(3))
 	x := broker(c, nil)

@@ -11,29 +11,29 @@ import (
 // once places an order whose id the caller chose: it may be a repetition, and
 // another broker may be placing it at this moment (invariant 7).
 //
-// First every candidate of every choice is asked, for one that has filled it;
-// who is silent is asked twice. Then it is placed as any other. Then all are
+// First every candidate of every choice is asked if it has filled it;
+// a silent one is asked twice. Then it is placed as any other. Then all are
 // asked again, and if several have it filled, all but the oldest are canceled:
 // the one created first by its worker's clock, for equal times the smaller
 // worker id.
 //
 // Why brokers agree. A broker asks again after its own fill is durable. Of two
 // fills, the broker of the later one therefore sees both (or one that is gone
-// already, canceled by a broker that saw both). Age and worker id stand in the
-// machines' records, so everyone who sees two fills names the same loser, and
+// already, canceled by a broker that saw both). Age and worker id are in the
+// machines' records, so every broker that sees two fills picks the same loser, and
 // a cancellation goes to one worker and cannot touch the winner. The oldest of
-// all is nobody's loser, so one remains. It is nearly always also the one that was
-// told first: a broker whose second asking found nobody else has the older
+// all is never the loser, so one remains. It is nearly always also the one that was
+// returned first: a broker whose second round found no other has the older
 // fill, as far as clocks agree and recording a machine takes no time.
 //
-// A worker that is silent in the second asking may hold another fill; Run asks
+// A worker that is silent in the second round may hold another fill; Run asks
 // it until it answers and then does the same. What remains open: a caller that
 // leaves one broker while it asks another may find the order canceled by the
-// first, a broker that dies between its fill and its second asking leaves a
+// first, a broker that ends between its fill and its second round leaves a
 // fill which only a repetition or another broker's Run finds, and so does a
 // worker that one broker's directory does not know.
 //
-// A claim of an earlier try may still be on its way, from a broker that is gone,
+// A claim of an earlier try may still be in flight, from a broker that has ended,
 // when all have been asked. A worker that has been asked by a later try refuses
 // it (bourse.Options.Try).
 //
@@ -109,7 +109,7 @@ func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes [
 	}
 }
 
-// filledBefore gives the oldest among the quotes' fills of the order, and
+// filledBefore returns the oldest among the quotes' fills of the order, and
 // cancels the others.
 func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) *bourse.Fill {
 	var best *bourse.Fill
@@ -127,7 +127,7 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 	return best
 }
 
-// older tells whether a is to be kept rather than b, which fills the same
+// older reports whether a is kept rather than b, which fills the same
 // order.
 func older(a, b *bourse.Fill) bool {
 	one, other := a.Sale(), b.Sale()
@@ -147,7 +147,7 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 	return out
 }
 
-// confirm asks everyone again after a fill and gives the fill that stays.
+// confirm asks all candidates again after a fill and returns the fill that stays.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
 	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]

@@ -25,7 +25,7 @@ func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) mark
 	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// mend lets the network work again and waits until nothing is under way and
+// mend repairs the network and waits until nothing is in flight and
 // every cancellation that waited has been delivered.
 func mend(c *markettest.Cluster) {
 	c.Break(nil)
@@ -33,8 +33,8 @@ func mend(c *markettest.Cluster) {
 	synctest.Wait()
 }
 
-// TestInvariant7Once: whatever the network does to claims and cancels, at
-// quiet an order has exactly one living machine if its caller was told so,
+// TestInvariant7Once: for any faults of claims and cancels, at
+// quiet an order has exactly one living machine if its caller received one,
 // that one, and none otherwise.
 func TestInvariant7Once(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,7 +86,7 @@ func checkOnce(t *rapid.T, c *markettest.Cluster, a told) {
 }
 
 // checkLedger compares what is committed with room for the machines that
-// live: the fake itself must not lie.
+// live: the fake itself must be right.
 func checkLedger(t *rapid.T, c *markettest.Cluster) {
 	for _, m := range c.Candidates("gru") {
 		if used := c.Used(m.ID, bourse.ResourceMemory); used < 0 || used > 3*256 {
@@ -95,9 +95,9 @@ func checkLedger(t *rapid.T, c *markettest.Cluster) {
 	}
 }
 
-// TestInvariant7OnceAcrossBrokers: two brokers are given one order at about
+// TestInvariant7OnceAcrossBrokers: two brokers receive one order at about
 // the same time. With a network that delays, repeats and reorders, and loses
-// quotes, exactly one machine is left if anyone was told yes. One that loses claims and cancels too
+// quotes, exactly one machine is left if any caller received one. One that loses claims and cancels too
 // may cost the machine (a broker that lost its claim's answer cancels what
 // the other one found), but never leaves two.
 func TestInvariant7OnceAcrossBrokers(t *testing.T) {
@@ -259,7 +259,7 @@ func (o onlyClaims) Claim(ctx context.Context, to bourse.Member, claim *bourse.C
 	return o.Trader.Claim(ctx, to, claim)
 }
 
-// TestInvariant9BrokersKeepNothing: a broker dies at any moment of an order. A
+// TestInvariant9BrokersKeepNothing: a broker ends at any moment of an order. A
 // repetition through another one finds what was filled, or places exactly one.
 func TestInvariant9BrokersKeepNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -273,7 +273,7 @@ func TestInvariant9BrokersKeepNothing(t *testing.T) {
 			o := order("gru")
 			o.Named = true
 			var wg sync.WaitGroup
-			wg.Go(func() { place(t.Context(), dying, o) }) // nobody hears what it says
+			wg.Go(func() { place(t.Context(), dying, o) }) // its answer is lost
 			time.Sleep(time.Duration(rapid.IntRange(0, 100).Draw(t, "dies after ms")) * time.Millisecond)
 			link.Cut()
 			wg.Wait()

@@ -14,16 +14,16 @@ import (
 // answer at all.
 const patience = 4
 
-// ask puts the order to members and gives their quotes, of the same index. Who
-// did not answer in time has a refusal that says so.
+// ask sends the order to members and returns their quotes, of the same index. One that
+// did not answer in time has a refusal for silence.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
-	// Whatever hangs, half of the time left is for claims.
+	// However long workers hang, half of the time left is for claims.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
 	quotes := hear(ctx, t.x.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// That nobody at all has answered is rather our own doing, on a host that
-		// is short of breath: they are asked once more, with more patience.
+		// That no one at all has answered is rather our own fault, on a host that
+		// is overloaded: they are asked once more, with a longer limit.
 		within = min(patience*within, time.Until(t.deadline)/2)
 		quotes = hear(ctx, t.x.cfg.Trader, within, t.order, members)
 	}
@@ -38,9 +38,9 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	return quotes
 }
 
-// hear gives the first quote of each member, of the same index; the zero Quote
-// for who stayed silent. Quotes of others, second ones and late ones are not
-// heard.
+// hear returns the first quote of each member, of the same index; the zero Quote
+// for one that stayed silent. Quotes of others, second ones and late ones are
+// dropped.
 func hear(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -65,15 +65,15 @@ func hear(ctx context.Context, trader Trader, within time.Duration, order *bours
 	return quotes
 }
 
-// silent tells whether q stands for an answer that did not come, or that made
+// silent reports whether q is for an answer that did not come, or that made
 // no sense.
 func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
-// vet turns a quote that cannot be taken into a refusal, and puts right what a
+// vet turns a quote that cannot be taken into a refusal, and corrects what a
 // refusal says of its sender. choice is what m was asked for: what counts is
-// where the worker says it stands, not where the directory thought it did
+// the region in its quote, not that of the directory
 // (invariant 3).
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
@@ -143,14 +143,14 @@ func nonsense(m *bourse.Member, what string) *bourse.Refusal {
 	return no(m, bourse.RefusedNoAnswer, "its answer makes no sense: "+what)
 }
 
-// Bounds of what a worker may say in a refusal.
+// Bounds of a worker's refusal.
 const (
 	maxDetail = 512
 	maxAlso   = 16
 	maxWord   = 128
 )
 
-// tidy gives a worker's refusal with its sender as we know it, texts cut to
+// tidy returns a worker's refusal with its sender as we know it, texts cut to
 // what a record can hold and numbers that can be shown.
 func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	out := *r

@@ -48,7 +48,7 @@ func TestNonsenseLoses(t *testing.T) {
 				)
 				c.Tell("bad", &markettest.Lies{Quote: lie})
 				o := order("gru")
-				o.Named, o.First = named, true // whoever speaks for another has said nothing of itself
+				o.Named, o.First = named, true // a worker that answers for another has not answered for itself
 				a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.QuoteWithin = 5 * time.Millisecond }), o)
 				if a.err != nil || a.fill.Machine.Worker != "good" {
 					t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)

@@ -14,21 +14,21 @@ import (
 type Ranked struct {
 	Quote int     // index
 	Score float64 // 0 (worst) to 1 (best)
-	tie   uint64  // by chance: equals are told apart by it
+	tie   uint64  // random: orders equals
 }
 
-// Rank appends the willing ones of quotes to dst, best first, and gives it
-// back. It is a pure function of its arguments: rng (required) only breaks
+// Rank appends the willing ones of quotes to dst, best first, and returns
+// it. It is a pure function of its arguments: rng (required) only breaks
 // ties, so that brokers which see equal workers do not all claim the same one.
-// A quote is asked through the curves of the region it names; numbers in it
-// that make no sense are worth nothing. Nothing is allocated per quote when
-// dst has room.
+// A quote is scored by the curves of the region it names; numbers in it
+// that make no sense score 0. Nothing is allocated per quote when
+// dst has capacity.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves)
 	return scorers.rank(quotes, rng, dst)
 }
 
-// Explain gives every part of a quote's score, as Rank saw it.
+// Explain returns every part of a quote's score, as Rank saw it.
 func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
 	scorers := newScorers(order, curves)
 	return scorers.of(q.Region).explain(q)
@@ -175,14 +175,14 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 		t := &s.terms[i]
 		x := t.ask(q)
 		parts[i] = bourse.ScorePart{Name: t.name, Value: x, Score: t.curve.At(x) * t.share}
-		if math.IsNaN(x) { // JSON has no word for it
+		if math.IsNaN(x) { // JSON cannot encode it
 			parts[i].Value = -1
 		}
 	}
 	return parts
 }
 
-// ask gives what the term's curve is asked at, NaN for what makes no sense.
+// ask returns the x of the term's curve, NaN for what makes no sense.
 func (t *term) ask(q *bourse.Quote) float64 {
 	x := math.NaN()
 	switch t.kind {
@@ -201,8 +201,8 @@ func (t *term) ask(q *bourse.Quote) float64 {
 	return x
 }
 
-// utilisationAfter gives the share of r, 0 to 1, that would be in use after
-// the fill. It is not a number when the quote's own account says that the
+// utilisationAfter returns the share of r, 0 to 1, that would be in use after
+// the fill. It is NaN when the quote's own account shows that the
 // order does not fit, or does not mention r.
 func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
 	takes := q.Takes.Of(r)

@@ -112,8 +112,8 @@ func TestRankByTheRegionsOwnCurves(t *testing.T) {
 	}
 }
 
-// Equals come out in every order, so that brokers do not herd, and the same
-// seed gives the same.
+// Equals are returned in every order, so that brokers do not herd, and the same
+// seed returns the same.
 func TestRankBreaksTiesByChance(t *testing.T) {
 	quotes := []bourse.Quote{quote("a", 0, 0), quote("b", 0, 0), quote("c", 0, 0)}
 	o := order("gru")

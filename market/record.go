@@ -28,7 +28,7 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 	}
 }
 
-// sofar gives the claim with the decision as it stands, for a worker to keep.
+// sofar returns the claim with the decision as it is now, for a worker to keep.
 // The rounds are copied because they go on being written here.
 func (t *trade) sofar() *bourse.Claim {
 	t.claim.Order = *t.order

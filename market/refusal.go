@@ -13,7 +13,7 @@ import (
 // tally counts the noes of an order, all of them, however few are recorded.
 type tally struct {
 	kinds []kind
-	name  *bourse.Refusal // the first that says that the machine's name is taken
+	name  *bourse.Refusal // the first that refuses because the machine's name is taken
 }
 
 // kind is what refusals of one reason, about one thing, have in common.
@@ -24,7 +24,7 @@ type kind struct {
 	best   bourse.Refusal // of a resource: with the most free; else the first
 }
 
-// maxKinds bounds a tally whatever workers say.
+// maxKinds bounds a tally, whatever workers send.
 const maxKinds = 32
 
 func (t *tally) add(r bourse.Refusal) {
@@ -50,7 +50,7 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
-// final gives the error of a no that holds for the whole exchange: a machine's
+// final returns the error of a refusal that holds for the whole exchange: a machine's
 // name is one in its app, so no other worker may use it either.
 func (t *tally) final(order *bourse.Order) error {
 	if t.name == nil {
@@ -59,7 +59,7 @@ func (t *tally) final(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "app %s has a machine named %s already, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
 }
 
-// err gives the error of an order that nobody filled.
+// err returns the error of an order that no worker filled.
 func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	const insufficient = "insufficient resources available to fulfill request: "
 	known := 0
@@ -102,18 +102,18 @@ func what(order *bourse.Order) string {
 	return string(order.Kind())
 }
 
-// heard reports whether any worker said no itself.
+// heard reports whether any worker refused itself.
 func (t *tally) heard() bool {
 	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
-// unanswered tells whether k says nothing of the order itself.
+// unanswered reports whether k says nothing about the order itself.
 func (k *kind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
-// sorted gives the kinds, most telling first: too little of a resource before
-// other noes before silence; then the most frequent; then the resource that
+// sorted returns the kinds, most useful first: too little of a resource before
+// other refusals before silence; then the most frequent; then the resource that
 // people look at first.
 func (t *tally) sorted() []kind {
 	out := slices.Clone(t.kinds)
@@ -146,7 +146,7 @@ func familiarity(resource string) int {
 	return i
 }
 
-// word is what the Machines API calls a resource.
+// word is the Machines API's name of a resource.
 func word(resource string) string {
 	switch r := bourse.Resource(resource); {
 	case r == bourse.ResourceCPU:
@@ -165,8 +165,8 @@ const (
 	maxReason = 160 // bytes of a worker's sentence
 )
 
-// summary tells in parentheses who was asked and why they said no. It is empty
-// before anyone was asked.
+// summary says in parentheses which workers were asked and why they refused. It is empty
+// before any was asked.
 func (t *tally) summary(rounds []bourse.Round) string {
 	var parts []string
 	for i := range rounds[:min(len(rounds), maxShown)] {
@@ -201,7 +201,7 @@ func more(parts []string, n int) []string {
 	return append(parts, fmt.Sprintf("and %d more", n))
 }
 
-// String says it in a few words, naming one worker for all.
+// String describes k in a few words, naming one worker for all.
 func (k *kind) String() string {
 	switch k.reason {
 	case bourse.RefusedResource:
@@ -216,7 +216,7 @@ func (k *kind) String() string {
 	}
 }
 
-// detail is what the worker itself said.
+// detail is the worker's own message.
 func (k *kind) detail() string {
 	s := string(k.reason)
 	if k.about != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// TestInvariant10NoIsAnAnswer: a refusal comes in one asking, is recorded with
-// worker, resource, wanted and free, and says in words what was short.
+// TestInvariant10NoIsAnAnswer: a refusal takes one round, is recorded with
+// worker, resource, wanted and free, and its message says what was short.
 func TestInvariant10NoIsAnAnswer(t *testing.T) {
 	const phrase = "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient %s available to fulfill request"
 	amounts := func(cpu, memory, gpus int64) bourse.Amounts {
@@ -137,7 +137,7 @@ func TestSilenceIsUnavailable(t *testing.T) {
 	}
 }
 
-// One silent worker does not hide what the others said, but it may have what they
+// One silent worker does not hide the answers of the others, but it may have what they
 // lack: the order is not refused as insufficient.
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 	})
 }
 
-// A worker that has enough to do is passed over, and is no reason to call the
-// order off there or to say that there is no capacity.
+// A busy worker is passed over, and is no reason to cancel the
+// order there or to report that there is no capacity.
 func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))
@@ -201,7 +201,7 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 	}
 }
 
-// However many workers say however much, the record and the message stay
+// However many workers send however much, the record and the message stay
 // small, and count them all.
 func TestRecordIsBounded(t *testing.T) {
 	c := floor(300, room(0))

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// TestInvariant3RegionIsLaw: the directory is wrong about where workers
-// stand, and some workers lie about it. Machines stand in the regions that
-// their orders name all the same, and in the first choice that has room.
+// TestInvariant3RegionIsLaw: the directory is wrong about the regions of
+// workers, and some workers lie about theirs. Machines are in the regions that
+// their orders name all the same, and in the first choice that has capacity.
 func TestInvariant3RegionIsLaw(t *testing.T) {
 	all := []bourse.Region{"gru", "mad", "nrt"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,7 +39,7 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 		o.Named = rapid.Bool().Draw(t, "named")
 		a := place(t.Context(), broker(c, nil), o)
 
-		want := bourse.Region("") // the first choice with room on a worker that the directory has right
+		want := bourse.Region("") // the first choice with capacity on a worker that the directory has right
 		for _, choice := range o.Regions {
 			if slices.ContainsFunc(specs, func(s markettest.Spec) bool {
 				return s.Region == choice[0] && s.Hint == s.Region && s.Total.Of(bourse.ResourceMemory) > 0

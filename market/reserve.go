@@ -12,21 +12,21 @@ import (
 
 // Reserve fills all of the orders or none. They are for capacity, of one
 // reservation, validated and normalized; the first one's deadline is that of
-// the whole, at most half of the time that is asked for: so the first is still
+// the whole, at most half of the time of the holds: so the first is still
 // held when the last one is. The holds are those of the orders, of the same
 // index. The errors are those of Place, the decision is that of the order that
 // was not filled.
 //
 // The orders are placed one after the other, as any other order is, larger ones
 // first. When one is not filled, all that is held is released, by the same
-// cancellations as orders are (see claim.go): what cannot be delivered is found
-// by its worker in Voids, and ends by its time whatever happens.
+// cancellations as for orders (see claim.go): one that cannot be delivered is found
+// by its worker in Voids, and its hold ends by its time in any case.
 //
-// A caller who chose the reservation's key and has left may be back: it goes on
-// to its end without him, and a repetition finds what is held (see once.go).
+// A caller that chose the reservation's key and has left may repeat it: it goes on
+// to its end without the caller, and a repetition finds what is held (see once.go).
 // After a refusal the key is used up: its workers refuse it. Two brokers that
-// are asked for one key at the same moment hold once, but when one of them fails
-// it releases for both: the other's caller may then be told of what is gone.
+// are sent one key at the same moment hold once, but when one of them fails
+// it releases for both: the other's caller may then receive holds that have ended.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
@@ -75,7 +75,7 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst gives the order in which to place orders: a small one must not
+// largestFirst returns the order in which to place orders: a small one must not
 // take the only place where a large one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
@@ -89,8 +89,8 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders gives each worker that holds something, as the directory knows it
-// now. One that it does not know any more is named by its id: it finds the
+// holders returns each worker that holds something, as the directory knows it
+// now. One that it no longer knows is named by its id: it finds the
 // cancellation in Voids.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
@@ -114,8 +114,8 @@ func (x *Exchange) member(id bourse.WorkerID, stands bourse.Region) *bourse.Memb
 	return &bourse.Member{ID: id, Role: bourse.RoleWorker, Region: stands}
 }
 
-// reserved tells whether m can hold something for the order's reservation;
-// true of everybody for an order without one.
+// reserved reports whether m can hold something for the order's reservation;
+// true for every worker if the order has none.
 func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }

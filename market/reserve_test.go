@@ -160,8 +160,8 @@ func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	}
 }
 
-// Whatever the network does: who is told yes has all, who is told no has
-// nothing once what was lost is delivered, and everybody is told in time.
+// With any faults of the network: a caller that succeeds has all holds, one that fails
+// none once what was lost is delivered, and every caller is answered in time.
 func TestReserveInABadNetwork(t *testing.T) {
 	yes, no := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -198,9 +198,9 @@ func TestReserveInABadNetwork(t *testing.T) {
 	t.Logf("%d were told yes, %d no", yes, no)
 }
 
-// A worker that could not be told to release what it holds finds that in the
-// view, whatever has become of the broker. Until it has, a repetition does not
-// take what it holds for held.
+// A worker that the release of a hold did not reach finds it in the
+// view, even if the broker has ended. Until it has, a repetition does not
+// count that hold.
 func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))

@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sample moves d of members to the front, by chance and each at most once,
-// and leaves the rest behind them. For each place two are drawn and the one
-// that the hint likes better is taken: the power of two choices (Mitzenmacher
+// sample moves d of members to the front, at random and each at most once,
+// the rest stays behind them. For each place two are drawn and the one
+// with the better hint is taken: the power of two choices (Mitzenmacher
 // 2001), which keeps brokers with the same stale hint from all asking the same
 // workers. A d past the end takes them all.
 func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
@@ -21,8 +21,8 @@ func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand
 	}
 }
 
-// room says what the hint promises: 2 when everything that is needed is free,
-// 1 when it does not say, 0 when something is short.
+// room rates the hint: 2 when everything that is needed is free,
+// 1 when it is unknown, 0 when something is short.
 func room(free, needs bourse.Amounts) int {
 	if len(free) == 0 {
 		return 1
@@ -35,7 +35,7 @@ func room(free, needs bourse.Amounts) int {
 	return 2
 }
 
-// needs gives what an order takes of a worker as far as a hint can tell. Cpu
+// needs returns what an order takes of a worker, as far as a hint knows it. Cpu
 // is left out: how much of it is taken depends on the worker's overcommit.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts

@@ -20,7 +20,7 @@ func members(n int) []bourse.Member {
 }
 
 // A sample and the rest are all members, each once, so that widening asks
-// everyone and nobody twice.
+// every member and none twice.
 func TestSampleLosesAndRepeatsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := members(rapid.IntRange(0, 50).Draw(t, "members"))
@@ -42,7 +42,7 @@ func TestSampleLosesAndRepeatsNobody(t *testing.T) {
 	})
 }
 
-// Everyone is drawn now and then, and those with room more often.
+// Every member is drawn now and then, and those with capacity more often.
 func TestSampleLeansOnTheHint(t *testing.T) {
 	need := bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 256}}
 	drawn := map[bool]int{}
@@ -62,7 +62,7 @@ func TestSampleLeansOnTheHint(t *testing.T) {
 	if len(each) != 40 {
 		t.Errorf("%d of 40 were ever drawn", len(each))
 	}
-	// Of two draws the better is taken: three quarters have room.
+	// Of two draws the better is taken: three quarters have capacity.
 	if share := float64(drawn[true]) / 8000; share < 0.7 || share > 0.8 {
 		t.Errorf("%.2f of the drawn have room, want about 0.75", share)
 	}

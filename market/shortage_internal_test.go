@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The message of an order that nobody fills names every resource that is short
+// The message of an order that no worker fills names every resource that is short
 // anywhere, however few of them a worker puts first.
 func TestTheMessageNamesEveryShortage(t *testing.T) {
 	var noes tally

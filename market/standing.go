@@ -11,22 +11,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// standing remembers what workers said last, for a moment, so that an order
-// like one before can be claimed without asking first. It is a hint: the worker
+// standing caches the last quotes of workers, for a moment, so that an order
+// like an earlier one can be claimed without asking first. It is a hint: the worker
 // checks its ledger in the claim, and when it refuses, or anything else is in
-// doubt, the order is put to the workers as ever. A no that stands only leaves
-// its worker out; nobody is refused from memory.
+// doubt, the workers are asked as usual. A cached refusal only leaves
+// its worker out; no order is refused from the cache.
 type standing struct {
-	within  time.Duration // how long a quote stands; negative: not at all
+	within  time.Duration // how long a quote is cached; negative: not at all
 	silence time.Duration // a worker that leaves a claim unanswered so long is asked first
 	most    int           // words
 
 	mu    sync.Mutex
 	desks map[bourse.WorkerID]*desk
-	count int // words at all desks
+	count int // entries of words in all desks
 }
 
-// desk is what one worker said last, corrected by the claims made there since.
+// desk is the last quotes of one worker, corrected by the claims made there since.
 type desk struct {
 	member   bourse.Member         // as it was asked
 	facts    bourse.Quote          // of any order: region, load, accounts; the accounts are replaced, never changed
@@ -36,7 +36,7 @@ type desk struct {
 	heard    time.Time // last; or when the first of claims was made, if that is later
 }
 
-// said is what a worker said of one shape.
+// said is the last quote of a worker for one shape.
 type said struct {
 	asked   time.Time
 	no      bool
@@ -54,7 +54,7 @@ type shape struct {
 	task  string // that a machine is warm for
 }
 
-// Bounds of what is remembered, whatever orders and workers say.
+// Bounds of the cache, whatever orders and workers send.
 const (
 	maxStanding = 4096 // words
 	maxNeeds    = 512  // bytes of a shape's requirements
@@ -62,8 +62,8 @@ const (
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// What is only prepared takes less than its quote says, and what uses a
-	// volume, a reservation or a runtime of its own is like no other.
+	// An order that is only prepared takes less than its quote says, and one that uses a
+	// volume, a reservation or a runtime of its own is cached for no other.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -89,17 +89,17 @@ func shapeOf(o *bourse.Order) shape {
 	return s
 }
 
-// plain tells whether what was said of o's shape is all that there is to ask.
+// plain reports whether a quote for o's shape is all that there is to ask.
 // A name may be taken, an order of the caller's own id filled already; races
-// and leases are rare and not worth a thought.
+// and leases are too rare to cache.
 func plain(o *bourse.Order) bool {
 	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
-// unasked claims an order for the best of members by what they said last,
-// when that stands of all of them. Without a fill it gives those who are to be
-// asked: all but the one that was claimed at. That one's no is final, and a
-// cancellation may be on its way there, which a second claim must not meet.
+// unasked claims an order at the best of members by their cached quotes,
+// if there is one of each. Without a fill it returns those that have to be
+// asked: all but the one that was claimed at. Its refusal is final, and a
+// cancellation for it may be in flight, which a second claim must not meet.
 func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
 		return nil, members
@@ -117,8 +117,8 @@ func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bours
 	return nil, slices.Concat(members[:best], members[best+1:])
 }
 
-// all gives the quotes that stand of members, of the same index, and the age
-// of the oldest; nil unless there is one of each, and somebody willing. Their
+// all returns the cached quotes of members, of the same index, and the age
+// of the oldest; nil unless there is one of each, and one that is willing. Their
 // lists are shared.
 func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
 	s.mu.Lock()
@@ -154,11 +154,11 @@ func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice,
 	return quotes, now.Sub(oldest)
 }
 
-// standingNo leaves a worker out of a ranking. Nobody is told of it.
+// standingNo leaves a worker out of a ranking. No caller sees it.
 var standingNo = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// reliable tells whether the desk is still that of m, a worker that stands in
-// choice by its own word and has not left a claim unanswered since.
+// reliable reports whether the desk is still that of m, a worker that is in
+// choice by its own quote and has not left a claim unanswered since.
 func (d *desk) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.heard.Before(since))
@@ -174,7 +174,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// hear remembers the vetted quotes of members, who were asked at a time.
+// hear caches the vetted quotes of members, who were asked at a time.
 func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
@@ -184,7 +184,7 @@ func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quo
 	defer s.mu.Unlock()
 	for i := range quotes {
 		switch q := &quotes[i]; {
-		case q.Fill() != nil: // it says nothing of a machine more
+		case q.Fill() != nil: // it says nothing about one more machine
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
 		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // few workers serve a task
@@ -218,7 +218,7 @@ func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now 
 	}
 	d.member, d.heard = *m, now
 	d.words[*of] = said{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
-	if q.Refusal != nil { // it says nothing else
+	if q.Refusal != nil { // it has nothing else
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
@@ -226,7 +226,7 @@ func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now 
 	d.machines[of.app] = q.AppMachines
 }
 
-// drop forgets a worker. A claim that is under way there keeps its desk.
+// drop removes a worker. A claim in progress there keeps its desk.
 func (s *standing) drop(id bourse.WorkerID) {
 	if d := s.desks[id]; d != nil {
 		s.count -= len(d.words)
@@ -234,7 +234,7 @@ func (s *standing) drop(id bourse.WorkerID) {
 	}
 }
 
-// claiming takes what a claim will take off what the worker said, before the
+// claiming subtracts what a claim will take from the worker's quotes, before the
 // claim is sent, so that orders of the same moment do not all go to the same
 // worker. Its answer goes to answered, with the desk.
 func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk {
@@ -245,7 +245,7 @@ func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk 
 		return nil
 	}
 	w, ok := d.words[*of]
-	if !ok || w.no { // it takes nobody knows how much
+	if !ok || w.no { // it is unknown how much it takes
 		s.drop(id)
 		return nil
 	}
@@ -277,7 +277,7 @@ func (s *standing) answered(id bourse.WorkerID, d *desk, of *shape, filled bool)
 	}
 }
 
-// change takes amounts from what the worker has, or with -1 gives them back.
+// change adds amounts to what the worker has in use, or with -1 subtracts them.
 func (d *desk) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)
 	for i := range d.facts.Accounts {
@@ -286,9 +286,9 @@ func (d *desk) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// heardOf gives the accounts of a new quote with those lines of the last one
-// that it says nothing of: a quote for one task does not tell of another's
-// places. Whose time is over is told by the words.
+// heardOf returns the accounts of a new quote with those lines of the last one
+// that it lacks: a quote for one task does not have another's
+// places. Expiry is recorded in words.
 func (d *desk) heardOf(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {

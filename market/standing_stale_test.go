@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// A claim that was made by memory and refused is followed by a real round, in
-// which that worker is not bothered again, and what it said is forgotten.
+// A claim that was made from the cache and refused is followed by a real round, in
+// which that worker is not asked again, and its quotes are dropped.
 func TestStaleQuoteCostsOneRound(t *testing.T) {
 	c := markettest.New(
 		markettest.Spec{ID: "full", Region: "gru", Total: room(2)}, // the best fit
@@ -58,8 +58,8 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 	}
 }
 
-// A refusal that began with a claim by memory has been asked for all the same,
-// and says so.
+// A refusal that began with a claim from the cache comes from a real round all the same,
+// and records that.
 func TestRefusalIsNeverFromMemory(t *testing.T) {
 	c := floor(3, room(1))
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
@@ -79,7 +79,7 @@ func TestRefusalIsNeverFromMemory(t *testing.T) {
 	}
 }
 
-// While nobody else trades, orders are placed just as if all had been asked.
+// Without other brokers, orders are placed just as if all workers had been asked.
 func TestStandingQuotesRankAsFreshOnes(t *testing.T) {
 	claimed := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,8 +143,8 @@ func sameEnd(t *rapid.T, want, got *told) {
 	}
 }
 
-// Brokers with different memories, and machines that end: an order is filled in
-// the first region that has room (invariant 3), and no worker sells more than
+// Brokers with different caches, and machines that end: an order is filled in
+// the first region that has capacity (invariant 3), and no worker sells more than
 // it has (invariant 4).
 func TestStaleQuotesRefuseNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,7 +189,7 @@ func TestStaleQuotesRefuseNobody(t *testing.T) {
 	})
 }
 
-// As many orders at once as there is room for are all filled, by memory too.
+// As many orders at once as fit are all filled, from the cache too.
 func TestBurstFillsEverything(t *testing.T) {
 	c := floor(4, room(25))
 	brokers := []*market.Exchange{broker(c, standFor(time.Hour)), broker(c, standFor(time.Hour))}

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// standFor makes brokers whose quotes stand so long.
+// standFor makes brokers that cache quotes for d.
 func standFor(d time.Duration) func(*market.Config) {
 	return func(cfg *market.Config) { cfg.StandFor = d }
 }
@@ -62,7 +62,7 @@ type scene struct {
 	x      *market.Exchange
 	order  bourse.Order         // the next one, like the first
 	absent bourse.WorkerID      // from the directory
-	member func(*bourse.Member) // changes what the directory says of w0
+	member func(*bourse.Member) // changes the directory's record of w0
 }
 
 func newScene(t *testing.T) *scene {
@@ -92,7 +92,7 @@ func (s *scene) isAsked(t *testing.T) {
 	}
 }
 
-// Whatever may have changed meanwhile is asked about.
+// After any change in the meantime the workers are asked.
 func TestChangesAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *scene){
 		"its time is over":         func(*testing.T, *scene) { time.Sleep(time.Second + 1) },
@@ -106,7 +106,7 @@ func TestChangesAreAskedAbout(t *testing.T) {
 		},
 		"a worker was silent": func(t *testing.T, s *scene) {
 			s.c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: call.Worker == "w0"} })
-			s.quote(t, "blog") // whatever it was asked about
+			s.quote(t, "blog") // for any shape
 			s.c.Break(nil)
 		},
 	} {
@@ -162,7 +162,7 @@ func TestSpecialOrdersAreAskedAbout(t *testing.T) {
 	}
 }
 
-// directory changes what another one says.
+// directory changes the answers of another one.
 type directory struct {
 	market.Directory
 	change func([]bourse.Member) []bourse.Member
@@ -172,7 +172,7 @@ func (d directory) Candidates(r bourse.Region) []bourse.Member {
 	return d.change(d.Directory.Candidates(r))
 }
 
-// A quote is what it says, and one that is asked for serves the next order.
+// Quote always asks the workers, and its quotes serve the next order.
 func TestQuotesAreAlwaysAsked(t *testing.T) {
 	c := floor(2, room(9))
 	x := broker(c, standFor(time.Hour))
@@ -186,8 +186,8 @@ func TestQuotesAreAlwaysAsked(t *testing.T) {
 	}
 }
 
-// A worker that has gone from the directory is not claimed; the others' quotes
-// stand.
+// A worker that has left the directory is not claimed; the others' quotes
+// stay cached.
 func TestWhoLeftIsNotClaimed(t *testing.T) {
 	c := floor(4, room(9))
 	x := broker(c, standFor(time.Hour))

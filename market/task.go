@@ -12,14 +12,14 @@ import (
 // A task differs from a machine in what cannot be undone: a machine that was
 // started twice is destroyed, work that was done twice is done. So a claim of
 // a task whose outcome is unknown ends the order: no other worker is claimed,
-// and a repetition with the same id is told how it ended. Nor is it canceled:
-// a worker that lives has seen the connection break and ends it by itself; one
+// and a repetition with the same id returns how it ended. Nor is it canceled:
+// a running worker has seen the connection break and ends it by itself; one
 // whose daemon was restarted goes on with a program that is still running.
 
 // unsure is the error of a task that a worker may have begun. A repetition of
 // an order with the caller's own id may even overtake the claim: both go to one
 // worker (byOrder), which makes them one. What remains open is a claim that is
-// still under way, its connection lost, when a repetition has asked everybody,
+// still in progress, its connection lost, when a repetition has asked all workers,
 // and then is claimed at another worker: because the broker chose the id, or
 // because the first worker refuses at that moment.
 func unsure(order *bourse.Order, at *bourse.Member) error {

@@ -52,7 +52,7 @@ func TestATaskIsNotAskedAbout(t *testing.T) {
 	})
 }
 
-// The payload is for the worker that is claimed, and the decision for nobody.
+// The payload is sent only to the worker that is claimed, and the decision does not have it.
 func TestThePayloadTravelsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(2, 2)
@@ -65,8 +65,8 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 	})
 }
 
-// Invariant 7 of tasks: a claim without an answer ends the order, wherever else
-// there is room, and a repetition is told what came of it.
+// Invariant 7 of tasks: a claim without an answer ends the order, even if elsewhere
+// there is capacity, and a repetition returns what became of it.
 func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	for name, fault := range map[string]markettest.Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
@@ -154,7 +154,7 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 	}
 }
 
-// Nobody serves it, or nobody has a place: everybody's no, named.
+// No worker serves it, or none has a place: the error names each refusal.
 func TestNobodyTakesATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(3, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// trade is one order on its way through the exchange. One goroutine works on
+// trade is one order in the exchange. One goroutine works on
 // it.
 type trade struct {
 	x         *Exchange
@@ -24,7 +24,7 @@ type trade struct {
 	noes     tally
 	voided   []bourse.WorkerID // where it was canceled, or will be
 	unsure   error             // of a task that a worker may have begun: no other is to begin it
-	claim    bourse.Claim      // what workers are told; made at the first claim
+	claim    bourse.Claim      // sent to workers; made at the first claim
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
@@ -34,7 +34,7 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	}
 }
 
-// place gives a fill or an error, never both nil but for quoteOnly. ctx ends
+// place returns a fill or an error, never both nil except for quoteOnly. ctx ends
 // when the caller leaves or the work must end; only then is its Err looked at.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
@@ -93,8 +93,8 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 	return nil, nil
 }
 
-// round claims among members, all of one choice: the best by what they said
-// just before, or else the willing in rank order.
+// round claims among members, all of one choice: the best by their quotes
+// in the cache, or else the willing in rank order.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
 	if err := t.over(ctx); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 	return ranked
 }
 
-// over gives the error of an order whose caller has left or whose time is up.
+// over returns the error of an order whose caller has left or whose time is up.
 func (t *trade) over(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case t.unsure != nil && !errors.Is(err, context.Canceled):

@@ -44,7 +44,7 @@ func (s *voids) publish(ctx context.Context, list []void) {
 	}
 }
 
-// givenUp tells of a void that is not retried any more. One that its worker
+// givenUp logs a void that is no longer retried. One that its worker
 // will find is no loss.
 func (s *voids) givenUp(v *void, why string, cause error) {
 	if v.known {
@@ -70,9 +70,9 @@ func (x *Exchange) voidedAt(ctx context.Context, order *bourse.Order) ([]bourse.
 }
 
 // refuseVoided turns the quotes of workers that must not keep the order into
-// refusals, and cancels it there again: an earlier try gave them up. Such a
-// worker, just back, may not have heard of it yet, and would destroy what the
-// caller is told.
+// refusals, and cancels it there again: an earlier try abandoned them. Such a
+// worker, just back, may not know that yet, and would destroy the machine that the
+// caller receives.
 func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	ids, err := t.x.voidedAt(ctx, t.order)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
-// loseFirst loses the first claim's answer and all that comes after it to that
-// worker; it tells which one that was.
+// loseFirst loses the first claim's answer and all later messages to that
+// worker; the result returns which one that was.
 func loseFirst(c *markettest.Cluster) func() bourse.WorkerID {
 	var lost bourse.WorkerID
 	c.Break(func(call markettest.Call) markettest.Fault {
@@ -28,7 +28,7 @@ func loseFirst(c *markettest.Cluster) func() bourse.WorkerID {
 	return func() bourse.WorkerID { return lost }
 }
 
-// A broker that dies with a cancellation it could not deliver has written it
+// A broker that ends with a cancellation it could not deliver has written it
 // where the worker finds it (invariants 7 and 9).
 func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 		lost := loseFirst(c)
 		o := order("gru")
 		a := place(t.Context(), x, o)
-		link.Cut() // the broker dies: Run never ran
+		link.Cut() // the broker ends: Run never ran
 		synctest.Wait()
 		if a.err != nil || len(c.Living(o.ID)) != 2 {
 			t.Fatalf("%d living: %v", len(c.Living(o.ID)), a.err)
@@ -54,8 +54,8 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	})
 }
 
-// The same under any network, with a broker that dies when its caller has its
-// answer: once the workers have looked, there is the machine that was told, or
+// The same with any faults of the network, and a broker that ends when its caller has its
+// answer: once the workers have read the voids, there is the machine that was returned, or
 // none.
 func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -71,7 +71,7 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			defer cancel()
 			a := place(ctx, x, o)
 			link.Cut()
-			c.Quiet() // what was under way has arrived
+			c.Quiet() // what was in flight has arrived
 			voids.Obey()
 			checkOnce(t, c, a)
 		})
@@ -130,8 +130,8 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 	})
 }
 
-// A worker that is back, and has not yet heard that it must not keep an order,
-// is not taken for its filler: what the caller is told stays.
+// A worker that is back, and does not yet know that it must not keep an order,
+// is not taken for its filler: the machine that the caller receives stays.
 func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 	for name, others := range map[string]int{"the other has room": 1, "nobody else is there": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -117,7 +117,7 @@ func (s *voids) run(ctx context.Context) error {
 	return nil
 }
 
-// takeDue removes what is due, by worker, and tells how long the rest can
+// takeDue removes what is due, by worker, and returns how long the rest can
 // wait.
 func (s *voids) takeDue(now time.Time) (map[bourse.WorkerID][]void, time.Duration) {
 	s.mu.Lock()
@@ -199,8 +199,8 @@ func (s *voids) putBack(list []void, cause error) {
 	}
 }
 
-// try sees to v once. After an error v says what is still to be done, and away
-// which worker could not be reached.
+// try delivers v once. After an error v is what is still to be done, and away
+// the worker that could not be reached.
 func (s *voids) try(ctx context.Context, v *void) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, voidTry)
 	defer cancel()

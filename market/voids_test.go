@@ -104,7 +104,7 @@ func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 	})
 }
 
-// The queue is bounded: the oldest gives way.
+// The queue is bounded: the oldest is dropped.
 func TestVoidQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rates say how bad a network is; each is a probability.
+// Rates are how unreliable a network is; each is a probability.
 type Rates struct {
 	Lose    float64 // the request or the reply
 	Refuse  float64 // unreachable, and known to be
@@ -17,7 +17,7 @@ type Rates struct {
 	Longest time.Duration
 }
 
-// Chaos gives a network that is as bad as rates say. All of it follows from
+// Chaos returns a network with these rates. All of it follows from
 // rng, as far as the order of messages does.
 func Chaos(rng *rand.Rand, rates Rates) func(Call) Fault {
 	var mu sync.Mutex

@@ -1,6 +1,6 @@
 // Package markettest is a small working exchange floor in memory: workers with
 // a ledger, idempotent claims, holds that do not end by themselves, and
-// tombstones, a directory that may lie about
+// tombstones, a directory that may be wrong about
 // them, and a network between them and any number of brokers that loses,
 // delays, repeats and reorders what it carries.
 //
@@ -21,18 +21,18 @@ import (
 type Spec struct {
 	ID     bourse.WorkerID
 	Region bourse.Region
-	Hint   bourse.Region     // where the directory thinks it stands; default Region
+	Hint   bourse.Region     // where the directory has it; default Region
 	Total  bourse.Amounts    // its capacity
 	Labels map[string]string // as on a real worker
 	Load   float64
 }
 
-// Cluster is all workers and what the directory says of them. It is safe for
+// Cluster is all workers and the directory's records of them. It is safe for
 // concurrent use.
 type Cluster struct {
 	order   []bourse.WorkerID // as given to New
 	workers map[bourse.WorkerID]*worker
-	flying  sync.WaitGroup // messages under way
+	flying  sync.WaitGroup // messages in flight
 
 	mu      sync.Mutex
 	members map[bourse.Region][]bourse.Member
@@ -111,7 +111,7 @@ func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
 	}
 }
 
-// Leave has the directory say that a worker takes no more orders.
+// Leave marks a worker in the directory as taking no more orders.
 func (c *Cluster) Leave(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *Cluster) Find(id bourse.WorkerID) {
 	}
 }
 
-// Forget takes a worker out of the directory. It goes on working.
+// Forget removes a worker from the directory. It goes on working.
 func (c *Cluster) Forget(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +145,8 @@ func (c *Cluster) Forget(id bourse.WorkerID) {
 	}
 }
 
-// Break makes the network ask faults about every message from now on. Nil
-// mends it; what is under way stays so.
+// Break makes the network call faults for every message from now on. Nil
+// repairs it; messages in flight are not affected.
 func (c *Cluster) Break(faults func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,10 +160,10 @@ func (c *Cluster) Calls(v Verb) int {
 	return c.calls[v]
 }
 
-// Quiet waits until no message is under way.
+// Quiet waits until no message is in flight.
 func (c *Cluster) Quiet() { c.flying.Wait() }
 
-// Living gives the machines that fill an order and have not been destroyed, in
+// Living returns the machines that fill an order and have not been destroyed, in
 // the order of the workers.
 func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
 	var out []bourse.Machine
@@ -175,7 +175,7 @@ func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
 	return out
 }
 
-// Used gives what a worker's ledger has committed.
+// Used returns what a worker's ledger has committed.
 func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -183,7 +183,7 @@ func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
 	return w.used[r]
 }
 
-// Kept gives the decision that a worker keeps with the machine that fills an
+// Kept returns the decision that a worker keeps with the machine that fills an
 // order.
 func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	for _, w := range c.workers {
@@ -197,7 +197,7 @@ func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	return bourse.Decision{}, false
 }
 
-// Tell makes a worker answer falsely from now on; nil makes it honest again.
+// Tell makes a worker answer with lies from now on; nil ends that.
 func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -205,13 +205,13 @@ func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w.lies = lies
 }
 
-// Lies change what a worker answers, not what it does. Any may be nil.
+// Lies change a worker's answers, not its actions. Any may be nil.
 type Lies struct {
 	Quote func(*bourse.Quote)
 	Claim func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error)
 }
 
-// Clear destroys all machines and forgets all orders.
+// Clear destroys all machines and deletes all orders.
 func (c *Cluster) Clear() {
 	for _, w := range c.workers {
 		w.mu.Lock()

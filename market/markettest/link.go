@@ -29,10 +29,10 @@ type Call struct {
 
 // Fault is what happens to a message. The zero Fault carries it at once.
 type Fault struct {
-	Unreachable bool          // the worker does not see it, and the sender is told so
+	Unreachable bool          // the worker does not see it, and the sender gets an error
 	LoseRequest bool          // the worker does not see it
-	LoseReply   bool          // the worker acts, the sender does not learn it
-	Reset       bool          // a sender that will get no reply is told so at once; else it hangs
+	LoseReply   bool          // the worker acts, the sender gets no reply
+	Reset       bool          // a sender that will get no reply gets an error at once; else it hangs
 	Delay       time.Duration // before the worker sees it
 	ReplyDelay  time.Duration // before the sender sees the reply
 	Repeat      time.Duration // after which the worker sees it again; 0: it does not
@@ -146,7 +146,7 @@ func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worke
 	return w, fault, nil
 }
 
-// carry takes a message to a worker and its reply back. A message under way
+// carry takes a message to a worker and its reply back. A message in flight
 // arrives whether or not its sender still waits.
 func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, error) {
 	reply, reset := make(chan R, 1), make(chan struct{})

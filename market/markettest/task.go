@@ -22,7 +22,7 @@ func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	return &bourse.Fill{Task: e.task}, nil
 }
 
-// Ran tells how often an order's work was done, by all workers together.
+// Ran returns how often an order's work was done, by all workers together.
 func (c *Cluster) Ran(order bourse.OrderID) int {
 	n := 0
 	for _, w := range c.workers {

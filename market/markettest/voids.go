@@ -26,7 +26,7 @@ func (c *Cluster) NewVoids() *Voids {
 	return &Voids{c: c, list: map[bourse.OrderID][]bourse.WorkerID{}}
 }
 
-// Fail makes writing fail with err from now on; nil mends it.
+// Fail makes writing fail with err from now on; nil repairs it.
 func (v *Voids) Fail(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -56,7 +56,7 @@ func (v *Voids) Voided(_ context.Context, order bourse.OrderID) ([]bourse.Worker
 	return slices.Clone(v.list[order]), nil
 }
 
-// Obey makes every worker look and do as it is told, as one does that is back.
+// Obey makes every worker read and carry out its cancellations, as one does that is back.
 func (v *Voids) Obey() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -152,7 +152,7 @@ func (w *worker) cancel(order bourse.OrderID) bourse.Cancellation {
 	return out
 }
 
-// undo gives back what e has taken. The caller holds the lock.
+// undo releases what e has taken. The caller holds the lock.
 func (w *worker) undo(e *entry) {
 	if !e.canceled {
 		for _, a := range e.takes {
