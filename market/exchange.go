@@ -107,7 +107,7 @@ func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
 //   - failed_precondition: the reservation that it takes from no longer exists
 //   - unavailable: not one worker answered; nothing happened
 //   - timeout: its deadline passed first; it was canceled where it was claimed.
-// Or it is unknown whether it is filled, which a repetition finds out
+//     Or it is unknown whether it is filled, which a repetition finds out
 //   - canceled: the caller left; the same
 //
 // Concurrent calls with one order id are one order: the later ones get the
