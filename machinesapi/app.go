@@ -20,7 +20,7 @@ type App struct {
 	CreatedAt    int64          `json:"created_at"` // milliseconds since 1970
 }
 
-// AppStatus says whether an app has machines.
+// AppStatus is whether an app has machines.
 type AppStatus string
 
 // The statuses of an app.
@@ -59,10 +59,10 @@ func numericID(id string) int32 {
 // CreateApp is the body of a request for a new app.
 type CreateApp struct {
 	Name           bourse.AppName `json:"name,omitempty"`
-	AppName        bourse.AppName `json:"app_name,omitempty"` // the older word for Name
+	AppName        bourse.AppName `json:"app_name,omitempty"` // the older name of Name
 	Org            string         `json:"org_slug,omitempty"` // default "personal"
 	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // the same key gives the same app
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // the same key returns the same app
 }
 
 // AppList is a list of apps.

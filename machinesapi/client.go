@@ -18,15 +18,15 @@ import (
 )
 
 // Client calls the public API of a broker. The zero value of each field but
-// BaseURL is useful. It is safe for concurrent use and keeps nothing. It repeats
-// only what a server refused with 429 and Retry-After, since nothing was done
-// for it; of everything else the code of the error says what a repetition would
+// BaseURL is useful. It is safe for concurrent use and keeps no state. It repeats
+// only requests that a server refused with 429 and Retry-After, since nothing was done
+// for them; for everything else the error's code says what a repetition would
 // do.
 //
-// Errors are *bourse.Error with the code that the server gave, and a
-// [ReplyError] below it. Beside the codes that a method names, any may give
+// Errors are *bourse.Error with the code of the server's reply, and a
+// [ReplyError] below it. Besides the codes that a method names, any may return
 //
-//	unauthorized, forbidden  the token, for this app or at all
+//	unauthorized, forbidden  the token is refused, for this app or at all
 //	unavailable              nothing happened: no connection, or no worker answered
 //	timeout                  the outcome is unknown: the connection broke or the worker fell silent
 //	canceled                 ctx ended
@@ -38,10 +38,10 @@ type Client struct {
 	Retries int          // of a request that is refused with 429; default 3, negative: none
 }
 
-// ReplyError is what an error reply said beside its code and text.
+// ReplyError is the content of an error reply besides its code and text.
 type ReplyError struct {
 	Status    int
-	RequestID string // to be found in the server's log; "" when the server gave none
+	RequestID string // as in the server's log; "" when the server sent none
 	OrderID   bourse.OrderID
 	Refusals  []bourse.Refusal
 }
@@ -142,8 +142,8 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// lost says what a request without a reply means: nothing happened when no
-// connection was made or the request only reads; otherwise nobody knows.
+// lost returns the error of a request without a reply: nothing happened when no
+// connection was made or the request only reads; otherwise the outcome is unknown.
 func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}

@@ -31,7 +31,7 @@ func (c *Client) Images(ctx context.Context, of ImageTarget) ([]WorkerImage, []b
 }
 
 // PruneImages removes the images that no machine uses from the workers that
-// are meant, and gives them and the workers that did not answer. Codes:
+// are meant, and returns them and the workers that did not answer. Codes:
 // not_found (the worker).
 func (c *Client) PruneImages(ctx context.Context, of ImageTarget) ([]WorkerImage, []bourse.WorkerID, error) {
 	var out ImageList

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// LogQuery says which lines of a machine's output are wanted.
+// LogQuery selects lines of a machine's output.
 type LogQuery struct {
 	Since  time.Time // zero: from the beginning
 	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)

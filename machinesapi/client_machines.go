@@ -45,8 +45,8 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote asks what an order would meet, without placing it. The decision's
-// outcome is "quoted" when somebody would fill it, "refused" when nobody
+// Quote returns the decision that an order would have, without placing it. The decision's
+// outcome is "quoted" when a worker would fill it, "refused" when none
 // would. Codes: invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (bourse.Decision, error) {
 	var out bourse.Decision
@@ -54,7 +54,7 @@ func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine
 	return out, err
 }
 
-// ListMachines says which machines a list shows.
+// ListMachines selects the machines of a list.
 type ListMachines struct {
 	Deleted  bool // also destroyed ones, while they are remembered
 	Leases   bool
@@ -102,8 +102,8 @@ func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.Mach
 	return out, err
 }
 
-// Events gives a machine's latest events, newest first; limit 0 means 20, and
-// 50 is the most. Codes: invalid, not_found.
+// Events returns a machine's latest events, newest first; limit 0 means 20, and
+// at most 50. Codes: invalid, not_found.
 func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.MachineID, limit int) ([]Event, error) {
 	query := url.Values{}
 	if limit > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Metadata gives all of a machine's metadata. Codes: not_found.
+// Metadata returns all of a machine's metadata. Codes: not_found.
 func (c *Client) Metadata(ctx context.Context, app bourse.AppName, id bourse.MachineID) (map[string]string, error) {
 	var out map[string]string
 	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "metadata"), out: &out})
@@ -21,7 +21,7 @@ func (c *Client) PatchMetadata(ctx context.Context, app bourse.AppName, id bours
 	return err
 }
 
-// MetadataValue gives one key's value. Codes: not_found (machine, or key).
+// MetadataValue returns one key's value. Codes: not_found (machine, or key).
 func (c *Client) MetadataValue(ctx context.Context, app bourse.AppName, id bourse.MachineID, key string) (string, error) {
 	var out MetadataValue
 	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "metadata", key), out: &out})

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order tells how an order was decided. The broker that handled it knows all of
-// it for a while; a filled one's ranking lives on with its machine. Codes:
+// Order returns how an order was decided. The broker that handled it knows all of
+// it for a while; a filled one's ranking is kept with its machine. Codes:
 // invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	var out bourse.Decision

@@ -21,7 +21,7 @@ type (
 	TerminalSize = duplex.Size
 	// ExecStream is a command that runs beside a machine's program. Write,
 	// CloseWrite and Resize may be called while Copy, which must be called
-	// once, takes what the command writes and tells how it ended. Close kills a
+	// once, reads the command's output and returns how it ended. Close kills a
 	// command that still runs.
 	ExecStream = duplex.Stream
 )
@@ -50,7 +50,7 @@ func (c *Client) Tunnel(ctx context.Context, app bourse.AppName, id bourse.Machi
 }
 
 // Tunnel is a connection to a port of a machine. When the machine ends its
-// side, Read gives io.EOF and nothing more arrives there.
+// side, Read returns io.EOF and nothing more arrives there.
 type Tunnel struct {
 	io.ReadCloser
 	body *io.PipeWriter

@@ -25,7 +25,7 @@ func (c *Client) RunTask(ctx context.Context, app bourse.AppName, in RunTask, or
 	return out, err
 }
 
-// StreamTask is [Client.RunTask] that gives the answer's parts as they come,
+// StreamTask is [Client.RunTask] that calls a function with the answer's parts as they come,
 // from the calling goroutine. The reply has the whole answer, too.
 func (c *Client) StreamTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID, output func([]byte)) (TaskReply, error) {
 	header := http.Header{"Accept": {TypeLines}}

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// replying serves one reply to everything and remembers the last request.
+// replying serves one reply to everything and keeps the last request.
 func replying(t *testing.T, status int, body string, header ...string) (*machinesapi.Client, *http.Request) {
 	t.Helper()
 	last := &http.Request{}

@@ -10,8 +10,8 @@ import (
 )
 
 // The verbs take the nonce of the machine's lease, "" when the caller holds
-// none. Beside those named, each may give not_found and conflict (somebody
-// else holds the lease).
+// none. Besides those named, each may return not_found and conflict (another
+// caller holds the lease).
 
 func (c *Client) act(ctx context.Context, app bourse.AppName, id bourse.MachineID, verb, nonce string, k call) error {
 	k.method, k.path = http.MethodPost, machinePath(app, id, verb)
@@ -64,7 +64,7 @@ func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.act(ctx, app, id, "signal", "", call{in: SignalMachine{Signal: signal}})
 }
 
-// Exec runs a command beside the machine's program until it ends. Codes:
+// Exec runs a command next to the machine's program until it ends. Codes:
 // invalid (also a command that does not exist), failed_precondition.
 func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
 	var out ExecReply
@@ -93,7 +93,7 @@ func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.Mach
 	return err
 }
 
-// Usage tells what a machine uses now. Codes: not_found, failed_precondition
+// Usage returns what a machine uses now. Codes: not_found, failed_precondition
 // (it does not run).
 func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Usage, error) {
 	var out Usage

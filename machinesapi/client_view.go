@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query asks the broker's view. The request is made when the answer is ranged
+// Query queries the broker's view. The request is made when the answer is ranged
 // over, and may be made again that way; leaving the loop ends it. The answer
-// is whole when its last line is an End; any other end of it is an error.
+// is complete if its last line is an End; any other end of it is an error.
 // Codes: invalid (the statement; or what it asks for is too much), timeout
 // (it took too long), rate_limited, unavailable (nothing was read, or the
 // answer broke off).
@@ -40,7 +40,7 @@ func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, err
 // Subscription is a query whose answer is kept up to date. It is read by one
 // goroutine.
 type Subscription struct {
-	ID string // for [Client.Resume]; "" when the server gave none
+	ID string // for [Client.Resume]; "" when the server sent none
 
 	client *Client
 	ctx    context.Context //nolint:containedctx // of the request that is being read
@@ -49,7 +49,7 @@ type Subscription struct {
 	stream viewStream
 }
 
-// Subscribe asks a query and then tells of every change of its answer, until
+// Subscribe makes a query and then yields every change of its answer, until
 // ctx ends or the subscription is closed. Codes: as [Client.Query], and
 // rate_limited when there are too many subscriptions.
 func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, error) {
@@ -57,9 +57,9 @@ func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, err
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume goes on with a subscription behind a change, on the broker that has
-// it. Codes: not_found (it, or what came after the change, is no longer
-// remembered: subscribe anew), unavailable, rate_limited.
+// Resume continues a subscription after a change, on the broker that has
+// it. Codes: not_found (it, or what followed the change, is no longer
+// kept: subscribe again), unavailable, rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),
@@ -80,9 +80,9 @@ func (c *Client) subscription(ctx context.Context, k call, v viewStream) (*Subsc
 	return &Subscription{ID: resp.Header.Get(HeaderSubscription), client: c, ctx: ctx, call: k, resp: resp, stream: v}, nil
 }
 
-// Lines gives the lines as they come, once. It ends with an error in any case:
+// Lines yields the lines as they come, once. It ends with an error in any case:
 // canceled, when ctx has ended; unavailable, when the stream broke off or its
-// reader was too slow: then [Client.Resume] goes on.
+// reader was too slow: then [Client.Resume] continues.
 func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {
@@ -102,7 +102,7 @@ func (s *Subscription) Change() uint64 { return s.stream.change }
 // Close ends the stream. The server keeps the subscription for a while.
 func (s *Subscription) Close() error { return s.resp.Body.Close() }
 
-// ViewHealth tells how every member's copy of the view is.
+// ViewHealth returns the state of every member's copy of the view.
 func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
 	var out ViewHealth
 	_, err := c.do(ctx, call{method: http.MethodGet, path: path("view", "health"), out: &out})
@@ -122,8 +122,8 @@ func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	return resp, nil
 }
 
-// brokenOff says what the end of a stream means: what the server said of it,
-// or that the connection is gone.
+// brokenOff returns the error of the end of a stream: the server's,
+// or that the connection broke.
 func (c *Client) brokenOff(ctx context.Context, k call, resp *http.Response, err error) error {
 	e, ok := err.(*bourse.Error) //nolint:errorlint // made by the decoder, which wraps what it read
 	if !ok || ctx.Err() != nil {

@@ -39,7 +39,7 @@ func (c *Client) Volumes(ctx context.Context, app bourse.AppName) ([]Volume, []b
 	return out, silentOf(reply), nil
 }
 
-// silentOf gives the workers that a listing could not ask.
+// silentOf returns the workers that a listing could not ask.
 func silentOf(reply http.Header) []bourse.WorkerID {
 	var silent []bourse.WorkerID
 	for id := range strings.SplitSeq(reply.Get(HeaderUnreachable), ",") {

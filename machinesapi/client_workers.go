@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Workers lists every worker that the broker has heard of, by region and id.
+// Workers lists every worker that the broker knows, by region and id.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	var out WorkerList
 	_, err := c.do(ctx, call{method: http.MethodGet, path: path("workers"), out: &out})
@@ -34,13 +34,13 @@ func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Ru
 	return out.Runs, err
 }
 
-// RetryRun lets a stuck run try its step again. Codes: not_found,
+// RetryRun makes a stuck run try its step again. Codes: not_found,
 // failed_precondition.
 func (c *Client) RetryRun(ctx context.Context, id bourse.WorkerID, run string) (Run, error) {
 	return c.actOnRun(ctx, id, run, "retry")
 }
 
-// SkipRun lets a stuck run go on behind its step. Codes: not_found,
+// SkipRun makes a stuck run continue after its step. Codes: not_found,
 // failed_precondition.
 func (c *Client) SkipRun(ctx context.Context, id bourse.WorkerID, run string) (Run, error) {
 	return c.actOnRun(ctx, id, run, "skip")

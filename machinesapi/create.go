@@ -24,11 +24,11 @@ type CreateMachine struct {
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
-// Created is a machine with what the reply's headers told of its order.
+// Created is a machine with what the reply's headers have about its order.
 type Created struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// Timing is what a Server-Timing header says: how long each part took.
+// Timing is a Server-Timing header: how long each part took.
 type Timing map[string]time.Duration

@@ -14,10 +14,10 @@ const (
 	HeaderNonce = "fly-machine-lease-nonce"
 	// HeaderRequestID names a request, in every reply and in the server's log.
 	HeaderRequestID = "fly-request-id"
-	// HeaderOrderID names an order: chosen by the client in a request, told by
+	// HeaderOrderID names an order: chosen by the client in a request, returned by
 	// the server in the reply.
 	HeaderOrderID = "Bourse-Order-Id"
-	// HeaderServerTiming tells the parts of an order's life, in milliseconds.
+	// HeaderServerTiming is how long the parts of an order took, in milliseconds.
 	HeaderServerTiming = "Server-Timing"
 	// HeaderUnreachable lists the workers that a listing could not ask.
 	HeaderUnreachable = "Bourse-Unreachable"
@@ -29,7 +29,7 @@ const MaxBody = 4 << 20
 // TypeLines is the content type of log streams: one JSON value a line.
 const TypeLines = "application/x-ndjson"
 
-// OK is the body of a verb that has nothing else to tell.
+// OK is the body of a verb that has nothing else to return.
 type OK struct {
 	OK bool `json:"ok"`
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StatusOf gives the HTTP status of a code; 500 for an unknown one. Three places
-// of the API take another status: a name that is taken is 422, a machine that
+// StatusOf returns the HTTP status of a code; 500 for an unknown one. Three places
+// of the API use another status: a name that is taken is 422, a machine that
 // no longer fits on its own worker is 409, and a lack of room for a volume, or
 // for a machine that one pins, is 412.
 func StatusOf(code bourse.Code) int { return code.Status() }
 
-// CodeOfStatus gives the code of a reply that carries none, as a proxy on the
+// CodeOfStatus returns the code of a reply that has none, as a proxy on the
 // way may write.
 func CodeOfStatus(status int) bourse.Code {
 	switch status {
@@ -22,7 +22,7 @@ func CodeOfStatus(status int) bourse.Code {
 	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
 		return bourse.CodeInvalid
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		// A proxy that gave up cannot say whether the server had begun.
+		// A proxy that timed out cannot know whether the server had begun.
 		return bourse.CodeTimeout
 	}
 	for _, code := range bourse.Codes() {
@@ -33,7 +33,7 @@ func CodeOfStatus(status int) bourse.Code {
 	return bourse.CodeInternal
 }
 
-// ErrorStatus is the word in an error body's "status" field.
+// ErrorStatus is the value of an error body's "status" field.
 type ErrorStatus string
 
 // The words that clients of the Machines API know.

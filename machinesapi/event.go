@@ -20,16 +20,16 @@ const (
 	SourceWorker = "flyd"
 )
 
-// EventRequest is what an exit event carries, or a pull event.
+// EventRequest is the detail of an exit event, or of a pull event.
 type EventRequest struct {
 	ExitEvent    *ExitEvent `json:"exit_event,omitempty"`
 	RestartCount int        `json:"restart_count"`
 	Pull         *PullEvent `json:"pull,omitempty"`
 }
 
-// ExitEvent says how a machine's program ended.
+// ExitEvent is how a machine's program ended.
 type ExitEvent struct {
-	ExitCode      int    `json:"exit_code"`       // 128 and the signal when one ended it; -1: nobody knows
+	ExitCode      int    `json:"exit_code"`       // 128 and the signal when one ended it; -1: unknown
 	GuestExitCode int    `json:"guest_exit_code"` // the same
 	GuestSignal   int    `json:"guest_signal"`    // -1: none
 	Signal        int    `json:"signal"`          // the same
@@ -40,7 +40,7 @@ type ExitEvent struct {
 	Error         string `json:"error,omitempty"`
 }
 
-// PullEvent is ours: what a pull event tells, one as the pull begins and one
+// PullEvent is Bourse's own: the detail of a pull event, one as the pull begins and one
 // after it.
 type PullEvent struct {
 	Image  string `json:"image"`
@@ -87,8 +87,8 @@ func fromExit(e *bourse.ExitEvent) *ExitEvent {
 	}
 }
 
-// ExitStatus gives an exit's code and signal as the API writes them: a signal
-// makes the code that a shell would give, and -1 means no signal.
+// ExitStatus returns an exit's code and signal as the API writes them: a signal
+// has the code that a shell would return, and -1 means no signal.
 func ExitStatus(e bourse.Exit) (code, signal int) {
 	if e.Signal > 0 {
 		return 128 + e.Signal, e.Signal

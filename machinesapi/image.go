@@ -18,7 +18,7 @@ type ImageList struct {
 	Images []WorkerImage `json:"images"`
 }
 
-// ImageTarget says which workers are meant: all, those of a region, or one.
+// ImageTarget is the workers that are meant: all, those of a region, or one.
 type ImageTarget struct {
 	Region bourse.Region   `json:"region,omitempty"`
 	Worker bourse.WorkerID `json:"worker,omitempty"`
@@ -40,7 +40,7 @@ type PullLine struct {
 	Error  *ErrorBody      `json:"error,omitempty"`
 }
 
-// Err gives the error that ended the pull on the line's worker, nil if none did.
+// Err returns the error that ended the pull on the line's worker, nil if none did.
 func (l *PullLine) Err() error {
 	if l.Error == nil {
 		return nil
@@ -48,7 +48,7 @@ func (l *PullLine) Err() error {
 	return &bourse.Error{Code: l.Error.Code, Message: withoutPrefix(l.Error.Code, l.Error.Error)}
 }
 
-// Usage is what a machine uses, beside what it may. What its host does not
+// Usage is what a machine uses, and its limits. What its host does not
 // account is -1; a limit of 0 is none.
 type Usage struct {
 	At        time.Time `json:"at"`

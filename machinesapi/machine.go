@@ -28,13 +28,13 @@ type Summary struct {
 	ImageRef   bourse.ImageRef   `json:"image_ref"`
 }
 
-// Detail is the rest of what the Machines API shows.
+// Detail is the other fields of the Machines API.
 type Detail struct {
 	Config     *bourse.Config `json:"config,omitempty"` // nil in a summary only
 	Events     []Event        `json:"events,omitempty"` // newest first
 	HostStatus HostStatus     `json:"host_status,omitempty"`
 	HostHeard  string         `json:"host_heard_at,omitempty"` // RFC 3339: when the host was last heard from, if it is not ok
-	Nonce      string         `json:"nonce,omitempty"`         // of a machine born leased, in the reply to its creation
+	Nonce      string         `json:"nonce,omitempty"`         // of a machine created with a lease, in the reply to its creation
 	Lease      *LeaseInfo     `json:"lease,omitempty"`         // when asked for
 }
 
@@ -43,7 +43,7 @@ type Placement struct {
 	App     bourse.AppName  `json:"app,omitempty"`
 	Worker  bourse.WorkerID `json:"worker,omitempty"`
 	OrderID bourse.OrderID  `json:"order_id,omitempty"` // that the machine fills
-	Port    int             `json:"port,omitempty"`     // what its $PORT says
+	Port    int             `json:"port,omitempty"`     // the value of its $PORT
 	PID     int             `json:"pid,omitempty"`      // on the worker's host, while it runs
 	// NameConflict is the machine of the app that has the same name, and has it
 	// because it was ordered first; shown in lists, with the machine itself and
@@ -51,15 +51,15 @@ type Placement struct {
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 }
 
-// HostStatus says whether a machine's worker answers.
+// HostStatus is whether a machine's worker answers.
 type HostStatus string
 
 // The statuses of a host. Clients take anything but ok as a host that cannot
 // be reached.
 const (
-	HostOK          HostStatus = "ok"          // its worker told of the machine, or is heard from
-	HostUnreachable HostStatus = "unreachable" // it is not heard from: what is told of the machine is old
-	HostUnknown     HostStatus = "unknown"     // the broker has not heard of it since its own start
+	HostOK          HostStatus = "ok"          // its worker sent the machine, or is alive
+	HostUnreachable HostStatus = "unreachable" // it is not heard from: the machine's data is old
+	HostUnknown     HostStatus = "unknown"     // the broker has not received anything about it since its own start
 )
 
 // FromMachine shows a machine with its events. Nonce and Lease are left to the
@@ -89,7 +89,7 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef gives what the machine's image was resolved to, or its name.
+// imageRef returns what the machine's image was resolved to, or its name.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {
 		return *m.Image
@@ -111,8 +111,8 @@ func detail(m *bourse.Machine) Detail {
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// ImageName gives the image that a request means: the name itself, but "host"
-// or "pull" for what a client makes of that image's parts when it clones a
+// ImageName returns the image that a request means: the name itself, but "host"
+// or "pull" for the names that clients make of these images' parts when they clone a
 // machine.
 func ImageName(image string) string {
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

@@ -32,7 +32,7 @@ type Worker struct {
 	Facts   *bourse.Facts   `json:"facts,omitempty"` // nil unless it answered
 }
 
-// WorkerStatus says whether a worker answered.
+// WorkerStatus is whether a worker answered.
 type WorkerStatus string
 
 // The statuses of a worker.
@@ -70,7 +70,7 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Stream string    `json:"stream"` // stdout or stderr
 	Text   string    `json:"text"`
-	// Error is set on a last line that says why the stream broke off.
+	// Error is set on a last line: why the stream broke off.
 	Error *ErrorBody `json:"error,omitempty"`
 }
 
@@ -78,5 +78,5 @@ type LogLine struct {
 type Health struct {
 	Status  string `json:"status"` // "ok"
 	Version string `json:"version"`
-	Workers int    `json:"workers"` // that the broker has heard of
+	Workers int    `json:"workers"` // that the broker knows
 }

@@ -15,11 +15,11 @@ type CreateReservation struct {
 	Deadline   bourse.Duration       `json:"deadline,omitempty"`    // for the whole; default 10 s, at most half of the ttl
 }
 
-// ReserveOrder says what is to be held: as much as such machines would take.
+// ReserveOrder is what is to be held: as much as such machines would take.
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // whose machines may take it; default "default"
 	Region string         `json:"region,omitempty"` // an expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements, rootfs and, if it is to matter, image; no mounts
+	Config *bourse.Config `json:"config,omitempty"` // guest, requirements, rootfs and, if it matters, image; no mounts
 	Count  *int64         `json:"count,omitempty"`  // so many of them; default 1
 }
 

@@ -32,8 +32,8 @@ func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }
 
-// waitToRetry waits as a reply says, and up to half as long again so that not all
-// come back at once.
+// waitToRetry waits for a reply's Retry-After, and up to half as long again so that clients do
+// not all return at once.
 func waitToRetry(ctx context.Context, resp *http.Response) error {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -34,8 +34,8 @@ func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A request that is refused with 429 is repeated after what Retry-After says,
-// three times and no more; the body is sent again.
+// A request that is refused with 429 is repeated after the time in Retry-After,
+// at most three times; the body is sent again.
 func TestRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name             string

@@ -77,7 +77,7 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Order gives what workers are told of the work. Codes: invalid.
+// Order returns the part of the request that workers receive. Codes: invalid.
 func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	out := &bourse.TaskOrder{Name: t.Task, Timeout: t.Timeout}
 	if out.Timeout == 0 {
@@ -102,7 +102,7 @@ func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	return out, nil
 }
 
-// Config gives the config of the machine that is made for the work; zero but
+// Config returns the config of the machine that is made for the work; zero except
 // for its requirements when a warm one is meant. Codes: invalid.
 func (t *RunTask) Config() (bourse.Config, error) {
 	c := bourse.Config{Requirements: t.Requirements}
@@ -131,7 +131,7 @@ type TaskReply struct {
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
 	Status       int              `json:"status,omitempty"` // of a warm program's reply
-	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON of a program that says so, else a string
+	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if its program says that it is, else a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
 	Worker       bourse.WorkerID  `json:"worker"`
@@ -142,7 +142,7 @@ type TaskReply struct {
 	Again        bool             `json:"again,omitempty"`
 }
 
-// FromTask makes the reply of a result; again says that an earlier request
+// FromTask makes the reply of a result; again means that an earlier request
 // with the same id was the one that ran.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
@@ -162,7 +162,7 @@ func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	return out
 }
 
-// Bytes gives the answer as the program wrote it; JSON may be spaced
+// Bytes returns the answer as the program wrote it; JSON may be spaced
 // differently.
 func (t *TaskReply) Bytes() []byte {
 	if len(t.AnswerBase64) > 0 {

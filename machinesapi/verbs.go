@@ -11,12 +11,12 @@ type StartReply struct {
 
 // StopMachine is the optional body of a stop.
 type StopMachine struct {
-	ID      string          `json:"id,omitempty"` // ignored: the path says it
+	ID      string          `json:"id,omitempty"` // ignored: the path has it
 	Signal  bourse.Signal   `json:"signal,omitempty"`
 	Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the machine's own
 }
 
-// RestartMachine is what a restart may say, in its query.
+// RestartMachine is the options of a restart, in its query.
 type RestartMachine struct {
 	ForceStop bool // kill at once
 	Signal    bourse.Signal
@@ -45,7 +45,7 @@ type ExecReply struct {
 	Stderr     string `json:"stderr"`
 }
 
-// WaitMachine says what to wait for.
+// WaitMachine is what to wait for.
 type WaitMachine struct {
 	States  []string        // any of them, or "settled"; default started
 	Timeout bourse.Duration // up to 60 s, the default
@@ -53,7 +53,7 @@ type WaitMachine struct {
 	After   bourse.EventID // count only what happened after this event
 }
 
-// StateSettled stands for every state that a machine stays in by itself.
+// StateSettled means every state that a machine stays in by itself.
 const StateSettled = "settled"
 
 // WaitReply is the state that a wait ended in.
@@ -64,7 +64,7 @@ type WaitReply struct {
 	EventID bourse.EventID    `json:"event_id"` // cursor for the next wait
 }
 
-// DestroyMachine says how to destroy.
+// DestroyMachine is how to destroy.
 type DestroyMachine struct {
 	Force bool // also a machine that runs
 }

@@ -12,13 +12,13 @@ import (
 // counts as behind: far more than gossip needs, and some rounds of repair.
 const viewPatience = 5 * time.Second
 
-// CompareViews judges the members' copies by one another, at the time now. It
-// takes their Heads and Tables, and what they say of their own Gaps, Behind
-// and LagMS where that is more; it fills their Standing and sorts them.
+// CompareViews compares the members' copies with one another, at the time now. It
+// uses their Heads and Tables, and their own Gaps, Behind
+// and LagMS where those are larger; it fills their Standing and sorts them.
 //
 // Tables are compared among members that lack nothing: one that still receives
-// changes has other rows by right. Most members are right about a table; where
-// no checksum has a majority of its own, nobody is.
+// changes legitimately has other rows. The majority is right about a table; where
+// no checksum has a majority of its own, none is.
 func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	best := furthest(members)
 	for i := range members {
@@ -44,7 +44,7 @@ type streamKey struct {
 	epoch uint64
 }
 
-// furthest gives for each stream the head of whoever has most of it.
+// furthest returns for each stream the head of the member that has most of it.
 func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	best := map[streamKey]ViewHead{}
 	for i := range members {
@@ -58,8 +58,8 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// measure says how far the member is behind the best of all. Lag is counted
-// from the newest transaction that it lacks, so it is the least that it can be.
+// measure sets how far the member is behind the best of all. Lag is counted
+// from the newest transaction that it lacks, so it is a lower bound.
 func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
@@ -120,7 +120,7 @@ func differing(members []MemberHealth) {
 	}
 }
 
-// isMost tells whether a checksum has more votes than each other one.
+// isMost reports whether a checksum has more votes than each other one.
 func isMost(votes map[string]int, checksum string) bool {
 	for other, n := range votes {
 		if other != checksum && n >= votes[checksum] {

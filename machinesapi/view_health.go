@@ -8,11 +8,11 @@ import (
 
 // ViewHealth is how the copies of the view are, member by member.
 type ViewHealth struct {
-	Agrees  bool           `json:"agrees"`  // nobody is behind, differs or cannot be reached
+	Agrees  bool           `json:"agrees"`  // no member is behind, differs or cannot be reached
 	Members []MemberHealth `json:"members"` // by role, region and id
 }
 
-// MemberHealth is what one member says of its copy, and how that compares with
+// MemberHealth is one member's report of its copy, and how that compares with
 // the others'.
 type MemberHealth struct {
 	ID        bourse.WorkerID `json:"id"`
@@ -21,16 +21,16 @@ type MemberHealth struct {
 	Reachable bool            `json:"reachable"`
 	Error     string          `json:"error,omitempty"` // why it is not reachable, or cannot write its copy
 
-	// What it says. All zero when it is not reachable.
+	// Its own report. All zero when it is not reachable.
 	Version    string         `json:"version,omitempty"` // its release
-	Epoch      uint64         `json:"epoch"`             // its present life
-	Streams    int            `json:"streams"`           // that it follows: lives of sites
+	Epoch      uint64         `json:"epoch"`             // its current epoch
+	Streams    int            `json:"streams"`           // that it follows: epochs of sites
 	Heads      []ViewHead     `json:"heads,omitempty"`   // how far it is in each
 	Queue      ViewQueue      `json:"queue"`
 	Quarantine ViewQuarantine `json:"quarantine"`
 	Tables     []ViewTable    `json:"tables"` // by name
 
-	Standing // beside the others: CompareViews fills it
+	Standing // compared with the others: CompareViews fills it
 }
 
 // Standing is how a member's copy compares with the others'.
@@ -39,7 +39,7 @@ type Standing struct {
 	Gaps    int       `json:"gaps"`              // streams of which it lacks transactions
 	Behind  uint64    `json:"behind"`            // transactions that another member has and it lacks
 	LagMS   int64     `json:"lag_ms"`            // for how long it has lacked one, at least
-	Differs []string  `json:"differs,omitempty"` // tables that say something else than most members'
+	Differs []string  `json:"differs,omitempty"` // tables that differ from most members'
 }
 
 // ViewState is what a member's copy is worth.
@@ -48,7 +48,7 @@ type ViewState string
 // The states, from good to bad.
 const (
 	ViewOK          ViewState = "ok"          // it has everything that anybody has
-	ViewCatchingUp  ViewState = "catching up" // changes are on their way, as they always are in a busy cluster
+	ViewCatchingUp  ViewState = "catching up" // changes are in flight, as they always are in a busy cluster
 	ViewBehind      ViewState = "behind"      // for longer than changes take
 	ViewDiffers     ViewState = "differs"     // it has every transaction, and yet other rows: a fault
 	ViewUnreachable ViewState = "unreachable"
@@ -66,10 +66,10 @@ type ViewHead struct {
 type ViewQueue struct {
 	Transactions int    `json:"transactions"`
 	Bytes        int64  `json:"bytes"`
-	Dropped      uint64 `json:"dropped"` // since its start, for lack of room; they are fetched again
+	Dropped      uint64 `json:"dropped"` // since its start, for lack of space; they are fetched again
 }
 
-// ViewQuarantine is what a member has refused to take in.
+// ViewQuarantine is what a member has refused to apply.
 type ViewQuarantine struct {
 	Rows   int              `json:"rows"`
 	Newest []QuarantinedRow `json:"newest,omitempty"` // at most 20

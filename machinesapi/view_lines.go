@@ -16,7 +16,7 @@ import (
 // MaxViewLine bounds one line of an answer, in bytes.
 const MaxViewLine = 16 << 20
 
-// viewStream is what an answer has said so far, to tell a whole one from one
+// viewStream is what an answer has had so far, to distinguish a complete one from one
 // that was cut off or made up.
 type viewStream struct {
 	live    bool   // a subscription: changes follow the end
@@ -57,8 +57,8 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine gives the next line without its end. The end of the stream is
-// CodeUnavailable: an answer says itself that it is whole.
+// readLine returns the next line without its end. The end of the stream is
+// CodeUnavailable: an answer marks its end itself.
 func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -90,8 +90,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode reads a line and checks that it is its turn. Lines that say nothing
-// known, as a newer server may send, are not known.
+// decode reads a line and checks that it may come now. Lines of unknown
+// content, as a newer server may send, are not known.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil
@@ -184,7 +184,7 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	}
 	v.change = c.ID
 	if c.Kind == RowDeleted && len(c.Row.Cells) == 0 {
-		return &c, nil // what it was is told or not
+		return &c, nil // its old cells are optional
 	}
 	return &c, v.fits(c.Row.Cells)
 }
@@ -215,7 +215,7 @@ func decodeArray(raw json.RawMessage, into ...any) error {
 	return nil
 }
 
-// blobs turns the cells that are {"blob": base64} into what they stand for.
+// blobs decodes the cells that are {"blob": base64}.
 func blobs(cells []any) {
 	for i, v := range cells {
 		m, ok := v.(map[string]any)

@@ -77,7 +77,7 @@ type ViewEnd struct {
 	Change    uint64  `json:"change,omitempty"`    // of a subscription: the rows are as after this change
 }
 
-// ViewChange says what became of one row of a subscription.
+// ViewChange is a change of one row of a subscription.
 type ViewChange struct {
 	ID   uint64 // one more than that of the change before it
 	Kind ViewChangeKind

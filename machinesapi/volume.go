@@ -32,7 +32,7 @@ type VolumeSummary struct {
 	Type              string             `json:"type"` // "local"
 }
 
-// VolumeHost is what there is to be said of a volume's worker, most of it
+// VolumeHost describes a volume's worker; most of it is
 // Bourse's own.
 type VolumeHost struct {
 	HostStatus     HostStatus      `json:"host_status"`
@@ -45,7 +45,7 @@ type VolumeHost struct {
 	UpdatedAt      time.Time       `json:"updated_at"`
 }
 
-// VolumeUse says how full a volume is.
+// VolumeUse is how full a volume is.
 type VolumeUse struct {
 	Blocks      int64 `json:"blocks"`
 	BlockSize   int64 `json:"block_size"` // bytes
@@ -55,7 +55,7 @@ type VolumeUse struct {
 	BytesUsed   int64 `json:"bytes_used"`
 }
 
-// FromVolume shows a volume whose worker told of it just now.
+// FromVolume converts a volume whose worker has just sent it.
 func FromVolume(v *bourse.Volume) Volume {
 	out := SummaryOfVolume(v)
 	if u := v.Usage; u != nil {
@@ -90,16 +90,16 @@ func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) 
 type CreateVolume struct {
 	Name              string            `json:"name"`
 	Region            string            `json:"region"`                         // one region
-	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or that of what it is made from
+	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of what it is made from
 	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
 	FSType            *string           `json:"fstype,omitempty"`               // default ext4
-	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // default true: not beside another volume of this name
+	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // default true: not on a worker with another volume of this name
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
 	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // default true: a snapshot a day
 	Snapshot          bourse.SnapshotID `json:"snapshot_id,omitempty"`          // filled from it
 	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // a fork of it
-	Compute           *Compute          `json:"compute,omitempty"`              // there is room for such a machine, too
+	Compute           *Compute          `json:"compute,omitempty"`              // the worker has capacity for such a machine, too
 
 	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // ours: for the whole order; default 10 s
 	FirstTry     bool                `json:"first_try,omitempty"`    // ours: the order's id was never sent before
@@ -125,7 +125,7 @@ func (c *Compute) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Guest)
 }
 
-// Spec gives what is ordered.
+// Spec returns what is ordered.
 func (c *CreateVolume) Spec() bourse.VolumeOrder {
 	spec := bourse.VolumeOrder{
 		Name: c.Name, SizeGB: or(c.SizeGB, 0), Encrypted: or(c.Encrypted, false), FSType: or(c.FSType, ""),
