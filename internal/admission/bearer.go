@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// RequireToken lets only callers through to h who show a bearer token that is
-// good for everything; others get 401 or 403. Without a set all are let
+// RequireToken lets only callers through to h that show a bearer token that is
+// valid for everything; others get 401 or 403. Without a set all are let
 // through: where that is allowed is decided by CheckListen.
 func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
 	if tokens == nil {

@@ -51,7 +51,7 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	return ParseCA(pair)
 }
 
-// ParseCA reads what Pair gave.
+// ParseCA reads what Pair returned.
 func ParseCA(p Pair) (*CA, error) {
 	both, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
@@ -64,7 +64,7 @@ func ParseCA(p Pair) (*CA, error) {
 	return &CA{cert: both.Leaf, key: key, pair: p}, nil
 }
 
-// Pair gives the CA's certificate, which every server has, and its key, which
+// Pair returns the CA's certificate, which every server has, and its key, which
 // none needs.
 func (c *CA) Pair() Pair { return c.pair }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The CA issues the certificate that a worker with a tag of an earlier release
-// is asked for: it refused the name, so that there was no way to start it. A
+// needs: it refused the name, so that the worker could not be started. A
 // broker's certificate states no tag, and no other name of the cluster's servers
 // can be added.
 func TestTheCAStatesTags(t *testing.T) {

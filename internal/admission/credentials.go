@@ -84,15 +84,15 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
-	// An expired one is refused by everybody else, and says so there: a server
-	// that starts with it would look alive and be of no use.
+	// An expired one is refused by every other server, with an error there: a server
+	// that starts with it would run and be of no use.
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
 	return &material{pool: pool, cert: cert, self: self}, nil
 }
 
-// Self returns whom the certificate names.
+// Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
 // Names are the host names in the certificate by which clients call the server.
@@ -166,8 +166,8 @@ func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 }
 
 // Client is the present configuration of a client of other servers of the
-// cluster; it is asked for before each connection. The caller sets ServerName to
-// the name of whom it means to reach.
+// cluster; it is called before each connection. The caller sets ServerName to
+// the name of the server that it wants to reach.
 func (c *Credentials) Client() *tls.Config {
 	m := c.Get()
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}

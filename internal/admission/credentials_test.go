@@ -43,7 +43,7 @@ func parse(t *testing.T, p admission.Pair) *x509.Certificate {
 }
 
 // TestIssue shows that a certificate names its server, to the cluster and to
-// clients, and that a CA lives on in its PEM texts.
+// clients, and that a CA can be read from its PEM texts.
 func TestIssue(t *testing.T) {
 	now := time.Now()
 	ca, err := admission.ParseCA(newCA(t, now).Pair())

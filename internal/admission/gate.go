@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Gate is what stands in front of every listener. It lets no web page in: not
+// Gate protects every listener. It lets no web page in: not
 // one of another site, not one that has its own name resolve to our address,
-// and none at all where only servers of the cluster have business.
+// and none at all where only servers of the cluster may connect.
 type Gate struct {
-	Names func() []string // by which clients may call us, beside IP addresses and localhost; nil: none
+	Names func() []string // by which clients may call us, besides IP addresses and localhost; nil: none
 	Proof Proof           // that servers of the cluster show
 }
 
@@ -81,7 +81,7 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 func canonicalHost(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return host // of nobody
+			return host // of no name
 		}
 		host = name
 	}
@@ -118,7 +118,7 @@ func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have left
 }
 
-// Proof is how a server of the cluster proves to others that it is one, beside
+// Proof is how a server of the cluster proves to others that it is one, besides
 // its certificate. The zero value proves membership of the cluster "".
 type Proof struct {
 	Cluster string

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// domain ends the DNS name by which a certificate names a server. Nobody
-// resolves it: .internal is reserved for private use. A DNS name rather than a
+// domain ends the DNS name by which a certificate names a server. It is not
+// resolved: .internal is reserved for private use. A DNS name rather than a
 // URI, because then the standard verification of TLS checks it.
 const domain = ".bourse.internal"
 
@@ -19,7 +19,7 @@ type Identity struct {
 	Role bourse.Role
 }
 
-// Validate reports CodeInvalid unless both parts can stand in a DNS name.
+// Validate reports CodeInvalid unless both parts can be in a DNS name.
 func (i Identity) Validate() error {
 	if err := i.ID.Validate(); err != nil {
 		return err
@@ -30,11 +30,11 @@ func (i Identity) Validate() error {
 	return nil
 }
 
-// ServerName gives the DNS name that stands for i.
+// ServerName returns the DNS name of i.
 func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Role) + domain }
 
-// IdentityOf reads who a verified certificate is about. A certificate that
-// names nobody, or several, is CodeForbidden.
+// IdentityOf returns the server that a verified certificate names. A certificate that
+// names none, or several, is CodeForbidden.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {

@@ -54,7 +54,7 @@ func (l *Live[T]) Files() []string { return l.files }
 
 // Look reads the files again if they have changed, and reports whether what
 // they hold is now in use. A change counts once two looks have found the same:
-// a certificate and its key are not replaced at one instant. The error of what
+// a certificate and its key are not replaced at one instant. The error of files that
 // cannot be used is returned once for each change.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()

@@ -25,8 +25,8 @@ func write(t *testing.T, path string, text []byte) {
 	}
 }
 
-// looks looks twice, as often as a change takes, and returns what the looks
-// together said.
+// looks calls Look twice, as often as a change takes, and returns the combined
+// results.
 func looks(w admission.Watched) (changed bool, err error) {
 	for range 2 {
 		c, e := w.Look()
@@ -115,7 +115,7 @@ func shake(t *testing.T, server *tls.Config, client *admission.Credentials, name
 	end := tls.Client(b, config)
 	err := end.HandshakeContext(t.Context())
 	if err == nil {
-		_, _ = io.Copy(io.Discard, end) // what the server says at last
+		_, _ = io.Copy(io.Discard, end) // the last bytes of the server
 	}
 	b.Close()
 	return errors.Join(err, <-served)

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// A public server lets everybody in, and some doors of it only servers with
+// A public server lets every caller in, and to some of its paths only servers with
 // the right role.
 func TestRequire(t *testing.T) {
 	now := time.Now()
@@ -67,7 +67,7 @@ func TestRequire(t *testing.T) {
 	})
 }
 
-// status gives that of a reply, 0 when the server closes the connection.
+// status returns that of a reply, 0 when the server closes the connection.
 func status(t *testing.T, client *http.Client, url string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)

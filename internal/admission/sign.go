@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Credentials prove also what a server writes into the view: its certificate
+// Credentials also sign what a server writes into the view: its certificate
 // goes with the first transaction of an epoch, and its key signs. That is
 // view.Keys.
 
-// Own returns our certificate with what stands between it and the CA, in DER,
+// Own returns our certificate with those between it and the CA, in DER,
 // and its key.
 func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	cert := c.Get().cert
@@ -22,8 +22,8 @@ func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author reads the certificate of another server, as it stood at a time: what
-// it signed stays signed when it has expired. CodeForbidden: it is not one of
+// Author reads the certificate of another server, as of a time: what
+// it signed stays valid when it has expired. CodeForbidden: it is not one of
 // the cluster, or names no server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))

@@ -57,7 +57,7 @@ func TestAuthor(t *testing.T) {
 	}
 }
 
-// FuzzAuthor reads whatever claims to be a certificate.
+// FuzzAuthor reads anything as a certificate.
 func FuzzAuthor(f *testing.F) {
 	now := time.Now()
 	ca, err := NewCA("test", now)

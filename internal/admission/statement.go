@@ -17,7 +17,7 @@ import (
 // for anything else.
 const statements = "bourse statement\x00"
 
-// Sign signs what this server says of itself, with the key of its certificate.
+// Sign signs a statement of this server about itself, with the key of its certificate.
 func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	key, ok := c.Get().cert.PrivateKey.(crypto.Signer)
 	if !ok {

@@ -20,7 +20,7 @@ type Scope struct {
 	App     bourse.AppName // "" means every app of the organisation
 }
 
-// everything stands for all organisations in a file of tokens. It is no slug.
+// everything means all organisations in a file of tokens. It is no slug.
 const everything = "*"
 
 // TokenSet is the tokens that a broker takes. Those that were read from a file
@@ -30,7 +30,7 @@ type TokenSet struct{ *Live[*tokenTable] }
 // tokenTable is a set of tokens at one time. Once read it is never changed.
 type tokenTable struct {
 	salt   []byte
-	scopes map[[sha256.Size]byte]Scope // by digest, so that no comparison's time tells about a token
+	scopes map[[sha256.Size]byte]Scope // by digest, so that the time of a comparison reveals nothing about a token
 }
 
 const (

@@ -50,7 +50,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestReadTokensRefuses also shows that no error tells a token.
+// TestReadTokensRefuses also shows that no error contains a token.
 func TestReadTokensRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"an empty file":         "",

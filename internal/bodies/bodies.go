@@ -1,13 +1,13 @@
 // Package bodies bounds what the bodies of requests and replies cost a server.
 //
 // A request's body is read with two deadlines, one for the next bytes and one
-// for the whole, and counted while its request lives: all bodies of a server
+// for the whole, and counted until its request ends: all bodies of a server
 // together take at most a fixed number of bytes. A client that declares much and
 // sends little costs what it has sent, and only until its time is over.
 // A server reads one large body's JSON at a time, since decoding takes several
 // times the memory of the text.
 //
-// [Limits.Handler] does this to every request of a listener; handlers read
+// [Limits.Handler] does this for every request of a listener; handlers read
 // bodies as they always do. Bodies that both sides stream for as long as they
 // like, such as a command's input, are exempt once a handler calls [Stream].
 package bodies

@@ -82,7 +82,7 @@ func answer(t *testing.T, c net.Conn) string {
 }
 
 // A client that declares 4 MiB and sends a byte loses its request after ten
-// seconds; without the limits it keeps it for ever.
+// seconds; without the limits it keeps it forever.
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := server(t, bodies.New(1<<20), readAll)()
@@ -182,8 +182,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// All bodies together take at most the budget: who comes when it is used up is
-// told to come back, and is let in when the others have ended. Small bodies
+// All bodies together take at most the budget: a request that comes when it is used up is
+// refused, and is accepted when the others have ended. Small bodies
 // have a part of their own.
 func TestBudget(t *testing.T) {
 	const total, large = 1 << 20, 200 << 10 // three large ones are within three quarters

@@ -17,7 +17,7 @@ type budget struct {
 func newBudget(total int64) *budget { return &budget{total: total} }
 
 // take takes n bytes more for a body that has taken held already. It reports
-// whether there was room; else nothing was taken.
+// whether there was space; if not, nothing was taken.
 func (b *budget) take(n, held int64) bool {
 	room := b.total
 	if held+n > small {
@@ -33,7 +33,7 @@ func (b *budget) take(n, held int64) bool {
 }
 
 // takeOne takes n bytes for something that is one piece. It reports whether there
-// was room, which there always is when nothing else is held.
+// was space, which there always is when nothing else is held.
 func (b *budget) takeOne(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *budget) takeOne(n int64) bool {
 	return true
 }
 
-// put gives n bytes back.
+// put releases n bytes.
 func (b *budget) put(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

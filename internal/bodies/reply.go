@@ -15,10 +15,10 @@ type replier struct {
 // Unwrap lets http.ResponseController find what is below.
 func (r *replier) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Reserve takes room for a reply of size bytes that is at hand as a whole, until
-// release is called: a client that does not read it holds it for as long as
+// Reserve takes space in the budget for a complete reply of size bytes, until
+// release is called: a client that does not read the reply holds the space for as long as
 // [Write] lets it. It is called before anything of the reply is written. Small
-// replies take none, and one always has room, whatever its size. Codes:
+// replies take none, and one of any size always fits. Codes:
 // rate_limited.
 func Reserve(w http.ResponseWriter, size int) (release func(), err error) {
 	r := replierOf(w)

@@ -12,11 +12,11 @@ const (
 	stall = 30 * time.Second
 )
 
-// Write writes the body of a reply that is at hand as a whole, and gives up when
+// Write writes the body of a complete reply, and gives up when
 // its caller stops reading. The caller then sees a broken connection, never
 // the end of the reply.
 func Write(w http.ResponseWriter, whole []byte) {
-	if len(whole) <= piece { // the kernel has room for it
+	if len(whole) <= piece { // the kernel buffers it
 		_, _ = w.Write(whole)
 		return
 	}

@@ -42,6 +42,6 @@ func Marshal(v any) ([]byte, error) { return encoding.Marshal(v) }
 func Write(w io.Writer, v any) error { return encoding.NewEncoder(w).Encode(v) }
 
 // Unmarshal reads one value, which must be all of b, into v. Fields that v does
-// not have are skipped. Whoever wrote b, it takes memory in proportion to b's
+// not have are skipped. For any b it takes memory in proportion to b's
 // length, and nests 32 deep at most.
 func Unmarshal(b []byte, v any) error { return decoding.Unmarshal(b, v) }

@@ -45,7 +45,7 @@ func number(b []byte, n Number, v int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(n), protowire.VarintType), protowire.EncodeZigZag(v))
 }
 
-// Bool appends a field that says yes.
+// Bool appends a field that is true.
 func Bool(b []byte, n Number, yes bool) []byte {
 	if !yes {
 		return b
@@ -73,7 +73,7 @@ func (f Field) Time() time.Time { return time.Unix(0, f.Int).UTC() }
 
 var errDamaged = bourse.Errorf(bourse.CodeInvalid, "no record: it is cut short or damaged")
 
-// Fields gives a record's fields as they come, without those of a kind that
+// Fields yields a record's fields in order, without those of a kind that
 // nothing here appends. The last one comes with CodeInvalid if what follows is
 // no field.
 func Fields(record []byte) iter.Seq2[Field, error] {
@@ -90,7 +90,7 @@ func Fields(record []byte) iter.Seq2[Field, error] {
 	}
 }
 
-// cut gives the first field of a record, with number 0 when it is to be
+// cut returns the first field of a record, with number 0 when it is to be
 // skipped, and what follows it.
 func cut(record []byte) (f Field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(record)

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/compact"
 )
 
-// What is appended is read again, whatever it is; what is empty takes no room.
+// What is appended is read again, for any value; an empty field takes no space.
 func TestFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
@@ -52,7 +52,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Kinds of fields that nobody here appends are skipped: a later release may.
+// Kinds of fields that this package does not append are skipped: a later release may.
 func TestFieldsOfOtherKinds(t *testing.T) {
 	b := protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), 7)
 	b = compact.Int(b, 2, 9)

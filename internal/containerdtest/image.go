@@ -39,7 +39,7 @@ type Image struct {
 }
 
 // Build makes an image of files by their paths, for this platform. The same
-// files and configuration give the same digests. Directories that files are
+// files and configuration have the same digests. Directories that files are
 // in need not be named.
 func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	data, err := layer(files)
@@ -166,7 +166,7 @@ func write(w *tar.Writer, name string, f File) error {
 	return err
 }
 
-// Busybox gives the files of a small system: a static busybox under the names
+// Busybox returns the files of a small system: a static busybox under the names
 // of its commands, /tmp and an /etc with root, nobody and a user "app" (1000).
 // The test is skipped, with the reason, where busybox is missing.
 func Busybox(tb testing.TB) map[string]File {

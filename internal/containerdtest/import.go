@@ -14,7 +14,7 @@ import (
 )
 
 // Import puts an image into a namespace of the server, unpacked, under the
-// name "repository@sha256:…", which it gives: an image store does the same
+// name "repository@sha256:…", which it returns: an image store does the same
 // after a pull. An image that is there already is no error.
 func (s *Server) Import(tb testing.TB, namespace, repository string, image Image) string {
 	tb.Helper()

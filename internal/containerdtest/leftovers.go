@@ -77,7 +77,7 @@ func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	return left, err
 }
 
-// Shims gives the process ids of the shims of the server's containers.
+// Shims returns the process ids of the shims of the server's containers.
 func (s *Server) Shims() []int {
 	var out []int
 	entries, _ := os.ReadDir("/proc")
@@ -94,14 +94,14 @@ func (s *Server) Shims() []int {
 	return out
 }
 
-// commandLine gives that of a process, "" when it has ended. A shim's names
+// commandLine returns that of a process, "" when it has ended. A shim's names
 // its first container.
 func commandLine(pid int) string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
 }
 
-// Mounts gives what is mounted below the server's directory.
+// Mounts returns what is mounted below the server's directory.
 func (s *Server) Mounts() []string {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	var out []string

@@ -60,7 +60,7 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// missing says what a host lacks to run containers for tests.
+// missing returns what a host lacks to run containers for tests.
 func missing() string {
 	if os.Geteuid() != 0 {
 		return "only root can run it"
@@ -131,8 +131,8 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
 }
 
-// startFromOwnThread starts a process from a thread that lives until ended is
-// closed: what dies with its parent dies with the thread that started it, and
+// startFromOwnThread starts a process from a thread that exists until ended is
+// closed: a process that ends with its parent ends with the thread that started it, and
 // tests end threads that were in other namespaces.
 func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	result := make(chan error, 1)
@@ -161,7 +161,7 @@ func (s *Server) kill() {
 		_ = s.cmd.Wait()
 		close(s.ended)
 		s.cmd = nil
-		_ = os.Remove(s.Address) // so that nobody connects to a dead socket meanwhile
+		_ = os.Remove(s.Address) // so that no client connects to the old socket meanwhile
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Client gives a client of the server for a namespace; it is closed when the
+// Client returns a client of the server for a namespace; it is closed when the
 // test ends.
 func (s *Server) Client(tb testing.TB, namespace string) *containerd.Client {
 	tb.Helper()
@@ -187,7 +187,7 @@ func (s *Server) Client(tb testing.TB, namespace string) *containerd.Client {
 	return c
 }
 
-// close ends the server and gives what its containers have left on the host.
+// close ends the server and returns what its containers have left on the host.
 func (s *Server) close() []string {
 	var left []string
 	if s.cmd != nil {

@@ -47,7 +47,7 @@ func TestLeftoversAreFound(t *testing.T) {
 	}
 }
 
-// TestRestart has a server of its own that dies.
+// TestRestart kills a server of its own.
 func TestRestart(t *testing.T) {
 	s := New(t)
 	ref := s.Import(t, "test", "test.local/true", MustBuild(t, map[string]File{"/bin/x": {Data: []byte("x")}}, ocispec.ImageConfig{}))

@@ -14,7 +14,7 @@ var shared struct {
 	err    error
 }
 
-// Start gives the containerd that the tests of this process share. A test that
+// Start returns the containerd that the tests of this process share. A test that
 // kills it takes New instead. The process's TestMain has to call Main. The
 // test is skipped, with the reason, on a host that cannot run one.
 func Start(tb testing.TB) *Server {
@@ -34,8 +34,8 @@ func Start(tb testing.TB) *Server {
 }
 
 // Main runs a package's tests and ends the containerd that they shared. It
-// gives the code to exit with: not 0 also when the tests have left something
-// behind that containers are made of.
+// returns the exit code: not 0 also when the tests have left something
+// of containers behind.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()

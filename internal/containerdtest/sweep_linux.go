@@ -16,12 +16,12 @@ func dieWithParent() *syscall.SysProcAttr {
 }
 
 // sweep ends the shims of a server that has been ended, with all below them,
-// undoes their mounts, and says what there was.
+// undoes their mounts, and returns what there was.
 func sweep(s *Server) []string {
 	var left []string
 	for _, pid := range s.Shims() {
 		left = append(left, fmt.Sprintf("shim %d was still there", pid))
-		// Its children first: without the shim nobody tells whose they are.
+		// Its children first: without the shim it is unknown whose they are.
 		for _, child := range append(children(pid), pid) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
@@ -36,7 +36,7 @@ func sweep(s *Server) []string {
 	return left
 }
 
-// children gives a process's children: the init processes of a shim's
+// children returns a process's children: the init processes of a shim's
 // containers.
 func children(pid int) []int {
 	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

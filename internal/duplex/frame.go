@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// Kind says what a frame holds.
+// Kind is what a frame holds.
 type Kind byte
 
 // The kinds of frames. Their numbers are on the wire.
 const (
-	Start    Kind = 1 // of the one who asks, first: a Command as JSON
+	Start    Kind = 1 // of the caller, first: a Command as JSON
 	Stdin    Kind = 2 // bytes of the command's input
 	StdinEnd Kind = 3 // there is no more input
 	Resize   Kind = 4 // a Size: rows and columns, two bytes each, the higher first
@@ -23,7 +23,7 @@ const (
 	Stderr   Kind = 6 // the same
 	Exit     Kind = 7 // a bourse.Exit as JSON; the last frame
 	Failed   Kind = 8 // a Failure as JSON; the last frame
-	Ping     Kind = 9 // says only that somebody is there
+	Ping     Kind = 9 // a sign of life
 )
 
 // A frame is its kind, the length of what it holds (four bytes, the highest
@@ -46,7 +46,7 @@ type Reader struct {
 // NewReader makes a reader of frames.
 func NewReader(r io.Reader) *Reader { return &Reader{from: bufio.NewReader(r)} }
 
-// Next gives the next frame; what it holds stays valid until the call after.
+// Next returns the next frame; what it holds stays valid until the call after.
 // The error is io.EOF where the stream ends between two frames.
 func (r *Reader) Next() (Kind, []byte, error) {
 	var head [header]byte
@@ -81,7 +81,7 @@ type Writer struct {
 func NewWriter(w io.Writer, flush func() error) *Writer { return &Writer{to: w, flush: flush} }
 
 // Write writes data as frames of one kind: as many as it needs, and one when
-// it is empty. It gives how much of data was written.
+// it is empty. It returns how much of data was written.
 func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,12 +19,12 @@ type Stream struct {
 	lost  func(error) error
 }
 
-// Dial sends a request whose body is to be read from body, and gives its reply
+// Dial sends a request whose body is to be read from body, and returns its reply
 // as soon as that begins.
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
-// Open asks for a command to be run. A break of the connection is told by lost,
-// which gives the error to be returned. Errors of dial are returned as they
+// Open requests that a command is run. A break of the connection is passed to lost,
+// which returns the error to return. Errors of dial are returned as they
 // are.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
@@ -50,7 +50,7 @@ func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 }
 
 // Write sends input to the command. It blocks while the command does not read.
-// After the command has ended it gives an error.
+// After the command has ended it returns an error.
 func (s *Stream) Write(p []byte) (int, error) { return s.in.As(Stdin).Write(p) }
 
 // CloseWrite ends the command's input.
@@ -66,7 +66,7 @@ func (s *Stream) Resize(size Size) error {
 }
 
 // Copy writes the command's output to stdout and stderr, from the calling
-// goroutine, until the command has ended, and tells how. An error of a writer
+// goroutine, until the command has ended, and returns how. An error of a writer
 // ends the stream and is returned. It is called once.
 func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	defer func() { _ = s.Close() }()
@@ -94,7 +94,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 
 // end reads the last frame.
 func (s *Stream) end(kind Kind, data []byte) (bourse.Exit, error) {
-	_ = s.body.Close() // in peace: there is no more to say
+	_ = s.body.Close() // the reply is complete
 	var exit bourse.Exit
 	if kind == Exit {
 		if err := json.Unmarshal(data, &exit); err != nil {
@@ -120,7 +120,7 @@ func (s *Stream) broken(err error) error {
 // Close ends the stream; a command that still runs is killed. Repeated calls do
 // no harm.
 func (s *Stream) Close() error {
-	_ = s.body.CloseWithError(errLeft) // after the reply's end nobody reads it
+	_ = s.body.CloseWithError(errLeft) // after the reply's end it is not read
 	return s.reply.Close()
 }
 

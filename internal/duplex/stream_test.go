@@ -16,7 +16,7 @@ var errLost = errors.New("lost")
 
 func lost(err error) error { return fmt.Errorf("%w: %w", errLost, err) }
 
-// answered opens a stream whose reply is at hand; what is sent is dropped.
+// answered opens a stream with a given reply; what is sent is dropped.
 func answered(t *testing.T, reply string) *duplex.Stream {
 	t.Helper()
 	var wg sync.WaitGroup

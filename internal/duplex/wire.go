@@ -26,13 +26,13 @@ type Size struct {
 	Cols uint16 `json:"cols"`
 }
 
-// Failure is what is told of a command that has no end to tell.
+// Failure is sent for a command that could not be run to its end.
 type Failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
 }
 
-// Bytes gives what a [Resize] holds.
+// Bytes returns what a [Resize] holds.
 func (s Size) Bytes() []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, s.Rows), s.Cols)
 }

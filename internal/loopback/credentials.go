@@ -48,7 +48,7 @@ func (s Secret) For(purpose string) []byte {
 // Text is For as a text.
 func (s Secret) Text(purpose string) string { return hex.EncodeToString(s.For(purpose)) }
 
-// Forget removes the secret of a cluster that is no more.
+// Forget removes the secret of a cluster that no longer exists.
 func Forget(getenv func(string) string, cluster string) error {
 	return forget(getenv, secretFile(cluster))
 }
@@ -92,7 +92,7 @@ func forget(getenv func(string) string, name string) error {
 // Find returns the token for the API with a URL, or "": it is not on loopback,
 // or has none here.
 func Find(getenv func(string) string, api string) (token string) {
-	_ = with(getenv, false, func(s *Store) error { // without credentials the API says so
+	_ = with(getenv, false, func(s *Store) error { // without credentials the API returns an error
 		for _, a := range addresses(api) {
 			if text, err := s.Read(TokenFile(a)); err == nil {
 				token = text

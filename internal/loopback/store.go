@@ -19,7 +19,7 @@ import (
 // usual one is wanted.
 const Variable = "BOURSE_RUNTIME_DIR"
 
-// Dir returns the directory of this user: what [Variable] says; /run/bourse for
+// Dir returns the directory of this user: the value of [Variable]; /run/bourse for
 // root; below XDG_RUNTIME_DIR, or else .local/state of the home directory.
 func Dir(getenv func(string) string) (string, error) {
 	if dir := getenv(Variable); dir != "" {
@@ -41,13 +41,13 @@ func Dir(getenv func(string) string) (string, error) {
 }
 
 // Store is the directory. Its files are written whole or not at all, and read
-// only if nobody else can write or read them.
+// only if no other user can write or read them.
 type Store struct {
 	dir  string
 	root *os.Root
 }
 
-// Open opens the directory, and makes it if make says so. A directory that
+// Open opens the directory, and makes it if create is set. A directory that
 // others may use is CodeInvalid.
 func Open(dir string, create bool) (*Store, error) {
 	if create {
@@ -59,7 +59,7 @@ func Open(dir string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "the credentials of loopback: %w", err)
 	}
-	info, err := root.Stat(".") // of what was opened, whatever the path means by now
+	info, err := root.Stat(".") // of what was opened, even if the path has changed since
 	if err == nil {
 		err = private(info)
 	}

@@ -17,7 +17,7 @@ var process struct {
 	forks     int // in progress
 }
 
-// Protect gives this process a score, if it may lower its own, which takes
+// Protect sets this process's score, if it may lower its own, which takes
 // CAP_SYS_RESOURCE. It is called once, before anything is forked.
 func Protect(score int) {
 	process.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The smallest limit on the way to the root of the cgroups counts, of either
+// The smallest limit between the group and the root of the cgroups counts, of either
 // version.
 func TestCgroupMemory(t *testing.T) {
 	for name, tt := range map[string]struct {

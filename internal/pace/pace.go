@@ -27,7 +27,7 @@ const (
 	// small server is a few MiB, and collecting it more often costs latency and
 	// saves nothing.
 	floor = 40 << 20
-	// most is how far, in percent of what lives, it then grows at most.
+	// most limits that growth, in percent of the live heap.
 	most = 400
 	// least is Go's own default, which holds above the floor.
 	least = 100
@@ -60,14 +60,14 @@ func collect() {
 	again(nil)
 }
 
-// marker is garbage from its beginning: that it is collected says that the heap
+// marker is garbage from its beginning: that it is collected means that the heap
 // was. It is too large to share its memory with other small objects.
 type marker [32]byte
 
 func abs(n int) int { return max(n, -n) }
 
 // memoryLimit returns the process's soft limit of memory: nine tenths of what its
-// cgroup may have, else a quarter of the host's, of which machines are to have
+// cgroup may have, else a quarter of the host's, since machines need
 // the rest. 0 means none is known.
 func memoryLimit(host, group uint64) int64 {
 	switch {

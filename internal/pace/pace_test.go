@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A small heap grows to five times what lives; from the floor on Go's default
+// A small heap grows to five times the live heap; from the floor on Go's default
 // holds, so that a server of 1 GiB takes 2 GiB and not 5.
 func TestPercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 400, 10 << 20: 300, 20 << 20: 100, 40 << 20: 100, 1 << 40: 100} {
@@ -48,7 +48,7 @@ func TestMemoryLimit(t *testing.T) {
 	}{
 		{4 << 30, 0, 1 << 30},
 		{4 << 30, 1000 << 20, 900 << 20},
-		{4 << 30, 1 << 62, 1 << 30}, // how version 1 says that there is none
+		{4 << 30, 1 << 62, 1 << 30}, // version 1's value for no limit
 		{0, 1000 << 20, 900 << 20},
 		{0, 0, 0},
 	} {

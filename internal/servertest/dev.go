@@ -30,7 +30,7 @@ type Dev struct {
 	printed string // what it writes to its standard output
 }
 
-// Printed returns what the cluster has told its person, once it contains want.
+// Printed returns what the cluster has printed, once it contains want.
 func (d *Dev) Printed(tb testing.TB, want string) string {
 	tb.Helper()
 	var text []byte
@@ -43,7 +43,7 @@ func (d *Dev) Printed(tb testing.TB, want string) string {
 	return string(text)
 }
 
-// Restarted waits until the cluster says that one of its servers runs as
+// Restarted waits until the cluster reports that one of its servers runs as
 // another process than pid, and returns it.
 func (d *Dev) Restarted(tb testing.TB, id string, pid int) DevServer {
 	tb.Helper()
@@ -93,7 +93,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = c.Wait() // what it has to say, it has printed
+		_ = c.Wait() // its error has been printed
 		close(ended)
 	}()
 	tb.Cleanup(func() {

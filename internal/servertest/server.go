@@ -33,11 +33,11 @@ type Server struct {
 	Of     string                `json:"-"` // its cluster
 	Args   []string              `json:"-"`
 	Ready  string                `json:"-"` // its ready file
-	Launch func(*exec.Cmd) error `json:"-"` // starts it where it is to be; default: here
+	Launch func(*exec.Cmd) error `json:"-"` // starts it in its namespaces; default: here
 	Dial   DialFunc              `json:"-"` // reaches it from there; default: from here
 	Cmd    *exec.Cmd             `json:"-"`
 
-	// What it said of itself when it was last ready.
+	// Its own report when it was last ready.
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
 	Pull string `json:"pull"`   // host:port of a gateway
@@ -173,7 +173,7 @@ func Client(tb testing.TB, broker *Server) *machinesapi.Client {
 }
 
 // Within asks until the answer is yes or the time is over, and reports which.
-// Processes of their own give no other sign.
+// Other processes have no event to wait for.
 func Within(limit time.Duration, yes func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if yes() {

@@ -47,8 +47,8 @@ func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
 	return ok
 }
 
-// forget forgets the keys that have begun nothing for a second: they have all
-// that they may have. If there are none all are forgotten.
+// forget removes the keys that have begun nothing for a second: they have their
+// full allowance. If there are none, it removes all.
 func (r *Rates) forget(now time.Time) {
 	for key, b := range r.buckets {
 		if now.Sub(b.at) >= time.Second {

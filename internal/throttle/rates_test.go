@@ -10,7 +10,7 @@ import (
 )
 
 // In no stretch of time does a key begin more than its rate allows and a second's
-// worth, whatever others do; and who stays below it is never refused.
+// worth, whatever others do; and a key that stays below it is never refused.
 func TestRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perSecond := rapid.IntRange(1, 50).Draw(t, "a second")

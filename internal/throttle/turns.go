@@ -40,7 +40,7 @@ func (c TurnsConfig) withDefaults() TurnsConfig {
 	return c
 }
 
-// Turns lets in as many orders as can be worked on at once, in the order in which
+// Turns admits as many orders as can be worked on at once, in the order in which
 // they came. It is safe for concurrent use.
 //
 // An order holds its turn for a limited time: one that takes longer waits for
@@ -123,7 +123,7 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 // room reports whether another order may be worked on. t.mu is held.
 func (t *Turns) room() bool { return t.taken < t.config.AtOnce && t.all < t.config.InProgress }
 
-// give takes back turns and orders in progress, and lets in who waits longest.
+// give releases turns and orders in progress, and admits the order that waits longest.
 func (t *Turns) give(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,7 +39,7 @@ func TestBeyondTheQueue(t *testing.T) {
 	})
 }
 
-// Nobody waits longer than the patience, and who leaves the queue leaves no hole.
+// No order waits longer than the patience, and one that leaves the queue leaves no gap.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, Queue: 8, Patience: time.Second})
@@ -91,7 +91,7 @@ func take(t *testing.T, turns *throttle.Turns) *throttle.Turn {
 	return turn
 }
 
-// However orders come, wait, leave and end at once: no more than AtOnce are
+// With orders that come, wait, leave and end at once: no more than AtOnce are
 // worked on, no more than InProgress are in progress, and in the end every turn
 // is free again.
 func TestTurnsAreNeverExceeded(t *testing.T) {

@@ -4,7 +4,7 @@ package trywrite
 
 import "net"
 
-// To gives a function that writes nothing.
+// To returns a function that writes nothing.
 func To(net.Conn) func([]byte) (int, error) {
 	return func([]byte) (int, error) { return 0, nil }
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A socket takes bytes until it is full, then none, and fails once it is
-// closed; whoever reads makes room.
+// closed; a reader makes space.
 func TestTo(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

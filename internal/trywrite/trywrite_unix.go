@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// To gives a function that writes as much of its argument to a connection as
-// that takes at once, and tells how much that was; less than all is no error.
+// To returns a function that writes as much of its argument to a connection as
+// that takes at once, and returns how much that was; less than all is not an error.
 // A connection that is no socket takes nothing at once. One call at a time; a
 // call needs no memory.
 func To(conn net.Conn) func([]byte) (int, error) {
