@@ -155,7 +155,7 @@ func TestAWorkerThatReturnsFromTheDead(t *testing.T) {
 			t.Fatalf("%d machines, want those of w0 and w1", n)
 		}
 		c.Find("w0")
-		voids.Obey()
+		voids.Apply()
 		if left := c.Living(o.ID); len(left) != 1 || left[0].ID != a.fill.Machine.ID {
 			t.Errorf("after w0's return there are %+v, want that of w1", left)
 		}

@@ -67,10 +67,10 @@ type attempt struct {
 // attempt claims at one worker. It changes nothing of t.
 func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
 	began := time.Now()
-	desk := t.x.standing.claiming(m.ID, &t.shape, began)
+	cached := t.x.cache.claiming(m.ID, &t.shape, began)
 	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
 	a := judge(fill, refusal, err, m, t.order, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
-	t.x.standing.answered(m.ID, desk, &t.shape, a.fill != nil)
+	t.x.cache.answered(m.ID, cached, &t.shape, a.fill != nil)
 	a.took = time.Since(began)
 	a.won = a.fill != nil
 	return a

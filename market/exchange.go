@@ -75,8 +75,8 @@ func orDefault[T int | time.Duration](v *T, d T) {
 type Exchange struct {
 	cfg      Config
 	chance   *chance
-	flights  flights
-	standing standing
+	inflight  inflight
+	cache    quoteCache
 	filled   memory // separate, so that many fills do not displace the refusals, which are kept nowhere else
 	refused  memory // with those canceled and out of time
 	voids    *voids
@@ -89,7 +89,7 @@ func New(cfg Config) *Exchange {
 	chance := &chance{source: cfg.Rand}
 	return &Exchange{
 		cfg: cfg, chance: chance, voids: newVoids(&cfg, chance.rng()),
-		standing: standing{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxStanding, desks: map[bourse.WorkerID]*desk{}},
+		cache: quoteCache{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
 		filled:   newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
 	}
 }
@@ -121,14 +121,14 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	if lasts(&order) {
 		stay = context.WithoutCancel(ctx)
 	}
-	f, work, err := x.flights.board(stay, order.ID, softDeadline(began, order.Deadline()))
+	f, work, err := x.inflight.join(stay, order.ID, softDeadline(began, order.Deadline()))
 	if err != nil {
 		return bourse.Fill{}, abandoned(&order), err
 	}
 	if work == nil {
-		return x.flights.ride(ctx, f, &order)
+		return x.inflight.wait(ctx, f, &order)
 	}
-	defer x.flights.land(f)
+	defer x.inflight.finish(f)
 	t := x.newTrade(&order, began)
 	if order.Named {
 		order.Try = strconv.FormatUint(t.rng.Uint64(), 36)

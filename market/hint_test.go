@@ -125,7 +125,7 @@ func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 		loseFirst(c)
 		o := order("gru", "mad")
 		a := place(t.Context(), x, o)
-		voids.Obey()
+		voids.Apply()
 		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(markettest.Claim) != 1 {
 			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(markettest.Claim), living)
 		}

@@ -6,7 +6,7 @@
 // (quote.go), ranked by a pure function (rank.go, curves.go) and claimed in
 // that order until one worker fills the order (claim.go; race.go when several
 // are claimed at once). An order like a recent one is claimed by the workers'
-// quotes for that, and workers are asked only if that fails (standing.go). Each choice of
+// quotes for that, and workers are asked only if that fails (quotecache.go). Each choice of
 // regions is tried in turn; an order that may be a repetition is looked for
 // first (once.go, absent.go). What happened is recorded in a bourse.Decision
 // (record.go), and refusal.go words a refusal.
@@ -42,7 +42,7 @@
 // by the goroutine of the first Place call with it; a race adds one
 // goroutine per claim, and all of them have ended when Place returns. Run owns
 // the goroutines that deliver cancellations. Each mutex guards one small
-// structure (flights, filled, refused, voids, standing, chance), none is held over I/O or while
+// structure (inflight, filled, refused, voids, cache, chance), none is held over I/O or while
 // another is taken.
 package market
 

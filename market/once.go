@@ -33,7 +33,7 @@ import (
 // fill which only a repetition or another broker's Run finds, and so does a
 // worker that one broker's directory does not know.
 //
-// A claim of an earlier try may still be in flight, from a broker that has ended,
+// A claim of an earlier try may still be in call, from a broker that has ended,
 // when all have been asked. A worker that has been asked by a later try refuses
 // it (bourse.Options.Try).
 //
@@ -54,7 +54,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		lo = hi
 	}
 	t.refuseLeaving(members[lo:], quotes[lo:])
-	t.x.standing.hear(&t.shape, asked, members, quotes)
+	t.x.cache.hear(&t.shape, asked, members, quotes)
 	t.refuseVoided(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{

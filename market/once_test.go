@@ -25,7 +25,7 @@ func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) mark
 	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// mend repairs the network and waits until nothing is in flight and
+// mend repairs the network and waits until nothing is in call and
 // every cancellation that waited has been delivered.
 func mend(c *markettest.Cluster) {
 	c.Break(nil)

@@ -38,17 +38,17 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 	}
 	all := first.Hold.Reservation.All()
 	within := min(first.Deadline(), time.Duration(first.Hold.TTL)/2)
-	f, work, err := x.flights.board(stay, all, softDeadline(began, within))
+	f, work, err := x.inflight.join(stay, all, softDeadline(began, within))
 	if err != nil {
 		return nil, abandoned(first), err
 	}
 	if work == nil {
-		if err := x.flights.await(ctx, f); err != nil {
+		if err := x.inflight.await(ctx, f); err != nil {
 			return nil, abandoned(first), err
 		}
 		return f.holds, f.decision, f.err
 	}
-	defer x.flights.land(f)
+	defer x.inflight.finish(f)
 	// The parts of one order: what they are canceled by, and until when.
 	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)

@@ -221,7 +221,7 @@ func TestAReleaseThatWasNotDelivered(t *testing.T) {
 		if !slices.ContainsFunc(decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedCanceled }) {
 			t.Errorf("refusals %+v: want canceled by the one that holds it", decision.Refusals())
 		}
-		voids.Obey()
+		voids.Apply()
 		if got := memoryOf(c, "w0", "w1"); got != 0 {
 			t.Errorf("%d MiB stay held", got)
 		}

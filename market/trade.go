@@ -121,7 +121,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, round.Regions)
 	}
-	t.x.standing.hear(&t.shape, asked, members, quotes)
+	t.x.cache.hear(&t.shape, asked, members, quotes)
 	return t.trade(ctx, members, quotes)
 }
 

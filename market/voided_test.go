@@ -46,7 +46,7 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 		if got, _ := voids.Voided(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
 			t.Fatalf("voided at %v, want at %s", got, lost())
 		}
-		voids.Obey()
+		voids.Apply()
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
 			t.Errorf("living: %+v", living)
 		}
@@ -71,8 +71,8 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			defer cancel()
 			a := place(ctx, x, o)
 			link.Cut()
-			c.Quiet() // what was in flight has arrived
-			voids.Obey()
+			c.Quiet() // what was in call has arrived
+			voids.Apply()
 			checkOnce(t, c, a)
 		})
 	})
@@ -122,7 +122,7 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 		if got := c.Calls(markettest.Cancel); got != tried {
 			t.Errorf("%d tries after two minutes", got-tried)
 		}
-		voids.Obey()
+		voids.Apply()
 		if used := c.Used("w0", bourse.ResourceMemory); used != 0 {
 			t.Errorf("%d MiB are still committed", used)
 		}
@@ -156,7 +156,7 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 				second := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
 				o.First = false
 				a := place(t.Context(), second, o)
-				voids.Obey()
+				voids.Apply()
 				living := c.Living(o.ID)
 				if len(living) != others || (a.err == nil) != (others == 1) || (others == 1 && living[0].ID != a.fill.Machine.ID) {
 					t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)

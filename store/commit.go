@@ -192,7 +192,7 @@ func finishAll(batch []*Commit, err error) {
 func (s *Store) commit(batch []*Commit) {
 	after, good, refused, err := s.apply(batch)
 	if err == nil && len(s.writes.record) > walHeader {
-		err = s.land(after, good)
+		err = s.write(after, good)
 	}
 	if err != nil {
 		if kept, ok := s.failures.due(); ok {
@@ -258,8 +258,8 @@ func (s *Store) execute(fn func(*Tx) error, t *Tx) (err error) {
 	return fn(t)
 }
 
-// land makes durable what the functions of good have written, and visible.
-func (s *Store) land(after snapshot, good []*Commit) error {
+// write makes durable what the functions of good have written, and visible.
+func (s *Store) write(after snapshot, good []*Commit) error {
 	s.commits++
 	for _, c := range good {
 		close(c.applied)

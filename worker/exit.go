@@ -52,11 +52,11 @@ func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 
 // recordExit writes a task's end, in the transaction that was given. It fails
 // with errMoved when what follows is no longer what the caller prepared for,
-// and with errUnborn before the task's start was recorded.
+// and with errNotStarted before the task's start was recorded.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
 	_, err := changeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-		if unborn(m, boot) {
-			return false, nil, errUnborn
+		if notStarted(m, boot) {
+			return false, nil, errNotStarted
 		}
 		next, event := afterExit(m, boot, exit)
 		if next != prepared {
@@ -74,8 +74,8 @@ func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, p
 	return err
 }
 
-// unborn tells whether the start of this boot has still to be recorded: the
+// notStarted tells whether the start of this boot has still to be recorded: the
 // end of a task is told after its start.
-func unborn(m *bourse.Machine, boot int) bool {
+func notStarted(m *bourse.Machine, boot int) bool {
 	return m.Boot.Number == boot && m.State == bourse.StateStarting
 }

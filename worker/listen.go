@@ -30,12 +30,12 @@ type listener struct {
 
 	lost     <-chan struct{}             // closed when the view has lost what was published
 	told     bool                        // since then the publisher has told it again
-	obeyed   map[bourse.OrderID]struct{} // canceled here; those that the view still lists
+	canceled map[bourse.OrderID]struct{} // canceled here; those that the view still lists
 	failures int                         // in a row
 }
 
 func newListener(w *Worker, view View) *listener {
-	return &listener{w: w, view: view, obeyed: map[bourse.OrderID]struct{}{}}
+	return &listener{w: w, view: view, canceled: map[bourse.OrderID]struct{}{}}
 }
 
 // run looks at once, for the worker may have been away, then after each
@@ -69,7 +69,7 @@ func (l *listener) run(ctx context.Context) error {
 func (l *listener) look(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	err := l.obey(ctx)
+	err := l.cancelListed(ctx)
 	if err == nil { // else it is tried again soon, whatever the publisher does
 		err = l.awaitPublisher(ctx)
 	}
@@ -108,10 +108,10 @@ func (l *listener) awaitPublisher(ctx context.Context) error {
 	return err
 }
 
-// obey cancels the orders that this worker could not be told to cancel: the
+// cancelListed cancels the orders that this worker could not be told to cancel: the
 // other half of invariant 7. Canceling is idempotent, and a cancellation that
 // comes before its claim wins.
-func (l *listener) obey(ctx context.Context) error {
+func (l *listener) cancelListed(ctx context.Context) error {
 	orders, err := l.view.Cancelled(ctx)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (l *listener) obey(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(listenAtOnce)
 	for i, id := range orders {
-		if _, ok := l.obeyed[id]; ok {
+		if _, ok := l.canceled[id]; ok {
 			continue
 		}
 		group.Go(func() error {
@@ -129,15 +129,15 @@ func (l *listener) obey(ctx context.Context) error {
 		})
 	}
 	_ = group.Wait() // errors are in done
-	obeyed := make(map[bourse.OrderID]struct{}, len(orders))
+	canceled := make(map[bourse.OrderID]struct{}, len(orders))
 	var failed error
 	for i, id := range orders {
 		if err := done[i]; err != nil && bourse.CodeOf(err) != bourse.CodeInvalid { // such an order can not be filled either
 			failed = errors.Join(failed, err)
 			continue
 		}
-		obeyed[id] = struct{}{}
+		canceled[id] = struct{}{}
 	}
-	l.obeyed = obeyed
+	l.canceled = canceled
 	return failed
 }

@@ -73,7 +73,7 @@ func TestInvariant7CancelledWhileAwayAndCrashing(t *testing.T) {
 	var commits uint64
 	cancelledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 	if commits < 3 {
-		t.Fatalf("obeying takes %d commits only", commits)
+		t.Fatalf("canceling takes %d commits only", commits)
 	}
 	for n := uint64(1); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
@@ -106,9 +106,9 @@ func cancelledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error
 	})
 }
 
-// A cancellation that arrives while the worker works is obeyed within a
+// A cancellation that arrives while the worker works is canceled within a
 // second, in a view that changes all the time too.
-func TestACancellationIsObeyedSoon(t *testing.T) {
+func TestACancellationIsCarriedOutSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		h := newHostWith(t, v)

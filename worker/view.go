@@ -13,7 +13,7 @@ import (
 // on without it, and its own store wins whenever they differ.
 //
 // The worker calls Publish and the methods of ViewRows from one goroutine,
-// Apps, Cancelled and Publish of apps from another. Every call obeys its context; one that
+// Apps, Cancelled and Publish of apps from another. Every call respects its context; one that
 // fails is repeated with patience, so all of them are idempotent. One whose
 // context has ended takes effect before every later one, or never.
 type View interface {

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	errMoved  = errors.New("the machine has moved on")
-	errUnborn = errors.New("the start is not recorded yet")
+	errMoved      = errors.New("the machine has moved on")
+	errNotStarted = errors.New("the start is not recorded yet")
 )
 
 // patience between attempts to record an exit that the store refuses, on a
@@ -97,7 +97,7 @@ func (w *Worker) ended(ctx context.Context, d driver.Driver, id driver.TaskID, e
 		err := w.recordEnd(ctx, id, exit)
 		switch {
 		case errors.Is(err, errMoved):
-		case errors.Is(err, errUnborn):
+		case errors.Is(err, errNotStarted):
 			select {
 			case <-change:
 			case <-ctx.Done():
@@ -118,8 +118,8 @@ func (w *Worker) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Ex
 	if err != nil {
 		return err
 	}
-	if unborn(&m, id.Boot) {
-		return errUnborn
+	if notStarted(&m, id.Boot) {
+		return errNotStarted
 	}
 	next, _ := afterExit(&m, id.Boot, exit)
 	if next == rest && m.State == bourse.StateStopped {

@@ -173,7 +173,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	group.Go(func() error { return w.engine.Run(ctx) })
-	group.Go(func() error { return w.keepHouse(ctx) })
+	group.Go(func() error { return w.pruneStore(ctx) })
 	group.Go(func() error { return w.recoverLate(ctx) })
 	group.Go(func() error { return w.keepVolumes(ctx) })
 	group.Go(func() error { return w.settleTasks(ctx) })

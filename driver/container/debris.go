@@ -20,8 +20,8 @@ type debris struct {
 	cleaning bool                   // a goroutine does it
 }
 
-// litter notes debris, and has it removed.
-func (d *Driver) litter(id driver.TaskID) {
+// removeLater notes debris, and has it removed.
+func (d *Driver) removeLater(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.debris.tasks[id] = true
@@ -134,7 +134,7 @@ func (d *Driver) sweepLater() {
 			}
 			for id := range found.all() {
 				if _, err := d.lookUp(id); bourse.CodeOf(err) == bourse.CodeNotFound {
-					d.litter(id)
+					d.removeLater(id)
 				}
 			}
 			return nil

@@ -51,7 +51,7 @@ func (d *Driver) launch(t *task, order driver.Task) {
 	undone := err == nil || d.ctx.Err() != nil || l.undo(err)
 	d.settle(t, status, err)
 	if !undone {
-		d.litter(order.ID)
+		d.removeLater(order.ID)
 	}
 	if err == nil {
 		d.watch(t)

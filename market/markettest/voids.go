@@ -56,8 +56,8 @@ func (v *Voids) Voided(_ context.Context, order bourse.OrderID) ([]bourse.Worker
 	return slices.Clone(v.list[order]), nil
 }
 
-// Obey makes every worker read and carry out its cancellations, as one does that is back.
-func (v *Voids) Obey() {
+// Apply makes every worker read and carry out its cancellations, as one does that is back.
+func (v *Voids) Apply() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for order, ids := range v.list {

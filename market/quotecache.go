@@ -11,23 +11,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// standing caches the last quotes of workers, for a moment, so that an order
+// quoteCache caches the last quotes of workers, for a moment, so that an order
 // like an earlier one can be claimed without asking first. It is a hint: the worker
 // checks its ledger in the claim, and when it refuses, or anything else is in
 // doubt, the workers are asked as usual. A cached refusal only leaves
 // its worker out; no order is refused from the cache.
-type standing struct {
+type quoteCache struct {
 	within  time.Duration // how long a quote is cached; negative: not at all
 	silence time.Duration // a worker that leaves a claim unanswered so long is asked first
 	most    int           // words
 
-	mu    sync.Mutex
-	desks map[bourse.WorkerID]*desk
-	count int // entries of words in all desks
+	mu      sync.Mutex
+	workers map[bourse.WorkerID]*cachedWorker
+	count   int // entries of words in all workers
 }
 
-// desk is the last quotes of one worker, corrected by the claims made there since.
-type desk struct {
+// cachedWorker is the last quotes of one worker, corrected by the claims made there since.
+type cachedWorker struct {
 	member   bourse.Member         // as it was asked
 	facts    bourse.Quote          // of any order: region, load, accounts; the accounts are replaced, never changed
 	machines map[bourse.AppRef]int // living ones of an app; nothing of tasks
@@ -56,9 +56,9 @@ type shape struct {
 
 // Bounds of the cache, whatever orders and workers send.
 const (
-	maxStanding = 4096 // words
-	maxNeeds    = 512  // bytes of a shape's requirements
-	maxLines    = 64   // of accounts and takes
+	maxCached = 4096 // words
+	maxNeeds  = 512  // bytes of a shape's requirements
+	maxLines  = 64   // of accounts and takes
 )
 
 func shapeOf(o *bourse.Order) shape {
@@ -99,12 +99,12 @@ func plain(o *bourse.Order) bool {
 // unasked claims an order at the best of members by their cached quotes,
 // if there is one of each. Without a fill it returns those that have to be
 // asked: all but the one that was claimed at. Its refusal is final, and a
-// cancellation for it may be in flight, which a second claim must not meet.
+// cancellation for it may be in call, which a second claim must not meet.
 func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
 		return nil, members
 	}
-	quotes, age := t.x.standing.all(&t.shape, members, round.Regions, time.Now())
+	quotes, age := t.x.cache.all(&t.shape, members, round.Regions, time.Now())
 	if quotes == nil {
 		return nil, members
 	}
@@ -120,13 +120,13 @@ func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bours
 // all returns the cached quotes of members, of the same index, and the age
 // of the oldest; nil unless there is one of each, and one that is willing. Their
 // lists are shared.
-func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
+func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var quotes []bourse.Quote
 	oldest, willing := now, false
 	for i := range members {
-		d := s.desks[members[i].ID]
+		d := s.workers[members[i].ID]
 		if d == nil {
 			return nil, 0
 		}
@@ -142,7 +142,7 @@ func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice,
 			oldest = w.asked
 		}
 		if w.no || !fits(d.facts.Accounts, w.takes) {
-			quotes[i].Refusal = &standingNo
+			quotes[i].Refusal = &cachedNo
 			continue
 		}
 		willing = true
@@ -154,12 +154,12 @@ func (s *standing) all(of *shape, members []bourse.Member, choice bourse.Choice,
 	return quotes, now.Sub(oldest)
 }
 
-// standingNo leaves a worker out of a ranking. No caller sees it.
-var standingNo = bourse.Refusal{Reason: bourse.RefusedResource}
+// cachedNo leaves a worker out of a ranking. No caller sees it.
+var cachedNo = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// reliable reports whether the desk is still that of m, a worker that is in
+// reliable reports whether what is cached is still of m, a worker that is in
 // choice by its own quote and has not left a claim unanswered since.
-func (d *desk) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
+func (d *cachedWorker) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.heard.Before(since))
 }
@@ -175,7 +175,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 }
 
 // hear caches the vetted quotes of members, who were asked at a time.
-func (s *standing) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
+func (s *quoteCache) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
 	}
@@ -203,15 +203,15 @@ func oversize(q *bourse.Quote) bool {
 		slices.ContainsFunc(q.Takes, func(a bourse.Amount) bool { return len(a.Resource) > maxWord })
 }
 
-func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
+func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
 	if s.count >= s.most { // most of it has expired, and the rest costs one round to have again
-		clear(s.desks)
+		clear(s.workers)
 		s.count = 0
 	}
-	d := s.desks[m.ID]
+	d := s.workers[m.ID]
 	if d == nil {
-		d = &desk{machines: map[bourse.AppRef]int{}, words: map[shape]said{}}
-		s.desks[m.ID] = d
+		d = &cachedWorker{machines: map[bourse.AppRef]int{}, words: map[shape]said{}}
+		s.workers[m.ID] = d
 	}
 	if _, known := d.words[*of]; !known {
 		s.count++
@@ -226,21 +226,21 @@ func (s *standing) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now 
 	d.machines[of.app] = q.AppMachines
 }
 
-// drop removes a worker. A claim in progress there keeps its desk.
-func (s *standing) drop(id bourse.WorkerID) {
-	if d := s.desks[id]; d != nil {
+// drop removes a worker. A claim in progress there keeps its entry.
+func (s *quoteCache) drop(id bourse.WorkerID) {
+	if d := s.workers[id]; d != nil {
 		s.count -= len(d.words)
-		delete(s.desks, id)
+		delete(s.workers, id)
 	}
 }
 
 // claiming subtracts what a claim will take from the worker's quotes, before the
 // claim is sent, so that orders of the same moment do not all go to the same
-// worker. Its answer goes to answered, with the desk.
-func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk {
+// worker. Its answer goes to answered, with the entry.
+func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.desks[id]
+	d := s.workers[id]
 	if d == nil {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (s *standing) claiming(id bourse.WorkerID, of *shape, now time.Time) *desk 
 
 // answered ends a claim. A worker that did not fill it is not what it was
 // taken for; one that has answered a task has back what the task took.
-func (s *standing) answered(id bourse.WorkerID, d *desk, of *shape, filled bool) {
+func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d != nil {
@@ -278,7 +278,7 @@ func (s *standing) answered(id bourse.WorkerID, d *desk, of *shape, filled bool)
 }
 
 // change adds amounts to what the worker has in use, or with -1 subtracts them.
-func (d *desk) change(takes bourse.Amounts, sign int64) {
+func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)
 	for i := range d.facts.Accounts {
 		a := &d.facts.Accounts[i]
@@ -289,7 +289,7 @@ func (d *desk) change(takes bourse.Amounts, sign int64) {
 // heardOf returns the accounts of a new quote with those lines of the last one
 // that it lacks: a quote for one task does not have another's
 // places. Expiry is recorded in words.
-func (d *desk) heardOf(accounts []bourse.Account) []bourse.Account {
+func (d *cachedWorker) heardOf(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {
 		known := slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == old.Resource })

@@ -13,7 +13,7 @@ import (
 // within its bound.
 func TestStandingIsBounded(t *testing.T) {
 	const most = 50
-	s := standing{within: time.Hour, most: most, desks: map[bourse.WorkerID]*desk{}}
+	s := quoteCache{within: time.Hour, most: most, workers: map[bourse.WorkerID]*cachedWorker{}}
 	all := members(7)
 	for i := range 1000 {
 		of := shape{app: bourse.AppRef{Name: bourse.AppName(fmt.Sprintf("a%d", i%300))}, image: "host"}
@@ -32,12 +32,12 @@ func TestStandingIsBounded(t *testing.T) {
 		s.hear(&of, time.Now(), all, quotes)
 		s.answered(all[i%7].ID, s.claiming(all[i%7].ID, &of, time.Now()), &of, i%11 != 0)
 		words, apps := 0, 0
-		for _, d := range s.desks {
+		for _, d := range s.workers {
 			words += len(d.words)
 			apps += len(d.machines)
 		}
-		if words != s.count || words > most || apps > most || len(s.desks) > most {
-			t.Fatalf("round %d: %d words (counted %d), %d apps, %d workers", i, words, s.count, apps, len(s.desks))
+		if words != s.count || words > most || apps > most || len(s.workers) > most {
+			t.Fatalf("round %d: %d words (counted %d), %d apps, %d workers", i, words, s.count, apps, len(s.workers))
 		}
 	}
 	if s.count == 0 {
@@ -52,9 +52,9 @@ func TestOversizeQuotesDoNotStand(t *testing.T) {
 		"takes":    {Takes: make(bourse.Amounts, maxLines+1)},
 		"a word":   {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
 	} {
-		s := standing{within: time.Hour, most: 9, desks: map[bourse.WorkerID]*desk{}}
+		s := quoteCache{within: time.Hour, most: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
 		s.hear(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
-		if len(s.desks) != 0 {
+		if len(s.workers) != 0 {
 			t.Errorf("%s: remembered", name)
 		}
 	}

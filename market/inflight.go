@@ -8,48 +8,48 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// flights are the orders being placed now, so that concurrent calls with one
+// inflight are the orders being placed now, so that concurrent calls with one
 // order id become one order, with one claim (invariant 7).
-type flights struct {
+type inflight struct {
 	mu  sync.Mutex
-	now map[bourse.OrderID]*flight
+	now map[bourse.OrderID]*call
 }
 
-// flight is one order and the callers that wait for it. The last of them to leave
+// call is one order and the callers that wait for it. The last of them to leave
 // ends it.
-type flight struct {
+type call struct {
 	id   bourse.OrderID
 	end  context.CancelFunc // ends the order's context
 	stay func() bool        // undoes the first caller's registration to leave
 
-	landed   chan struct{} // closed once the fields below are set
+	done     chan struct{} // closed once the fields below are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // of a reservation, whose flight is beside those of its orders
+	holds    []bourse.Hold // of a reservation, whose call is beside those of its orders
 	decision bourse.Decision
 	err      error
 
-	callers int // guarded by flights.mu
+	callers int // guarded by inflight.mu
 }
 
-// board starts placing an order and returns the context to work in, or
-// joins the call in progress and returns none. The caller that started it calls land.
-func (s *flights) board(ctx context.Context, id bourse.OrderID, soft time.Time) (*flight, context.Context, error) {
+// join starts placing an order and returns the context to work in, or
+// joins the call in progress and returns none. The caller that started it calls finish.
+func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
-		f, work, abandoned := s.tryBoard(ctx, id, soft)
+		f, work, abandoned := s.tryJoin(ctx, id, soft)
 		if !abandoned {
 			return f, work, nil
 		}
 		// Everyone has left it and it is being canceled: a claim made now
 		// would be canceled with it.
 		select {
-		case <-f.landed:
+		case <-f.done:
 		case <-ctx.Done():
 			return nil, nil, errLeft(ctx.Err())
 		}
 	}
 }
 
-func (s *flights) tryBoard(ctx context.Context, id bourse.OrderID, soft time.Time) (f *flight, work context.Context, abandoned bool) {
+func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Time) (f *call, work context.Context, abandoned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f = s.now[id]; f != nil {
@@ -59,18 +59,18 @@ func (s *flights) tryBoard(ctx context.Context, id bourse.OrderID, soft time.Tim
 		f.callers++
 		return f, nil, false
 	}
-	f = &flight{id: id, landed: make(chan struct{}), callers: 1}
+	f = &call{id: id, done: make(chan struct{}), callers: 1}
 	// The order outlives its first caller while others wait for it.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
 	f.stay = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {
-		s.now = map[bourse.OrderID]*flight{}
+		s.now = map[bourse.OrderID]*call{}
 	}
 	s.now[id] = f
 	return f, work, false
 }
 
-func (s *flights) leave(f *flight) {
+func (s *inflight) leave(f *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.callers--; f.callers == 0 {
@@ -78,18 +78,18 @@ func (s *flights) leave(f *flight) {
 	}
 }
 
-// land publishes the result of a flight, which is set, and ends it.
-func (s *flights) land(f *flight) {
+// land publishes the result of a call, which is set, and ends it.
+func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)
 	s.mu.Unlock()
 	f.stay()
 	f.end()
-	close(f.landed)
+	close(f.done)
 }
 
-// ride waits for the result of another caller's call.
-func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
+// wait waits for the result of another caller's call.
+func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	if err := s.await(ctx, f); err != nil {
 		return bourse.Fill{}, abandoned(order), err
 	}
@@ -98,12 +98,12 @@ func (s *flights) ride(ctx context.Context, f *flight, order *bourse.Order) (bou
 	return fill, f.decision, f.err
 }
 
-// await waits for another caller's flight to end, or for ctx to end.
-func (s *flights) await(ctx context.Context, f *flight) error {
+// await waits for another caller's call to end, or for ctx to end.
+func (s *inflight) await(ctx context.Context, f *call) error {
 	stay := context.AfterFunc(ctx, func() { s.leave(f) })
 	defer stay()
 	select {
-	case <-f.landed:
+	case <-f.done:
 		return nil
 	case <-ctx.Done():
 		return errLeft(ctx.Err())

@@ -14,8 +14,8 @@ const (
 	farewell = time.Second
 )
 
-// keepHouse drops what the store need not keep any longer, until ctx ends.
-func (w *Worker) keepHouse(ctx context.Context) error {
+// pruneStore drops what the store need not keep any longer, until ctx ends.
+func (w *Worker) pruneStore(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {
