@@ -75,7 +75,7 @@ func orDefault[T int | time.Duration](v *T, d T) {
 type Exchange struct {
 	cfg      Config
 	chance   *chance
-	inflight  inflight
+	inflight inflight
 	cache    quoteCache
 	filled   memory // separate, so that many fills do not displace the refusals, which are kept nowhere else
 	refused  memory // with those canceled and out of time
@@ -89,8 +89,8 @@ func New(cfg Config) *Exchange {
 	chance := &chance{source: cfg.Rand}
 	return &Exchange{
 		cfg: cfg, chance: chance, voids: newVoids(&cfg, chance.rng()),
-		cache: quoteCache{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
-		filled:   newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
+		cache:  quoteCache{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
+		filled: newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
 	}
 }
 
