@@ -11,8 +11,8 @@ import (
 // Call is the method of [Fabric] by itself.
 type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 
-// AskAll is Ask for a Fabric whose only way to ask many is to call each. When
-// it returns, no call of it is under way any more.
+// AskAll is Ask for a Fabric that can only ask many by calling each. When
+// it returns, all of its calls have ended.
 func AskAll(ctx context.Context, call Call, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
@@ -23,7 +23,7 @@ func AskAll(ctx context.Context, call Call, to []bourse.Member, order *bourse.Or
 	one := func(m bourse.Member) {
 		q, err := AskOne(ctx, call, m, body)
 		if err != nil || ctx.Err() != nil {
-			return // missing, whatever the reason
+			return // missing, for any reason
 		}
 		mu.Lock()
 		defer mu.Unlock()

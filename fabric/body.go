@@ -14,12 +14,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxReply bounds a reply that is written or read as a whole: a list of all
-// machines of a large worker, with room to spare. One that would be longer is a
+// maxReply bounds a reply that is written or read as a whole, in bytes: a list of all
+// machines of a large worker, with a wide margin. One that would be longer is a
 // failure, never a part of it.
 const maxReply = 64 << 20
 
-// ErrOverflow says that a worker's reply is longer than a reply may be.
+// ErrOverflow means that a worker's reply is longer than a reply may be.
 var ErrOverflow = errors.New("the reply is too long")
 
 // buffers holds bodies while they are read or written. Large ones are not
@@ -55,7 +55,7 @@ func decode(body []byte, v any) error {
 }
 
 // WriteBody answers a request with v and status 200. A value that cannot be
-// written is an internal error; a caller that has left is nobody's.
+// written is an internal error; for a caller that has left there is no error.
 func WriteBody(w http.ResponseWriter, v any) { writeBody(w, http.StatusOK, v) }
 
 func writeBody(w http.ResponseWriter, status int, v any) {
@@ -85,7 +85,7 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 var contentCBOR = []string{"application/cbor"}
 
 // readReply reads a worker's reply into v. Once the reply has begun the worker
-// has acted: whatever is wrong with it, the outcome is unknown to us.
+// has acted: if anything is wrong with it, the outcome is unknown to us.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)

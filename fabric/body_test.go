@@ -92,7 +92,7 @@ func FuzzReadBody(f *testing.F) {
 				t.Errorf("got code %q: %v", c, err)
 			}
 		}
-		_ = o.Validate() // whatever was read
+		_ = o.Validate() // for any body that was read
 	})
 }
 

@@ -57,7 +57,7 @@ func exchange[Reply any](ctx context.Context, c *Client, to bourse.Member, a ask
 	return reply, err
 }
 
-// open sends a to one worker and gives its reply, unread, when it is no error.
+// open sends a to one worker and returns its reply, unread, if it is not an error.
 func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Response, error) {
 	req, err := a.route.request(a.id, a.query)
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *Client) open(ctx context.Context, to bourse.Member, a ask) (*http.Respo
 	return resp, nil
 }
 
-// setBody gives req a body. What the worker would refuse for its size is
-// refused here, before it travels.
+// setBody sets the body of req. What the worker would refuse for its size is
+// refused here, before it is sent.
 func setBody(req *http.Request, v any) error {
 	body, err := encodeBody(v)
 	if err != nil {
@@ -104,8 +104,8 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes gives req a body that is at hand as bytes, so that a Fabric
-// may begin again as long as nothing was written.
+// setBytes sets the body of req to bytes, so that a Fabric
+// may start over as long as nothing was written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header["Content-Type"] = contentCBOR
 	req.ContentLength = int64(len(body))

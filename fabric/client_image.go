@@ -18,9 +18,9 @@ func (c *Client) Images(ctx context.Context, to bourse.Member) ([]bourse.Image, 
 	return exchange[[]bourse.Image](ctx, c, to, ask{route: routeImages})
 }
 
-// ImagePull has the worker pull an image, tells progress of it as it comes, and
-// gives the image once it is there. An error of progress ends the asking, not
-// the pull, and is given back.
+// ImagePull has the worker pull an image, calls progress as it comes, and
+// returns the image once it is there. An error of progress ends the request, not
+// the pull, and is returned.
 func (c *Client) ImagePull(ctx context.Context, to bourse.Member, image string, progress func(bourse.Image) error) (bourse.Image, error) {
 	resp, err := c.open(ctx, to, ask{route: routeImagePull, body: PullRequest{Image: image}})
 	if err != nil {
@@ -44,12 +44,12 @@ func (c *Client) ImagePull(ctx context.Context, to bourse.Member, image string, 
 	return last, err
 }
 
-// ImagePrune removes the images that no machine uses, and gives them.
+// ImagePrune removes the images that no machine uses, and returns them.
 func (c *Client) ImagePrune(ctx context.Context, to bourse.Member) ([]bourse.Image, error) {
 	return exchange[[]bourse.Image](ctx, c, to, ask{route: routeImagePrune, body: struct{}{}})
 }
 
-// Usage tells what a machine uses now.
+// Usage returns what a machine uses now.
 func (c *Client) Usage(ctx context.Context, to bourse.Member, id bourse.MachineID) (Usage, error) {
 	return exchange[Usage](ctx, c, to, ask{route: routeUsage, id: string(id)})
 }

@@ -21,12 +21,12 @@ func (c *Client) Machines(ctx context.Context, to bourse.Member, q MachinesQuery
 	return exchange[[]bourse.Machine](ctx, c, to, ask{route: routeMachines, query: q.values()})
 }
 
-// Machine gives a machine with its latest events.
+// Machine returns a machine with its latest events.
 func (c *Client) Machine(ctx context.Context, to bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
 	return exchange[bourse.Machine](ctx, c, to, ask{route: routeMachine, id: string(id)})
 }
 
-// Exec runs a command beside the machine's program, until it ends.
+// Exec runs a command next to the machine's program, until it ends.
 func (c *Client) Exec(ctx context.Context, to bourse.Member, id bourse.MachineID, exec ExecRequest) (ExecReply, error) {
 	return exchange[ExecReply](ctx, c, to, ask{route: routeExec, id: string(id), body: exec})
 }
@@ -37,8 +37,8 @@ func (c *Client) Wait(ctx context.Context, to bourse.Member, id bourse.MachineID
 	return exchange[WaitReply](ctx, c, to, ask{route: routeWait, id: string(id), query: q.values()})
 }
 
-// Events gives the machine's latest events, newest first; limit 0 means as
-// many as the worker gives by itself.
+// Events returns the machine's latest events, newest first; limit 0 means as
+// many as the worker returns by default.
 func (c *Client) Events(ctx context.Context, to bourse.Member, id bourse.MachineID, limit int) ([]bourse.Event, error) {
 	return exchange[[]bourse.Event](ctx, c, to, ask{route: routeEvents, id: string(id), query: eventsQuery(limit)})
 }

@@ -13,7 +13,7 @@ var (
 	routeOrder  = routeOf(PathOrder)
 )
 
-// Claim fills the order on one worker, or gives its refusal. After an error
+// Claim fills the order on one worker, or returns its refusal. After an error
 // with CodeUnavailable the worker has not taken the claim; after any other
 // error that no worker answered with, the outcome is unknown.
 func (c *Client) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
@@ -44,7 +44,7 @@ func (c *Client) Cancel(ctx context.Context, to bourse.Member, order bourse.Orde
 	return exchange[bourse.Cancellation](ctx, c, to, ask{route: routeCancel, id: string(order), body: struct{}{}})
 }
 
-// Order gives the decision of an order that the worker filled, or
+// Order returns the decision of an order that the worker filled, or
 // CodeNotFound.
 func (c *Client) Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error) {
 	return exchange[bourse.Decision](ctx, c, to, ask{route: routeOrder, id: string(order)})

@@ -16,7 +16,7 @@ var (
 	routeReleaseHolds = routeOf(PathReleaseHolds)
 )
 
-// Holds gives what a reservation holds on the worker now; CodeNotFound:
+// Holds returns what a reservation holds on the worker now; CodeNotFound:
 // nothing.
 func (c *Client) Holds(ctx context.Context, to bourse.Member, key bourse.ReservationKey) ([]bourse.Hold, error) {
 	return exchange[[]bourse.Hold](ctx, c, to, ask{route: routeReservation, id: string(key)})

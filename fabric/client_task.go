@@ -43,7 +43,7 @@ func streamClaim(ctx context.Context, c *Client, to bourse.Member, a ask) (Claim
 	return ClaimReply{}, Lost(ctx, to, err)
 }
 
-// FailureOf gives what a reply that has begun says of err.
+// FailureOf returns how a reply that has begun reports err.
 func FailureOf(err error) *Failure {
 	f := failureOf(err)
 	return &f

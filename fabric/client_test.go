@@ -47,7 +47,7 @@ type clientCall struct {
 }
 
 // TestClient goes through the worker's API: each method takes its path, sends
-// what the handler reads and gives back what the handler wrote.
+// what the handler reads and returns what the handler wrote.
 func TestClient(t *testing.T) {
 	const m = bourse.MachineID("148e21ea1d5389")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)

@@ -26,7 +26,7 @@ func (c *Client) Volumes(ctx context.Context, to bourse.Member, q VolumesQuery) 
 	return exchange[[]bourse.Volume](ctx, c, to, ask{route: routeVolumes, query: q.values()})
 }
 
-// Volume gives a volume with its usage.
+// Volume returns a volume with its usage.
 func (c *Client) Volume(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Volume, error) {
 	return exchange[bourse.Volume](ctx, c, to, ask{route: routeVolume, id: string(id)})
 }
@@ -57,7 +57,7 @@ func (c *Client) Export(to bourse.Member, id, grant string) *Export {
 	return &Export{client: c, to: to, id: id, grant: grant}
 }
 
-// Export is what a worker gives of a volume, or of a snapshot, to another one.
+// Export is a volume or a snapshot as a worker offers it to another one.
 type Export struct {
 	client *Client
 	to     bourse.Member
@@ -77,8 +77,8 @@ func (e *Export) Manifest(ctx context.Context, v any) error {
 	return readReply(ctx, e.to, resp, v, maxReply)
 }
 
-// Chunk gives one chunk of the manifest, by its number and digest, as a stream
-// that must be closed. What arrives is for the caller to verify.
+// Chunk returns one chunk of the manifest, by its number and digest, as a stream
+// that must be closed. The caller verifies what arrives.
 func (e *Export) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error) {
 	query := url.Values{"n": {strconv.Itoa(n)}, "digest": {digest}, "grant": {e.grant}}
 	resp, err := e.client.open(ctx, e.to, ask{route: routeChunk, id: e.id, query: query}) //nolint:bodyclose // the caller does
@@ -88,7 +88,7 @@ func (e *Export) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser
 	return &received{ReadCloser: resp.Body, lost: func(err error) error { return Lost(ctx, e.to, err) }}, nil
 }
 
-// ExportEnd tells a worker that nobody reads a manifest any more, by the
+// ExportEnd notifies a worker that a manifest is no longer read, by the
 // manifest's id. Repeated calls do no harm.
 func (c *Client) ExportEnd(ctx context.Context, to bourse.Member, id, grant string) error {
 	_, err := exchange[struct{}](ctx, c, to, ask{route: routeExportEnd, id: id, query: url.Values{"grant": {grant}}})

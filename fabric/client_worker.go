@@ -17,17 +17,17 @@ var (
 	routeRunCancel = routeOf(PathRunCancel)
 )
 
-// Apps gives every app record that the worker keeps, tombstones included.
+// Apps returns every app record that the worker keeps, tombstones included.
 func (c *Client) Apps(ctx context.Context, to bourse.Member) ([]bourse.App, error) {
 	return exchange[[]bourse.App](ctx, c, to, ask{route: routeApps})
 }
 
-// PutApp merges an app's record into the worker's and gives the merge.
+// PutApp merges an app's record into the worker's and returns the merge.
 func (c *Client) PutApp(ctx context.Context, to bourse.Member, app bourse.App) (bourse.App, error) {
 	return exchange[bourse.App](ctx, c, to, ask{route: routeApp, id: string(app.Name), body: app})
 }
 
-// Facts gives what the worker says of itself.
+// Facts returns the worker's facts about itself.
 func (c *Client) Facts(ctx context.Context, to bourse.Member) (bourse.Facts, error) {
 	return exchange[bourse.Facts](ctx, c, to, ask{route: routeFacts})
 }

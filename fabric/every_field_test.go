@@ -63,7 +63,7 @@ func fill(v reflect.Value, path []reflect.Type) {
 				fill(v.Field(i), path)
 			}
 		}
-	case reflect.Func: // no part of what is sent
+	case reflect.Func: // not sent
 	default:
 		panic("a field of kind " + v.Kind().String() + " cannot be sent")
 	}

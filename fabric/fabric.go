@@ -1,9 +1,9 @@
 // Package fabric is how brokers reach workers. A [Fabric] carries HTTP
-// requests, whatever runs below; [Client] is the worker's API on top of one,
-// in the words of package bourse. A worker serves one http.Handler to every
+// requests, over any network; [Client] is the worker's API on top of one,
+// in the types of package bourse. A worker serves one http.Handler to every
 // fabric, so both ends share the paths and bodies in wire.go.
 //
-// Fabrics keep nothing and retry nothing: what a lost answer means is for the
+// Fabrics keep no state and retry nothing: what a lost answer means is for the
 // market to decide.
 package fabric
 
@@ -17,9 +17,9 @@ import (
 // Fabric carries requests to workers. Implementations are safe for concurrent
 // use.
 type Fabric interface {
-	// Ask puts an order to many workers side by side and calls answer, from
+	// Ask sends an order to many workers concurrently and calls answer, from
 	// one goroutine at a time, for each quote as it comes. It returns when all
-	// have answered or ctx ends; those who did not answer are simply missing.
+	// have answered or ctx ends; those that did not answer are simply missing.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
 	// Call sends one request to one worker; the request's URL has a path and
 	// a query only. The reply's body streams and must be closed. An error with

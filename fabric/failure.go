@@ -33,7 +33,7 @@ func failureOf(err error) Failure {
 		f.Code = bourse.CodeInternal
 	}
 	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
-		f.Message = "internal error" // Errorf's message tells its cause
+		f.Message = "internal error" // Errorf's message contains its cause
 	}
 	if len(f.Message) > maxMessage {
 		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
@@ -61,7 +61,7 @@ func failureIn(from bourse.Member, status int, body []byte) error {
 	return f.told(from)
 }
 
-// told rebuilds the error that a worker has told.
+// told rebuilds the error that a worker has sent.
 func (f *Failure) told(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))

@@ -12,7 +12,7 @@ type GrantRequest struct {
 	App bourse.App      `json:"app"` // whose it must be
 }
 
-// Grant is what a worker gives for that: a text that only it can make, good for
+// Grant is a worker's answer to that: a text that only it can make, valid for
 // one volume or snapshot, one reader and a day.
 type Grant struct {
 	Grant string `json:"grant"`

@@ -13,8 +13,8 @@ import (
 // lines far below it.
 const maxLine = 1 << 20
 
-// readLines gives line each JSON line of a worker's reply until its end, or
-// until line gives an error, which is given back. A stream that breaks off
+// readLines calls line with each JSON line of a worker's reply until its end, or
+// until line returns an error, which it returns. A stream that breaks off
 // before its end is an error.
 func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, line func(T) error) error {
 	lines := bufio.NewScanner(reply)
@@ -37,7 +37,7 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 	return nil
 }
 
-// readOn tells whether the stream ends in an error right here: a scanner gives
+// readOn returns the error if the stream ends in one right here: a scanner returns
 // what came before the error as its last line.
 func readOn(lines *bufio.Scanner) error {
 	if lines.Scan() {

@@ -7,12 +7,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Messenger is what a [Fabric] may be, too: it carries a small act as one
+// Messenger is what a [Fabric] may implement, too: it carries a small act as one
 // message, and its whole answer back, for less than a stream costs.
 type Messenger interface {
-	// Send puts one request to one worker and gives its answer; errors are
-	// those of Call. Without sent there is no message for it, too large or to
-	// one who takes none: nothing was sent, and it is for Call.
+	// Send sends one request to one worker and returns its answer; errors are
+	// those of Call. Without sent it cannot be a message, being too large or to
+	// a worker that takes none: nothing was sent, and Call can send it.
 	Send(ctx context.Context, to bourse.Member, m *Message) (a Answer, sent bool, err error)
 }
 
@@ -56,6 +56,6 @@ func (c *Client) message(ctx context.Context, to bourse.Member, a *ask, v any) (
 	return true, decodeReply(to, reply.Body, v)
 }
 
-// isAct tells whether a changes something. Lists are not acts: they may be
+// isAct reports whether a changes something. Lists are not acts: they may be
 // long, and are better read as they come.
 func (a *ask) isAct() bool { return a.route.method != http.MethodGet && a.stream == nil }

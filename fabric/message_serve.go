@@ -15,13 +15,13 @@ import (
 )
 
 // Held is a reply that is kept until it is complete: the http.ResponseWriter of
-// a handler that answers a [Message]. Its zero value is empty, and has no room.
+// a handler that answers a [Message]. Its zero value is empty, and has no space before its body.
 type Held struct {
 	header http.Header
 	status int
 	room   int
 	cut    bool         // more was written than an answer may hold
-	buf    bytes.Buffer // the room, and the body
+	buf    bytes.Buffer // the space, and the body
 }
 
 // Header implements http.ResponseWriter.
@@ -55,7 +55,7 @@ func (h *Held) Write(p []byte) (int, error) {
 // request is there.
 func (h *Held) SetReadDeadline(time.Time) error { return nil }
 
-// Status gives the reply's status.
+// Status returns the reply's status.
 func (h *Held) Status() int {
 	if h.status == 0 {
 		return http.StatusOK
@@ -63,14 +63,14 @@ func (h *Held) Status() int {
 	return h.status
 }
 
-// Bytes gives the room and the body behind it, until Release.
+// Bytes returns the space and the body after it, valid until Release.
 func (h *Held) Bytes() []byte { return h.buf.Bytes() }
 
 const maxHeld = 64 << 10 // bytes of a reply whose memory is kept
 
 var holds = sync.Pool{New: func() any { return new(Held) }}
 
-// Hold gives an empty reply that has room, in bytes, before its body.
+// Hold returns an empty reply that has room bytes of space before its body.
 func Hold(room int) *Held {
 	h := holds.Get().(*Held)
 	h.room = room
@@ -78,9 +78,9 @@ func Hold(room int) *Held {
 	return h
 }
 
-var noBytes [64]byte // as much as anybody wants room
+var noBytes [64]byte // the largest room that a caller passes
 
-// Release lets go of a reply, which nobody reads any more.
+// Release frees a reply, which must not be read any more.
 func (h *Held) Release() {
 	if h.buf.Cap() > maxHeld {
 		return
@@ -92,8 +92,8 @@ func (h *Held) Release() {
 }
 
 // ServeMessage has a handler answer a message into h. The request that the
-// handler sees is like another one, of which it has who sent it; new(http.Request)
-// stands for nobody. It tells whether the reply is whole: a handler that panics
+// handler sees is like another one, from which it has the sender; new(http.Request)
+// means no sender. It reports whether the reply is complete: a handler that panics
 // breaks it off.
 func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, h *Held, log *slog.Logger) (whole bool) {
 	u, err := url.ParseRequestURI(m.URI)

@@ -28,7 +28,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// FuzzMessage shows that whatever is read as a message is written so that the
+// FuzzMessage shows that any bytes read as a message are written so that the
 // same is read again.
 func FuzzMessage(f *testing.F) {
 	quote := QuoteMessage([]byte("{}"))

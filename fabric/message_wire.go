@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// MessageRoom is the most that AppendMessage adds beside a message's texts and
-// body.
+// MessageRoom limits what AppendMessage adds to a message's texts and
+// body, in bytes.
 const MessageRoom = 2 * binary.MaxVarintLen32
 
 var errCutShort = errors.New("a message that is cut short")
@@ -36,7 +36,7 @@ func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// CutText reads what AppendText wrote, and gives what comes after it.
+// CutText reads what AppendText wrote, and returns what comes after it.
 func CutText(b []byte) (s string, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {

@@ -40,7 +40,7 @@ func (q VolumesQuery) values() url.Values {
 	return v
 }
 
-// WaitQuery says what a wait is for.
+// WaitQuery is what to wait for.
 type WaitQuery struct {
 	States   []bourse.State    // any of them
 	Timeout  time.Duration     // 0: the worker's default

@@ -33,7 +33,7 @@ func QuoteRequest(ctx context.Context, order []byte) (*http.Request, error) {
 	return req.WithContext(ctx), nil
 }
 
-// QuoteMessage is QuoteRequest for those who carry messages.
+// QuoteMessage is QuoteRequest for a [Messenger].
 func QuoteMessage(order []byte) Message {
 	return Message{Method: routeQuote.method, URI: routeQuote.before, Body: order}
 }

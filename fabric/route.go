@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// route is a pattern of wire.go, cut once: its method and what stands before
+// route is a pattern of wire.go, cut once: its method and what is before
 // and after the id in its path.
 type route struct {
 	method        string
@@ -23,7 +23,7 @@ func routeOf(pattern string) route {
 	return route{method: method, before: before, after: after, takesID: takesID}
 }
 
-// url gives the route's path with an id in it, escaped. What a server would
+// url returns the route's path with an id in it, escaped. What a server would
 // clean out of a path is CodeInvalid.
 func (r route) url(id string) (*url.URL, error) {
 	if !r.takesID {
@@ -39,7 +39,7 @@ func (r route) url(id string) (*url.URL, error) {
 	return u, nil
 }
 
-// request makes the request for an id, without a body. A Fabric gives it its
+// request makes the request for an id, without a body. A Fabric sets its
 // context and address.
 func (r route) request(id string, query url.Values) (*http.Request, error) {
 	u, err := r.url(id)

@@ -29,9 +29,9 @@ type (
 	Stream = duplex.Stream
 )
 
-// ExecStream runs a command beside the machine's program, its input and output
+// ExecStream runs a command next to the machine's program, its input and output
 // streaming, until it ends or ctx does. It returns when the worker has agreed
-// to run it; what comes of that is told by [Stream.Copy]. The stream must be
+// to run it; its end is returned by [Stream.Copy]. The stream must be
 // copied or closed.
 func (c *Client) ExecStream(ctx context.Context, to bourse.Member, id bourse.MachineID, start ExecStart) (*Stream, error) {
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.PassExec(ctx, to, id, body) }
@@ -43,14 +43,14 @@ func (c *Client) ExecStream(ctx context.Context, to bourse.Member, id bourse.Mac
 	})
 }
 
-// PassExec sends the frames of a stream as they are, for who stands between
-// its ends, and gives those of the reply. It owns frames, which it closes.
+// PassExec sends the frames of a stream as they are, for a server between
+// its ends, and returns those of the reply. It owns frames, which it closes.
 func (c *Client) PassExec(ctx context.Context, to bourse.Member, id bourse.MachineID, frames io.ReadCloser) (io.ReadCloser, error) {
 	return c.both(ctx, to, ask{route: routeExecStream, id: string(id)}, frames)
 }
 
 // Tunnel connects to a TCP port of a machine until ctx ends. CloseWrite ends
-// only what is sent. When the machine ends its side, Read gives io.EOF and
+// only what is sent. When the machine ends its side, Read returns io.EOF and
 // nothing more arrives there. The tunnel must be closed.
 func (c *Client) Tunnel(ctx context.Context, to bourse.Member, id bourse.MachineID, port uint16) (*Tunnel, error) {
 	r, w := io.Pipe()
@@ -61,7 +61,7 @@ func (c *Client) Tunnel(ctx context.Context, to bourse.Member, id bourse.Machine
 	return &Tunnel{ReadCloser: reply, body: w}, nil
 }
 
-// PassTunnel is [Client.Tunnel] for bytes that are at hand as a stream. It owns
+// PassTunnel is [Client.Tunnel] for bytes that are a stream already. It owns
 // sent, which it closes.
 func (c *Client) PassTunnel(ctx context.Context, to bourse.Member, id bourse.MachineID, port uint16, sent io.ReadCloser) (io.ReadCloser, error) {
 	query := url.Values{"port": {strconv.Itoa(int(port))}}
@@ -81,7 +81,7 @@ func (c *Client) both(ctx context.Context, to bourse.Member, a ask, body io.Read
 	return r, nil
 }
 
-// received is a reply whose breaks are told as what they are.
+// received is a reply whose reads return the error of a break as it is.
 type received struct {
 	io.ReadCloser
 	lost func(error) error

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// pingEvery is how often the one who asked is sent a sign of life: so a
-	// command whose input nobody reads does not outlive its caller by more.
+	// pingEvery is how often the caller is sent a sign of life: so a
+	// command that does not read its input does not outlive its caller by more.
 	pingEvery = 15 * time.Second
 	// lastWords is how long the caller may take to end its body once it was
-	// told of the command's end, so that the connection can be used again.
+	// sent the command's end, so that the connection can be used again.
 	lastWords = time.Second
 )
 
@@ -33,8 +33,8 @@ type ExecIO struct {
 }
 
 // Unbounded prepares the answer to a request whose body has no known length:
-// else a refusal would wait for the end of a body that may have none. Such a
-// connection of HTTP/1 is not used again, for nobody knows where on it the
+// otherwise a refusal would wait for the end of a body that may have none. Such a
+// connection of HTTP/1 is not used again, since it is unknown where on it the
 // next request would begin.
 func Unbounded(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
@@ -44,7 +44,7 @@ func Unbounded(w http.ResponseWriter, r *http.Request) {
 
 // BothWays prepares an answer that goes on while the request's body does. Over
 // HTTP/2 every answer can. A connection of HTTP/1 is not used again, see
-// Unbounded; and giving up a body that is still read ends all that comes after
+// Unbounded; and dropping a body that is still read ends everything after
 // it there.
 func BothWays(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
@@ -54,11 +54,11 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex() // not every writer can
 }
 
-// ServeExec serves PathExecStream: it reads what is to be run, agrees, and runs
+// ServeExec serves PathExecStream: it reads the command, accepts it, and runs
 // it with run. Its context ends when the caller leaves. run returns when the
 // command has ended and all its output was written; it may leave Stdin unread.
-// What is wrong with the machine is for the handler to find before, and to
-// answer with [WriteFailure].
+// The handler checks the machine before, and answers an error with
+// [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
@@ -138,7 +138,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	alive, dead := context.WithCancel(ctx)
 	defer dead()
 	s.wg.Go(func() { s.ping(alive) })
-	defer func() { _ = read.Close() }() // whoever writes to it stops waiting
+	defer func() { _ = read.Close() }() // its writer stops waiting
 	return run(ctx, command)
 }
 
@@ -154,7 +154,7 @@ func (s *serving) end(exit bourse.Exit, err error) {
 	}
 }
 
-// listen does what the caller says until it says no more.
+// listen handles the caller's frames until their end.
 func (s *serving) listen(stdin *io.PipeWriter) {
 	for {
 		kind, data, err := s.in.Next()
@@ -176,7 +176,7 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
 	switch kind {
 	case duplex.Stdin:
-		_, _ = stdin.Write(data) // fails once nobody reads: then it is dropped
+		_, _ = stdin.Write(data) // fails once the command reads no more: then it is dropped
 	case duplex.StdinEnd:
 		return stdin.Close()
 	case duplex.Resize:
@@ -188,7 +188,7 @@ func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) erro
 		case <-s.resize:
 		default:
 		}
-		s.resize <- size // has room: nobody else fills it
+		s.resize <- size // never blocks: no one else fills it
 	case duplex.Ping:
 	case duplex.Start, duplex.Stdout, duplex.Stderr, duplex.Exit, duplex.Failed:
 		return bourse.Errorf(bourse.CodeInvalid, "a frame of kind %d is not for a worker", kind)

@@ -20,7 +20,7 @@ func frame(kind byte, data string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(data)))) + data
 }
 
-// execed serves a body as an exec stream and gives the reply.
+// execed serves a body as an exec stream and returns the reply.
 func execed(body io.Reader, run func(context.Context, fabric.ExecIO) (bourse.Exit, error)) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	fabric.ServeExec(w, httptest.NewRequest(http.MethodPost, "/", body), run)
@@ -52,7 +52,7 @@ func TestServeExecRefuses(t *testing.T) {
 	}
 }
 
-// TestServeExecBreaks shows that whatever a caller sends instead of input ends
+// TestServeExecBreaks shows that anything a caller sends instead of input ends
 // the command.
 func TestServeExecBreaks(t *testing.T) {
 	const start = `{"command":["sh"],"stdin":true,"terminal":{}}`
@@ -99,8 +99,8 @@ func TestServeExecResizes(t *testing.T) {
 	})
 }
 
-// TestServeExecPings shows that a caller which is gone without a word is
-// noticed although the command says nothing and reads nothing.
+// TestServeExecPings shows that a caller which has vanished is
+// noticed although the command writes nothing and reads nothing.
 func TestServeExecPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, caller := io.Pipe()

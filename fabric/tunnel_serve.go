@@ -34,7 +34,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushing{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // what the caller still says has nowhere to go
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // what the caller still sends has nowhere to go
 	wg.Wait()
 	if err != nil {
 		panic(http.ErrAbortHandler) // a break is not the end

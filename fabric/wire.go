@@ -80,7 +80,7 @@ type PullRequest struct {
 	Image string `json:"image"`
 }
 
-// Usage is what a machine uses, beside what it may.
+// Usage is what a machine uses, and its limits.
 type Usage struct {
 	At        time.Time     `json:"at"`
 	CPU       time.Duration `json:"cpu"`       // since it started; -1: not accounted. So are all of these
@@ -107,7 +107,7 @@ type ClaimReply struct {
 }
 
 // ClaimPart is one line of a claim's reply that streams. The last one has a
-// reply or a failure; one with nothing says that the task was recorded.
+// reply or a failure; an empty one means that the task was recorded.
 type ClaimPart struct {
 	Output  []byte      `json:"output,omitempty"` // of the answer, as it comes
 	Reply   *ClaimReply `json:"reply,omitempty"`
@@ -123,13 +123,13 @@ type Act struct {
 	Force   bool            `json:"force,omitempty"`   // destroy a machine that runs; restart with SIGKILL
 }
 
-// ActReply tells the machine after the verb and its state before.
+// ActReply is the machine after the verb and its state before.
 type ActReply struct {
 	Previous bourse.State   `json:"previous"`
 	Machine  bourse.Machine `json:"machine"`
 }
 
-// ExecRequest is a command to run beside a machine's program.
+// ExecRequest is a command to run next to a machine's program.
 type ExecRequest struct {
 	Command []string        `json:"command"`
 	Stdin   []byte          `json:"stdin,omitempty"`

@@ -10,8 +10,8 @@ import (
 )
 
 // TestManyCalls makes calls of which many are canceled and some break off, while
-// their worker is killed and comes back again and again: what each caller hears
-// agrees with what the handler saw, and in the end nothing is left of any.
+// their worker is killed and comes back again and again: what each caller receives
+// agrees with what the handler saw, and in the end none is left in any table.
 func TestManyCalls(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		s := fabrictest.NewSeen()

@@ -14,24 +14,24 @@ import (
 const (
 	callsOnce = 4096 // calls that are served at a time; more are turned away
 	// idleCrew is how many goroutines wait for the next call: a new one would
-	// grow its stack anew, which costs as much as all else here.
+	// grow its stack again, which costs as much as everything else here.
 	idleCrew = 64
 )
 
-// desk is where a server serves calls. On each connection one of the crew
-// reads; who has read a request leaves the reading to another and serves it.
+// desk is where a server serves calls. On each connection one goroutine of the crew
+// reads; one that has read a request leaves the reading to another and serves it.
 // So a request is served by the goroutine that the system woke for it.
 type desk struct {
 	log  *slog.Logger
 	work sync.WaitGroup
-	next chan *inbound // to be read by an idle one; has room for all
+	next chan *inbound // to be read by an idle one; buffered for all
 	gone chan struct{} // closed when nothing comes any more
-	free chan struct{} // closed when nobody is busy, and it is closing
+	free chan struct{} // closed when no call is left, and it is closing
 
 	mu      sync.Mutex // taken under no other lock
 	open    map[*inbound]bool
 	most    int // calls at a time
-	busy    int // calls under way
+	busy    int // calls in progress
 	idle    int // goroutines that wait
 	closing bool
 }
@@ -43,10 +43,10 @@ func newDesk(log *slog.Logger) *desk {
 	}
 }
 
-// deskKey is where requests' contexts have their server's desk.
+// deskKey is the key of a server's desk in the contexts of its requests.
 type deskKey struct{}
 
-// asksForCalls tells whether a request asks to go on in frames.
+// asksForCalls reports whether a request asks to go on in frames.
 func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
@@ -77,7 +77,7 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	}
 }
 
-// enter takes a connection, unless the desk has closed.
+// enter adds a connection, unless the desk has closed.
 func (d *desk) enter(in *inbound) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,8 +100,8 @@ func (d *desk) leave(in *inbound) {
 
 var errBusy = errors.New("too many calls are under way")
 
-// begin counts a call, and leaves its connection for another to read; or says
-// why it is not to be served.
+// begin counts a call, and leaves its connection for another to read; or returns
+// why it is not served.
 func (d *desk) begin(in *inbound) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +121,7 @@ func (d *desk) begin(in *inbound) error {
 	return nil
 }
 
-// end is the end of a call. It tells whether to wait for another.
+// end ends a call. It reports whether to wait for another.
 func (d *desk) end() (more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +175,7 @@ func (d *desk) abort() {
 	}
 }
 
-// wait waits for calls to end. It tells whether they have before ctx did.
+// wait waits for calls to end. It reports whether they ended before ctx did.
 func (d *desk) wait(ctx context.Context) bool {
 	select {
 	case <-d.free:

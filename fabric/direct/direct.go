@@ -33,8 +33,8 @@ const (
 	// the clear; with HTTP/2 there is one for all.
 	idlePerWorker = 256
 	// connsPerWorker is how many connections carry HTTP/2 to one worker. One
-	// is enough; the limit keeps a burst of first calls from shaking hands
-	// once each (1000 of them took 3.5 s, and 0.25 s with it).
+	// is enough; the limit keeps a burst of first calls from one handshake
+	// each (1000 of them took 3.5 s, and 0.25 s with it).
 	connsPerWorker = 4
 	// pingAfter and pingTimeout find a vanished host behind a connection of
 	// many requests.
@@ -61,7 +61,7 @@ type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 // does.
 type TLS func() *tls.Config
 
-// New makes a fabric that speaks in the clear when config is nil, and HTTP/2
+// New makes a fabric that uses HTTP without TLS when config is nil, and HTTP/2
 // with TLS otherwise.
 func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
@@ -135,7 +135,7 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 
 var errAnother = errors.New("another server has its address")
 
-// addressed gives a copy of req that goes to the worker.
+// addressed returns a copy of req that goes to the worker.
 func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Request) *http.Request {
 	r := req.WithContext(ctx)
 	r.URL = &url.URL{Scheme: "http", Host: to.Address, Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery}
@@ -149,20 +149,20 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 	}
 	r.Header[headerTo] = []string{string(to.ID)}
 	f.proof.ShowTo(r.Header, to.Address)
-	r.Header["User-Agent"] = nil // says nothing that a worker asks
+	r.Header["User-Agent"] = nil // no worker needs it
 	return r
 }
 
-// trip is what one call knows of its own way.
+// trip is what one call has done so far.
 type trip struct {
 	to    bourse.Member
 	trace httptrace.ClientTrace
 	begun atomic.Bool // a connection was had: from here on bytes may have left
 }
 
-// failed says what an error of the transport means. Without a connection
+// failed translates an error of the transport to that of the call. Without a connection
 // nothing was sent. An error of dialing after one was had means that the
-// transport began again, which it does only when nothing was written (or for
+// transport started over, which it does only when nothing was written (or for
 // reads, which change nothing).
 func (t *trip) failed(ctx context.Context, err error) error {
 	if _, dialing := errors.AsType[*dialError](err); dialing || !t.begun.Load() {
@@ -204,7 +204,7 @@ func serverName(m bourse.Member) string {
 	return admission.Identity{ID: m.ID, Role: m.Role}.ServerName()
 }
 
-// secureDialer dials a route, to speak protocol there: the server at its
+// secureDialer dials a route, to use protocol there: the server at its
 // address must prove to be its worker.
 func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
@@ -245,8 +245,8 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 
 var errClear = errors.New("servers prove nothing in the clear")
 
-// secured speaks TLS on a connection, which it closes when that fails: the
-// server must prove to be who has the name.
+// secured starts TLS on a connection, which it closes when that fails: the
+// server must prove that it has the name.
 func secured(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
 	own := config().Clone()
 	own.ServerName = name

@@ -33,7 +33,7 @@ type network struct {
 	ca     *admission.CA
 	fabric *direct.Fabric
 	at     string           // address of the next worker; "": any
-	older  http.HandlerFunc // in place of what takes connections of calls, of the next worker
+	older  http.HandlerFunc // of the next worker, instead of one that accepts connections of calls
 }
 
 func newNetwork(t testing.TB, ca *admission.CA) *network {

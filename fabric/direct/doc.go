@@ -5,16 +5,16 @@
 //
 // Small acts and quotes are calls: messages, in frames, on one connection to
 // each worker, which began as a request for that and belongs to the worker that
-// answered it. What each of them has seen stays as it is with requests: a frame
+// answered it. The guarantees are those of requests: a frame
 // of which nothing was written was not sent, the answer of any other is lost when
-// the connection breaks, a caller that leaves says so, and the handler sees a
-// request with the TLS state of the connection. A worker that takes no calls is
-// sent requests.
+// the connection breaks, a caller that leaves sends that, and the handler sees a
+// request with the TLS state of the connection. A worker that takes no calls
+// receives requests.
 //
-// It never speaks to the wrong worker. With TLS the server's certificate must
+// It never connects to the wrong worker. With TLS the server's certificate must
 // name the worker (see admission.Identity), and connections are kept by that
 // name and the address. In the clear each request carries the worker's id and
-// [Handler] answers only to its own; so when an address changes hands nothing
+// [Handler] answers only to its own; so if another server gets the address nothing
 // happens there.
 //
 // What is sent twice: a request of which not one byte was written to a kept
@@ -23,7 +23,7 @@
 // # Goroutines and locks
 //
 // A [Fabric] has one goroutine for each connection of calls: it makes it, then
-// reads. Whoever has something to write does it; one more goroutine exists while
+// reads. A goroutine that has something to write does it; one more exists while
 // a worker does not read. Close ends them all. [Serve] has a crew, of which one
 // at a time reads a connection, and waits for them.
 //

@@ -3,7 +3,7 @@ package direct
 // CallsOnce is how many calls a server serves at a time.
 const CallsOnce = callsOnce
 
-// Lines gives how many workers the fabric has a connection of calls to, or tries
+// Lines returns how many workers the fabric has a connection of calls to, or tries
 // to have.
 func (f *Fabric) Lines() int {
 	f.lines.mu.RLock()
@@ -11,7 +11,7 @@ func (f *Fabric) Lines() int {
 	return len(f.lines.peers)
 }
 
-// Calls gives how many calls of the fabric are under way.
+// Calls returns how many calls of the fabric are in progress.
 func (f *Fabric) Calls() (n int) {
 	f.lines.mu.RLock()
 	defer f.lines.mu.RUnlock()

@@ -108,7 +108,7 @@ func TestNotHTTP(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, _, err := fabric.NewClient(f).Claim(ctx, member("w1", ln), &bourse.Claim{})
-			// A claim is not sent to one who says nothing: it waits for the
+			// A claim is not sent to a silent worker: it waits for the
 			// worker to take calls.
 			if unsent := name == "says nothing"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
 				t.Errorf("got %v, want an error that leaves the outcome open: %v", err, !unsent)
@@ -124,7 +124,7 @@ func TestNotHTTP(t *testing.T) {
 	}
 }
 
-// TestAbsurdAddresses shows that what gossip may say of a member harms nobody.
+// TestAbsurdAddresses shows that no address from gossip harms another member.
 func TestAbsurdAddresses(t *testing.T) {
 	for _, config := range []bool{false, true} {
 		n := newNetwork(t, nil)

@@ -9,16 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// frameKind says what a frame of calls is.
+// frameKind is the kind of a frame of calls.
 type frameKind byte
 
 // The kinds of frames. Their numbers are on the wire.
 const (
 	frameRequest frameKind = 1 // of a caller: a fabric.Message
-	frameLeave   frameKind = 2 // of a caller: nobody waits for the answer any more
+	frameLeave   frameKind = 2 // of a caller: the answer is no longer waited for
 	frameAnswer  frameKind = 3 // of a worker: the status, two bytes, and the body
 	frameBroken  frameKind = 4 // of a worker: there will be no answer
-	framePing    frameKind = 5 // of a caller: say something
+	framePing    frameKind = 5 // of a caller: send a sign of life
 	framePong    frameKind = 6 // of a worker
 )
 
@@ -38,7 +38,7 @@ type frame struct {
 	size   int // of what it holds
 }
 
-// put writes a frame's header into b, which has room for it.
+// put writes a frame's header into b, which is long enough.
 func (f frame) put(b []byte) {
 	binary.BigEndian.PutUint32(b, uint32(f.size))
 	b[4] = byte(f.kind)
@@ -86,7 +86,7 @@ func nextFrame(r *bufio.Reader) (frame, error) {
 	return f, err
 }
 
-// step is how much of what a frame holds is made room for before it has come.
+// step is how much of a frame's content is allocated before it has arrived.
 const step = 64 << 10
 
 // take reads n bytes, which are the caller's.
@@ -102,7 +102,7 @@ func take(r *bufio.Reader, n int) ([]byte, error) {
 	return b, err
 }
 
-// sendable tells whether a message is small enough for a frame.
+// sendable reports whether a message is small enough for a frame.
 func sendable(m *fabric.Message) bool {
 	return len(m.Method)+len(m.URI)+len(m.Body)+fabric.MessageRoom <= maxRequest
 }

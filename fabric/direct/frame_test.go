@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// FuzzFrame shows that whatever is read as a frame's header is written so.
+// FuzzFrame shows that any bytes read as a frame's header are written the same.
 func FuzzFrame(f *testing.F) {
 	for _, one := range []frame{{frameRequest, 1, 7}, {frameAnswer, 1<<64 - 1, 2}, {framePing, 0, 0}, {frameLeave, 3, 0}} {
 		f.Add(one.append(nil))

@@ -11,7 +11,7 @@ import (
 const headerTo = "Bourse-To"
 
 // Handler serves h as the worker with this id: a request for another one gets
-// 421 and h does not see it. A request that names nobody, a person's, is
+// 421 and h does not see it. A request that names no worker, a person's, is
 // served. So are calls, on a connection that began with a request for them, where
 // [Serve] does.
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
@@ -29,12 +29,12 @@ func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	})
 }
 
-// misdirected answers 421 whatever the code.
+// misdirected answers 421 instead of any code.
 type misdirected struct{ http.ResponseWriter }
 
 func (m misdirected) WriteHeader(int) {
 	m.ResponseWriter.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap is for http.ResponseController.
 func (m misdirected) Unwrap() http.ResponseWriter { return m.ResponseWriter }

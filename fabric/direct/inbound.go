@@ -17,24 +17,24 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// callerSilence is how long a caller may say nothing. It asks for a sign of life
+// callerSilence is how long a caller may send nothing. It asks for a sign of life
 // more often than that.
 const callerSilence = 4 * (pingAfter + pingTimeout)
 
 // inbound is a worker's end of a connection of calls. One goroutine at a time
-// reads; who has an answer writes it, unless somebody is writing, who then
+// reads; a goroutine that has an answer writes it, unless another is writing, which then
 // writes that, too.
 type inbound struct {
 	desk    *desk
 	conn    net.Conn
-	reader  *bufio.Reader // of who reads
+	reader  *bufio.Reader // of the goroutine that reads
 	like    *http.Request // the one that the connection began with: requests are of the same caller
 	handler http.Handler
 	heard   atomic.Bool // since the last look
-	until   time.Time   // the write deadline; of who writes
+	until   time.Time   // the write deadline; of the goroutine that writes
 
 	mu      sync.Mutex
-	room    sync.Cond // there is room for answers again, or the connection has ended
+	room    sync.Cond // more answers may be queued, or the connection has ended
 	calls   map[uint64]*served
 	pending pending
 	last    bool // the connection ends with what is pending
@@ -46,13 +46,13 @@ type inbound struct {
 type served struct {
 	number uint64
 	fabric.Message
-	ctx   context.Context //nolint:containedctx // the handler's, on its way to where it is served
+	ctx   context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves it
 	cut   context.CancelCauseFunc
 	crowd bool // there is more to be read
 
 	// Under the connection's lock.
-	left   bool // nobody waits for the answer
-	broken bool // it was cut off: whatever its handler says, there is no answer
+	left   bool // the answer is no longer waited for
+	broken bool // it was cut off: there is no answer, even if its handler returns one
 }
 
 // newInbound makes the connection of a request, which ends with end; ahead may
@@ -74,7 +74,7 @@ func newInbound(d *desk, conn net.Conn, ahead *bufio.Reader, r *http.Request, ha
 	return in
 }
 
-// look ends the connection when nothing was heard since the last look.
+// look ends the connection when nothing was received since the last look.
 func (in *inbound) look() {
 	if !in.heard.Swap(false) {
 		in.end()
@@ -87,7 +87,7 @@ func (in *inbound) look() {
 	}
 }
 
-// Read reads from the connection, and notes that something was heard.
+// Read reads from the connection, and notes that something was received.
 func (in *inbound) Read(p []byte) (int, error) {
 	n, err := in.conn.Read(p)
 	if n > 0 {
@@ -96,7 +96,7 @@ func (in *inbound) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads until there is a call to be served. The desk has somebody else
+// read reads until there is a call to be served. The desk has another goroutine
 // read on. Nil: the connection has ended.
 func (in *inbound) read() *served {
 	for {
@@ -177,7 +177,7 @@ func (in *inbound) serve(c *served) {
 	in.answer(c, h, whole)
 }
 
-// answer sends a reply that is held, and lets go of it.
+// answer sends a reply that is held, and releases it.
 func (in *inbound) answer(c *served, h *fabric.Held, whole bool) {
 	defer h.Release()
 	defer c.cut(nil)
@@ -199,14 +199,14 @@ func (in *inbound) answer(c *served, h *fabric.Held, whole bool) {
 	in.post(b, crowd)
 }
 
-// say sends a frame that is no answer.
+// say sends a frame that is not an answer.
 func (in *inbound) say(b []byte) {
 	in.mu.Lock()
 	in.post(b, false)
 }
 
-// post writes b, or leaves that to who writes; while too much waits for a caller
-// who does not read it waits, too. in.mu is held, and is not afterwards.
+// post writes b, or leaves that to the goroutine that writes; while too much waits for a caller
+// that does not read it waits, too. in.mu is held, and is not afterwards.
 func (in *inbound) post(b []byte, crowd bool) {
 	p := &in.pending
 	for len(p.buf) > maxBacklog && !in.over {
@@ -256,8 +256,8 @@ func (in *inbound) flush() {
 	}
 }
 
-// cut cancels all calls. Their callers hear that there is no answer, as those of
-// requests do: what a handler says that was canceled is not what it did.
+// cut cancels all calls. Their callers learn that there is no answer, as those of
+// requests do: the answer of a canceled handler is not what it did.
 func (in *inbound) cut(why error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -278,7 +278,7 @@ func (in *inbound) finish() {
 	}
 }
 
-// end breaks the connection, and cancels its calls: nobody waits for them.
+// end breaks the connection, and cancels its calls: no caller waits for them.
 func (in *inbound) end() {
 	in.mu.Lock()
 	first := !in.over

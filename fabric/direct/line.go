@@ -21,7 +21,7 @@ const readAhead = 8 << 10
 type call struct {
 	number uint64
 	start  uint64       // where its frame begins, in bytes of the line
-	done   chan<- *call // gets it when it leaves the table with an outcome; has room
+	done   chan<- *call // receives it when it leaves the table with an outcome; buffered
 	of     int          // its maker's
 
 	status int
@@ -30,9 +30,9 @@ type call struct {
 	unsent bool  // not one byte of it was written
 }
 
-// line is our end of a connection of calls. Who has something to write does it
-// from its own goroutine, unless somebody is writing, who then writes that,
-// too; nobody waits for the worker to read. One goroutine reads.
+// line is our end of a connection of calls. A caller that has something to write does it
+// from its own goroutine, unless another is writing, which then writes that,
+// too; none waits for the worker to read. One goroutine reads.
 type line struct {
 	conn  net.Conn // over below, or that
 	below *nowait
@@ -46,9 +46,9 @@ type line struct {
 	last    uint64 // number of the newest
 	pending pending
 	timer   *time.Timer
-	pinged  bool      // and nothing was heard since
+	pinged  bool      // and nothing was received since
 	seen    uint64    // the newest call at the last tick
-	used    time.Time // when a call was last under way, as ticks see it
+	used    time.Time // when a call was last in progress, as ticks see it
 }
 
 var (
@@ -63,7 +63,7 @@ func newLine(conn net.Conn, below *nowait, work *sync.WaitGroup, ended func()) *
 	return &line{conn: conn, below: below, ended: ended, work: work, calls: map[uint64]*call{}}
 }
 
-// Read reads from the connection, and notes that something was heard.
+// Read reads from the connection, and notes that something was received.
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.conn.Read(p)
 	if n > 0 {
@@ -72,9 +72,9 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin enters a call and puts its request behind what waits to be written. It
-// tells whether the caller is to flush, after yielding when others are under
-// way; errOver and errFull say that nothing was done.
+// begin enters a call and queues its request to be written. It
+// reports whether the caller is to flush, after yielding if other calls are in
+// progress; errOver and errFull mean that nothing was done.
 func (l *line) begin(c *call, m *fabric.Message) (flush, crowd bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *line) flushKept() {
 	l.flush()
 }
 
-// say sends a frame that holds nothing.
+// say sends an empty frame.
 func (l *line) say(f frame) {
 	l.mu.Lock()
 	flush := false
@@ -143,8 +143,8 @@ func (l *line) say(f frame) {
 	}
 }
 
-// leave takes a call out of the table whose caller goes, and tells the worker.
-// Without ok it has an outcome, which is on its way through its channel.
+// leave removes from the table a call whose caller leaves, and notifies the worker.
+// Without ok it has an outcome, which its channel receives.
 func (l *line) leave(c *call) (ok bool) {
 	l.mu.Lock()
 	ok = l.calls[c.number] == c
@@ -172,7 +172,7 @@ func (l *line) serve(r *bufio.Reader) {
 	}
 }
 
-// hear takes one frame.
+// hear handles one frame.
 func (l *line) hear(r *bufio.Reader) error {
 	f, err := nextFrame(r)
 	if err != nil {
@@ -213,14 +213,14 @@ func (l *line) hearAnswer(r *bufio.Reader, f frame) error {
 	return err
 }
 
-// waits tells whether somebody waits for the answer of a call.
+// waits reports whether a caller waits for the answer of a call.
 func (l *line) waits(number uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[number] != nil
 }
 
-// finish gives a call its outcome, if somebody waits for it.
+// finish sets the outcome of a call, if its caller waits for it.
 func (l *line) finish(number uint64, status int, body []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +231,7 @@ func (l *line) finish(number uint64, status int, body []byte, err error) {
 	}
 }
 
-// end breaks the connection. The answers of calls under way are lost; those of
+// end breaks the connection. The answers of calls in progress are lost; those of
 // which nothing was written were not sent.
 func (l *line) end(why error) {
 	l.mu.Lock()
@@ -243,7 +243,7 @@ func (l *line) end(why error) {
 	}
 }
 
-// finishAll is what end does under the lock. It tells whether the line had not
+// finishAll is what end does under the lock. It reports whether the line had not
 // ended before.
 func (l *line) finishAll(why error) (first bool) {
 	if l.err != nil {
@@ -261,8 +261,8 @@ func (l *line) finishAll(why error) (first bool) {
 	return true
 }
 
-// tick finds a worker whose host has vanished, and closes a connection that
-// nobody uses.
+// tick detects a worker whose host has vanished, and closes a connection that
+// is idle.
 func (l *line) tick() {
 	ping, over := l.look(time.Now(), l.heard.Swap(false))
 	switch {
@@ -275,7 +275,7 @@ func (l *line) tick() {
 }
 
 // look decides what a tick does: ask for a sign of life, or end the line. A line
-// that nobody uses ends under the lock, so that no call begins meanwhile.
+// that is idle ends under the lock, so that no call begins meanwhile.
 func (l *line) look(now time.Time, heard bool) (ping, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +289,7 @@ func (l *line) look(now time.Time, heard bool) (ping, over bool) {
 	switch {
 	case now.Sub(l.used) >= clientIdle:
 		return false, l.finishAll(errIdle)
-	case heard || l.pending.writing: // one who writes finds out by itself
+	case heard || l.pending.writing: // the one that writes notices by itself
 		l.pinged = false
 	case l.pinged:
 		return false, l.finishAll(errSilent)

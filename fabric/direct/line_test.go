@@ -121,7 +121,7 @@ func written(kind byte, number uint64, body string) []byte {
 	return append(b, body...)
 }
 
-// within sends a call with a deadline, and tells how long it took.
+// within sends a call with a deadline, and returns how long it took.
 func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -130,7 +130,7 @@ func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took 
 	return time.Since(began), err
 }
 
-// TestSilentWorker shows that the answer of a worker that says nothing any more
+// TestSilentWorker shows that the answer of a worker that has become silent
 // is lost after a while.
 func TestSilentWorker(t *testing.T) {
 	var pings atomic.Int32
@@ -153,8 +153,8 @@ func TestSilentWorker(t *testing.T) {
 	})
 }
 
-// TestWorkerThatDoesNotRead shows that nobody waits longer for it than they
-// want, and that what never left was not sent.
+// TestWorkerThatDoesNotRead shows that no caller waits longer for it than it
+// wants, and that what never left was not sent.
 func TestWorkerThatDoesNotRead(t *testing.T) {
 	bubble(t, upgraded(func(net.Conn, *bufio.Reader) { time.Sleep(time.Hour) }), func(t *testing.T, f *direct.Fabric) {
 		took, err := within(t, f, 100*time.Millisecond, "first")
@@ -188,8 +188,8 @@ func canceledSoon(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestLongCalls shows that a call may take its time, that its connection is
-// closed when nobody has used it for a while, and made again.
+// TestLongCalls shows that a call may take long, that its connection is
+// closed when it has been idle for a while, and made again.
 func TestLongCalls(t *testing.T) {
 	bubble(t, serving(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -215,7 +215,7 @@ func TestLongCalls(t *testing.T) {
 	})
 }
 
-// TestSilentCaller shows that a worker cancels the calls of a caller that says
+// TestSilentCaller shows that a worker cancels the calls of a caller that sends
 // nothing any more.
 func TestSilentCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestOlderWorker(t *testing.T) {
 	})
 }
 
-// TestStrangeWorker shows that whatever a worker sends harms only its own calls.
+// TestStrangeWorker shows that nothing that a worker sends harms more than its own calls.
 func TestStrangeWorker(t *testing.T) {
 	for name, says := range map[string]string{
 		"text":                "SSH-2.0-OpenSSH_9.6\r\nHello there",
@@ -310,8 +310,8 @@ func TestStrangeWorker(t *testing.T) {
 	})
 }
 
-// TestStrangeCaller shows that whatever a caller sends ends its own connection,
-// and harms nobody else.
+// TestStrangeCaller shows that wrong input of a caller ends its own connection,
+// and harms no other.
 func TestStrangeCaller(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	ln, _ := serve(t, direct.Handler("w1", ok), nil)

@@ -46,7 +46,7 @@ type peer struct {
 
 func keyOf(m *bourse.Member) peerKey { return peerKey{m.ID, m.Role, m.Address} }
 
-// now gives the connection to a worker if there is one now.
+// now returns the connection to a worker if there is one now.
 func (ls *lines) now(to *bourse.Member) *line {
 	ls.mu.RLock()
 	p := ls.peers[keyOf(to)]
@@ -66,7 +66,7 @@ func (p *peer) known() bool {
 	}
 }
 
-// get gives the connection to a worker, which it makes if need be: nil if the
+// get returns the connection to a worker, which it makes if there is none: nil if the
 // worker takes no calls, an error if it cannot be reached.
 func (ls *lines) get(ctx context.Context, to *bourse.Member) (*line, error) {
 	key := keyOf(to)
@@ -88,12 +88,12 @@ func (ls *lines) get(ctx context.Context, to *bourse.Member) (*line, error) {
 	return p.line, p.err
 }
 
-// stale tells whether a worker that took no calls may be tried again.
+// stale reports whether a worker that took no calls may be tried again.
 func (p *peer) stale() bool {
 	return p.known() && p.line == nil && p.err == nil && time.Now().After(p.until)
 }
 
-// begin has a connection made, unless somebody else does: nil when there are to
+// begin makes a connection, unless another goroutine does: nil when there are to
 // be no more.
 func (ls *lines) begin(key peerKey, to bourse.Member) *peer {
 	ls.mu.Lock()
@@ -104,7 +104,7 @@ func (ls *lines) begin(key peerKey, to bourse.Member) *peer {
 	if p := ls.peers[key]; p != nil && !p.stale() {
 		return p
 	}
-	for k, p := range ls.peers { // of those who have gone for good
+	for k, p := range ls.peers { // of workers that have left for good
 		if p.stale() {
 			delete(ls.peers, k)
 		}
@@ -144,7 +144,7 @@ func (ls *lines) connect(ctx context.Context, key peerKey, p *peer, to *bourse.M
 	}
 }
 
-// forget drops a connection that has ended.
+// forget removes a connection that has ended.
 func (ls *lines) forget(key peerKey, p *peer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

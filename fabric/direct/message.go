@@ -76,7 +76,7 @@ func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) 
 	return fabric.Answer{}, false, nil
 }
 
-// outcome says what has become of a call that has ended.
+// outcome returns the result of a call that has ended.
 func (c *call) outcome(ctx context.Context, to bourse.Member) (fabric.Answer, error) {
 	switch {
 	case c.err == nil && c.status == http.StatusMisdirectedRequest:
@@ -95,7 +95,7 @@ type question struct {
 	calls  []call  // by to
 	lines  []*line // the same; nil: it is asked another way
 	done   chan *call
-	open   int // calls under way
+	open   int // calls in progress
 	others []*bourse.Member
 }
 
@@ -126,7 +126,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// put sends the order to all who take calls and to whom there is a connection;
+// put sends the order to all workers that take calls and have a connection;
 // the others are left for other ways.
 func (f *Fabric) put(q *question, m *fabric.Message) {
 	var first [8]*line
@@ -159,7 +159,7 @@ func (f *Fabric) put(q *question, m *fabric.Message) {
 	}
 }
 
-// await hears the answers to calls until all have come or ctx ends.
+// await receives the answers to calls until all have come or ctx ends.
 func (q *question) await(ctx context.Context, answer func(bourse.Quote)) {
 	for q.open > 0 {
 		select {
@@ -167,7 +167,7 @@ func (q *question) await(ctx context.Context, answer func(bourse.Quote)) {
 			q.open--
 			q.lines[c.of] = nil
 			if c.err != nil || c.status > 299 || ctx.Err() != nil {
-				continue // missing, whatever the reason
+				continue // missing, for any reason
 			}
 			if quote, err := fabric.DecodeQuote(q.to[c.of], c.body); err == nil {
 				answer(quote)
@@ -183,7 +183,7 @@ func (q *question) await(ctx context.Context, answer func(bourse.Quote)) {
 	}
 }
 
-// askOne asks a worker to whom there was no connection of calls.
+// askOne asks a worker that had no connection of calls.
 func (f *Fabric) askOne(ctx context.Context, to *bourse.Member, order []byte, answer func(bourse.Quote)) {
 	var quote bourse.Quote
 	m := fabric.QuoteMessage(order)

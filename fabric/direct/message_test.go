@@ -46,8 +46,8 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// TestMessage shows what a handler sees of a message, also of who sent it, and
-// its sender of the answer.
+// TestMessage shows what a handler sees of a message, its sender included, and
+// what its sender sees of the answer.
 func TestMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		w := n.Serve("w1", admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestMessageProvesItself(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// TestMessageSizes shows that answers come whole, whatever their size.
+// TestMessageSizes shows that answers of any size arrive complete.
 func TestMessageSizes(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		reply := bytes.Repeat([]byte("0123456789abcdef!"), 1<<18)

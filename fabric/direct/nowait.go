@@ -16,7 +16,7 @@ const stall = 5 * time.Second
 type nowait struct {
 	net.Conn
 	try     func([]byte) (int, error) // what is taken at once
-	waiting bool                      // Write is that of the connection below; until nobody else uses it
+	waiting bool                      // Write is that of the connection below; until no one else uses it
 
 	mu       sync.Mutex
 	rest     []byte // not taken yet
@@ -45,7 +45,7 @@ func (w *nowait) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// kept tells whether there is something to flush.
+// kept reports whether there is something to flush.
 func (w *nowait) kept() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

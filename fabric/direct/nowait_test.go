@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNowait shows that nobody waits who writes, that all comes in order, and
-// that a reader which has gone is an error.
+// TestNowait shows that no writer waits, that everything arrives in order, and
+// that a reader which has left is an error.
 func TestNowait(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -3,7 +3,7 @@ package direct
 import "runtime"
 
 const (
-	maxBacklog = 1 << 20  // bytes that wait to be written; then others go another way, or wait
+	maxBacklog = 1 << 20  // bytes that wait to be written; then others use another way, or wait
 	maxSpare   = 64 << 10 // bytes of a buffer whose memory is kept
 )
 
@@ -11,19 +11,19 @@ const (
 type pending struct {
 	buf     []byte
 	spare   []byte // memory for the next
-	writing bool   // somebody writes until buf is empty
+	writing bool   // a goroutine writes until buf is empty
 	written uint64 // bytes that were given to the connection, ever
 }
 
-// elect tells whether it is for the caller to write.
+// elect reports whether the caller has to write.
 func (p *pending) elect() bool {
 	mine := !p.writing
 	p.writing = true
 	return mine
 }
 
-// take gives what is to be written next, or nothing: then nobody writes any
-// more. It takes what has been written, whose memory is used again.
+// take returns what is to be written next, or nothing: then no one writes any
+// more. done is what has been written, whose memory is reused.
 func (p *pending) take(done []byte) []byte {
 	if cap(done) > 0 && cap(done) <= maxSpare {
 		p.spare = done[:0]
@@ -38,6 +38,6 @@ func (p *pending) take(done []byte) []byte {
 	return b
 }
 
-// yield lets others who are ready come to write theirs first: a system call for
+// yield lets others that are ready queue theirs first: a system call for
 // each is most of what a call costs under load.
 func yield() { runtime.Gosched() }

@@ -16,17 +16,17 @@ const (
 	headerTimeout = 10 * time.Second // to send a request's header
 	serverIdle    = 3 * clientIdle   // between requests; above what our own clients keep
 	maxHeader     = 64 << 10         // bytes
-	grace         = 3 * time.Second  // for requests under way when the server is asked to end
+	grace         = 3 * time.Second  // for requests in progress when the server is asked to end
 	maxStreams    = 1000             // requests at once on one HTTP/2 connection
 )
 
 // Serve answers requests on ln, which it closes, until ctx ends; with config
-// over TLS. Then it takes no more, gives those under way a few seconds, ends
+// over TLS. Then it takes no more, allows those in progress a few seconds, ends
 // the contexts of the rest and closes their connections; it returns when the
 // listener and all connections are closed, nil when that was because of ctx; and
 // when the handlers of calls have ended. Requests' bodies have the limits of
 // package bodies.
-// Handlers that stream for ever should end with their own component.
+// Handlers that stream forever should end with their own component.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)
@@ -42,7 +42,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // handshakes of strangers, panics
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // handshakes of other programs, panics
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	if !calls.wait(last) || errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("requests still under way are cut off")
 		cut(errClosing)
-		err = server.Close() // after Shutdown, whatever became of that
+		err = server.Close() // after Shutdown, even if that failed
 	}
 	<-ended // http.ErrServerClosed
 	return err

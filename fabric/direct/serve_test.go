@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// TestServeFinishes shows that a request under way is answered after the
+// TestServeFinishes shows that a request in progress is answered after the
 // server was asked to end, and that the server then has ended.
 func TestServeFinishes(t *testing.T) {
 	ln := listen(t)
@@ -35,7 +35,7 @@ func TestServeFinishes(t *testing.T) {
 	go func() {
 		<-arrived
 		stop()
-		for { // until nobody new is let in
+		for { // until no new connection is accepted
 			c, err := (&net.Dialer{}).DialContext(context.WithoutCancel(ctx), "tcp", ln.Addr().String())
 			if err != nil {
 				break
@@ -117,8 +117,8 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestServeFinishesCalls shows that a call under way is answered after the
-// server was asked to end, that more are turned away meanwhile, and that the
+// TestServeFinishesCalls shows that a call in progress is answered after the
+// server was asked to end, that more are refused meanwhile, and that the
 // server then has ended.
 func TestServeFinishesCalls(t *testing.T) {
 	ln := listen(t)

@@ -22,8 +22,8 @@ const (
 	callsProtocol = "bourse-calls"
 )
 
-// open dials a worker and asks it to take calls. errNoCalls says that it is
-// there and does not, errNoAnswer that it does not say.
+// open dials a worker and asks it to take calls. errNoCalls means that it is
+// there and does not, errNoAnswer that it does not answer.
 func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*line, *bufio.Reader, error) {
 	c, err := ls.dial(ctx, "tcp", to.Address)
 	if err != nil {
@@ -79,8 +79,8 @@ func (l *line) upgrade(ctx context.Context, to *bourse.Member, proof admission.P
 	return nil, errNoCalls
 }
 
-// unanswered is the error of one who did not answer. Who says nothing for long is
-// none that takes calls: something between may swallow what it does not know.
+// unanswered is the error of a worker that did not answer. One that is silent for long
+// takes no calls: a proxy in between may swallow what it does not know.
 func unanswered(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.Join(errNoCalls, err)

@@ -62,7 +62,7 @@ func testAsk(t *testing.T, n Network) {
 // lateAnswers is how long after the good answers others have time to come.
 const lateAnswers = 500 * time.Millisecond
 
-// askRound asks members of whom one stays silent and two give good answers.
+// askRound asks members of which one stays silent and two answer well.
 func askRound(t *testing.T, n Network, members []bourse.Member) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()

@@ -150,7 +150,7 @@ func testMany(t *testing.T, n Network) {
 	wg.Wait()
 }
 
-// echo calls a worker that gives back what it was sent.
+// echo calls a worker that returns what it was sent.
 func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
 	resp, err := f.Call(ctx, to, post(body))
 	if err != nil {

@@ -227,7 +227,7 @@ func talk(t *testing.T, n Network, w Worker, text string) (string, error) {
 	return string(got), err
 }
 
-// connected gives the two ends of a TCP connection.
+// connected returns the two ends of a TCP connection.
 func connected(t *testing.T) (net.Conn, net.Conn, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -16,7 +16,7 @@ import (
 
 // Network is one fabric with workers on it. What it makes ends with the test.
 type Network interface {
-	// Fabric gives the broker's end.
+	// Fabric returns the broker's end.
 	Fabric() fabric.Fabric
 	// Serve has h answer as the worker with this id.
 	Serve(id bourse.WorkerID, h http.Handler) Worker
@@ -25,7 +25,7 @@ type Network interface {
 // Worker is the other end of a Network.
 type Worker struct {
 	Member bourse.Member
-	// Kill ends the worker as SIGKILL would: its connections break, nobody
+	// Kill ends the worker as SIGKILL would: its connections break, nothing
 	// listens any more. It does not wait for handlers.
 	Kill func()
 }

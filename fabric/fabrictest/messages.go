@@ -41,7 +41,7 @@ func (s *Stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	close(s.Left)
 }
 
-// Seen is a handler that remembers its requests by their bodies. It echoes most
+// Seen is a handler that records its requests by their bodies. It echoes most
 // of them, some after a moment in which they may be canceled, and breaks off
 // the rest.
 type Seen struct {
@@ -78,7 +78,7 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // SendMany has 32 callers send messages to a worker that s serves, each so
 // many; every third has a caller that may leave within two milliseconds. What
-// each hears must agree with what s saw. stays says that the worker is not
+// each receives must agree with what s saw. stays means that the worker is not
 // killed meanwhile: then an answer is lost only when s broke it off.
 func SendMany(t *testing.T, m fabric.Messenger, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
@@ -100,7 +100,7 @@ func SendMany(t *testing.T, m fabric.Messenger, to bourse.Member, s *Seen, each 
 	callers.Wait()
 }
 
-// agrees compares what the sender of a message heard with what was seen.
+// agrees compares what the sender of a message received with what was seen.
 func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, stays bool) {
 	s.mu.Lock()
 	times, done := s.times[name], s.done[name]

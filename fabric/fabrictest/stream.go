@@ -57,7 +57,7 @@ func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
 	return [32]byte(h.Sum(nil)), n, err
 }
 
-const large = 16 << 20 // more than what stands in buffers and windows on the way
+const large = 16 << 20 // more than the buffers and windows in between hold
 
 func testBothWays(t *testing.T, n Network) {
 	there, _, _ := sumOf(noise(1))
@@ -194,8 +194,8 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 	}
 }
 
-// testSlowReaders shows that streams which nobody reads stop their senders and
-// hold up nobody else.
+// testSlowReaders shows that streams that are not read stop their senders and
+// no others.
 func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
 	idle := duplex(t, func(w io.Writer, r *http.Request) {
