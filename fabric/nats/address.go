@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Address is a server's place on NATS: one of bourse.NATSNetwork, by chance.
+// Address is a server's address on NATS: a random one of bourse.NATSNetwork.
 type Address = netip.Addr
 
 // The ports of an address.
@@ -43,7 +43,7 @@ func place(a Address, port uint16) string {
 	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
 }
 
-// tcpAddr is how net.Conn and memberlist are told of a place.
+// tcpAddr is an address in the form of net.Conn and memberlist.
 func tcpAddr(a Address, port uint16) *net.TCPAddr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, port))
 }

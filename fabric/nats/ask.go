@@ -17,13 +17,13 @@ import (
 // whole region; its name follows.
 const allOf = "all."
 
-// askNumber tells questions apart.
+// askNumber numbers questions.
 var askNumber atomic.Uint64
 
 // asked is an order that is being asked about, by one goroutine.
 type asked struct {
 	members []bourse.Member
-	answers chan answer // has room for all; what is more is of strangers
+	answers chan answer // buffered for all; any more are not from those asked
 	open    map[int]bool
 }
 
@@ -33,9 +33,9 @@ type answer struct {
 	*client.Msg
 }
 
-// ask puts an order to workers of this network, by a message to each or, where
-// everybody of a region is asked, to all of it at once. It returns when all
-// have answered or ctx ends. What is too large for a message is not sent:
+// ask sends an order to workers of this network, by a message to each or, where
+// all of a region are asked, one to the region. It returns when all
+// have answered or ctx ends. An order that is too large for a message is not sent:
 // false.
 func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
 	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
@@ -93,8 +93,8 @@ func (l *Link) orders(region bourse.Region) string {
 	return l.base + "region." + string(region) + ".orders"
 }
 
-// takeQuote passes an answer on to who asked. rest is the question's number
-// and whom it is of.
+// takeQuote passes an answer on to its question. rest is the question's number
+// and the sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
 	number, of, _ := strings.Cut(rest, ".")
 	l.mu.Lock()
@@ -110,7 +110,7 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 	}
 }
 
-// hear takes an answer, which may be that there is none.
+// hear handles an answer, which may be that there is none.
 func (a *asked) hear(m answer, quoted func(bourse.Quote)) {
 	if nobody(m.Msg) {
 		a.missing(m.of)
@@ -129,7 +129,7 @@ func (a *asked) hear(m answer, quoted func(bourse.Quote)) {
 	}
 }
 
-// sender gives whose answer it is: of a region's, what it says itself.
+// sender returns the index of the answer's sender: for a region's order, that in its header.
 func (a *asked) sender(m answer) (int, bool) {
 	if !strings.HasPrefix(m.of, allOf) {
 		i, err := strconv.Atoi(m.of)

@@ -65,7 +65,7 @@ func write(t *testing.T, name string, data []byte) string {
 	return file
 }
 
-// TestNKeyTLSAndPrefix connects as a user of an nkey, over TLS, who may speak
+// TestNKeyTLSAndPrefix connects as a user of an nkey, over TLS, who may publish
 // below a prefix and to inboxes only.
 func TestNKeyTLSAndPrefix(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())

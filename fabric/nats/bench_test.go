@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// called calls over a connection and gives the length of the reply.
+// called calls over a connection and returns the length of the reply.
 func called(ctx context.Context, f fabric.Fabric, to bourse.Member, body []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/worker/claim", bytes.NewReader(body))
 	if err != nil {

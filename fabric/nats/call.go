@@ -24,7 +24,7 @@ type call struct {
 	size   uint32
 	have   []byte        // of the answer's body
 	err    error         // why there is no answer
-	done   chan struct{} // has room for one; gets it when the call leaves the table
+	done   chan struct{} // buffered; receives it when the call leaves the table
 }
 
 var (
@@ -34,12 +34,12 @@ var (
 	errBroken  = errors.New("the worker broke it off")
 )
 
-// fits tells whether a message of so many bytes is small enough to be sent as
-// one: well below what NATS takes.
+// fits reports whether a message of size bytes is small enough to be sent as
+// one: well below the limit of NATS.
 func (l *Link) fits(size int) bool { return int64(size) <= l.nats.MaxPayload()/2 }
 
 // call sends one request to a worker and waits for its answer. Its errors are
-// those of [fabric.Fabric.Call]; errNobody says that nobody takes calls there
+// those of [fabric.Fabric.Call]; errNobody means that no one takes calls there
 // and nothing was sent.
 func (l *Link) call(ctx context.Context, to bourse.Member, at Address, request []byte) (fabric.Answer, error) {
 	if err := ctx.Err(); err != nil {
@@ -61,7 +61,7 @@ func (l *Link) call(ctx context.Context, to bourse.Member, at Address, request [
 	return c.outcome(ctx, to)
 }
 
-// outcome says what has become of a call that has ended.
+// outcome returns the result of a call that has ended.
 func (c *call) outcome(ctx context.Context, to bourse.Member) (fabric.Answer, error) {
 	var none fabric.Answer
 	switch e, ok := errors.AsType[sendError](c.err); {
@@ -82,12 +82,12 @@ type sendError struct{ error }
 
 func (e sendError) Unwrap() error { return e.error }
 
-// nothing tells whether nothing was sent, rather than something.
+// nothing reports whether nothing was sent.
 func (e sendError) nothing() bool {
 	return errors.Is(e, errDown) || errors.Is(e, client.ErrConnectionClosed) || errors.Is(e, client.ErrMaxPayload)
 }
 
-// begin enters a call into the link's table and gives the subject of its
+// begin enters a call into the link's table and returns the subject of its
 // request.
 func (l *Link) begin(c *call) (subject string, err error) {
 	l.mu.Lock()
@@ -109,7 +109,7 @@ func (l *Link) end(c *call, err error) bool {
 }
 
 // finish takes a call out of the table, with the reason why it has no answer;
-// nil: it has. It tells whether the call was there: only one end is the first.
+// nil: it has one. It reports whether the call was there: only one end is the first.
 // l.mu is held.
 func (l *Link) finish(c *call, err error) bool {
 	if l.mine[c.number] != c {
@@ -122,7 +122,7 @@ func (l *Link) finish(c *call, err error) bool {
 	return true
 }
 
-// leave tells the worker that nobody waits for its answer any more. It comes
+// leave notifies the worker that no one waits for its answer any more. It comes
 // after the request.
 func (l *Link) leave(c *call) {
 	l.post(letter{to: l.calls(c.to), data: leaving(callID{l.own, c.number})})
@@ -146,7 +146,7 @@ func (l *Link) takeAnswer(token string, m *client.Msg) {
 	}
 }
 
-// hearAnswer takes a message for a call. It tells whether it makes sense.
+// hearAnswer handles a message for a call. It reports whether it makes sense.
 // l.mu is held.
 func (l *Link) hearAnswer(c *call, b []byte) bool {
 	if len(b) == 1 && callKind(b[0]) == callBroken {
@@ -167,7 +167,7 @@ func (l *Link) hearAnswer(c *call, b []byte) bool {
 	return true
 }
 
-// add adds a part. It tells whether it is the next one.
+// add adds a part. It reports whether it is the next one.
 func (c *call) add(p *part) bool {
 	if p.offset == 0 && c.status == 0 {
 		c.status, c.size = p.status, p.size

@@ -2,12 +2,12 @@ package nats
 
 import "context"
 
-// callTables are the calls under way.
+// callTables are the calls in progress.
 type callTables struct {
 	mine     map[uint64]*call // by their numbers
 	lastCall uint64           // number of the newest of them
 	theirs   map[callID]*served
-	desk     *desk // who serves them; nil: nobody
+	desk     *desk // serves them; nil: this server takes no calls
 }
 
 // endCalls ends all calls: the answers to ours are lost, the handlers of
@@ -43,14 +43,14 @@ func (l *Link) endCallsWith(a Address, why error) {
 	}
 }
 
-// leave has the handler of a call know that nobody waits for it any more.
+// leave cancels the handler of a call that is no longer waited for.
 func (c *served) leave() {
 	c.left.Store(true)
 	c.cut(context.Canceled)
 }
 
-// callRolls tells the others which calls with them have been under way for a
-// while. What they know nothing of was lost on the way, one way or the other.
+// callRolls sends the others the calls with them that have been in progress for a
+// while. Those that they do not know were lost on the way, in one direction or the other.
 func (l *Link) callRolls() {
 	l.mu.Lock()
 	calls, serves := map[Address]*roll{}, map[Address]*roll{}
@@ -78,15 +78,15 @@ func (l *Link) callRolls() {
 	}
 	l.mu.Unlock()
 	for a, r := range calls {
-		_ = l.nats.Publish(l.calls(a), r.bytes()) // the next round says it again
+		_ = l.nats.Publish(l.calls(a), r.bytes()) // the next round sends it again
 	}
 	for a, r := range serves {
 		_ = l.nats.Publish(l.at(a)+"roll", r.bytes())
 	}
 }
 
-// takeRollOfServer takes what a worker thinks that we wait for, and tells it
-// what we do not.
+// takeRollOfServer handles the calls that a worker serves for us, and notifies it
+// of those that we do not wait for.
 func (l *Link) takeRollOfServer(b []byte) {
 	r, ok := l.readRoll(b)
 	if !ok {
@@ -105,8 +105,8 @@ func (l *Link) takeRollOfServer(b []byte) {
 	}
 }
 
-// takeRollOfCaller takes what a caller waits for, and tells it what it waits
-// for in vain. It comes by the subject of requests, after them; and a call
+// takeRollOfCaller handles the calls that a caller waits for, and breaks those that
+// we do not know. It comes by the subject of requests, after them; and a call
 // leaves the table after its answer has been sent.
 func (l *Link) takeRollOfCaller(b []byte) {
 	r, ok := l.readRoll(b)

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// handle has the handler answer a call into h. It tells whether the reply is
-// whole.
+// handle has the handler answer a call into h. It reports whether the reply is
+// complete.
 func (l *Link) handle(d *desk, c *served, h *fabric.Held) (whole bool) {
 	if c.to != d.id {
 		h.WriteHeader(statusAnother)
@@ -32,11 +32,11 @@ func (l *Link) reply(to string, h *fabric.Held) {
 	}
 }
 
-// breakCall tells a caller that there will be no answer. Where that cannot be
-// said now, a roll tells it.
+// breakCall notifies a caller that there will be no answer. If that cannot be
+// sent now, a roll does it.
 func (l *Link) breakCall(to string) { l.post(letter{to: to, data: []byte{byte(callBroken)}}) }
 
-// partMost is the most that one part of an answer carries.
+// partMost limits what one part of an answer carries, in bytes.
 func (l *Link) partMost() int {
 	if most := int(l.nats.MaxPayload()) - partHeader; most > 0 {
 		return min(most, maxChunk)

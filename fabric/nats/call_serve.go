@@ -15,9 +15,9 @@ import (
 
 const (
 	callsOnce = 4096            // calls that are served at a time; more are turned away
-	callGrace = 3 * time.Second // for calls under way when the server is asked to end
+	callGrace = 3 * time.Second // for calls in progress when the server is asked to end
 	// idleCrew is how many goroutines wait for the next call: a new one would
-	// grow its stack anew, which costs as much as all else here.
+	// grow its stack again, which costs as much as everything else here.
 	idleCrew = 64
 )
 
@@ -29,11 +29,11 @@ type desk struct {
 	id      bourse.WorkerID
 	handler http.Handler
 	most    int          // calls at a time
-	busy    int          // calls under way
+	busy    int          // calls in progress
 	idle    int          // goroutines that wait for one
-	next    chan *served // for them; has room for all
+	next    chan *served // for them; buffered for all
 	closing bool
-	free    chan struct{} // closed when nobody is busy, and it is closing
+	free    chan struct{} // closed when no call is left, and it is closing
 }
 
 // served is a call of another's.
@@ -41,15 +41,15 @@ type served struct {
 	id     callID
 	answer string // subject
 	request
-	ctx  context.Context //nolint:containedctx // the handler's, on its way to the goroutine
+	ctx  context.Context //nolint:containedctx // the handler's, passed to the goroutine
 	cut  context.CancelCauseFunc
-	left atomic.Bool // nobody waits for the answer
+	left atomic.Bool // the answer is no longer waited for
 	seen bool        // by the watch; under the link's lock
 }
 
 // Serve has a worker answer calls as its handler does, until stop is called:
-// that turns more away, gives those under way a few seconds and cancels the
-// rest. It returns when all have ended. Serve is called once, by one who needs no
+// that refuses more, allows those in progress a few seconds and cancels the
+// rest. It returns when all have ended. Serve is called once, by a worker that needs no
 // proof of who calls.
 func (l *Link) Serve(id bourse.WorkerID, handler http.Handler) (stop func(), err error) {
 	d := &desk{id: id, handler: handler, most: callsOnce, next: make(chan *served, idleCrew), free: make(chan struct{})}
@@ -65,7 +65,7 @@ func (l *Link) Serve(id bourse.WorkerID, handler http.Handler) (stop func(), err
 	return func() { l.closeDesk(d) }, nil
 }
 
-// closeDesk takes no more calls and waits for those under way.
+// closeDesk takes no more calls and waits for those in progress.
 func (l *Link) closeDesk(d *desk) {
 	l.mu.Lock()
 	if !d.closing {
@@ -108,7 +108,7 @@ func (l *Link) takeCall(m *client.Msg) {
 	}
 }
 
-// takeLeave cancels the handler of a call that nobody waits for any more.
+// takeLeave cancels the handler of a call that is no longer waited for.
 func (l *Link) takeLeave(b []byte) {
 	id, err := parseLeave(b)
 	if err != nil {
@@ -156,7 +156,7 @@ var (
 	errBusy  = errors.New("too many calls are under way")
 )
 
-// enter has a call served, unless it says why not.
+// enter has a call served, or returns why not.
 func (l *Link) enter(c *served) (*desk, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func (l *Link) crew(d *desk, c *served) {
 	}
 }
 
-// serve has the handler answer a call, and tells whether to wait for another.
+// serve has the handler answer a call, and reports whether to wait for another.
 // The call leaves the table after its answer was sent: see takeRollOfCaller.
 func (l *Link) serve(d *desk, c *served) (more bool) {
 	h := fabric.Hold(partHeader)

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 )
 
-// sticks makes a call that sticks, and gives what becomes of it once it has
+// sticks makes a call that hangs, and returns its outcome once it has
 // arrived.
 func sticks(t *testing.T, s *fabrictest.Stuck, n *network) (w fabrictest.Worker, outcome <-chan error) {
 	t.Helper()
@@ -46,7 +46,7 @@ func await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-// lost wants the answer of a call to be lost, and soon.
+// lost checks that the answer of a call is lost, and soon.
 func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	t.Helper()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
@@ -77,7 +77,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestAnswers shows that answers come whole, whatever their size.
+// TestAnswers shows that answers of any size arrive complete.
 func TestAnswers(t *testing.T) {
 	for name, most := range map[string]int32{"usual": 0, "small": 4 << 10} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCallTooLarge(t *testing.T) {
 }
 
 // TestCallerDies shows that a worker cancels the calls of a caller that has
-// gone without a word.
+// vanished.
 func TestCallerDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewStuck()
@@ -164,7 +164,7 @@ func TestCalledDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestSilent shows that the answer of a process that stands still is lost after
+// TestSilent shows that the answer of a process that is stopped is lost after
 // a while, though NATS still knows it.
 func TestSilent(t *testing.T) {
 	url := embedded(t)
@@ -191,7 +191,7 @@ func TestSilent(t *testing.T) {
 	lost(t, outcome, began)
 }
 
-// TestForgotten shows that a call of which either end knows nothing, because
+// TestForgotten shows that a call that either end does not know, because
 // messages were lost on the way, ends at the other.
 func TestForgotten(t *testing.T) {
 	t.Run("by the worker", func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestTooManyCalls(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCallsEnd shows that a worker which ends gives calls under way a while,
+// TestCallsEnd shows that a worker which ends allows calls in progress a while,
 // and takes no more.
 func TestCallsEnd(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)

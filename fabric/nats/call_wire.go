@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// callKind says what a message of calls is: its first byte.
+// callKind is the kind of a message of calls: its first byte.
 type callKind byte
 
 // The kinds of messages of calls. Their numbers are on the wire.
 const (
 	callRequest callKind = 1 // to a worker, with a subject for the answer: see appendRequest
-	callLeave   callKind = 2 // to a worker: nobody waits for the answer any more; a callID
+	callLeave   callKind = 2 // to a worker: the answer is no longer waited for; a callID
 	callPart    callKind = 3 // to a caller: a part of an answer, see part
 	callBroken  callKind = 4 // to a caller: there will be no answer
-	callRoll    callKind = 5 // either way: calls that the sender takes for being under way, see roll
+	callRoll    callKind = 5 // either way: calls that the sender takes to be in progress, see roll
 )
 
-// callID is a call's name: nobody else's, and never given twice.
+// callID is a call's name: unique, and never used twice.
 type callID struct {
 	from   Address // of the caller
 	number uint64
@@ -69,7 +69,7 @@ type request struct {
 	fabric.Message
 }
 
-// requestHeader is the most that a request needs beside its texts and body.
+// requestHeader limits what a request needs besides its texts and body, in bytes.
 const requestHeader = 1 + binary.MaxVarintLen32 + fabric.MessageRoom
 
 // appendRequest writes a request onto b: the worker, after its length, and the
@@ -125,7 +125,7 @@ func parsePart(b []byte) (part, error) {
 	return p, nil
 }
 
-// leaving writes that nobody waits for a call any more.
+// leaving is the message that a call is no longer waited for.
 func leaving(id callID) []byte {
 	b := []byte{byte(callLeave)}
 	from := id.from.As16()
@@ -144,8 +144,8 @@ func parseLeave(b []byte) (callID, error) {
 	return callID{from: from, number: binary.BigEndian.Uint64(b[16:])}, nil
 }
 
-// roll is what one end takes for being under way between it and another. Of
-// what the other knows nothing, it says so.
+// roll is the calls that one end takes to be in progress between it and another. The
+// other answers for those that it does not know.
 type roll struct {
 	from    Address // of the sender
 	numbers []uint64

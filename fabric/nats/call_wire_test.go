@@ -43,7 +43,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// FuzzRequest shows that whatever is read as a request is written so that the
+// FuzzRequest shows that any bytes read as a request are written so that the
 // same is read again.
 func FuzzRequest(f *testing.F) {
 	f.Add(appendRequest(nil, "w1", &fabric.Message{Method: "POST", URI: "/worker/claim", Body: []byte("{}")})[1:])
@@ -62,7 +62,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzPart shows that parts of anybody never make an answer larger than what
+// FuzzPart shows that no parts make an answer larger than what
 // its first says, and that what is read is written the same way.
 func FuzzPart(f *testing.F) {
 	f.Add([]byte{3, 0, 200, 0, 0, 0, 2, 0, 0, 0, 0, 'h', 'i'}, []byte{})

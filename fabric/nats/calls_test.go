@@ -8,8 +8,8 @@ import (
 )
 
 // TestManyCalls makes calls of which many are canceled, some break off and some
-// are turned away: what each caller hears agrees with what the handler saw, and
-// in the end nothing is left of any.
+// are refused: what each caller receives agrees with what the handler saw, and
+// in the end none is left in any table.
 func TestManyCalls(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewSeen()

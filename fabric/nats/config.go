@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config says which NATS a link is on.
+// Config is the NATS network of a link.
 type Config struct {
 	URLs    []string // required: nats://, tls://, ws:// or wss://, of one cluster; user:password@ and token@ are taken from it
 	Prefix  string   // of all subjects; default "bourse". Its tokens: letters, digits, "-" and "_"
 	Cluster string   // the cluster's name, a token or several after the prefix; default "bourse"
-	Name    string   // of the connection, for those who look at the NATS server; optional
+	Name    string   // of the connection, as the NATS server lists it; optional
 	// CA returns those that the NATS servers' certificates are of, for the next
 	// connection; nil: the system's.
 	CA func() *x509.CertPool
@@ -30,11 +30,11 @@ type Config struct {
 	NKey        string       // file of a user's seed; optional
 	Token       string       // shown to NATS servers whose URL names no user; optional
 	Log         *slog.Logger // default: none
-	// Patience is how long another end may give no sign of life before its
+	// Patience is how long another end may send no sign of life before its
 	// connections are reset; default 6 s. It is asked for one every third of it.
 	Patience time.Duration
 	// Window is how many bytes of a connection may wait to be read; default
-	// 1 MiB. It bounds what a slow reader costs, and how much is under way.
+	// 1 MiB. It bounds what a slow reader costs, and how much is in flight.
 	Window int
 }
 
@@ -91,22 +91,22 @@ func ValidateURL(s string) error {
 const (
 	connectTimeout = 2 * time.Second
 	pingEvery      = 5 * time.Second // to the NATS server
-	pingsLost      = 2               // then it is taken for dead
+	pingsLost      = 2               // then it is considered dead
 	reconnectEvery = 100 * time.Millisecond
 	// pendingBytes is what may wait in this process before messages are
 	// dropped. Connections are bounded by their windows; it is reached only
-	// when the process stands still.
+	// when the process is stopped.
 	pendingBytes = 256 << 20
 )
 
-// options gives what the client library is to do.
+// options returns the options of the client library.
 func (c *Config) options(l *Link) ([]client.Option, error) {
 	o := []client.Option{
 		client.Name(c.Name), client.Timeout(connectTimeout),
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// What cannot be sent now is told now. Late it would do harm.
+		// What cannot be sent now is an error now. Sent late it would do harm.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.complained),
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// maxChunk is the most that one frame carries: less where NATS takes less.
+// maxChunk limits what one frame carries, in bytes: less where NATS takes less.
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
@@ -19,7 +19,7 @@ func (l *Link) chunk() int {
 }
 
 // Conn is a connection over NATS, a net.Conn that can also close its sending
-// side alone. Of Read, Write and Close each may be called beside the others.
+// side alone. Read, Write and Close may each be called concurrently with the others.
 type Conn struct {
 	link          *Link
 	name          string // the last token of our subject
@@ -32,7 +32,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: anything below
-	opened  bool       // the other end has said yes
+	opened  bool       // the other end has accepted
 	err     error      // why the connection is over
 	room    int        // bytes that may be sent
 	writeBy deadline
@@ -111,7 +111,7 @@ var errProtocol = errors.New("the other end does not keep to the protocol")
 func (c *Conn) apply(f frame) error {
 	switch {
 	case c.err != nil:
-		return nil //nolint:nilerr // it is over: what still comes is nobody's
+		return nil //nolint:nilerr // it is over: what still comes is dropped
 	case f.number != c.expected:
 		return errLost
 	}
@@ -141,7 +141,7 @@ func (c *Conn) apply(f frame) error {
 	return nil
 }
 
-// Read reads what has come. At the other end's end it gives io.EOF.
+// Read reads what has come. When the other end has ended it returns io.EOF.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.ended && c.err == nil && !c.readBy.passed() && len(p) > 0 {
@@ -242,22 +242,22 @@ func (c *Conn) Close() error {
 	live := c.err == nil && c.opened
 	c.mu.Unlock()
 	if live {
-		_ = c.send(frame{kind: kindEnd}, c.to) // it cannot be told otherwise either
+		_ = c.send(frame{kind: kindEnd}, c.to) // there is no other way to send it either
 	}
 	c.lose(net.ErrClosed)
 	return nil
 }
 
-// breakOff ends the connection at once and tells the other end.
+// breakOff ends the connection at once and notifies the other end.
 func (c *Conn) breakOff(why error) {
 	if !c.lose(why) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // when it cannot be told it will be noticed
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if it cannot be sent the other end will notice
 }
 
-// lose ends the connection without a word. It tells whether it was alive.
+// lose ends the connection without notifying the other end. It reports whether it was open.
 func (c *Conn) lose(why error) bool {
 	c.link.mu.Lock()
 	if c.link.conns[c.name] == c {
@@ -276,10 +276,10 @@ func (c *Conn) lose(why error) bool {
 	return alive
 }
 
-// LocalAddr gives our own place.
+// LocalAddr returns our own address.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr gives the other end's place.
+// RemoteAddr returns the other end's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *Conn) failed(op string, err error) error {

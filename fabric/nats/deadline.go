@@ -24,10 +24,10 @@ func (d *deadline) set(at time.Time, wake func()) {
 // SetDeadline sets both deadlines; the zero time means none.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, &c.readBy, &c.writeBy) }
 
-// SetReadDeadline sets the deadline of reads, also of those under way.
+// SetReadDeadline sets the deadline of reads, also of those in progress.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.readBy) }
 
-// SetWriteDeadline sets the deadline of writes, also of those under way.
+// SetWriteDeadline sets the deadline of writes, also of those in progress.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writeBy) }
 
 func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
@@ -40,8 +40,8 @@ func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
 	return nil
 }
 
-// wake has those who wait look again. It takes the lock, so that nobody is
-// between looking and waiting.
+// wake makes those that wait check again. It takes the lock, so that none is
+// between checking and waiting.
 func (c *Conn) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

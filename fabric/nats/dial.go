@@ -13,10 +13,10 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// dialPatience is how long the other end may take to say yes.
+// dialPatience is how long the other end may take to accept.
 const dialPatience = 3 * time.Second
 
-// Dial connects to a port of an address of this network. That nobody is there
+// Dial connects to a port of an address of this network. That no one is there
 // is known after one round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	to, port, ok := parsePlace(hostport)
@@ -73,7 +73,7 @@ type listener struct {
 	ended chan struct{}
 }
 
-// Listen gives the connections that are made to a port. CodeAlreadyExists is
+// Listen returns the connections that are made to a port. CodeAlreadyExists is
 // no matter here: a port has one listener in a process, the caller's.
 func (l *Link) Listen(port uint16) net.Listener {
 	n := &listener{link: l, port: port, conns: make(chan net.Conn, backlog), ended: make(chan struct{})}
@@ -83,7 +83,7 @@ func (l *Link) Listen(port uint16) net.Listener {
 	return n
 }
 
-// Accept gives the next connection.
+// Accept returns the next connection.
 func (n *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -126,10 +126,10 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Addr gives the place of the port.
+// Addr returns the address of the port.
 func (n *listener) Addr() net.Addr { return tcpAddr(n.link.own, n.port) }
 
-// takeDial answers who wants a connection.
+// takeDial answers a request for a connection.
 func (l *Link) takeDial(text string, m *client.Msg) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	f, bad := parseFrame(m.Data)
@@ -150,7 +150,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // nobody else has it yet; frames for it come after this one
+	c.mu.Lock() // no one else has it yet; frames for it come after this one
 	c.opened, c.room, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
@@ -164,7 +164,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	}
 }
 
-// refuse says no to a connection.
+// refuse refuses a connection.
 func (l *Link) refuse(to, reason string) {
 	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // else the dialer's patience ends
 }

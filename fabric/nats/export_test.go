@@ -9,7 +9,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// Cut ends the link as the death of its process would: nobody is told.
+// Cut ends the link as the death of its process would: no one is notified.
 func (l *Link) Cut() {
 	l.nats.Close()
 	l.Close()
@@ -21,11 +21,11 @@ func (l *Link) Token() string { return token(l.own) }
 // SubjectOf is where frames for c are sent.
 func SubjectOf(c net.Conn) string { return c.(*Conn).subject() }
 
-// Complain has the link told of an error in the background.
+// Complain makes the link handle an error of the background.
 func (l *Link) Complain(err error) { l.complained(nil, nil, err) }
 
-// AnswerProbe has the link answer on a subject of its own: who is answered
-// there hears of all that the link subscribed to before.
+// AnswerProbe makes the link answer on a subject of its own: a server that gets the answer
+// also knows all earlier subscriptions of the link.
 func (l *Link) AnswerProbe() (subject string, err error) {
 	subject = l.base + "probe." + token(l.own)
 	_, err = l.nats.Subscribe(subject, func(m *client.Msg) { _ = m.Respond(nil) })
@@ -44,7 +44,7 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 	}
 }
 
-// Forgotten waits until nobody is at the subject any more, as NATS sees it from
+// Forgotten waits until no one is at the subject any more, as NATS sees it from
 // here.
 func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	for {
@@ -63,7 +63,7 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 // Nothing is a subject of l's that means nothing.
 func (l *Link) Nothing() string { return l.home + "nothing" }
 
-// MaxPart is the most that one part of an answer carries, by default.
+// MaxPart limits what one part of an answer carries, in bytes, by default.
 const MaxPart = maxChunk
 
 // CallSubject is where l takes calls.
@@ -79,7 +79,7 @@ func (l *Link) TakesAtOnce(n int) {
 	l.desk.most = n
 }
 
-// Forget makes the link know nothing of the calls under way, as if messages had
+// Forget removes the calls in progress from the link, as if messages had
 // been lost.
 func (l *Link) Forget() {
 	l.mu.Lock()
@@ -91,7 +91,7 @@ func (l *Link) Forget() {
 	clear(l.theirs)
 }
 
-// Calls gives how many calls are under way, of l's own and of others.
+// Calls returns how many calls are in progress, of l's own and of others.
 func (l *Link) Calls() (mine, theirs int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 type Fabric struct {
 	Caller fabric.Fabric // required; it dials places of the link with Link.Dial
 	Link   *Link         // required
-	// Population gives how many workers of a region others know of; nil: it
+	// Population returns how many workers of a region others know; nil: it
 	// is not known, and each is asked by a message of its own.
 	Population func(bourse.Region) int
-	// Private has everything go over the caller's connections: those prove to
-	// whom they lead.
+	// Private sends everything over the caller's connections: those prove to
+	// which server they lead to.
 	Private bool
 }
 
@@ -57,7 +57,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// split tells those on NATS from the others.
+// split separates those on NATS from the others.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	if f.Private {
 		return nil, to
@@ -72,7 +72,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole gives the regions of which everybody is asked.
+// whole returns the regions of which all workers are asked.
 func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	if f.Population == nil {
 		return nil

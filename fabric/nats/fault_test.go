@@ -52,7 +52,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{}) // whatever it gives, in time
+				_, _, _ = fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{}) // with any result, in time
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)
@@ -83,7 +83,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// sent is where a quote is told of, nil when there was none.
+// sent returns where a quote is reported, nil when there was none.
 func sent(quotes chan struct{}, got int) chan struct{} {
 	if got == 0 {
 		return nil
@@ -145,8 +145,8 @@ func TestSmallPayload(t *testing.T) {
 	}
 }
 
-// TestGone shows that the death of the other end is noticed without a word
-// being sent to it.
+// TestGone shows that the death of the other end is noticed without a message
+// to it.
 func TestGone(t *testing.T) {
 	url := embedded(t)
 	mortal := open(t, url)
@@ -179,7 +179,7 @@ func TestNoServer(t *testing.T) {
 	serverWith(t, &server.Options{Port: port})
 	var quotes atomic.Int64
 	w := n.Serve("w2", quoting())
-	w.Member.ID = "w1" // as its handler says
+	w.Member.ID = "w1" // as its handler has it
 	for end := time.Now().Add(patience); quotes.Load() == 0 && time.Now().Before(end); {
 		n.Fabric().Ask(t.Context(), []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { quotes.Add(1) })
 	}
@@ -189,7 +189,7 @@ func TestNoServer(t *testing.T) {
 }
 
 // TestLeaf cuts a leaf node with a worker off and joins it again: meanwhile
-// callers hear that nobody is there, in time; calls under way are lost.
+// callers learn that no one is there, in time; calls in progress are lost.
 func TestLeaf(t *testing.T) {
 	port := freePort(t)
 	hub := serverWith(t, &server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
@@ -211,7 +211,7 @@ func TestLeaf(t *testing.T) {
 			ask.ServeHTTP(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // else nobody looks whether the caller is there
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller leaves
 		arrived <- struct{}{}
 		<-r.Context().Done()
 		close(left)

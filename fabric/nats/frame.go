@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// kind says what a frame is.
+// kind is the kind of a frame.
 type kind byte
 
 // The kinds of frames. Their numbers are on the wire.
@@ -81,7 +81,7 @@ func parseFrame(b []byte) (frame, error) {
 	return f, nil
 }
 
-// size gives how many bytes a frame of this kind has after its header, where
+// size returns how many bytes a frame of this kind has after its header, where
 // that is fixed.
 func (k kind) size() (n int, fixed bool) {
 	switch k {

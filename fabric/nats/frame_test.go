@@ -27,7 +27,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzFrame shows that whatever is read as a frame is written the same way.
+// FuzzFrame shows that any bytes read as a frame are written the same way.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []frame{
 		{kind: kindOpen, from: newAddress(), window: 1 << 20},

@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Link is a server's connection to NATS, and its place there. It is safe for
+// Link is a server's connection to NATS, and its address there. It is safe for
 // concurrent use.
 //
-// One goroutine of the client library gives it all messages, in the order in
+// One goroutine of the client library passes it all messages, in the order in
 // which they came; nothing that it calls blocks. Locks: mu guards the maps;
 // a Conn has one of its own, and one for sending. None is taken while mu is
 // held.
@@ -39,7 +39,7 @@ type Link struct {
 	tables
 }
 
-// tables is whom messages are for.
+// tables are the receivers of messages.
 type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
@@ -58,7 +58,7 @@ type Counters struct {
 	Oversized     atomic.Int64 // messages too large to be sent, or to be taken
 	Strange       atomic.Int64 // messages that make no sense
 	Resets        atomic.Int64 // connections that were broken off
-	Dropped       atomic.Int64 // orders and calls that nobody had time for
+	Dropped       atomic.Int64 // orders and calls for which there was no free goroutine
 	Late          atomic.Int64 // answers that came when their callers had left
 }
 
@@ -138,13 +138,13 @@ func (c *Config) safeServers() string {
 	return strings.Join(out, ",")
 }
 
-// at gives the subject that those of an address begin with.
+// at returns the prefix of the subjects of an address.
 func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
 
-// Place gives the host:port at which others reach a port of this link.
+// Place returns the host:port at which others reach a port of this link.
 func (l *Link) Place(port uint16) string { return place(l.own, port) }
 
-// Up tells whether there is a NATS server now.
+// Up reports whether there is a NATS server now.
 func (l *Link) Up() bool { return l.nats.IsConnected() }
 
 const lastWords = time.Second // to flush
@@ -170,7 +170,7 @@ func (l *Link) Close() {
 	l.work.Wait()
 	l.endPosts()
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // who is gone cannot be told
+		_ = l.nats.FlushTimeout(lastWords) // it may be gone
 	}
 	l.nats.Close()
 }
@@ -186,7 +186,7 @@ func (l *Link) subscribe(subject string, take func(*client.Msg)) (*client.Subscr
 	return sub, nil
 }
 
-// take gives a message to whom it is for.
+// take passes a message to its receiver.
 func (l *Link) take(m *client.Msg) {
 	what, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, l.home), ".")
 	switch what {
@@ -211,7 +211,7 @@ func (l *Link) take(m *client.Msg) {
 	}
 }
 
-// nobody tells whether m is NATS's word that a subject has no subscriber.
+// nobody reports whether m is NATS's message that a subject has no subscriber.
 func nobody(m *client.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
@@ -246,7 +246,7 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.sent(l.nats.PublishRequest(to, reply, data))
 }
 
-// sent says what an error of sending means.
+// sent counts and translates an error of sending.
 func (l *Link) sent(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
@@ -282,7 +282,7 @@ func (l *Link) reconnected(c *client.Conn) {
 	l.config.Log.Info("NATS is back", "server", c.ConnectedAddr())
 }
 
-// complained is told what went wrong in the background.
+// complained handles an error of the background.
 func (l *Link) complained(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)
@@ -292,7 +292,7 @@ func (l *Link) complained(_ *client.Conn, _ *client.Subscription, err error) {
 	l.config.Log.Warn("NATS complains", "err", err)
 }
 
-// resetAll breaks all connections off, and tells the other ends if that can be
+// resetAll breaks all connections off, and notifies the other ends if that can be
 // done.
 func (l *Link) resetAll(reason string, tell bool) {
 	l.mu.Lock()

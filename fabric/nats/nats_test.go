@@ -166,7 +166,7 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
 }
 
-// reaches waits until the broker's NATS server has heard of the worker's
+// reaches waits until the broker's NATS server knows the worker's
 // subjects, which are perhaps at another one.
 func (n *network) reaches(worker *nats.Link) {
 	n.t.Helper()
@@ -184,7 +184,7 @@ func (n *network) reaches(worker *nats.Link) {
 	}
 }
 
-// forgets waits until the broker's NATS server has heard that a worker's
+// forgets waits until the broker's NATS server knows that a worker's
 // connection has ended: what is sent before that is lost with it.
 func (n *network) forgets(worker *nats.Link) {
 	n.t.Helper()

@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	quoteWithin = 5 * time.Second // asker and market have given up long before
+	quoteWithin = 5 * time.Second // asker and market have timed out long before
 	quotesOnce  = 256             // orders that are looked at at a time; more are dropped
 )
 
@@ -53,7 +53,7 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 // takeAsk has an order answered.
 func (l *Link) takeAsk(m *client.Msg) {
 	if m.Reply == "" {
-		l.Strange.Add(1) // nobody to answer
+		l.Strange.Add(1) // no one to answer
 		return
 	}
 	if len(m.Data) > fabric.MaxBody {

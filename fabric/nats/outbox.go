@@ -13,15 +13,15 @@ type letter struct {
 	data      []byte
 	call      *call         // that it begins; nil: none
 	held      *fabric.Held  // the answer that it is, in place of data; nil: none
-	left      chan struct{} // closed when all before it have left; nil: nobody waits
+	left      chan struct{} // closed when all before it have left; nil: no one waits
 }
 
-// outbox has messages that are ready at about the same time leave together: a
+// outbox sends messages that are ready at about the same time together: a
 // system call of ours and one of the NATS server for each is most of what a
 // call costs under load. They leave in the order in which they came, from a
-// goroutine of their own: NATS may stand still, and callers have deadlines.
+// goroutine of their own: NATS may block, and callers have deadlines.
 type outbox struct {
-	wake chan struct{} // has room for one
+	wake chan struct{} // buffered
 	stop chan struct{} // closed to end the goroutine
 	done chan struct{} // closed when it has ended
 
@@ -64,8 +64,8 @@ func (l *Link) sendPosts() {
 	}
 }
 
-// take gives what is to be sent, or nothing: then nobody sends any more. It
-// takes what has been sent, whose memory is used again.
+// take returns what is to be sent, or nothing: then no one sends any more. sent
+// is what has been sent, whose memory is reused.
 func (o *outbox) take(sent []letter) []letter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +78,7 @@ func (o *outbox) take(sent []letter) []letter {
 	return batch
 }
 
-// mail hands a message to NATS, and tells whom it concerns when that fails.
+// mail passes a message to NATS, and notifies its call if that fails.
 func (l *Link) mail(m *letter) {
 	switch {
 	case m.left != nil:
@@ -86,7 +86,7 @@ func (l *Link) mail(m *letter) {
 	case m.held != nil:
 		l.reply(m.to, m.held)
 		m.held.Release()
-	case m.call != nil && m.call.over.Load(): // nobody waits any more
+	case m.call != nil && m.call.over.Load(): // no one waits any more
 	case m.call != nil:
 		err := l.send(m.to, m.reply, m.data)
 		m.call.sent.Store(err == nil)
@@ -94,7 +94,7 @@ func (l *Link) mail(m *letter) {
 			l.end(m.call, sendError{err})
 		}
 	default:
-		_ = l.nats.Publish(m.to, m.data) // down: the other end sees that, too; else a roll tells it
+		_ = l.nats.Publish(m.to, m.data) // down: the other end sees that, too; else a roll shows it
 	}
 }
 

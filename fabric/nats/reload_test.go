@@ -65,7 +65,7 @@ func TestReplacedCredsAreUsed(t *testing.T) {
 	}
 	await := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) { // the server tells no one
+		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) { // the server has no event for it
 			if time.Now().After(end) {
 				t.Fatalf("connected as %q, want %q", connected(), want)
 			}

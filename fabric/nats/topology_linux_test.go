@@ -142,7 +142,7 @@ func run(t *testing.T, command ...string) {
 	}
 }
 
-// connected waits until what is said at one server is heard at all others.
+// connected waits until messages to one server reach all others.
 func connected(t *testing.T, servers ...*natsHost) {
 	t.Helper()
 	from := open(t, servers[0].url())

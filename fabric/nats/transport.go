@@ -93,11 +93,11 @@ func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 // Shutdown implements memberlist.Transport.
 func (t *Transport) Shutdown() error { return t.port.Close() }
 
-// findWithin is how long some member may take to say where it is.
+// findWithin is how long a member may take to send its address.
 const findWithin = time.Second
 
-// Find gives the gossip address of some member of the cluster, which NATS
-// chooses: none where nobody has been met yet. From then on this server
+// Find returns the gossip address of some member of the cluster, which NATS
+// chooses: none where no other has been met yet. From then on this server
 // answers others.
 func (l *Link) Find(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
@@ -118,7 +118,7 @@ func (l *Link) Find(ctx context.Context) []string {
 	return []string{place(a, PortGossip)}
 }
 
-// takeJoin tells a server that looks for the cluster where we are.
+// takeJoin sends our address to a server that looks for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
 		_ = l.nats.Publish(m.Reply, l.pong()) // it asks again

@@ -9,14 +9,14 @@ import (
 
 // peer is a server at the other ends of connections or calls.
 type peer struct {
-	heard time.Time // when it gave the last sign of life
+	heard time.Time // when it sent the last sign of life
 	calls string    // subject at which it takes calls
 }
 
 // hear notes a sign of life of an address. l.mu is held.
 func (l *Link) hear(a Address) { l.meet(a).heard = time.Now() }
 
-// meet gives the peer at an address that is spoken to from now on. l.mu is
+// meet returns the peer at an address, which is watched from now on. l.mu is
 // held.
 func (l *Link) meet(a Address) *peer {
 	p := l.peers[a]
@@ -27,8 +27,8 @@ func (l *Link) meet(a Address) *peer {
 	return p
 }
 
-// watch looks after those at the other ends of connections and calls until the
-// link is closed: who has said nothing for a while is asked for a sign of life.
+// watch watches the other ends of connections and calls until the
+// link is closed: one that was silent for a while is asked for a sign of life.
 func (l *Link) watch() {
 	every := l.config.Patience / 3
 	tick := time.NewTicker(every)
@@ -50,7 +50,7 @@ func (l *Link) watch() {
 	}
 }
 
-// silent gives those with connections or calls that have not been heard for a while,
+// silent returns those with connections or calls that have not been heard for a while,
 // and those that have been silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
@@ -94,14 +94,14 @@ func (l *Link) lost(a Address, why error) {
 	l.endCallsWith(a, why)
 }
 
-// pong says who we are.
+// pong returns our address.
 func (l *Link) pong() []byte {
 	a := l.own.As16()
 	return a[:]
 }
 
-// takePing answers who asks whether we live, and hears the answer of whom we
-// asked, or that nobody is there.
+// takePing answers a request for a sign of life, and handles the answer to our
+// own, or that no one is there.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if nobody(m) {
 		for _, a := range l.known(of) {
@@ -120,11 +120,11 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // who asks asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // it asks again
 	}
 }
 
-// known gives those whom we watch whose address is written so.
+// known returns the watched addresses that are written so.
 func (l *Link) known(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
