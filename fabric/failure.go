@@ -21,7 +21,7 @@ const (
 )
 
 // WriteFailure answers a request with err as a [Failure]. The cause of an
-// internal error stays with the caller, who logs it.
+// internal error stays with the caller, which logs it.
 func WriteFailure(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	writeBody(w, f.Code.Status(), f)

@@ -52,7 +52,7 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 	})
 }
 
-// Skip treats the step that a run is stuck at as done, because an operator says so:
+// Skip treats the step that a run is stuck at as done, as the operator decided:
 // the run goes on with the next one, or ends as done, or as canceled when it
 // was stuck at its OnCancel. CodeFailedPrecondition: the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {

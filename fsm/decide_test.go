@@ -107,7 +107,7 @@ func TestQueueOrderIsThatOfItsRecords(t *testing.T) {
 		rec(Queued, 0), rec(Delayed, 1500*time.Millisecond), rec(Queued, 0), rec(Delayed, time.Hour), rec(Running, time.Minute), rec(Queued, 0),
 	}
 	want := []int{4, 0, 2, 1, 5, 3} // the one that has begun first, the delayed ones when they are due
-	for range 20 {                  // whatever the order of loading
+	for range 20 {                  // in any order of loading
 		q := &queue{}
 		for _, i := range []int{3, 1, 5, 0, 4, 2} {
 			q.load(newEntry(records[i]))

@@ -52,7 +52,7 @@ func (e *Engine) execute(ent *entry) *entry {
 	}
 }
 
-// step gives the step of ent that executes now, with its record and its ctx;
+// step returns the step of ent that executes now, with its record and its ctx;
 // nil when none does.
 func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.CancelCauseFunc) {
 	e.mu.Lock()

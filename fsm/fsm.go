@@ -32,7 +32,7 @@ type Record struct {
 	Resource   string          `json:"resource"`           // what it acts on: "machine/148e21ea1d5389"
 	Parent     string          `json:"parent,omitempty"`   // the run that started it as a child
 	Children   []string        `json:"children,omitempty"` // runs that it started with Spawn
-	Place      string          `json:"place,omitempty"`    // the run whose place in the queue it took over; default its own
+	Place      string          `json:"place,omitempty"`    // the run whose place in the queue it has; default its own
 	Next       string          `json:"next,omitempty"`     // the run that it handed over to
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // to be executed next, by name

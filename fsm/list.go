@@ -8,7 +8,7 @@ import (
 )
 
 // Runs lists every unfinished run as it is now, in the order in which they
-// were started. A parked run's Error says what of it is unknown.
+// were started. A parked run's Error says which part of it is unknown.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }

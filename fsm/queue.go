@@ -26,7 +26,7 @@ type entry struct {
 	applied  chan struct{} // closed once its last transition is applied
 	done     chan struct{} // closed once that is durable
 
-	turn chan struct{} // holds one token: whoever has it may write the next record
+	turn chan struct{} // holds one token: its holder may write the next record
 
 	rec       Record      // as it is durable
 	due       time.Time   // when it may execute; zero: at once

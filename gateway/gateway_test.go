@@ -154,7 +154,7 @@ func TestHosts(t *testing.T) {
 	})
 }
 
-// A job of the exchange is handed out likewise, and given back it is offered
+// A job of the exchange is handed out in the same way, and once returned it is offered
 // again as its restart policy says.
 func TestAJobOfTheExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

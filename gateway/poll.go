@@ -113,7 +113,7 @@ type cancelled struct {
 }
 
 // cancellations waits until there is something to end: of the jobs that are
-// named with ?job=, or of all that were asked to end after ?after=.
+// named with ?job=, or of all whose end was requested after ?after=.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))

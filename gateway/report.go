@@ -59,7 +59,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 
 // report is the body of release and stopped.
 type report struct {
-	ExitCode *int   `json:"exit_code"` // of release: null gives the job back
+	ExitCode *int   `json:"exit_code"` // of release: null returns the job
 	Output   string `json:"output,omitempty"`
 }
 

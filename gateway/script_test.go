@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// The script of a job runs its command with the very words and variables,
-// whatever is in them.
+// The script of a job runs its command with exactly its words and variables,
+// for any content.
 func TestScript(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no sh here")

@@ -10,7 +10,7 @@ import (
 )
 
 // Labels of an image's record in containerd. They are the store's only memory
-// beside containerd's own.
+// besides containerd's own.
 const (
 	labelStore = "bourse.dev/image" // "1": the record is this store's
 	labelTags  = "bourse.dev/tags"  // the tags that it was last asked for by, separated by spaces

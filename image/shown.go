@@ -66,7 +66,7 @@ func (c *catalogue) askers(name string) map[asker]time.Time {
 }
 
 // writeShown encodes the label, without those that are beyond its size: the
-// earliest, who are then to be shown the image again.
+// earliest, to which the image must then be shown again.
 func writeShown(shown map[asker]time.Time) string {
 	latest := slices.SortedFunc(maps.Keys(shown), func(a, b asker) int { return shown[b].Compare(shown[a]) })
 	out, size := map[asker]int64{}, 2

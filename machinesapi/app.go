@@ -49,7 +49,7 @@ func FromApp(a bourse.App, machines int) App {
 	}
 }
 
-// numericID makes the positive number that old clients want beside an id.
+// numericID makes the positive number that old clients want in addition to an id.
 func numericID(id string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // a hash never fails

@@ -19,14 +19,14 @@ type (
 	Terminal = duplex.Terminal
 	// TerminalSize is its size, in characters.
 	TerminalSize = duplex.Size
-	// ExecStream is a command that runs beside a machine's program. Write,
+	// ExecStream is a command that runs next to a machine's program. Write,
 	// CloseWrite and Resize may be called while Copy, which must be called
 	// once, reads the command's output and returns how it ended. Close kills a
 	// command that still runs.
 	ExecStream = duplex.Stream
 )
 
-// ExecStream runs a command beside a machine's program, its input and output
+// ExecStream runs a command next to a machine's program, its input and output
 // going on as it runs, until it ends or ctx does. The stream must be copied or
 // closed. Codes: invalid, not_found, failed_precondition, here or from Copy;
 // and timeout from Copy when the stream breaks off.

@@ -9,7 +9,7 @@ import (
 
 // StatusOf returns the HTTP status of a code; 500 for an unknown one. Three places
 // of the API use another status: a name that is taken is 422, a machine that
-// no longer fits on its own worker is 409, and a lack of room for a volume, or
+// no longer fits on its own worker is 409, and a lack of capacity for a volume, or
 // for a machine that one pins, is 412.
 func StatusOf(code bourse.Code) int { return code.Status() }
 

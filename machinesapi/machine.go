@@ -62,8 +62,8 @@ const (
 	HostUnknown     HostStatus = "unknown"     // the broker has not received anything about it since its own start
 )
 
-// FromMachine shows a machine with its events. Nonce and Lease are left to the
-// caller, who knows whether they may be shown.
+// FromMachine converts a machine with its events. Nonce and Lease are left to the
+// caller, which knows whether they may be shown.
 func FromMachine(m *bourse.Machine) Machine {
 	return Machine{Summary: summary(m), Detail: detail(m), Placement: Placement{
 		App: m.App, Worker: m.Worker, OrderID: m.Order, Port: m.Boot.Port, PID: m.Boot.PID,

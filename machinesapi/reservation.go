@@ -48,7 +48,7 @@ type Hold struct {
 	ExpiresAt time.Time       `json:"expires_at"`
 }
 
-// FromHolds shows a reservation, made of what its workers hold; there is at
+// FromHolds converts a reservation, made of what its workers hold; there is at
 // least one.
 func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	out := Reservation{ID: id, ExpiresAt: holds[0].ExpiresAt, Holds: make([]Hold, len(holds))}

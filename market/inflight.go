@@ -24,7 +24,7 @@ type call struct {
 
 	done     chan struct{} // closed once the fields below are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // of a reservation, whose call is beside those of its orders
+	holds    []bourse.Hold // of a reservation, whose call is in addition to those of its orders
 	decision bourse.Decision
 	err      error
 
@@ -39,7 +39,7 @@ func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) 
 		if !abandoned {
 			return f, work, nil
 		}
-		// Everyone has left it and it is being canceled: a claim made now
+		// All callers have left it and it is being canceled: a claim made now
 		// would be canceled with it.
 		select {
 		case <-f.done:
@@ -78,7 +78,7 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// land publishes the result of a call, which is set, and ends it.
+// finish publishes the result of a call, which is set, and ends it.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)

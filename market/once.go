@@ -33,7 +33,7 @@ import (
 // fill which only a repetition or another broker's Run finds, and so does a
 // worker that one broker's directory does not know.
 //
-// A claim of an earlier try may still be in call, from a broker that has ended,
+// A claim of an earlier try may still be in flight, from a broker that has ended,
 // when all have been asked. A worker that has been asked by a later try refuses
 // it (bourse.Options.Try).
 //

@@ -25,7 +25,7 @@ func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) mark
 	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// mend repairs the network and waits until nothing is in call and
+// mend repairs the network and waits until nothing is in flight and
 // every cancellation that waited has been delivered.
 func mend(c *markettest.Cluster) {
 	c.Break(nil)
@@ -85,7 +85,7 @@ func checkOnce(t *rapid.T, c *markettest.Cluster, a told) {
 	}
 }
 
-// checkLedger compares what is committed with room for the machines that
+// checkLedger compares what is committed with what the machines take that
 // live: the fake itself must be right.
 func checkLedger(t *rapid.T, c *markettest.Cluster) {
 	for _, m := range c.Candidates("gru") {

@@ -99,7 +99,7 @@ func plain(o *bourse.Order) bool {
 // unasked claims an order at the best of members by their cached quotes,
 // if there is one of each. Without a fill it returns those that have to be
 // asked: all but the one that was claimed at. Its refusal is final, and a
-// cancellation for it may be in call, which a second claim must not meet.
+// cancellation for it may be in flight, which a second claim must not meet.
 func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
 		return nil, members
@@ -174,7 +174,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// hear caches the vetted quotes of members, who were asked at a time.
+// hear caches the vetted quotes of members that were asked at a time.
 func (s *quoteCache) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
@@ -189,7 +189,7 @@ func (s *quoteCache) hear(of *shape, asked time.Time, members []bourse.Member, q
 			s.drop(members[i].ID)
 		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // few workers serve a task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // who knows for how long, and in which regions
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // it is unknown for how long, and in which regions
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)

@@ -16,7 +16,7 @@ func standFor(d time.Duration) func(*market.Config) {
 	return func(cfg *market.Config) { cfg.StandFor = d }
 }
 
-// stood gives the first round that was ranked without asking.
+// stood returns the first round that was ranked without asking.
 func stood(d *bourse.Decision) *bourse.Round {
 	for i := range d.Rounds {
 		if d.Rounds[i].Standing > 0 {

@@ -85,7 +85,7 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	case !t.heard():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
 	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
-		// Who did not answer may have what the others lack: that is no "insufficient".
+		// A worker that did not answer may have what the others lack: that is not "insufficient".
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API match this phrase.

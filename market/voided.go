@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leave sees to a cancellation that could not be delivered, because of cause:
-// it is made known to its worker's future, as far as that takes no longer than
+// leave records a cancellation that could not be delivered, because of cause:
+// it is written where its worker will find it, if that takes no longer than
 // within, and retried from memory.
 func (s *voids) leave(ctx context.Context, v void, within time.Duration, cause error) {
 	one := []void{v}

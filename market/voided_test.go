@@ -71,7 +71,7 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			defer cancel()
 			a := place(ctx, x, o)
 			link.Cut()
-			c.Quiet() // what was in call has arrived
+			c.Quiet() // what was in flight has arrived
 			voids.Apply()
 			checkOnce(t, c, a)
 		})

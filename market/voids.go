@@ -12,7 +12,7 @@ import (
 )
 
 // void is a worker where an order must not stay filled, and where that could
-// not be seen to at once.
+// not be ensured at once.
 type void struct {
 	order bourse.OrderID
 	at    bourse.Member

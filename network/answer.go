@@ -132,7 +132,7 @@ func texts(n name, records []record) answer {
 	return a
 }
 
-// most apps that _instances asks about.
+// mostApps limits the apps that _instances asks about.
 const mostApps = 256
 
 // overview answers what is about the whole private network.

@@ -132,7 +132,7 @@ func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip
 	return netip.Addr{}, errNoAddress
 }
 
-// Detach takes all that a machine has of the network. It is idempotent; what
+// Detach removes everything that a machine has of the network. It is idempotent; what
 // still runs in the namespace is cut off at once.
 func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {

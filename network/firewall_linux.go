@@ -131,7 +131,7 @@ func (f *firewall) rebuild() error {
 	return nil
 }
 
-// delete takes the whole table away.
+// delete removes the whole table.
 func (f *firewall) delete() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,7 +50,7 @@ const (
 	lookEvery    = 5 * time.Second
 )
 
-// outside hands a question on, as it came, by the transport it came by: who
+// outside forwards a question, unchanged, by the transport it came by: a client that
 // gets a truncated answer asks again by TCP.
 func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	answer, err := r.forwarder.exchange(ctx, overTCP, question)

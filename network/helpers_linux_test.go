@@ -112,7 +112,7 @@ func inhabit(t testing.TB, spec Spec, a Attachment) *inhabitant {
 	return &inhabitant{a, spec, ns}
 }
 
-// listen serves a greeting at an address in the machine: who it is, and where
+// listen serves a greeting at an address in the machine: its name, and where
 // the caller seems to be.
 func (i *inhabitant) listen(t testing.TB, at string) {
 	t.Helper()

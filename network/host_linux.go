@@ -229,7 +229,7 @@ func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	return found, nil
 }
 
-// stand makes the host ready for machines: it forwards, and has the
+// stand prepares the host for machines: it forwards, and has the
 // resolver's address.
 func (h *host) stand() error {
 	if err := forward(); err != nil {

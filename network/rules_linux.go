@@ -16,7 +16,7 @@ import (
 //
 //	links      names of the machines' links
 //	source4/6  link and address: what may come from a link
-//	members    group and address: who may be reached from links of a group
+//	members    group and address: machines that links of a group may reach
 //
 //	antispoof  prerouting, before conntrack: a machine sends from its own addresses only
 //	dnat       prerouting: the resolver's address to this worker's own

@@ -79,8 +79,8 @@ func TestCryptCommands(t *testing.T) {
 	}
 }
 
-// TestRekey gives an image of another volume the key of its own. It needs
-// cryptsetup, but nothing of the kernel.
+// TestRekey sets an own key on an image of another volume. It needs
+// cryptsetup, but not the kernel.
 func TestRekey(t *testing.T) {
 	if _, err := tool("cryptsetup"); err != nil {
 		t.Skip(err)

@@ -30,8 +30,8 @@ func tool(name string) (string, error) {
 	return "", err
 }
 
-// run runs a program of the host to its end. ok are the exit codes beside 0
-// that are no error.
+// run runs a program of the host to its end. ok are the exit codes other than 0
+// that are not an error.
 func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
 	return runWith(ctx, stdin, nil, argv, ok...)
 }

@@ -152,7 +152,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 		return Answer{}, NotSent{err}
 	}
 	if err := c.send(ctx, w, id, q); err != nil {
-		if !c.exit(id) { // it broke meanwhile, and the answer says so
+		if !c.exit(id) { // it broke meanwhile, and done is signaled
 			<-w.done
 			_, _ = w.end()
 		}
@@ -174,7 +174,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	return Answer{}, err
 }
 
-// end takes what came of a call.
+// end returns the outcome of a call.
 func (w *waiter) end() (Answer, error) {
 	reply, err := w.reply, w.err
 	w.reply, w.err = Answer{}, nil

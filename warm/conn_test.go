@@ -194,7 +194,7 @@ func chaoticCall(t *testing.T, c *warm.Conn, rng *rand.Rand, order string) int {
 }
 
 // A program that reads nothing: calls end at their deadlines, also those that
-// find no room, and of these not a byte has left.
+// find no space, and of these not a byte has left.
 func TestAProgramThatDoesNotRead(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

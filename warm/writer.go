@@ -30,12 +30,12 @@ type writer struct {
 	taken   uint64        // bytes of the stream before next
 	written uint64        // bytes of the stream that have left
 	busy    bool          // a caller or a goroutine writes
-	room    chan struct{} // for callers that wait for room; closed when there is some
+	room    chan struct{} // for callers that wait for space; closed when there is some
 	err     error         // the first; nothing is written after it
 }
 
 // lock locks the writer for a caller that appends to next. ready is nil when there is
-// room; else nothing may be appended, and lock is called again once it is closed.
+// space; else nothing may be appended, and lock is called again once it is closed.
 // unlock must follow.
 func (w *writer) lock() (ready <-chan struct{}) {
 	w.mu.Lock()
@@ -59,7 +59,7 @@ func (w *writer) unlock() {
 	if !lead {
 		return
 	}
-	runtime.Gosched() // others who can run have something to write, too
+	runtime.Gosched() // other runnable goroutines have something to write, too
 	for range favors {
 		batch := w.take()
 		if batch == nil {

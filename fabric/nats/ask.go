@@ -67,7 +67,7 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// put sends the order. Who cannot be reached now will not answer.
+// put sends the order. A worker that cannot be reached now will not answer.
 func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
 	told := map[bourse.Region]bool{}
 	for i := range a.members {

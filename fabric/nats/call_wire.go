@@ -101,8 +101,8 @@ type part struct {
 
 const partHeader = 11
 
-// putPart writes what comes before a part's data into b, which has room for
-// partHeader.
+// putPart writes what comes before a part's data into b, which has at least
+// partHeader bytes.
 func putPart(b []byte, status int, size, offset uint32) {
 	b[0] = byte(callPart)
 	binary.BigEndian.PutUint16(b[1:], uint16(status))

@@ -73,7 +73,7 @@ func (m *Memory) Commits() int {
 
 var errDead = bourse.Errorf(bourse.CodeUnavailable, "the process has been killed")
 
-// keep makes records the durable ones, unless the process dies at it.
+// keep makes records the durable ones, unless the process ends at it.
 func (m *Memory) keep(life int, records map[string]fsm.Record) error {
 	time.Sleep(m.Latency)
 	m.mu.Lock()

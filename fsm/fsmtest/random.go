@@ -23,7 +23,7 @@ type op struct {
 	Options  fsm.StartOptions
 	Delay    time.Duration
 	Target   int  // of cancel: which of the runs started so far
-	Kill     int  // of restart: the process dies at this commit of its new life
+	Kill     int  // of restart: the process ends at this commit of its new life
 	After    bool // right after it is durable
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestAuthor: a certificate proves who writes if it is of the cluster's CA and
+// TestAuthor: a certificate proves the author if it is of the cluster's CA and
 // held at the time that it is read for, also after it has expired.
 func TestAuthor(t *testing.T) {
 	now := time.Now()

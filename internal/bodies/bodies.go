@@ -61,8 +61,8 @@ func New(total int64) *Limits {
 	return &Limits{budget: newBudget(total), replies: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
-// Handler has h read the bodies of its requests within the limits, and answer
-// within them where it calls [Reserve]. What a body took is given back when h
+// Handler makes h read the bodies of its requests within the limits, and answer
+// within them where it calls [Reserve]. What a body took is released when h
 // returns.
 func (l *Limits) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {

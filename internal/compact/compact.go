@@ -1,8 +1,8 @@
 // Package compact writes and reads small records in the wire format of
 // protocol buffers, without reflection and without generated code, where JSON
-// would cost more than all else that is done with them. A field has a number and
-// is a text, an integer or a record. What is empty is left out, and who reads
-// skips what they do not know: records of older and newer releases are read alike.
+// would cost more than everything else that is done with them. A field has a number and
+// is a text, an integer or a record. What is empty is left out, and a reader
+// skips what it does not know: records of older and newer releases are read alike.
 package compact
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// Who comes when all turns are taken waits; who comes when the queue is full is
+// An order that comes when all turns are taken waits; one that comes when the queue is full is
 // refused at once, before anything is done.
 func TestBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
