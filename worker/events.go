@@ -39,12 +39,6 @@ func appendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) er
 	return err
 }
 
-// eventOf gives an event as readEvents will.
-func eventOf(m *bourse.Machine, e bourse.Event) bourse.Event {
-	e.ID, e.Instance = eventID(m, e), m.Instance
-	return e
-}
-
 func eventID(m *bourse.Machine, e bourse.Event) bourse.EventID {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode([]any{m.ID, m.Instance, m.Boot.Number, e.Type, e.State, e.At.UnixNano()}) // a hash takes all writes

@@ -19,12 +19,11 @@
 // [Keeper] the daemon's side). It reads the FIFOs which a container's shim
 // writes to:
 //
-//	container ── shim ──▶ FIFO ── splice ──▶ spool ──▶ log      daemon reads the log
+//	container ── shim ──▶ FIFO ──▶ keeper ──▶ log      daemon reads the log
 //
-// The keeper may be killed at any instruction as well, and no line is lost or
-// comes twice. The shim holds both ends of a FIFO, so nothing breaks. What the
-// kernel takes from a FIFO it puts into a spool file in the same call (splice
-// moves as many bytes as it takes), and before lines go from there into the
-// log, a note says which bytes will become which record at which place: the
-// next keeper finishes or repeats exactly that. See spool.
+// The keeper may be killed too. The shim holds both ends of a FIFO, so nothing
+// breaks, and the next keeper goes on with what is in it. Lost is then what the
+// killed one had read and not written: at most 128 KiB of each stream, and the
+// beginning of a line whose end had not come. A keeper that is told to end
+// loses nothing.
 package logs

@@ -25,7 +25,7 @@ func newLog(t *testing.T, size int64, files int) (*Log, Files) {
 	return m, l
 }
 
-func say(m *Log, text string) { m.append(appendLine(nil, noon, "stdout", false, []byte(text)), nil) }
+func say(m *Log, text string) { m.append(appendLine(nil, noon, "stdout", false, []byte(text))) }
 
 func readLog(t *testing.T, l Files, want driver.LogQuery) []string {
 	t.Helper()
@@ -126,8 +126,8 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 func TestForeignBytes(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "one")
-	m.append([]byte("not a record\n\n"), nil)
-	m.append(append(bytes.Repeat([]byte("x"), 200<<10), '\n'), nil)
+	m.append([]byte("not a record\n\n"))
+	m.append(append(bytes.Repeat([]byte("x"), 200<<10), '\n'))
 	say(m, "two")
 	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"one", "two"}) {
 		t.Errorf("got %q, want the two lines", got)

@@ -72,8 +72,7 @@ func Keep(ctx context.Context, cfg KeepConfig) error {
 	return k.serve(ctx, cfg.Grace, listener)
 }
 
-// prepareKeep takes the directory into possession and finishes what a killed
-// keeper was writing.
+// prepareKeep takes possession of the directory.
 func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	l, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -89,30 +88,11 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 		layout: l, log: cfg.Log, wake: make(chan struct{}, 1), over: make(chan struct{}),
 		machines: map[bourse.MachineID]*kept{},
 	}
-	k.repair()
 	listener, err := companion.Listen(l.run())
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen in %s: %w", l.run(), err)
 	}
 	return k, listener, nil
-}
-
-// repair finishes the records in whose writing a keeper was killed, before
-// anything else is written.
-func (k *keep) repair() {
-	entries, _ := os.ReadDir(k.layout.spools("")) // it has just been made
-	for _, e := range entries {
-		id := bourse.MachineID(e.Name())
-		if id.Validate() != nil {
-			continue
-		}
-		for _, found := range k.layout.listSpools(id) {
-			s := &spool{base: k.layout.base(found.sourceID, found.stream), stream: found.stream, log: k.layout.files().Log(id)}
-			if err := s.repair(); err != nil {
-				k.log.Warn("spool not repaired", "machine", id, "boot", found.boot, "stream", found.stream, "err", err)
-			}
-		}
-	}
 }
 
 func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.UnixListener) error {

@@ -139,12 +139,12 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 func holdSource(src Source) (*heldSource, error) {
 	h := &heldSource{Source: src}
 	for _, path := range src.outputs() {
-		in, err := openInput(path, nil)
+		in, err := openInput(path, "", nil)
 		if err != nil {
 			h.release()
 			return nil, err
 		}
-		h.pipes = append(h.pipes, in.pipe)
+		h.pipes = append(h.pipes, in.stream.Pipe)
 		_ = in.guard.Close()
 	}
 	return h, nil
@@ -217,7 +217,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	case err != nil:
 		return err
 	case free: // nobody writes
-		err = l.remove(id)
+		err = l.files().Remove(id)
 	default:
 		err = k.call(ctx, &request{Op: opDestroy, Machine: id}, nil)
 	}

@@ -152,24 +152,6 @@ func lines(t *testing.T, k *Keeper, id bourse.MachineID) map[string][]string {
 	return out
 }
 
-// records gives the records of a machine's stdout, of those that do not end a
-// line with an ellipsis.
-func records(t *testing.T, k *Keeper, id bourse.MachineID) []string {
-	t.Helper()
-	var out []string
-	err := k.Logs(t.Context(), id, driver.LogQuery{}, func(l driver.LogLine) error {
-		if l.Partial {
-			l.Text += "…"
-		}
-		out = append(out, l.Text)
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("Logs: %v", err)
-	}
-	return out
-}
-
 // awaitLine follows a machine's log until it has a line.
 func awaitLine(t *testing.T, k *Keeper, text string) {
 	t.Helper()

@@ -36,9 +36,6 @@ func TestKeep(t *testing.T) {
 	if diff := cmp.Diff(want, lines(t, k, someMachine)); diff != "" {
 		t.Errorf("the log (-want +got):\n%s", diff)
 	}
-	if left, err := filepath.Glob(filepath.Join(k.layout.spools(someMachine), "*")); len(left) > 0 || err != nil {
-		t.Errorf("spools were left: %v, %v", left, err)
-	}
 }
 
 // TestKeepRefuses shows what is no source.
@@ -103,25 +100,6 @@ func TestDoneIsBounded(t *testing.T) {
 		t.Errorf("Done took %s", took)
 	}
 	if diff := cmp.Diff([]string{"before", "meanwhile"}, lines(t, k, someMachine)["stdout"]); diff != "" {
-		t.Errorf("the log (-want +got):\n%s", diff)
-	}
-}
-
-// TestBootsFollowOneAnother: what nobody said to be done is in the log before
-// what a newer boot writes.
-func TestBootsFollowOneAnother(t *testing.T) {
-	k := newKeeper(t, nil)
-	first, second := newShim(t, someMachine, 1), newShim(t, someMachine, 2)
-	mustKeep(t, k, first.Source)
-	first.say(t, "first\nhalf")
-	awaitLine(t, k, "first")
-	k.forget(func(sourceID) bool { return true }) // the daemon does not know of it any more
-	kill(t, k)
-	mustKeep(t, k, second.Source)
-	second.say(t, "second\n")
-	second.end(t)
-	mustDone(t, k, second.Source)
-	if diff := cmp.Diff([]string{"first", "half…", "second"}, records(t, k, someMachine)); diff != "" {
 		t.Errorf("the log (-want +got):\n%s", diff)
 	}
 }
@@ -206,7 +184,7 @@ func TestDestroy(t *testing.T) {
 			if got := lines(t, k, someMachine); len(got) > 0 {
 				t.Errorf("a destroyed machine has %v", got)
 			}
-			for _, dir := range []string{k.layout.spools(someMachine), k.layout.files().dir(someMachine)} {
+			for _, dir := range []string{k.layout.files().dir(someMachine)} {
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("%s is still there: %v", dir, err)
 				}

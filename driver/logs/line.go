@@ -82,27 +82,3 @@ func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 		data = data[size:]
 	}
 }
-
-// cut adds to b the records of the lines that data begins with, at most limit
-// bytes of them but at least one, and tells how much of data they take.
-func cut(b, data []byte, at time.Time, stream string, limit int) (records []byte, used int) {
-	for {
-		text, size, partial := piece(data[used:])
-		if size == 0 || (used > 0 && len(b)+len(text)+recordOverhead > limit) {
-			return b, used
-		}
-		b = appendLine(b, at, stream, partial, text)
-		used += size
-	}
-}
-
-// again gives the records that cut has made of data, or of a last line without
-// its end. last: an earlier release has made that a whole line.
-func again(data []byte, at time.Time, stream string, last bool) []byte {
-	var b []byte
-	rest := splitLines(data, func(text []byte, partial bool) { b = appendLine(b, at, stream, partial, text) })
-	if len(rest) > 0 {
-		b = appendLine(b, at, stream, !last, rest)
-	}
-	return b
-}

@@ -54,7 +54,7 @@ func (s *Stream) Copy() {
 		}
 	}
 	if len(s.rest) > 0 {
-		s.Log.append(appendLine(nil, time.Now(), s.Name, true, s.rest), nil)
+		s.Log.append(appendLine(nil, time.Now(), s.Name, true, s.rest))
 	}
 }
 
@@ -104,13 +104,13 @@ func (s *Stream) write(b *ioBuffers, data []byte, at time.Time) {
 	out := b.out[:0]
 	rest := splitLines(data, func(text []byte, partial bool) {
 		if len(out) > 0 && len(out)+len(text)+recordOverhead > limit {
-			s.Log.append(out, nil)
+			s.Log.append(out)
 			out = out[:0]
 		}
 		out = appendLine(out, at, s.Name, partial, text)
 	})
 	if len(out) > 0 {
-		s.Log.append(out, nil)
+		s.Log.append(out)
 	}
 	b.out = out[:0]
 	if len(rest) == 0 {

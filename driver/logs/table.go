@@ -2,9 +2,7 @@ package logs
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -103,13 +101,7 @@ func (k *keep) keep(ctx context.Context, src Source) error {
 			}
 			return nil
 		}
-		if err := k.settleOlder(m, src.id()); err != nil {
-			return err
-		}
-		if err := os.Mkdir(k.layout.spools(src.Machine), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-		s, err := newSource(src, m.log, func(stream string) string { return k.layout.base(src.id(), stream) })
+		s, err := newSource(src, m.log)
 		if err != nil {
 			return err
 		}
@@ -145,19 +137,6 @@ func (k *keep) end(m *kept, s *openSource) {
 	k.wakeUp()
 }
 
-// settleOlder moves what earlier boots have left in spools that nobody reads
-// into any more: their lines come before those of a newer boot.
-func (k *keep) settleOlder(m *kept, than sourceID) error {
-	var all error
-	for _, old := range k.layout.listSpools(than.machine) {
-		if old.boot < than.boot && m.sources[old.boot] == nil {
-			s := &spool{base: k.layout.base(old.sourceID, old.stream), stream: old.stream, log: m.log}
-			all = errors.Join(all, s.finish())
-		}
-	}
-	return all
-}
-
 // done ends a source whose task has ended: its output is in the log then. One
 // that is not being read is read first, as long as it is there.
 func (k *keep) done(ctx context.Context, src Source) error {
@@ -167,14 +146,13 @@ func (k *keep) done(ctx context.Context, src Source) error {
 	return k.change(ctx, src.Machine, func(m *kept) error {
 		s := m.sources[src.Boot]
 		if s == nil {
-			return k.settleOlder(m, sourceID{src.Machine, src.Boot + 1})
+			return nil
 		}
 		if err := s.stop(ctx, doneGrace); err != nil {
 			return err
 		}
-		err := s.finish()
 		k.end(m, s)
-		return err
+		return nil
 	})
 }
 
@@ -196,7 +174,7 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 			delete(k.machines, id)
 		}
 		k.mu.Unlock()
-		return k.layout.remove(id)
+		return k.layout.files().Remove(id)
 	})
 }
 
@@ -214,8 +192,7 @@ func (k *keep) watch(ctx context.Context, id bourse.MachineID, news func()) erro
 	return m.log.Watch(ctx, news)
 }
 
-// leave stops reading all sources and leaves in the spools what is not in the
-// log yet. The keeper must be stopping.
+// leave stops reading all sources. The keeper must be stopping.
 func (k *keep) leave() {
 	k.mu.Lock()
 	machines := slices.Collect(maps.Values(k.machines))

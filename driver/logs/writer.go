@@ -69,17 +69,10 @@ func (m *Log) limit() int64 {
 	return m.maximum
 }
 
-// place is where in a machine's log records begin.
-type place struct {
-	File   int   `json:"file"`
-	Offset int64 `json:"offset"`
-}
-
 // append writes whole records. What cannot be written is dropped and told
 // about as soon as the disk takes writes again: a full disk must not stop the
-// program whose output it is. intent, if there is one, is told the place
-// before anything is written there; its error counts as the disk's.
-func (m *Log) append(records []byte, intent func(place) error) {
+// program whose output it is.
+func (m *Log) append(records []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone {
@@ -87,22 +80,15 @@ func (m *Log) append(records []byte, intent func(place) error) {
 	}
 	if m.dropped > 0 {
 		note := fmt.Sprintf("bourse: %d bytes of output were lost: the log could not be written", m.dropped)
-		if m.writeLocked(appendLine(nil, time.Now(), "stderr", false, []byte(note)), nil) == nil {
+		if m.writeLocked(appendLine(nil, time.Now(), "stderr", false, []byte(note))) == nil {
 			m.dropped = 0
 		}
 	}
-	if err := m.writeLocked(records, intent); err != nil {
+	if err := m.writeLocked(records); err != nil {
 		m.dropped += int64(len(records))
 		return
 	}
 	m.tellLocked()
-}
-
-// drop counts bytes of output that could not be kept.
-func (m *Log) drop(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dropped += n
 }
 
 func (m *Log) tellLocked() {
@@ -112,7 +98,7 @@ func (m *Log) tellLocked() {
 	}
 }
 
-func (m *Log) writeLocked(b []byte, intent func(place) error) error {
+func (m *Log) writeLocked(b []byte) error {
 	if m.file == nil {
 		if err := m.openLocked(); err != nil {
 			return err
@@ -120,11 +106,6 @@ func (m *Log) writeLocked(b []byte, intent func(place) error) error {
 	}
 	if m.size > 0 && m.size+int64(len(b)) > m.maximum {
 		if err := m.rotateLocked(); err != nil {
-			return err
-		}
-	}
-	if intent != nil {
-		if err := intent(place{File: m.number, Offset: m.size}); err != nil {
 			return err
 		}
 	}
