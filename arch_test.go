@@ -61,6 +61,7 @@ var floors = map[string]int{
 	"internal/oomscore":         2,
 	"internal/bodies":           2,
 	"internal/throttle":         2,
+	"internal/quiet":            1,
 	"internal/codec":            2,
 	"internal/codec/codectest":  2,
 	"internal/compact":          2,
@@ -77,10 +78,12 @@ var floors = map[string]int{
 // edges are the imports between packages of this project, beside those of the
 // root, which everyone may import. Each has its reason.
 var edges = map[string]map[string]string{
+	"fsm":         {"internal/quiet": "says once a minute what it cannot record"},
 	"fsm/fsmtest": {"fsm": "is a journal of it"},
 	"store": {
 		"fsm":              "is its journal",
 		"internal/compact": "keeps tasks in its form",
+		"internal/quiet":   "says once a minute that the disk is full",
 		"store/pages":      "reads its file whole before bbolt does",
 	},
 	"driver/drivertest":      {"driver": "is the suite of the contract, and a fake of it"},
@@ -148,6 +151,7 @@ var edges = map[string]map[string]string{
 		"warm":               "speaks frames to the programs of warm machines",
 
 		"internal/throttle": "bounds the claims in progress",
+		"internal/quiet":    "says once a minute what it cannot record",
 	},
 	"broker": {
 		"internal/throttle": "bounds what it begins at once",

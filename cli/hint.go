@@ -82,6 +82,8 @@ func hintsOf(err error, where string) []string {
 		}
 	case isUntrusted(err):
 		return []string{"name the CA that the API's certificate is of with --ca FILE or BOURSE_CA"}
+	case errors.Is(err, syscall.ENOSPC):
+		return []string{"make room on the disk, then the same again"}
 	case errors.Is(err, os.ErrPermission):
 		return []string{"run as a user who may, or choose another --data directory"}
 	}

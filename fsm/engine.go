@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
 // Config is the configuration of an engine.
@@ -42,6 +43,8 @@ type Engine struct {
 	runs   map[string]*entry
 	queues map[string]*queue
 	ids    idSource
+
+	unrecorded quiet.Line // of steps that the journal does not take
 }
 
 type phase int

@@ -241,6 +241,23 @@ func TestJournalFailsForAWhile(t *testing.T) {
 	}, d)
 }
 
+// While the disk was full each step that was done wrote a line every two seconds:
+// it is one a minute for all of them, which counts the others.
+func TestAFullDiskLogsOnceAMinute(t *testing.T) {
+	d := one("create", done)
+	inLab(t, func(t *testing.T, l *lab) {
+		l.disk.Latency = time.Second
+		h := l.start(d, "", fsm.StartOptions{})
+		l.disk.Break(bourse.Errorf(bourse.CodeUnavailable, "disk full"))
+		time.Sleep(3*time.Minute - 30*time.Second)
+		l.disk.Break(nil)
+		l.wait(h, "")
+		if got := strings.Count(l.log.String(), "cannot be recorded"); got != 3 || !strings.Contains(l.log.String(), "not_logged=1") {
+			t.Errorf("%d lines, want 3 that count the others:\n%s", got, &l.log)
+		}
+	}, d)
+}
+
 func TestStartBeforeRunAndAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := one("create", done)

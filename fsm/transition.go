@@ -45,7 +45,9 @@ func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *s
 			e.withdraw(ent)
 			continue
 		}
-		log.Error("step is done but cannot be recorded", "err", err)
+		if kept, ok := e.unrecorded.Due(); ok {
+			log.Error("step is done but cannot be recorded", "err", err, "not_logged", kept)
+		}
 		if !e.pause(ent, pause) {
 			return false, false
 		}

@@ -26,7 +26,11 @@ const (
 // is called by the store's goroutine, between two commits.
 func (s *Store) turn() {
 	now := s.shown()
-	if !s.wal.full() || now.moving != nil {
+	if now.moving != nil {
+		s.growAhead()
+		return
+	}
+	if !s.wal.full() {
 		return
 	}
 	if err := s.wal.turn(); err != nil {
@@ -55,9 +59,11 @@ func (s *Store) checkpoint(now snapshot, seq uint64) {
 			s.layout.Lock()
 			s.now.moving = nil
 			s.layout.Unlock()
+			s.short.Store(nil)
 			return
 		}
-		if kept, ok := s.stuck.due(); ok {
+		s.noteFull(err)
+		if kept, ok := s.stuck.Due(); ok {
 			s.log.Error("checkpoint failed", "err", err, "not_logged", kept)
 		}
 		if s.dead() != nil {
@@ -106,7 +112,7 @@ func (s *Store) move(all *changes, seq uint64) error {
 		case err != nil && (!full(err) || s.visible() != before):
 			return s.fail(err)
 		case err != nil:
-			return unavailable(err)
+			return s.unwritten(err)
 		case !more:
 			return nil
 		}

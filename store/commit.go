@@ -195,7 +195,7 @@ func (s *Store) commit(batch []*Commit) {
 		err = s.write(after, good)
 	}
 	if err != nil {
-		if kept, ok := s.failures.due(); ok {
+		if kept, ok := s.failures.Due(); ok {
 			s.log.Error("commit failed", "transactions", len(batch), "err", err, "not_logged", kept)
 		}
 		finishAll(batch, err)
@@ -274,7 +274,7 @@ func (s *Store) write(after snapshot, good []*Commit) error {
 	case errors.Is(err, errNotSynced):
 		return s.fail(err)
 	case err != nil:
-		return unavailable(err)
+		return s.unwritten(err)
 	}
 	if err := s.fault(FaultAfter, s.commits); err != nil {
 		return s.fail(err)

@@ -32,7 +32,9 @@ func (s *Store) recoverLog() error {
 	if err := s.readFile(); err != nil {
 		return err
 	}
-	s.wal.resume(moved, found.records)
+	if err := s.wal.resume(moved, found.records); err != nil {
+		return unavailable(err)
+	}
 	if len(found.records) == 0 {
 		return nil
 	}
@@ -44,6 +46,7 @@ func (s *Store) recoverLog() error {
 		}
 	}
 	s.beginCheckpoint(now)
+	s.growAhead()
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
 // FileName is the name of the store's file in its directory.
@@ -58,6 +59,7 @@ const (
 
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
+	dir     string
 	db      *bbolt.DB
 	wal     *wal // used by the committer only, like the next two
 	commits uint64
@@ -73,8 +75,9 @@ type Store struct {
 	filed   *changes       // what the file holds in small buckets; used by the checkpoint
 	onFail  func(error)
 	// Of commits and of checkpoints that fail, one line a minute.
-	failures, stuck quiet
+	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why nothing is read or written any more
+	short           atomic.Pointer[bourse.Error] // why the checkpoint has no room; see Short
 
 	queued
 	contents
@@ -121,7 +124,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		db: db, log: cfg.Log, keep: cfg.Keep, most: cmp.Or(cfg.most, mostGone), fault: cfg.Fault, part: cfg.part, onFail: cfg.Failed, closing: make(chan struct{}), ended: make(chan struct{}),
+		dir: cfg.Dir, db: db, log: cfg.Log, keep: cfg.Keep, most: cmp.Or(cfg.most, mostGone), fault: cfg.Fault, part: cfg.part, onFail: cfg.Failed, closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.work = sync.NewCond(&s.mu)
 	if s.log == nil {

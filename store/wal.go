@@ -19,7 +19,7 @@ import (
 type wal struct {
 	files [2]*os.File
 	sizes [2]int64 // bytes of each that have a place on the disk
-	most  int64    // how much of each is used before the other takes over, and has a place from the beginning
+	most  int64    // how much of each is used before the other is
 	now   int      // which of them takes records
 	end   int64    // of the last record in it
 	seq   uint64   // of the last record
@@ -28,9 +28,8 @@ type wal struct {
 }
 
 const (
-	// walSize is how much of a file is used before the other takes over, and
-	// how much of each has a place on the disk from the beginning. A file that
-	// must grow grows by as much.
+	// walSize is how much of a file is used before the other is. A file that must
+	// grow grows by as much.
 	walSize = 4 << 20
 	// walMost bounds a file that must take more, because the checkpoint of the
 	// other one does not end.
@@ -48,7 +47,7 @@ func openWAL(dir string, most int64) (*wal, error) {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 		if err == nil {
 			w.files[i] = f
-			w.sizes[i], err = reserve(f, w.most)
+			w.sizes[i], err = reserve(f, w.place())
 		}
 		if err != nil {
 			return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "open the write-ahead log: %w", err), w.close())
@@ -100,6 +99,10 @@ func (w *wal) append(record []byte) error {
 	return nil
 }
 
+// place is how much of each file has a place on the disk from the beginning: on a
+// disk that is full there is room for the record that is the last before the turn.
+func (w *wal) place() int64 { return w.most + w.most/4 }
+
 // makeRoom gives the present file places on the disk up to end: for some
 // records more, or for this one alone when the disk has no more.
 func (w *wal) makeRoom(end int64) error {
@@ -118,6 +121,12 @@ func (w *wal) makeRoom(end int64) error {
 	return err
 }
 
+// growAhead sees to it that what the present file has a place for is more than
+// the next records need, so that there is still some on a disk that is full now.
+func (w *wal) growAhead() error {
+	return w.makeRoom(min(w.end+w.most/2, walMost))
+}
+
 // full tells whether it is time for the other file.
 func (w *wal) full() bool { return w.end >= w.most }
 
@@ -125,9 +134,9 @@ func (w *wal) full() bool { return w.end >= w.most }
 // must be in the store's file.
 func (w *wal) turn() error {
 	w.now, w.end = 1-w.now, 0
-	if w.sizes[w.now] <= w.most {
+	if w.sizes[w.now] <= w.place() {
 		return nil
 	}
-	w.sizes[w.now] = w.most
-	return w.files[w.now].Truncate(w.most)
+	w.sizes[w.now] = w.place()
+	return w.files[w.now].Truncate(w.place())
 }

@@ -147,13 +147,21 @@ func (f *walFound) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume has the next record written behind the last one.
-func (w *wal) resume(seq uint64, records []walRecord) {
+// resume has the next record written behind the last one, or into the other file
+// when that has none that is still needed: a checkpoint of these begins now, and
+// until it ends, which a full disk may put off, all of that file is for what comes.
+func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
-	if n := len(records); n > 0 {
-		last := records[n-1]
-		w.now, w.end, w.seq = last.at.file, last.at.offset+last.at.size, last.seq
+	n := len(records)
+	if n == 0 {
+		return nil
 	}
+	last := records[n-1]
+	w.now, w.end, w.seq = last.at.file, last.at.offset+last.at.size, last.seq
+	if slices.ContainsFunc(records, func(r walRecord) bool { return r.at.file != w.now }) {
+		return nil
+	}
+	return w.turn()
 }
 
 // damaged is the error of a store that must not be opened as it is. Nothing is

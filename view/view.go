@@ -77,7 +77,15 @@ func openWith(cfg Config, history []string) (*View, error) {
 	if err := v.openKeys(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
-	if err := v.openFile(0); err != nil {
+	err := v.openFile(0)
+	if err != nil && v.config.Role == bourse.RoleWorker && noRoom(err) {
+		// What is in it the worker knows better, or hears again. The file stays as
+		// it is, with its lock and its key, for the next start.
+		v.config.Log.Error("the view is in memory until the next start: its disk has no room", slog.String("path", cfg.Path), slog.Any("err", err))
+		v.config.Path = ""
+		err = v.openFile(0)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
 	return v, nil

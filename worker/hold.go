@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -102,6 +103,7 @@ const expireAgain = time.Second // after a failure
 // keepHolds ends holds when their time is over, until ctx ends: nobody may ask
 // for long. Decisions do not wait for it, see [store.Tx.CommittedAt].
 func (w *Worker) keepHolds(ctx context.Context) error {
+	var failures quiet.Line
 	for {
 		var due <-chan time.Time
 		if end, ok := w.nextExpiry(); ok {
@@ -115,7 +117,9 @@ func (w *Worker) keepHolds(ctx context.Context) error {
 		case <-due:
 		}
 		if n, err := w.expireHolds(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("end holds whose time is over", "err", err)
+			if kept, ok := failures.Due(); ok {
+				w.log.Warn("end holds whose time is over", "err", err, "not_logged", kept)
+			}
 			w.rest(ctx, expireAgain)
 		} else if n > 0 {
 			w.log.Info("holds have expired", "count", n)

@@ -32,6 +32,9 @@ func (w *Worker) startOnce(ctx context.Context, id bourse.MachineID, act fabric.
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
+	if err := w.store.Short(); err != nil && mayStart(&old, act.Nonce) == nil {
+		return fabric.ActReply{}, err
+	}
 	port, err := w.pickPort(&old)
 	if err != nil {
 		return fabric.ActReply{}, err

@@ -122,7 +122,7 @@ func (w *Worker) refuse(tx *store.Tx, order *bourse.Order, takes bourse.Amounts)
 			return nil, err
 		}
 		if r = gone; r == nil {
-			r = w.ledger.fits(committed, takes)
+			r = w.fits(committed, takes)
 		}
 	}
 	if r == nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -108,6 +109,7 @@ func (s *taskCalls) take() []*taskCall {
 // What a full disk has not taken is written again until it does: until then the
 // task keeps its place in the ledger, and its order its answer.
 func (w *Worker) settleTasks(ctx context.Context) error {
+	var failures quiet.Line
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,7 +125,9 @@ func (w *Worker) settleTasks(ctx context.Context) error {
 				if err == nil {
 					break
 				}
-				w.log.Warn("record the end of a task", "order", c.order, "err", err)
+				if kept, ok := failures.Due(); ok {
+					w.log.Warn("record the end of a task", "order", c.order, "err", err, "not_logged", kept)
+				}
 				w.rest(ctx, watchPatience)
 				c.saved = w.store.Submit(c.write)
 			}

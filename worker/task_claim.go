@@ -169,7 +169,7 @@ func (w *Worker) recordTask(tx *store.Tx, begun store.OrderRecord) error {
 		if err != nil {
 			return err
 		}
-		refusal = w.ledger.fits(committed, takes)
+		refusal = w.fits(committed, takes)
 	}
 	if refusal == nil {
 		err := tx.TaskBegun(begun)

@@ -130,7 +130,7 @@ func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
 	case busy >= places:
 		v.refusal = noPlace(v.places.Resource)
 	default:
-		v.refusal = w.ledger.fits(v.committed, taskTakes(order))
+		v.refusal = w.fits(v.committed, taskTakes(order))
 	}
 	return w.vouched(v), nil
 }

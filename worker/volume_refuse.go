@@ -159,5 +159,5 @@ func (w *Worker) refuseRoom(tx *store.Tx, spec *bourse.VolumeOrder) (*bourse.Ref
 		wants = spec.Compute.Takes(w.ledger.shared)
 	}
 	wants = wants.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())})
-	return w.ledger.fits(committed, wants.Sorted()), nil
+	return w.fits(committed, wants.Sorted()), nil
 }

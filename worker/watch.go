@@ -9,6 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/internal/quiet"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -25,6 +26,8 @@ const watchPatience = time.Second
 type watching struct {
 	mu    sync.Mutex
 	tasks map[driver.TaskID]struct{} // guarded by mu
+
+	failures quiet.Line
 }
 
 // add tells whether id was not in the set.
@@ -74,7 +77,9 @@ func (w *Worker) watch(d driver.Driver, id driver.TaskID, unknown string) {
 			if err == nil || w.life.Err() != nil {
 				return
 			}
-			w.log.Warn("watch of a machine", "machine", id.Machine, "boot", id.Boot, "err", err)
+			if kept, ok := w.watched.failures.Due(); ok {
+				w.log.Warn("watch of a machine", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
+			}
 			w.rest(w.life, watchPatience)
 		}
 	})

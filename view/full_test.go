@@ -1,0 +1,62 @@
+package view
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A worker did not start on a full disk, since its copy of the view could not be
+// opened. Now that is in memory, under the same key, until a start that finds
+// room; a broker, whose copy may be the only one of an app, still does not start.
+func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
+	dir := mountSmall(t)
+	cfg := Config{Path: dir + "/view.db", Role: bourse.RoleWorker}
+	m := startMember(t, cfg)
+	m.publish(volume("v", "x"))
+	birth, _ := m.notary.keys.Own()
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	ballast, err := os.Create(dir + "/ballast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1<<10); err == nil; {
+		_, err = ballast.Write(b)
+	}
+	if _ = ballast.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	broker := cfg
+	broker.Role = bourse.RoleBroker
+	if _, err := Open(withTestDefaults(broker)); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("a broker's: %v, want unavailable", err)
+	}
+	m = startMember(t, cfg)
+	if now, _ := m.notary.keys.Own(); m.Path() != "" || !bytes.Equal(now, birth) {
+		t.Errorf("the view is in %q, of key %v; want it in memory, of key %v", m.Path(), now, birth)
+	}
+	m.publish(volume("v", "x"))
+	if _, err := Open(withTestDefaults(cfg)); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("a second one beside it: %v, want already_exists", err)
+	}
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(ballast.Name()); err != nil {
+		t.Fatal(err)
+	}
+	m = startMember(t, cfg)
+	if m.Path() != cfg.Path {
+		t.Errorf("with room again the view is in %q", m.Path())
+	}
+	m.publish(volume("v", "x"))
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
