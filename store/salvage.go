@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,6 +165,12 @@ func (l *looked) readLog(dir string) ([]Damage, error) {
 // CodeFailedPrecondition: nothing is damaged, or the file has no checksums, so
 // that it is not known what is whole.
 func Salvage(dir string, now time.Time) (Report, error) {
+	return salvage(dir, now, func() error { return nil })
+}
+
+// salvage is Salvage; step, for tests, is called after each change of the
+// directory, and ends it with its error as a crash would.
+func salvage(dir string, now time.Time, step func() error) (Report, error) {
 	l, err := look(dir)
 	if err != nil {
 		return Report{}, err
@@ -190,7 +197,7 @@ func Salvage(dir string, now time.Time) (Report, error) {
 	}
 	err = l.write(db)
 	if err == nil {
-		err = l.replace(dir, path, now)
+		err = l.replace(dir, path, now, step)
 	}
 	return l.Report, errors.Join(err, db.Close())
 }
@@ -242,13 +249,18 @@ func (l *looked) write(db *bbolt.DB) error {
 	})
 }
 
-// replace puts the new file in the place of the damaged one. That and the log
-// have other names before, so that a crash leaves either the damaged store or the
+// replace puts the new file in the place of the damaged one. That has another name
+// before, and the log a copy, since a crash before its removal leaves it to the new
+// store, which writes over it. So a crash leaves either the damaged store or the
 // new one; the new one's log begins empty, and would not know the old one's salt.
-func (l *looked) replace(dir, path string, now time.Time) error {
+func (l *looked) replace(dir, path string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {
-		err := os.Link(filepath.Join(dir, name), filepath.Join(dir, name+suffix))
+		keep := copyFile
+		if name == FileName { // which is replaced, never written
+			keep = os.Link
+		}
+		err := keep(filepath.Join(dir, name), filepath.Join(dir, name+suffix))
 		if errors.Is(err, fs.ErrNotExist) && name != FileName {
 			continue
 		}
@@ -256,14 +268,38 @@ func (l *looked) replace(dir, path string, now time.Time) error {
 			return bourse.Errorf(bourse.CodeUnavailable, "keep the damaged files: %w", err)
 		}
 		l.Kept = append(l.Kept, name+suffix)
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(path, filepath.Join(dir, FileName)); err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
+	}
+	if err := step(); err != nil {
+		return err
 	}
 	for _, name := range walNames {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
 		}
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	return syncDir(dir)
+}
+
+// copyFile makes a copy of a file under a name that nothing has yet.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
 }

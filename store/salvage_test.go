@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,5 +110,108 @@ func TestSalvageWaitsForNoDaemon(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// gapped is a store whose log lacks machine 5 of 12, in the middle.
+func gapped(t *testing.T) (dir string, log []byte) {
+	t.Helper()
+	open := t.TempDir()
+	s, err := Open(Config{Dir: open, turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 12 {
+		update(t, s, func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) })
+	}
+	dir = copyDir(t, open)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, walNames[0])
+	log, err = os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(log, []byte(`"id":"`+string(machineID(5))+`"`))
+	if at < 0 {
+		t.Fatal("the log lacks the record")
+	}
+	log[at+2] ^= 1
+	overwrite(t, path, log)
+	return dir, log
+}
+
+// without5 checks a store that was made of a gapped one, and writes to it.
+func without5(t *testing.T, dir string) {
+	t.Helper()
+	s, err := Open(Config{Dir: dir, turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx *Tx) error {
+		for n := range 12 {
+			if _, err := tx.Machine(machineID(n)); (n == 5) != (bourse.CodeOf(err) == bourse.CodeNotFound) || n != 5 && err != nil {
+				t.Errorf("machine %d: %v", n, err)
+			}
+		}
+		return tx.Verify()
+	})
+	update(t, s, func(tx *Tx) error { return tx.PutMachine(machine(20, bourse.StateCreated)) })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record in the middle of the log is damaged: check says so, and salvage keeps
+// what is before and behind it.
+func TestSalvageOfALogWithAGap(t *testing.T) {
+	dir, _ := gapped(t)
+	if r, err := Check(dir); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
+		t.Fatalf("check: %+v, %v, want one gap and 11 records", r, err)
+	}
+	if _, err := Salvage(dir, time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	without5(t, dir)
+}
+
+// Salvage ends after each of its changes of the directory, as by a crash: then
+// the damaged store is there, and can be salvaged again, or the new one. What it
+// has kept of the damaged log is as it was, also when the new store is written.
+func TestACrashInSalvage(t *testing.T) {
+	for steps, over := 1, false; !over; steps++ {
+		dir, log := gapped(t)
+		left := steps
+		_, err := salvage(dir, time.Unix(0, 0), func() error {
+			if left--; left == 0 {
+				return errKill
+			}
+			return nil
+		})
+		if over = err == nil; !over && !errors.Is(err, errKill) {
+			t.Fatal(err)
+		}
+		again := false
+		if r, err := Check(dir); err != nil {
+			t.Fatal(err)
+		} else if again = len(r.Damage) > 0; again {
+			if _, err := Salvage(dir, time.Unix(60, 0)); err != nil {
+				t.Fatalf("after %d steps: salvage again: %v", steps, err)
+			}
+		}
+		without5(t, dir)
+		kept, err := filepath.Glob(filepath.Join(dir, walNames[0]+".damaged-*"))
+		if err != nil || len(kept) == 0 {
+			t.Fatalf("after %d steps: the damaged log is not kept: %v", steps, err)
+		}
+		for _, path := range kept {
+			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, log) {
+				t.Errorf("after %d steps (salvaged again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
+			}
+		}
+		if over && steps < 6 {
+			t.Errorf("only %d steps", steps)
+		}
 	}
 }
