@@ -160,6 +160,11 @@ func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, nil, c
 func TestInvariant6ABounceIsInvisible(t *testing.T) { enumerateCrashes(t, nil, checkBounce) }
 
 func enumerateCrashes(t *testing.T, rig func() *rig, check func(*host, *diary)) {
+	enumerateAbsences(t, rig, 0, check)
+}
+
+// enumerateAbsences is enumerateCrashes with a while before each restart.
+func enumerateAbsences(t *testing.T, rig func() *rig, away time.Duration, check func(*host, *diary)) {
 	commits := countCommits(t, rig)
 	t.Logf("%d commits", commits)
 	for n := uint64(2); n <= commits; n++ { // the first one makes the store itself
@@ -172,6 +177,7 @@ func enumerateCrashes(t *testing.T, rig func() *rig, check func(*host, *diary)) 
 						_ = h.lifetime(d) // the crash ends it early
 						h.crash()
 					}
+					time.Sleep(away) // virtual
 					running := h.tasks()
 					h.start(nil)
 					h.checkRunning(running)

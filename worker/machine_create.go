@@ -25,7 +25,8 @@ func (w *Worker) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
 // the machine is destroyed as any other, for as long as that takes, and keeps
 // its place in the ledger.
 func (w *Worker) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	if plain(m) || w.leaveNothing(ctx, m) == nil {
+	nothing := plain(m) && !isPull(m.Config.Image) // a host may have claimed it in the last moment
+	if nothing || w.leaveNothing(ctx, m) == nil {
 		return fsm.Abort(cause, inTx(func(tx *store.Tx) error { return w.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}
 	// Queued behind this run. A crash between the two leaves it alone, with a

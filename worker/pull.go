@@ -36,6 +36,10 @@ func pullLimits(c *bourse.Config) driver.Limits {
 // longer than the order does, or anybody who starts a machine, and not for one
 // that nobody wants any more.
 func (w *Worker) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
+	// A host that had it before this daemon was started, perhaps long ago, has it still.
+	if status, err := d.Inspect(ctx, taskOf(m)); err == nil {
+		return status, nil
+	}
 	until := r.Request.Until
 	if until.IsZero() {
 		until = time.Now().Add(bourse.DefaultWithin)

@@ -21,10 +21,14 @@ func (roomy) Room(driver.Limits) *bourse.Refusal { return nil }
 
 // Invariants 5 and 6 where somebody else runs the machines.
 func TestInvariants5And6OfPulledMachines(t *testing.T) {
-	enumerateCrashes(t, func() *rig { return &rig{containers: drivertest.NewMemory(), pull: true} }, func(h *host, d *diary) {
-		checkBounce(h, d)
-		checkIntent(h, d)
-	})
+	for name, away := range map[string]time.Duration{"at once": 0, "past every deadline": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			enumerateAbsences(t, func() *rig { return &rig{containers: drivertest.NewMemory(), pull: true} }, away, func(h *host, d *diary) {
+				checkBounce(h, d)
+				checkIntent(h, d)
+			})
+		})
+	}
 }
 
 // gatewayHost is a worker with real pollers.
