@@ -42,7 +42,7 @@ type snapshot struct {
 // layers is a snapshot with its file, as a transaction reads it.
 type layers struct {
 	snapshot
-	file *file // nil: not looked into, see Glance
+	file *file
 }
 
 // end lets go of the file.
@@ -62,9 +62,6 @@ func (l *layers) get(bucket string, key []byte) []byte {
 		if c, ok := l.moving.Get(at); ok {
 			return c.value
 		}
-	}
-	if l.file == nil {
-		return nil
 	}
 	return l.file.get(bucket, key)
 }

@@ -98,10 +98,9 @@ func TestUnknownIsUnknown(t *testing.T) {
 					t.Errorf("got %v, failed %v; want an unknown outcome and one failure", err, failed)
 				}
 				for what, err := range map[string]error{
-					"read":   s.View(func(*Tx) error { return nil }),
-					"glance": s.Glance(func(*Tx) error { return nil }),
-					"sync":   s.Sync(t.Context()),
-					"write":  s.Update(t.Context(), func(*Tx) error { return nil }),
+					"read":  s.View(func(*Tx) error { return nil }),
+					"sync":  s.Sync(t.Context()),
+					"write": s.Update(t.Context(), func(*Tx) error { return nil }),
 				} {
 					if bourse.CodeOf(err) != bourse.CodeTimeout {
 						t.Errorf("%s of a failed store: %v, want timeout", what, err)

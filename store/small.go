@@ -35,18 +35,6 @@ func readSmall(f *file) *changes {
 	return all
 }
 
-// Glance is View without the file, which costs next to nothing. It sees all that
-// the small buckets hold: the committed sums, what is held and open, how many
-// machines an app has, which ports they have and which are warm. Of any other
-// record it sees no more than that it was written lately, and of their ranges
-// nothing: it panics.
-func (s *Store) Glance(fn func(*Tx) error) error {
-	if err := s.dead(); err != nil {
-		return err
-	}
-	return fn(&Tx{layers: layers{snapshot: s.shown()}})
-}
-
 // addDifference adds to a tree of changes those that make of what small buckets
 // held what they hold now.
 func addDifference(to, held, now *changes) {

@@ -34,7 +34,7 @@ func TestSmallBuckets(t *testing.T) {
 		}
 		var open []bourse.OrderID
 		var sum bourse.Amounts
-		if err := s.Glance(func(tx *Tx) (err error) {
+		if err := s.View(func(tx *Tx) (err error) {
 			for k := range tx.from(bucketTaskOpen, nil) {
 				open = append(open, bourse.OrderID(k))
 			}

@@ -106,20 +106,12 @@ func (w *Worker) refusal(reason bourse.RefusalReason, detail string) *bourse.Ref
 // precheck spares the store a transaction for an order that is refused anyway.
 // errFilled: it is filled here already, which may be why there is no room.
 func (w *Worker) precheck(order *bourse.Order) (refusal *bourse.Refusal, err error) {
-	check := func(tx *store.Tx) (err error) {
-		refusal, err = w.refuse(tx, order, w.ledger.running(&order.Config))
-		return err
-	}
-	if isNew(order) {
-		if err := w.store.Glance(check); err != nil || refusal == nil {
-			return nil, err
-		}
-	}
 	err = w.store.View(func(tx *store.Tx) error {
 		if err := unfilled(tx, order); err != nil {
 			return err
 		}
-		return check(tx)
+		refusal, err = w.refuse(tx, order, w.ledger.running(&order.Config))
+		return err
 	})
 	return refusal, err
 }

@@ -34,7 +34,7 @@ func (w *Worker) pickPort(m *bourse.Machine) (port int, err error) {
 	if !needsPort(&m.Config, m.PrivateIP.IsValid()) {
 		return 0, nil
 	}
-	viewErr := w.store.Glance(func(tx *store.Tx) error {
+	viewErr := w.store.View(func(tx *store.Tx) error {
 		port, err = w.cfg.Ports.pick(tx, m.ID)
 		return nil
 	})

@@ -27,11 +27,7 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	}
 	q.Takes = w.ledger.running(&order.Config)
 	q.MissingBytes = w.missing(order)
-	read := w.store.View
-	if isNew(order) {
-		read = w.store.Glance
-	}
-	err := read(func(tx *store.Tx) error {
+	err := w.store.View(func(tx *store.Tx) error {
 		if err := filled(tx, order, &q); err != nil || q.Fill() != nil {
 			return err
 		}
@@ -51,18 +47,8 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	return q, err
 }
 
-// isNew tells whether there should be nothing to look for in the store's file: the
-// broker made up an id that nobody has used, and the order names nothing here. If
-// that is not so after all, whoever is to refuse or to record finds out.
-func isNew(order *bourse.Order) bool {
-	return !order.Named && order.Name == "" && order.Kind() != bourse.KindHold && len(order.Config.Mounts) == 0
-}
-
 // filled notes in q what fills the order here, if anything does.
 func filled(tx *store.Tx, order *bourse.Order, q *bourse.Quote) (err error) {
-	if isNew(order) {
-		return nil
-	}
 	switch order.Kind() {
 	case bourse.KindHold:
 		q.FilledHold, err = filledHold(tx, order)

@@ -95,7 +95,7 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
 		}
 	}
-	seen, err := h.glanceAtTask(done)
+	seen, err := h.newTask(done)
 	if err != nil || seen.refusal != nil {
 		t.Fatalf("%+v, %v", seen.refusal, err)
 	}

@@ -111,7 +111,7 @@ func (w *Worker) runTask(ctx context.Context, call *taskCall, order *bourse.Orde
 // the transaction that records the task asks.
 func (w *Worker) placeFor(ctx context.Context, order *bourse.Order) (taskView, *warmMachine, error) {
 	for {
-		v, err := w.glanceAtTask(order)
+		v, err := w.newTask(order)
 		if err == nil && v.refusal != nil {
 			v, err = w.lookAtTask(ctx, order)
 		}

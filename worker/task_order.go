@@ -89,7 +89,7 @@ func (w *Worker) readTask(order *bourse.Order) (taskView, error) {
 	if err != nil || v.result != nil || v.refusal != nil {
 		return w.vouched(v), err
 	}
-	return w.glanceAtTask(order)
+	return w.newTask(order)
 }
 
 // taskBefore tells what has become of the order here until now.
@@ -101,14 +101,14 @@ func (w *Worker) taskBefore(order *bourse.Order) (v taskView, err error) {
 	return v, err
 }
 
-// glanceAtTask is lookAtTask as if the order were new here.
-func (w *Worker) glanceAtTask(order *bourse.Order) (taskView, error) {
+// newTask is lookAtTask for an order that is new here.
+func (w *Worker) newTask(order *bourse.Order) (taskView, error) {
 	v := taskView{refusal: w.refuseTaskEver(order)}
 	if v.refusal != nil {
 		return w.vouched(v), nil
 	}
 	var ids []bourse.MachineID
-	err := w.store.Glance(func(tx *store.Tx) (err error) {
+	err := w.store.View(func(tx *store.Tx) (err error) {
 		ids = tx.WarmFor(order.App, order.Task.Name)
 		v.committed, err = tx.CommittedAt(time.Now())
 		return err
