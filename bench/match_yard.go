@@ -155,7 +155,7 @@ func (directory) Absent() []bourse.Absence { return nil }
 // match has a task done as a broker does.
 func (y *taskYard) match() error {
 	fill, _, err := y.exchange.Place(y.ctx, bourse.Order{
-		ID: bourse.NewOrderID(), App: bourse.App{Name: app}, Regions: []bourse.Choice{{"gru"}},
+		ID: bourse.NewOrderID(), App: bourse.DefaultApp(bourse.App{}), Regions: []bourse.Choice{{"gru"}},
 		Config: bourse.Config{Requirements: bourse.Requirements{"slots": {Count: 1}}},
 		Task:   &bourse.TaskOrder{Name: taskName, Payload: payload, Timeout: bourse.Duration(10 * time.Second)},
 	})
