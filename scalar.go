@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Duration is a time.Duration that JSON writes as a Go string ("1m30s") and
@@ -147,8 +148,11 @@ func (r Requirements) Validate() error {
 		if err := ValidateRequirementName(name); err != nil {
 			return err
 		}
-		if len(v.Label) > 255 {
+		switch {
+		case len(v.Label) > 255:
 			return Errorf(CodeInvalid, "invalid config.requirements.%s: %d bytes, at most 255", name, len(v.Label))
+		case v.Count < 0 || v.Count > MaxAmount || v.Count != 0 && v.Label != "" || !utf8.ValidString(v.Label):
+			return Errorf(CodeInvalid, "invalid config.requirements.%s: use a text or a whole number from 1 to %d", name, int64(MaxAmount))
 		}
 	}
 	return nil

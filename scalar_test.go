@@ -87,5 +87,9 @@ func TestRequirementsValidate(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	codeIs(t, bourse.Requirements{"a": {Label: strings.Repeat("x", 256)}}.Validate(), bourse.CodeInvalid)
+	for _, bad := range []bourse.Requirement{
+		{Label: strings.Repeat("x", 256)}, {Label: "\xff"}, {Count: -1}, {Count: bourse.MaxAmount + 1}, {Count: 1, Label: "x"},
+	} {
+		codeIs(t, bourse.Requirements{"a": bad}.Validate(), bourse.CodeInvalid)
+	}
 }

@@ -236,3 +236,26 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	}
 	return reply.Fill.Machine.ID
 }
+
+// A server that says that an order takes less than nothing gives the worker no
+// room that it has not (invariant 4): what JSON would not have let in is
+// refused, too.
+func TestAClaimOfLessThanNothing(t *testing.T) {
+	h := newHost(t, nil)
+	body, err := codec.Marshal(bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) {
+		o.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := []byte("\x65Count\x01")
+	if bytes.Count(body, count) != 1 {
+		t.Fatalf("the claim has no count of 1: %q", body)
+	}
+	body = bytes.Replace(body, count, []byte("\x65Count\x28"), 1) // -9
+	rec := httptest.NewRecorder()
+	h.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/worker/claim", bytes.NewReader(body)))
+	if rec.Code != http.StatusBadRequest {
+		t.Errorf("answered %d: %q", rec.Code, rec.Body)
+	}
+}
