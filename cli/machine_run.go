@@ -153,7 +153,7 @@ func afterRefusals(refusals []bourse.Refusal, order bourse.OrderID) []string {
 			"or a command of the host itself: bourse machine run host -- COMMAND",
 		}
 	case onlyFor(bourse.RefusedDriver, refusals):
-		return []string{"mend what the workers say: none of them could start it", whole}
+		return []string{"fix what the workers say: none of them could start it", whole}
 	}
 	return []string{"another --region (or any), a smaller --vm-memory or --vm-cpus, or later", whole}
 }
