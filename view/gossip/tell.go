@@ -14,7 +14,7 @@ import (
 // while many members come or go, news of the membership fills its packets for
 // as long as a minute.
 const (
-	tellTo    = 10 // members of chance, each Timing.Gossip, at most: as long as there is something
+	tellTo    = 10 // random members, each Timing.Gossip, at most: as long as there is something
 	tellTries = 10 // to find one that is not ourselves
 	around    = 6  // what memberlist adds: a type and a checksum
 )

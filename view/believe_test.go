@@ -1,0 +1,92 @@
+package view
+
+import (
+	"bytes"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestBelieveOnlyProofs: a copy of an app that was kept elsewhere comes back as
+// a broker signed it, and no other way.
+func TestBelieveOnlyProofs(t *testing.T) {
+	broker := startMember(t, Config{Site: "b1"})
+	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
+	broker.publish(AppRow(shop))
+	app, err := broker.Prove(t.Context(), "shop")
+	if err != nil || len(app.Proof) == 0 {
+		t.Fatalf("%+v, %v", app, err)
+	}
+	m := startMember(t, Config{Site: "w1", Role: bourse.RoleWorker})
+	var w wireProof
+	if err := wire.dec.Unmarshal(app.Proof, &w); err != nil {
+		t.Fatal(err)
+	}
+	row, err := decodeRow(w.Row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := sealOf(newTestKey(t, bourse.RoleWorker))
+	for name, change := range map[string]func(w *wireProof, row *wireRow){
+		"of another organization": func(_ *wireProof, row *wireRow) { row.Columns["org"] = "thief" },
+		"born earlier":            func(_ *wireProof, row *wireRow) { row.Columns["created_at"] = int64(1) },
+		"signed by a worker": func(w *wireProof, row *wireRow) {
+			w.Birth, row.Sig = worker.Birth, signRow(t, worker, row)
+		},
+		"without a signature": func(_ *wireProof, row *wireRow) { row.Sig = nil },
+		"without a birth":     func(w *wireProof, _ *wireRow) { w.Birth = nil },
+	} {
+		forged, bad := w, row
+		bad.Columns = maps.Clone(row.Columns)
+		change(&forged, &bad)
+		if forged.Row, err = encodeRow(bad); err != nil {
+			t.Fatal(err)
+		}
+		b, err := wire.enc.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := m.Forged()
+		if err := m.Believe(t.Context(), b); err != nil || m.Forged() == before || len(m.dump()) != 0 {
+			t.Errorf("%s: error %v, rows %v", name, err, m.dump())
+		}
+	}
+	if err := m.Believe(t.Context(), []byte("no proof")); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("no proof: %v, want %s", err, bourse.CodeInvalid)
+	}
+	if err := m.Believe(t.Context(), app.Proof, app.Proof); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(broker.dump(), m.dump()); d != "" {
+		t.Errorf("rows (-broker +worker):\n%s", d)
+	}
+	if again, err := m.Prove(t.Context(), "shop"); err != nil || !bytes.Equal(again.Proof, app.Proof) {
+		t.Errorf("it is proven otherwise by who was told: %v", err)
+	}
+	m.sound()
+}
+
+// FuzzBelieve gives a view whatever proof.
+func FuzzBelieve(f *testing.F) {
+	broker := startMember(f, Config{Site: "b1"})
+	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
+	app, err := broker.Prove(f.Context(), "shop")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(app.Proof)
+	f.Add([]byte{0xa0})
+	m := startMember(f, Config{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := m.Believe(t.Context(), b); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Fatal(err)
+		}
+		if err := m.verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
