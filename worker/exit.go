@@ -74,7 +74,7 @@ func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, p
 	return err
 }
 
-// notStarted tells whether the start of this boot has still to be recorded: the
+// notStarted reports whether the start of this boot has still to be recorded: the
 // end of a task is told after its start.
 func notStarted(m *bourse.Machine, boot int) bool {
 	return m.Boot.Number == boot && m.State == bourse.StateStarting
