@@ -18,7 +18,7 @@ import (
 )
 
 // stormFor is how long servers are killed.
-var stormFor = flag.Duration("storm", 40*time.Second, "how long servers are killed in TestStorm")
+var stormFor = flag.Duration("storm", time.Minute, "how long servers are killed in TestStorm")
 
 const (
 	stormClients = 8
