@@ -15,11 +15,15 @@ TESTFLAGS ?=
 NORACE    := -gcflags=modernc.org/...=-race=false
 SOAK      ?= 10m
 
+# Tests of disks, images and whole clusters wait as much as they compute: one package
+# more than there are processors keeps those busy.
+PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
+.PHONY: help build demo test cgroup2 soak check fmt-check vet cross lint sizes fuzz bench fmt clean
 
 help: ## show what there is to make
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/bourse, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/bourse ./cmd/bourse
@@ -27,22 +31,23 @@ build: ## build bin/bourse, static
 demo: build ## run the main job from beginning to end, with a worker killed in between
 	$(GO) run ./scripts/demo -binary bin/bourse
 
-test: ## run the tests, with race detector and shuffled
+test: ## run the tests, with race detector and shuffled (make check vets them)
 	@scripts/need-host
 	@scripts/need-kernel
 	@if scripts/need-cc; then race='-race $(NORACE)'; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
-	set -x; $(GO) test $$race -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+	set -x; $(GO) test $$race -vet=off -p $(PACKAGES) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
 
 cgroup2: ## run all tests of processes and groups under a kernel with cgroup v2
 	@scripts/need-host
 	@scripts/need-kernel
 	$(GO) test -count=1 -timeout 40m -v ./test/cgroup2 -all
 
-soak: ## kill servers for SOAK (10m) under load, and account for every machine
+soak: ## kill servers for SOAK (10m) under load, and account for every machine, and then for every request to proxies
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
+	$(GO) test -run '^TestSoak$$' -timeout 30m ./test/proxy -soak $(SOAK) -v
 
-check: fmt-check vet cross lint ## format, vet, cross compile, staticcheck, golangci-lint
+check: fmt-check vet cross lint sizes ## format, vet, cross compile, golangci-lint, sizes
 
 fmt-check:
 	@out=$$($(TOOL) gofumpt -l . && $(TOOL) goimports -l -local $(MODULE) .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
@@ -54,9 +59,11 @@ cross:
 	GOOS=linux GOARCH=arm64 $(GO) build ./...
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 
-lint:
-	$(TOOL) staticcheck ./...
+lint: # staticcheck is one of its linters, with all checks
 	$(TOOL) golangci-lint run ./...
+
+sizes: ## print the largest types and packages, and what has changed of what is exported
+	$(GO) test -count=1 -run '^Test(Sizes|API)$$' -v .
 
 fuzz: ## run every fuzz test for FUZZTIME (10s)
 	@GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -10,12 +10,15 @@ import (
 // Absence is a worker that belongs to the cluster and cannot be reached: it
 // may be dead, cut off, or about to come back with all that it had.
 type Absence struct {
+	// Member is what was known of it; Leaving says that it left in good order.
 	Member
 	// Since is when it was found to be absent. What was begun later is not
 	// there.
 	Since time.Time
 	// LostAfter is how long it may be absent; 0: LostAfter.
 	LostAfter time.Duration
+	// Forgotten: an operator has said that it will not come back.
+	Forgotten bool
 }
 
 // LostAfter is how long a worker may be absent before it counts as lost for
@@ -33,7 +36,9 @@ const MaxLostAfter = 6 * 24 * time.Hour
 const MaxSkew = 5 * time.Second
 
 // Lost reports whether the worker is taken for lost for good.
-func (a *Absence) Lost(now time.Time) bool { return now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter) }
+func (a *Absence) Lost(now time.Time) bool {
+	return a.Forgotten || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
+}
 
 // MayHaveFilled reports whether the worker may have filled an order before it
 // became absent. It cannot have if the order is younger than its absence,

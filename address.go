@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// PrivateAddress gives a machine's address in the private network of its app:
+// PrivateAddress returns a machine's address in the private network of its app:
 // fdaa, 32 bits of the network, 32 of the host, 32 of the machine, and 2. It
-// says the same everywhere, so nobody has to be asked.
+// says the same everywhere, so no one has to be asked.
 func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}
@@ -25,7 +25,7 @@ func PrivateAddress(network string, id MachineID) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// NetworkPrefix gives the addresses of a private network, a /48.
+// NetworkPrefix returns the addresses of a private network, a /48.
 func NetworkPrefix(network string) netip.Prefix {
 	sum := sha256.Sum256([]byte(network))
 	b := [16]byte{0: 0xfd, 1: 0xaa}
@@ -34,5 +34,5 @@ func NetworkPrefix(network string) netip.Prefix {
 }
 
 // PrivateNetwork names the network that an app's machines are in: one of its
-// organisation's, so that nobody joins another's by its name.
+// organisation's, so that no one joins another's by its name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }

@@ -31,7 +31,7 @@ type AppRef struct {
 // Ref returns what the app's records say.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID makes the id of an app. It is random: nobody can choose an app whose
+// NewAppID makes the id of an app. It is random: no one can choose an app whose
 // id is that of another, or has its marks on the ids of orders.
 func NewAppID() string {
 	var id ulid.ULID

@@ -20,7 +20,7 @@ const ImagePull = "pull"
 
 // Config says what a machine is, in the words and the JSON of the Machines
 // API. What Bourse acts on is typed; the rest is kept as it came and given
-// back. Unknown fields are dropped.
+// back. What becomes of each member is in [Fields].
 type Config struct {
 	Image        string            `json:"image"`           // required
 	Guest        *Guest            `json:"guest,omitempty"` // filled in by Normalize
@@ -40,8 +40,8 @@ type Config struct {
 	Kept
 }
 
-// Kept is the part of a Config that is stored and given back unread. The types
-// in config_kept.go say which shapes its fields may have.
+// Kept is the part of a Config that is stored and given back unread. Package
+// internal/kept says which shapes its fields may have.
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
@@ -53,6 +53,11 @@ type Kept struct {
 	Standbys   json.RawMessage `json:"standbys,omitempty"`
 	DNS        json.RawMessage `json:"dns,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
+
+	// Rest is a JSON object of the members that Config has no field for, at every
+	// depth, with sorted keys; nil for none. Only the JSON of a Config reads and
+	// writes it: there each is where it came from.
+	Rest json.RawMessage `json:"-" cbor:"rest,omitempty"`
 }
 
 // Init says which program a machine runs and how. For image "host" the
@@ -66,12 +71,29 @@ type Init struct {
 	WorkingDir string   `json:"working_dir,omitempty"` // absolute; default the machine's own directory
 }
 
-// Command gives the whole command line, empty when none is named.
+// Command returns the whole command line, empty when none is named.
 func (i Init) Command() []string {
 	if len(i.Exec) > 0 {
 		return i.Exec
 	}
 	return slices.Concat(i.Entrypoint, i.Cmd)
+}
+
+// MaxStandbys is how many machines one may stand by for.
+const MaxStandbys = 16
+
+// StandsBy returns the machines that this one stands by for. What a release before
+// this one kept of it may be nothing that reads: CodeInvalid.
+func (c *Config) StandsBy() (ids []MachineID, err error) {
+	if len(c.Standbys) > 0 && json.Unmarshal(c.Standbys, &ids) != nil || len(ids) > MaxStandbys {
+		return nil, Errorf(CodeInvalid, "invalid config.standbys: use a list of at most %d ids of machines", MaxStandbys)
+	}
+	for _, id := range ids {
+		if err := id.Validate(); err != nil {
+			return nil, Errorf(CodeInvalid, "invalid config.standbys: %w", err)
+		}
+	}
+	return ids, nil
 }
 
 // RestartPolicy says when a machine whose program ended by itself is started
@@ -109,7 +131,7 @@ const (
 	maxConfigString  = 1 << 17 // bytes of one string: what one exec argument may have
 )
 
-// RestartPolicy gives the policy with its defaults filled in.
+// RestartPolicy returns the policy with its defaults filled in.
 func (c *Config) RestartPolicy() Restart {
 	r := Restart{}
 	if c.Restart != nil {
@@ -124,7 +146,7 @@ func (c *Config) RestartPolicy() Restart {
 	return r
 }
 
-// Stop gives the stop signal and timeout with their defaults filled in.
+// Stop returns the stop signal and timeout with their defaults filled in.
 func (c *Config) Stop() (Signal, time.Duration) {
 	signal, timeout := DefaultStopSignal, DefaultStopTimeout
 	if c.StopConfig != nil {
@@ -171,7 +193,7 @@ func (c *Config) validate() error {
 		return Errorf(CodeInvalid, "invalid config.image: it is required (\"host\" runs a command of the host)")
 	case len(c.Image) > 1024 || strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return Errorf(CodeInvalid, "invalid config.image %s", Quoted(c.Image))
-	case !InRegistry(c.Image) && len(c.Init.Command()) == 0:
+	case c.ImageKind() != RegistryImage && len(c.Init.Command()) == 0 && len(c.Processes) == 0:
 		return Errorf(CodeInvalid, "invalid config.init: image %s needs a command (init.exec, or entrypoint and cmd)", c.Image)
 	case c.Init.WorkingDir != "" && !strings.HasPrefix(c.Init.WorkingDir, "/"):
 		return Errorf(CodeInvalid, "invalid config.init.working_dir %s: use an absolute path", Quoted(c.Init.WorkingDir))
@@ -195,14 +217,17 @@ func (c *Config) validate() error {
 			return Errorf(CodeInvalid, "invalid config.env name %s", Quoted(k))
 		}
 	}
-	if err := errors.Join(c.validatePolicies(), c.validateStorage(), c.Kept.validate()); err != nil {
+	if err := errors.Join(c.validatePolicies(), c.validateStorage()); err != nil {
 		return err
 	}
-	if c.Runtime != "" && (!InRegistry(c.Image) || !runtimePattern.MatchString(c.Runtime)) {
+	if _, err := c.ParseSchedule(); err != nil {
+		return err
+	}
+	if c.Runtime != "" && (c.ImageKind() != RegistryImage || !runtimePattern.MatchString(c.Runtime)) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
 	}
 	if c.Task != nil {
-		if c.Image == ImagePull {
+		if c.ImageKind() == PollerImage {
 			return Errorf(CodeInvalid, "invalid config.task: the program of a poller cannot be reached")
 		}
 		if err := c.Task.Validate(); err != nil {

@@ -22,7 +22,7 @@ func (c Config) asked() Config {
 	if port {
 		out.Env = map[string]string{envPort: ""}
 	}
-	if !InRegistry(c.Image) && c.Image != "" {
+	if c.ImageKind() != RegistryImage && c.Image != "" {
 		out.Init.Exec = []string{"true"} // some program: such an image is nothing without
 	}
 	return out

@@ -129,23 +129,6 @@ func TestInitCommand(t *testing.T) {
 	}
 }
 
-// What Bourse does not read is given back as it came.
-func TestConfigKeepsWhatItDoesNotRead(t *testing.T) {
-	const text = `{"image":"host","init":{"exec":["true"]},"services":[{"internal_port":8080}],"checks":{"up":{"type":"tcp"}},"color":"red"}`
-	var c bourse.Config
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
-	got, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"image":"host","init":{"exec":["true"]},"services":[{"internal_port":8080}],"checks":{"up":{"type":"tcp"}}}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 // A config that Normalize takes is whole, stays as it is when normalized
 // again, and survives its own JSON.
 func FuzzConfig(f *testing.F) {

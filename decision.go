@@ -37,13 +37,13 @@ type Decision struct {
 
 // Round is one asking for quotes: of one choice of regions, or of the rest of
 // a large region after its sample refused. When each worker had said yes to an
-// order of the same kind just before, nobody is asked and those quotes, with
+// order of the same kind just before, no one is asked and those quotes, with
 // the claims made since, are ranked instead.
 type Round struct {
 	Regions    Choice        `json:"regions"`
 	Candidates int           `json:"candidates"`         // known in those regions
 	Asked      int           `json:"asked"`              // of them
-	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if nobody was asked
+	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no one was asked
 	Ranked     []Ranking     `json:"ranked,omitempty"`   // best first; at most MaxRecorded
 	Refusals   []Refusal     `json:"refusals,omitempty"` // of quotes; at most MaxRecorded
 	Claims     []ClaimTry    `json:"claims,omitempty"`
@@ -84,7 +84,7 @@ type Times struct {
 	Total time.Duration `json:"total"`
 }
 
-// Refusals gives every no of the decision, of quotes and of claims.
+// Refusals returns every no of the decision, of quotes and of claims.
 func (d *Decision) Refusals() []Refusal {
 	var out []Refusal
 	for _, r := range d.Rounds {

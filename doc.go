@@ -2,7 +2,7 @@
 //
 // A request for a machine is an [Order]. Every worker answers for itself with
 // a [Quote]; a stateless broker ranks the quotes and fills the order on one
-// worker, inside the caller's request, or says at once why nobody could.
+// worker, inside the caller's request, or says at once why no worker could.
 // There is no central scheduler, no consensus and no pending state.
 //
 // # Words
@@ -19,7 +19,7 @@
 //   - ledger: a worker's account of what is committed and held, per resource
 //   - view: everyone's hint about everyone; never the truth
 //   - broker: the stateless API server
-//   - poller: who asks a worker for work; a worker that has some is a gateway, and a job is a machine that one of them runs
+//   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a job is a machine that a poller runs
 //
 // # Invariants
 //
@@ -36,21 +36,5 @@
 //
 // # Packages
 //
-// Imports point down only; arch_test.go holds the table.
-//
-//	cmd/bourse    flags, wiring
-//	cli           one verb per file, and what it prints
-//	worker        the daemon of a host: its API, its runs, ledger, recovery
-//	broker        the public API server: decode, validate, authorise, forward
-//	market        the exchange: candidates, quotes, ranking, claims, the decision
-//	fabric        how a broker reaches workers; fabric/direct is HTTP
-//	view          what every server has heard of the cluster; view/gossip spreads it, view/query asks it
-//	store         the worker's bbolt file, with a write-ahead log
-//	driver        the contract with what runs machines; driver/process runs host commands
-//	gateway       HTTP for pollers, on a worker with driver/pull
-//	supervise     a few commands without any server
-//	warm          frames between a worker and a program that stays warm, both ends
-//	machinesapi   wire types and the Go client of the public API
-//	fsm           durable typed state machines
-//	bourse        this vocabulary; imports nothing of the project
+// The README lists them. Imports point down only; arch_test.go holds the table.
 package bourse

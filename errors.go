@@ -44,7 +44,7 @@ type Error struct {
 	Err     error
 }
 
-// Error gives the message, and the cause when the message does not tell it
+// Error returns the message, and the cause when the message does not tell it
 // already.
 func (e *Error) Error() string {
 	if e.Err == nil || strings.Contains(e.Message, e.Err.Error()) {
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf makes an Error; what a %w verb wraps becomes its cause.
@@ -62,7 +62,7 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// CodeOf gives the code of the first Error in err's chain. A context's end
+// CodeOf returns the code of the first Error in err's chain. A context's end
 // without one reads as timeout or canceled, anything else as internal; nil has
 // no code.
 func CodeOf(err error) Code {
@@ -81,7 +81,7 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// MessageOf gives the text of err that may be shown to a caller: an internal
+// MessageOf returns the text of err that may be shown to a caller: an internal
 // error's cause stays in the log.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -2,6 +2,7 @@ package bourse
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -77,6 +78,12 @@ func (g Guest) Validate() error {
 	return nil
 }
 
+// presets are the numbers of cpus that the Machines API's sizes have.
+var presets = map[CPUKind][]int64{
+	CPUShared:      {1, 2, 4, 6, 8},
+	CPUPerformance: {1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128},
+}
+
 // ParseSize reads a preset such as "shared-cpu-2x" or "performance-4x".
 func ParseSize(s string) (Guest, error) {
 	for prefix, kind := range map[string]CPUKind{"shared-cpu-": CPUShared, "performance-": CPUPerformance} {
@@ -86,14 +93,19 @@ func ParseSize(s string) (Guest, error) {
 		}
 		count, ok := strings.CutSuffix(rest, "x")
 		n, err := strconv.ParseInt(count, 10, 64)
-		if ok && err == nil && n >= 1 && n <= MaxCPUs {
+		if ok && err == nil && slices.Contains(presets[kind], n) {
 			return Guest{CPUKind: kind, CPUs: n}.WithDefaults(), nil
 		}
+		var names []string
+		for _, n := range presets[kind] {
+			names = append(names, prefix+strconv.FormatInt(n, 10)+"x")
+		}
+		return Guest{}, Errorf(CodeInvalid, "invalid size %s: use %s", Quoted(s), strings.Join(names, ", "))
 	}
-	return Guest{}, Errorf(CodeInvalid, "invalid size %s: use shared-cpu-Nx or performance-Nx", Quoted(s))
+	return Guest{}, Errorf(CodeInvalid, "invalid size %s: use one such as shared-cpu-2x or performance-1x", Quoted(s))
 }
 
-// Takes gives what a running machine of this size takes from a worker on
+// Takes returns what a running machine of this size takes from a worker on
 // which overcommit shared vCPUs are sold for each core (at least 1; what is no
 // number means 1). Fractions of a milliCPU are rounded up, so that many small
 // ones cannot oversell. g must be valid.

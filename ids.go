@@ -24,7 +24,7 @@ type WorkerID string
 // its machines, so that an id is an address. 0 means "none chosen yet".
 type WorkerTag uint32
 
-// MachineID is 14 lower-case hex digits: 6 of the worker's tag, 8 of chance.
+// MachineID is 14 lower-case hex digits: 6 of the worker's tag, 8 random ones.
 type MachineID string
 
 // The ids below are ULIDs (26 characters, Crockford base 32, ordered by time).
@@ -39,7 +39,7 @@ type (
 
 var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
 
-// isLabel tells whether s is 1 to 63 of a-z, 0-9 and "-", and begins and ends
+// isLabel reports whether s is 1 to 63 of a-z, 0-9 and "-", and begins and ends
 // with a letter or digit. It is asked several times for each order, where a
 // regular expression would be felt.
 func isLabel(s string) bool {
@@ -73,7 +73,7 @@ func validateLabel(what, s string) error {
 // app: the alphabet of an app name.
 func ValidateMachineName(s string) error { return validateLabel("machine name", s) }
 
-// String gives the six hex digits that begin the ids of the tag's machines.
+// String returns the six hex digits that begin the ids of the tag's machines.
 func (t WorkerTag) String() string { return fmt.Sprintf("%06x", uint32(t)&0xffffff) }
 
 // Validate reports CodeInvalid unless m has the shape of a machine id.
@@ -84,7 +84,7 @@ func (m MachineID) Validate() error {
 	return nil
 }
 
-// Tag gives the tag of the worker that owns m, 0 when m is malformed.
+// Tag returns the tag of the worker that owns m, 0 when m is malformed.
 func (m MachineID) Tag() WorkerTag {
 	if m.Validate() != nil {
 		return 0
@@ -108,6 +108,15 @@ func NewOrderID() OrderID { return OrderID(ulid.Make().String()) }
 
 // NewInstanceID makes a version id for the present moment.
 func NewInstanceID() InstanceID { return InstanceID(ulid.Make().String()) }
+
+// Time returns when the version was made, the zero time for what is no such id.
+func (id InstanceID) Time() time.Time {
+	u, err := ulid.ParseStrict(string(id))
+	if err != nil {
+		return time.Time{}
+	}
+	return u.Timestamp()
+}
 
 // Validate reports CodeInvalid unless o is a ULID.
 func (o OrderID) Validate() error {

@@ -21,15 +21,37 @@ const (
 	DefaultTag      = "latest"
 )
 
-// InRegistry tells whether an image is one of a registry, to be pulled and
-// unpacked: each is but host and pull.
-func InRegistry(image string) bool { return image != ImageHost && image != ImagePull }
+// ImageKind says what an image is, and so which driver of a worker runs it: the
+// kinds have the drivers' names.
+type ImageKind string
+
+// The kinds of images.
+const (
+	HostImage     ImageKind = "process"   // ImageHost: a command of the host
+	RegistryImage ImageKind = "container" // of a registry: pulled, and unpacked
+	PollerImage   ImageKind = "pull"      // ImagePull: a job that a poller runs
+)
+
+// KindOfImage returns the kind of an image by its name: all but ImageHost and
+// ImagePull are of a registry.
+func KindOfImage(image string) ImageKind {
+	switch image {
+	case ImageHost:
+		return HostImage
+	case ImagePull:
+		return PollerImage
+	}
+	return RegistryImage
+}
+
+// ImageKind returns the kind of c's image.
+func (c *Config) ImageKind() ImageKind { return KindOfImage(c.Image) }
 
 // ParseImageRef takes an image's name apart. Names without a registry are the
 // Docker Hub's. The images "host" and "pull" have no registry, so that a
 // client's registry/repository:tag becomes "/host:latest".
 func ParseImageRef(image string) ImageRef {
-	if !InRegistry(image) {
+	if KindOfImage(image) != RegistryImage {
 		return ImageRef{Repository: image, Tag: DefaultTag}
 	}
 	name, digest, _ := strings.Cut(image, "@")

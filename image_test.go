@@ -23,3 +23,14 @@ func TestImageRefIsANameAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestKindOfImage(t *testing.T) {
+	for image, want := range map[string]bourse.ImageKind{
+		bourse.ImageHost: bourse.HostImage, bourse.ImagePull: bourse.PollerImage,
+		"": bourse.RegistryImage, "nginx": bourse.RegistryImage, "host:latest": bourse.RegistryImage, "process": bourse.RegistryImage,
+	} {
+		if got := bourse.KindOfImage(image); got != want {
+			t.Errorf("%q: %s, want %s", image, got, want)
+		}
+	}
+}

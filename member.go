@@ -1,7 +1,5 @@
 package bourse
 
-import "net/netip"
-
 // Role is what a server of the cluster does.
 type Role string
 
@@ -9,7 +7,15 @@ type Role string
 const (
 	RoleWorker Role = "worker"
 	RoleBroker Role = "broker"
+	RoleProxy  Role = "proxy"
 )
+
+// ServerRoles returns the roles that members of a cluster have.
+func ServerRoles() []Role { return []Role{RoleWorker, RoleBroker, RoleProxy} }
+
+// RoleScraper is the role of a client that reads servers' metrics and may do
+// nothing else. It is no server: it is in certificates and files of tokens only.
+const RoleScraper Role = "scraper"
 
 // Member is what every server knows of another: a hint, as old as the last
 // gossip.
@@ -21,21 +27,6 @@ type Member struct {
 	Tag     WorkerTag `json:"tag,omitempty"`     // workers only
 	Free    Amounts   `json:"free,omitempty"`    // coarse; workers only
 	Leaving bool      `json:"leaving,omitempty"` // draining: takes no orders
-}
-
-// natsNetwork is where the addresses of servers on NATS are taken from: a
-// private range of IPv6 that spells "nats". Nothing is ever sent there as IP.
-var natsNetwork = netip.MustParsePrefix("fd6e:6174:7300::/40")
-
-// NATSNetwork gives the range of the addresses of servers that are reached
-// through NATS.
-func NATSNetwork() netip.Prefix { return natsNetwork }
-
-// OnNATS tells whether host:port is the address of a server that is reached
-// through NATS, and not by dialing it.
-func OnNATS(hostport string) bool {
-	a, err := netip.ParseAddrPort(hostport)
-	return err == nil && natsNetwork.Contains(a.Addr())
 }
 
 // Facts are what a worker says of itself, its own truth.

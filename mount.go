@@ -19,10 +19,10 @@ type Mount struct {
 
 // File is written into a machine before its program starts.
 type File struct {
-	GuestPath  string `json:"guest_path"`          // absolute
-	RawValue   []byte `json:"raw_value,omitempty"` // base64 in JSON
-	SecretName string `json:"secret_name,omitempty"`
-	Mode       uint32 `json:"mode,omitempty"` // permission bits; default 0644
+	GuestPath  string `json:"guest_path"`            // absolute
+	RawValue   []byte `json:"raw_value,omitempty"`   // base64 in JSON
+	SecretName string `json:"secret_name,omitempty"` // instead of RawValue: its value is this one, in base64
+	Mode       uint32 `json:"mode,omitempty"`        // permission bits; default 0644
 }
 
 // Rootfs says how a container's root file system is made.
@@ -41,7 +41,7 @@ func (c *Config) validateStorage() error {
 	if len(c.Mounts) > maxMounts {
 		return Errorf(CodeInvalid, "invalid config.mounts: %d, at most %d", len(c.Mounts), maxMounts)
 	}
-	if len(c.Mounts) > 0 && c.Image == ImagePull {
+	if len(c.Mounts) > 0 && c.ImageKind() == PollerImage {
 		return Errorf(CodeInvalid, "invalid config.mounts: a volume is not where a poller runs")
 	}
 	for _, m := range c.Mounts {
@@ -51,11 +51,14 @@ func (c *Config) validateStorage() error {
 		if err := validateGuestPath("mounts", m.Path); err != nil {
 			return err
 		}
+		if p := m.ExtendThresholdPercent; p < 0 || p > 99 || m.AddSizeGB < 0 || m.AddSizeGB > MaxVolumeGB || m.SizeGBLimit < 0 || p > 0 && m.AddSizeGB == 0 {
+			return Errorf(CodeInvalid, "invalid config.mounts: extend_threshold_percent is 1 to 99, with an add_size_gb, and a size_gb_limit or none")
+		}
 	}
 	if len(c.Files) > maxFiles {
 		return Errorf(CodeInvalid, "invalid config.files: %d, at most %d", len(c.Files), maxFiles)
 	}
-	if len(c.Files) > 0 && !InRegistry(c.Image) {
+	if len(c.Files) > 0 && c.ImageKind() != RegistryImage {
 		return Errorf(CodeInvalid, "invalid config.files: a machine of image %s has no file system of its own", c.Image)
 	}
 	total := 0
@@ -63,8 +66,8 @@ func (c *Config) validateStorage() error {
 		if err := validateGuestPath("files", f.GuestPath); err != nil {
 			return err
 		}
-		if f.SecretName != "" {
-			return Errorf(CodeInvalid, "invalid config.files: secrets are not offered")
+		if f.SecretName != "" && len(f.RawValue) > 0 {
+			return Errorf(CodeInvalid, "invalid config.files: raw_value and secret_name exclude each other")
 		}
 		if f.Mode > 0o7777 {
 			return Errorf(CodeInvalid, "invalid config.files: mode %o", f.Mode)

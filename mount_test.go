@@ -22,7 +22,7 @@ func TestStorageOfAConfig(t *testing.T) {
 		"a file":               {bourse.Config{Files: []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("hi"), Mode: 0o600}}}, true},
 		"a file that climbs":   {bourse.Config{Files: []bourse.File{{GuestPath: "/../x"}}}, false},
 		"a large file":         {bourse.Config{Files: []bourse.File{{GuestPath: "/x", RawValue: make([]byte, 2<<20)}}}, false},
-		"a secret as file":     {bourse.Config{Files: []bourse.File{{GuestPath: "/x", SecretName: "S"}}}, false},
+		"a secret as file":     {bourse.Config{Files: []bourse.File{{GuestPath: "/x", SecretName: "S", RawValue: []byte("x")}}}, false},
 		"a strange mode":       {bourse.Config{Files: []bourse.File{{GuestPath: "/x", Mode: 1 << 20}}}, false},
 		"a negative root size": {bourse.Config{Rootfs: &bourse.Rootfs{SizeGB: -1}}, false},
 		"a runtime":            {bourse.Config{Runtime: "io.containerd.runsc.v1"}, true},

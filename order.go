@@ -21,16 +21,18 @@ type Order struct {
 
 // Options are what the caller says about an order beside the machine.
 type Options struct {
-	SkipLaunch bool     `json:"skip_launch,omitempty"` // prepare, do not start
-	Cordoned   bool     `json:"cordoned,omitempty"`    // no service registration
-	LeaseTTL   int64    `json:"lease_ttl,omitempty"`   // seconds; born leased when positive
-	LeaseOwner string   `json:"lease_owner,omitempty"`
-	Race       int      `json:"race,omitempty"`   // claim so many, keep the first that starts; 0 and 1 mean no race
-	Within     Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
-	Named      bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
-	First      bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
-	Try        string   `json:"try,omitempty"`    // of an order that is Named: which of its tries this is, made up by the exchange
-	Chosen     OrderID  `json:"-"`                // what the caller called it, if its id is another one; see [OrderID.In]
+	SkipLaunch  bool     `json:"skip_launch,omitempty"`  // prepare, do not start
+	Cordoned    bool     `json:"cordoned,omitempty"`     // no service registration
+	Secrets     uint64   `json:"secrets,omitempty"`      // version of the app's that its machine must have, at least
+	SkipSecrets bool     `json:"skip_secrets,omitempty"` // its machine gets none
+	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // seconds; born leased when positive
+	LeaseOwner  string   `json:"lease_owner,omitempty"`
+	Race        int      `json:"race,omitempty"`   // claim so many, keep the first that starts; 0 and 1 mean no race
+	Within      Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
+	Named       bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
+	First       bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
+	Try         string   `json:"try,omitempty"`    // of an order that is Named: which of its tries this is, made up by the exchange
+	Chosen      OrderID  `json:"-"`                // what the caller called it, if its id is another one; see [OrderID.In]
 }
 
 // MayRepeat reports whether the order may have been sent before, and filled.
@@ -39,7 +41,7 @@ func (o *Options) MayRepeat() bool { return o.Named && !o.First }
 // Bounds and defaults of an order's options.
 const (
 	DefaultWithin     = 10 * time.Second
-	DefaultPullWithin = time.Minute // of a machine whose image may have to be pulled
+	DefaultPullWithin = time.Minute // of a task whose image may have to be pulled
 	MaxWithin         = 5 * time.Minute
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
@@ -110,7 +112,7 @@ func (o *Order) validateTask() error {
 		return Errorf(CodeInvalid, "a task has either a name or an image")
 	case o.Task.Warm():
 		return c.Requirements.Validate()
-	case c.Image == ImagePull:
+	case c.ImageKind() == PollerImage:
 		return Errorf(CodeInvalid, "a poller gives no task its payload: use another image, or POST /sched/submit at its gateway")
 	case c.RestartPolicy().Policy != RestartNo || !c.AutoDestroy || c.Init.TTY || c.Task != nil:
 		return Errorf(CodeInvalid, "a task's machine is destroyed when it ends, has no terminal and is warm for no other")
@@ -118,10 +120,10 @@ func (o *Order) validateTask() error {
 	return c.validate()
 }
 
-// Warm tells whether the order is for a place on a machine that is warm.
+// Warm reports whether the order is for a place on a machine that is warm.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked gives the order as workers are asked for quotes: what its program is,
+// Asked returns the order as workers are asked for quotes: what its program is,
 // what it is told, and the payload of a task are not their business yet.
 func (o *Order) Asked() *Order {
 	asked := *o
@@ -140,7 +142,7 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Within)
 	}
 	start := DefaultWithin
-	if InRegistry(o.Config.Image) {
+	if o.Config.ImageKind() == RegistryImage {
 		start = DefaultPullWithin
 	}
 	switch o.Kind() {
@@ -150,13 +152,16 @@ func (o *Order) Deadline() time.Duration {
 		}
 		return time.Duration(o.Task.Timeout) + start
 	case KindMachine:
+		if o.Config.ImageKind() == RegistryImage {
+			return MaxWithin // most clients have no way to ask for more, and a large image takes its time
+		}
 		return start
 	case KindVolume, KindHold:
 	}
 	return DefaultWithin
 }
 
-// Pinned gives the tag of the only worker that can fill the order: that of the
+// Pinned returns the tag of the only worker that can fill the order: that of the
 // volume it mounts; 0 when any can.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
@@ -193,7 +198,9 @@ const (
 	RefusedResource    RefusalReason = "resource"    // too little of Resource is free
 	RefusedLabel       RefusalReason = "label"       // a label has another value
 	RefusedUnknown     RefusalReason = "unknown"     // the worker knows no such label, countable or gpu kind
-	RefusedImage       RefusalReason = "image"       // no driver of the worker runs this image
+	RefusedImage       RefusalReason = "image"       // no driver of the worker runs this image, or it is not one that it may run
+	RefusedNoImage     RefusalReason = "no_image"    // its registry has no such image, or does not show it: no other worker need ask
+	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image; another one may
 	RefusedRegion      RefusalReason = "region"      // the worker stands in another region
 	RefusedName        RefusalReason = "name"        // a machine of the app has this name already
 	RefusedCanceled    RefusalReason = "canceled"    // the order's cancellation came first
@@ -201,12 +208,22 @@ const (
 	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
+	RefusedProgram     RefusalReason = "program"     // the program cannot be started as it was ordered
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was made of its name
 	RefusedOvertaken   RefusalReason = "overtaken"   // another try of the order has asked here since
 	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
 	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
 )
+
+// RefusalReasons lists every reason. A worker of another release may send one that
+// is not among them.
+func RefusalReasons() []RefusalReason {
+	return []RefusalReason{
+		RefusedResource, RefusedLabel, RefusedUnknown, RefusedImage, RefusedNoImage, RefusedRegistry, RefusedProgram, RefusedRegion, RefusedName, RefusedCanceled, RefusedVolume,
+		RefusedZone, RefusedUnavailable, RefusedReservation, RefusedDriver, RefusedApp, RefusedOvertaken, RefusedNoAnswer, RefusedLost,
+	}
+}
 
 // Refusal is a worker's typed no.
 type Refusal struct {
@@ -268,7 +285,7 @@ type Sale struct {
 	At     time.Time // when it was recorded, by its worker's clock
 }
 
-// Sale gives what f is known by.
+// Sale returns what f is known by.
 func (f *Fill) Sale() Sale {
 	switch f.Kind() {
 	case KindVolume:
@@ -283,7 +300,7 @@ func (f *Fill) Sale() Sale {
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
 
-// Fill gives the fill of an order that was filled by the quote's worker
+// Fill returns the fill of an order that was filled by the quote's worker
 // before, nil if it was not.
 func (q *Quote) Fill() *Fill {
 	switch {

@@ -11,7 +11,7 @@ import (
 // last five bytes are a mark made of the app and of the bytes before, so that
 // an id which is the app's already stays as it is; the five bytes in front of
 // the mark are made of the app and of the chosen id; its time is that of the
-// chosen one. Whoever knows the id of another app's order therefore names
+// chosen one. A client that knows the id of another app's order therefore names
 // another order with it.
 
 // markBytes is how long the mark at the end of an id is.

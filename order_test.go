@@ -53,6 +53,11 @@ func TestOrderDeadline(t *testing.T) {
 	if got := o.Deadline(); got != bourse.DefaultWithin {
 		t.Errorf("%s by default", got)
 	}
+	pulled := o
+	pulled.Config.Image = "nginx"
+	if got := pulled.Deadline(); got != bourse.MaxWithin {
+		t.Errorf("%s by default with an image to be pulled", got)
+	}
 	o.Within = bourse.Duration(time.Second)
 	if got := o.Deadline(); got != time.Second {
 		t.Errorf("%s, want 1s", got)

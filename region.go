@@ -10,7 +10,7 @@ import (
 // all.
 type Region string
 
-// wellFormed tells whether r has the shape of a code or an alias.
+// wellFormed reports whether r has the shape of a code or an alias.
 func (r Region) wellFormed() bool {
 	for i := range len(r) {
 		if !isLetter(r[i]) && (i == 0 || !isDigit(r[i]) && r[i] != '-') {

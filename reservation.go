@@ -40,12 +40,12 @@ func (k ReservationKey) Validate() error {
 	return nil
 }
 
-// Order gives the id of the reservation's n-th order, the same whenever and by
+// Order returns the id of the reservation's n-th order, the same whenever and by
 // whom it is asked for: so a repeated request finds what is held already.
 func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
 
-// All gives the order id by which the whole reservation is canceled at a
-// worker. It is no id of an order that anybody can choose: whoever names a
+// All returns the order id by which the whole reservation is canceled at a
+// worker. It is no id of an order that a client can choose: one that names a
 // reservation after somebody's order does not end that order with it.
 func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
 
@@ -59,7 +59,7 @@ func (k ReservationKey) derive(what string, n uint32) OrderID {
 	return OrderID(id.String())
 }
 
-// At gives the id of the reservation that these workers hold for.
+// At returns the id of the reservation that these workers hold for.
 func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
 	parts := make([]string, len(tags))
@@ -69,7 +69,7 @@ func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	return ReservationID(string(k) + "-" + strings.Join(parts, "."))
 }
 
-// Key gives the key in r, "" when r is malformed.
+// Key returns the key in r, "" when r is malformed.
 func (r ReservationID) Key() ReservationKey {
 	key, _, err := r.parse()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r ReservationID) Key() ReservationKey {
 	return key
 }
 
-// Workers gives the tags in r, in ascending order; none when r is malformed.
+// Workers returns the tags in r, in ascending order; none when r is malformed.
 func (r ReservationID) Workers() []WorkerTag {
 	_, tags, err := r.parse()
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *Config) NormalizeHeld() error {
 	return err
 }
 
-// programmed gives c with a program if it names none, so that the rest can be
+// programmed returns c with a program if it names none, so that the rest can be
 // judged as of any machine.
 func (c *Config) programmed() Config {
 	out := *c

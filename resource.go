@@ -44,7 +44,7 @@ type Amount struct {
 // named once. The zero value is nothing.
 type Amounts []Amount
 
-// Of gives how much of r there is, 0 when r is not named.
+// Of returns how much of r there is, 0 when r is not named.
 func (a Amounts) Of(r Resource) int64 {
 	for _, x := range a {
 		if x.Resource == r {
@@ -54,7 +54,7 @@ func (a Amounts) Of(r Resource) int64 {
 	return 0
 }
 
-// Has tells whether r is named at all.
+// Has reports whether r is named at all.
 func (a Amounts) Has(r Resource) bool {
 	return slices.ContainsFunc(a, func(x Amount) bool { return x.Resource == r })
 }
@@ -73,7 +73,7 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
-// Plus gives a with so much of a resource added; a itself may be changed. The
+// Plus returns a with so much of a resource added; a itself may be changed. The
 // sum stops at MaxAmount: that no worker has so much is the point.
 func (a Amounts) Plus(more Amount) Amounts {
 	for i, x := range a {
@@ -100,16 +100,19 @@ type Account struct {
 	Held     int64    `json:"held,omitempty"` // of Used, by reservations; told where a worker speaks of itself
 }
 
-// Free gives what is left, never below 0.
+// Free returns what is left, never below 0.
 func (a Account) Free() int64 { return max(0, a.Total-a.Used) }
 
-// Show writes n of r with its unit, for people: "512 MiB", "1.5 cpus".
+// Show writes n of r with its unit, for people: "512 MiB", "1.5 cores".
 func (r Resource) Show(n int64) string {
 	switch r {
 	case ResourceMemory, ResourceDisk:
 		return fmt.Sprintf("%d MiB", n)
 	case ResourceCPU:
-		return fmt.Sprintf("%g cpus", float64(n)/1000)
+		if n == 1000 {
+			return "1 core"
+		}
+		return fmt.Sprintf("%g cores", float64(n)/1000)
 	}
 	return fmt.Sprint(n)
 }

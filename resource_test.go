@@ -44,7 +44,7 @@ func TestAccountFree(t *testing.T) {
 }
 
 func TestResourceShow(t *testing.T) {
-	for r, want := range map[bourse.Resource]string{"memory": "1500 MiB", "disk": "1500 MiB", "cpu": "1.5 cpus", "slots": "1500", "gpu.a10": "1500"} {
+	for r, want := range map[bourse.Resource]string{"memory": "1500 MiB", "disk": "1500 MiB", "cpu": "1.5 cores", "slots": "1500", "gpu.a10": "1500"} {
 		if got := r.Show(1500); got != want {
 			t.Errorf("%s: %q, want %q", r, got, want)
 		}

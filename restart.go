@@ -29,7 +29,7 @@ func (p RestartPolicy) Validate() error {
 	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
 }
 
-// Again tells whether a program is started again after this exit, given when
+// Again reports whether a program is started again after this exit, given when
 // it was before; recent are those of them that still count. r has its defaults
 // filled in.
 func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {

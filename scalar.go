@@ -74,7 +74,7 @@ func (s Signal) Validate() error {
 	return nil
 }
 
-// Number gives the signal's number on Linux, 0 for an unknown one.
+// Number returns the signal's number on Linux, 0 for an unknown one.
 func (s Signal) Number() int { return signalNumbers[s] }
 
 // UnmarshalJSON reads a name or a number.

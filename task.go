@@ -1,7 +1,10 @@
 package bourse
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 )
 
@@ -34,7 +37,7 @@ const (
 	DefaultTaskPort    = 8080 // of a machine with an address of its own
 )
 
-// Places gives how many payloads the machine takes at once.
+// Places returns how many payloads the machine takes at once.
 func (c *TaskConfig) Places() int { return max(1, c.Concurrency) }
 
 // Validate reports CodeInvalid when a field is out of its range.
@@ -75,7 +78,7 @@ type TaskOrder struct {
 	Output func(part []byte) `json:"-"`
 }
 
-// Warm tells whether the order is for a place on a warm machine.
+// Warm reports whether the order is for a place on a warm machine.
 func (t *TaskOrder) Warm() bool { return t.Name != "" }
 
 var mediaPattern = regexp.MustCompile(`^[a-zA-Z0-9!#$&^_.+-]{1,64}/[a-zA-Z0-9!#$&^_.+-]{1,64}(; ?charset=[a-zA-Z0-9-]{1,32})?$`)
@@ -105,7 +108,7 @@ func TaskResource(name string) Resource { return Resource("task " + name) }
 // TaskEnd says in one word how a task ended.
 type TaskEnd string
 
-// The ends of tasks. The empty one is that of a task which is under way.
+// The ends of tasks. The empty one is that of a task which is in progress.
 const (
 	TaskAnswered TaskEnd = "answered"
 	TaskFailed   TaskEnd = "failed"   // its program said so, by status or exit code
@@ -131,16 +134,56 @@ type TaskResult struct {
 	Error     string        `json:"error,omitempty"`     // a sentence for people, unless it was answered
 	StartedAt time.Time     `json:"started_at"`          // when it was recorded, by its worker's clock
 	Took      time.Duration `json:"took,omitempty"`      // from then until its end
+	Sum       []byte        `json:"sum,omitempty"`       // of the work, see [Order.TaskSum]; none of an order that is not repeated
 }
 
-// OK tells whether the task was answered.
+// TaskTally counts the tasks that a warm machine has run.
+type TaskTally struct {
+	Ran      int64     `json:"ran"`
+	Failed   int64     `json:"failed"`             // of them: all that were not answered
+	FailedAt time.Time `json:"failed_at,omitzero"` // the last one
+	Error    string    `json:"error,omitempty"`    // its
+}
+
+// TaskSum returns a checksum of the work that an order is for, by which a
+// repetition is told from other work under the same id: SHA-256 of the task's name
+// or program, and of its payload. It is nil for an order that no one can repeat.
+func (o *Order) TaskSum() []byte {
+	if !o.Named || o.Task == nil {
+		return nil
+	}
+	h := sha256.New()
+	for _, part := range append([]string{o.Task.Name, o.Task.Type, o.Config.Image}, o.Config.Init.Command()...) {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	_, _ = h.Write([]byte{0}) // no length begins so
+	_, _ = h.Write(o.Task.Payload)
+	return h.Sum(nil)
+}
+
+// OK reports whether the task was answered.
 func (r *TaskResult) OK() bool { return r.End == TaskAnswered }
 
-// MediaType gives s when it reads as a media type of at most a type, a subtype
+// MediaType returns s when it reads as a media type of at most a type, a subtype
 // and a charset, and "" otherwise.
 func MediaType(s string) string {
 	if mediaPattern.MatchString(s) {
 		return s
 	}
 	return ""
+}
+
+// TaskPort returns the port at which the program of a machine that is warm for a
+// task listens.
+func (m *Machine) TaskPort() int {
+	if m.Config.Task.Port != 0 {
+		return m.Config.Task.Port
+	}
+	if m.Boot.Port != 0 {
+		return m.Boot.Port
+	}
+	if n, err := strconv.ParseUint(m.Config.Env[envPort], 10, 16); err == nil && n > 0 {
+		return int(n)
+	}
+	return DefaultTaskPort
 }

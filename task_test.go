@@ -88,3 +88,40 @@ func TestAskedLeavesThePayload(t *testing.T) {
 		t.Errorf("asked %+v, order %+v", asked.Task, o.Task)
 	}
 }
+
+// TestTaskSum: the sums of other work are other ones; an order that no one can
+// repeat has none.
+func TestTaskSum(t *testing.T) {
+	order := func(change func(*bourse.Order)) string {
+		o := bourse.Order{
+			Config:  bourse.Config{Image: "host", Init: bourse.Init{Cmd: []string{"cat", "a"}}},
+			Task:    &bourse.TaskOrder{Payload: []byte("one"), Type: "text/plain"},
+			Options: bourse.Options{Named: true},
+		}
+		change(&o)
+		return string(o.TaskSum())
+	}
+	same := order(func(o *bourse.Order) { o.ID, o.Try, o.Task.Timeout = "x", "y", 3 })
+	seen := map[string]string{same: "the same"}
+	for name, change := range map[string]func(*bourse.Order){
+		"payload":         func(o *bourse.Order) { o.Task.Payload = []byte("two") },
+		"no payload":      func(o *bourse.Order) { o.Task.Payload = nil },
+		"type":            func(o *bourse.Order) { o.Task.Type = "" },
+		"task":            func(o *bourse.Order) { o.Task.Name = "a" },
+		"image":           func(o *bourse.Order) { o.Config.Image = "pull" },
+		"command":         func(o *bourse.Order) { o.Config.Init.Cmd = []string{"cat", "b"} },
+		"one word of two": func(o *bourse.Order) { o.Config.Init.Cmd = []string{"cata"} },
+	} {
+		sum := order(change)
+		if other, taken := seen[sum]; taken {
+			t.Errorf("%s has the sum of %s", name, other)
+		}
+		seen[sum] = name
+	}
+	if order(func(*bourse.Order) {}) != same {
+		t.Error("the same work has another sum")
+	}
+	if got := order(func(o *bourse.Order) { o.Named = false }); got != "" {
+		t.Errorf("an order that no one can repeat has the sum %x", got)
+	}
+}

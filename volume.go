@@ -38,11 +38,11 @@ func routed(tag WorkerTag) string {
 
 func padded(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
 
-// Tag gives the tag of the worker that has the volume, 0 when the id is
+// Tag returns the tag of the worker that has the volume, 0 when the id is
 // malformed.
 func (v VolumeID) Tag() WorkerTag { return tagOf(string(v), volumePrefix) }
 
-// Tag gives the tag of the worker that has the snapshot, 0 when the id is
+// Tag returns the tag of the worker that has the snapshot, 0 when the id is
 // malformed.
 func (s SnapshotID) Tag() WorkerTag { return tagOf(string(s), snapshotPrefix) }
 
@@ -100,12 +100,12 @@ var volumeTransitions = map[VolumeState][]VolumeState{
 	VolumeDestroyed:  {},
 }
 
-// CanBecome tells whether next may follow s.
+// CanBecome reports whether next may follow s.
 func (s VolumeState) CanBecome(next VolumeState) bool {
 	return slices.Contains(volumeTransitions[s], next)
 }
 
-// Usable tells whether a volume in this state can be attached and mounted.
+// Usable reports whether a volume in this state can be attached and mounted.
 func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExtending }
 
 // Volume is a worker's record of storage that outlives machines. Only that
@@ -154,6 +154,12 @@ type Snapshot struct {
 	CreatedAt     time.Time     `json:"created_at"`
 }
 
+// Expired reports whether the time for which the snapshot is kept is over. A
+// failed one is kept as long, to be seen; one that is being taken is not judged.
+func (s *Snapshot) Expired(now time.Time) bool {
+	return s.State != SnapshotCreating && !now.Before(s.CreatedAt.Add(time.Duration(s.RetentionDays)*24*time.Hour))
+}
+
 // SnapshotState is where a snapshot is in its life.
 type SnapshotState string
 
@@ -179,6 +185,10 @@ type VolumeOrder struct {
 	Grant          string     `json:"grant,omitempty"`           // by which its worker may read Snapshot or Source at another one; in claims only
 	Compute        *Guest     `json:"compute,omitempty"`         // there must be room for such a machine, too; nothing is held for it
 }
+
+// LabelEncrypted is the label of workers that can encrypt volumes, and what a
+// refusal of the others names.
+const LabelEncrypted = "volume.encrypted"
 
 // Bounds and defaults of a volume.
 const (
@@ -238,10 +248,10 @@ func (v VolumeOrder) Validate() error {
 	return nil
 }
 
-// ValidVolumeName tells whether s can name a volume: 1 to 30 of a-z, 0-9 and _.
+// ValidVolumeName reports whether s can name a volume: 1 to 30 of a-z, 0-9 and _.
 func ValidVolumeName(s string) bool {
 	return len(s) >= 1 && len(s) <= 30 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// Disk gives what a volume of so many gigabytes takes of a worker's disk.
+// Disk returns what a volume of so many gigabytes takes of a worker's disk.
 func (v VolumeOrder) Disk() MiB { return MiB(v.SizeGB) << 10 }

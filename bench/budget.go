@@ -13,6 +13,18 @@ var budgets = map[string]budget{
 	"place_rps_ratio":       {limit: 0.6, atLeast: true},
 	"overload_ratio":        {limit: 0.8, atLeast: true},
 	"refuse_p99_ratio":      {limit: 4},
+	"api_get_ratio":         {limit: 3},
+	"api_list_ratio":        {limit: 4},
+	"update_gap_ratio":      {limit: 1.2},
+	"wait_kib":              {limit: 64},
+	"proxy_rps_ratio":       {limit: 0.8, atLeast: true},
+	"proxy_p99_ratio":       {limit: 1.5},
+	"cold_start_added_ms":   {limit: 2},
+	"cold_start_added_p99":  {limit: 10},
+	"failover_gap_ms":       {limit: 1000},
+	"failover_failed":       {limit: 0},
+	"standby_s":             {limit: 5},
+	"websocket_kib":         {limit: 64},
 	"fsm_c16_gain":          {limit: 5, atLeast: true},
 	"rank_10k_ms":           {limit: 5},
 	"recover_2000_s":        {limit: 1},
@@ -38,7 +50,7 @@ var budgets = map[string]budget{
 	"query_sql_p99_us":      {limit: 1000},
 }
 
-// verdict says whether a figure keeps its budget; a floor has none.
+// verdict reports whether a figure keeps its budget; a floor has none.
 func verdict(name string, v float64) string {
 	b, ok := budgets[name]
 	if !ok {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func median(v []float64) float64 {
@@ -98,6 +100,17 @@ func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
+// down counts the workers that are known to be gone.
+func down(list []machinesapi.Worker) int {
+	n := 0
+	for _, w := range list {
+		if w.Status == machinesapi.WorkerDown {
+			n++
+		}
+	}
+	return n
+}
+
 // benchLost: SIGKILL of a worker for good, until every other server has
 // noticed. Asked of two brokers.
 func benchLost(ctx context.Context, lab *Lab, out Figures) error {
@@ -124,7 +137,7 @@ func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 		if err := until(ctx, 30*time.Second, "the loss is known", func() bool {
 			known, err := client.Workers(ctx)
 			also, err2 := other.Workers(ctx)
-			return err == nil && err2 == nil && len(known) == len(workers)-i-1 && len(also) == len(workers)-i-1
+			return err == nil && err2 == nil && down(known) == i+1 && down(also) == i+1
 		}); err != nil {
 			return err
 		}

@@ -2,50 +2,48 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // processes asks a worker itself for the pids of its started machines.
 func processes(ctx context.Context, w *Server) (map[bourse.MachineID]int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Ready.API+"/worker/machines", nil)
+	return startedOf(ctx, w, func(m *bourse.Machine) int { return m.Boot.PID })
+}
+
+// processPorts asks a worker itself for the ports of its started machines.
+func processPorts(ctx context.Context, w *Server) (map[bourse.MachineID]int, error) {
+	return startedOf(ctx, w, func(m *bourse.Machine) int { return m.Boot.Port })
+}
+
+func startedOf(ctx context.Context, w *Server, what func(*bourse.Machine) int) (map[bourse.MachineID]int, error) {
+	proof, err := proofOf(serve.DefaultCluster)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Bourse-To", w.Ready.ID)
-	proof, err := proofOf(cli.DefaultCluster)
+	way := direct.NewOver(direct.TCP, nil, proof)
+	defer way.Close()
+	worker := bourse.Member{ID: bourse.WorkerID(w.Ready.ID), Role: bourse.RoleWorker, Address: w.Ready.API}
+	machines, err := fabric.MachineList.Call(ctx, way, worker, fabric.MachinesQuery{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)
 	}
-	proof.ShowTo(req.Header, w.Ready.API)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var machines []bourse.Machine
-	body, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, codec.Unmarshal(body, &machines)); err != nil {
-		return nil, fmt.Errorf("machines of %s: %s: %w", w.Name, resp.Status, err)
-	}
-	pids := map[bourse.MachineID]int{}
+	of := map[bourse.MachineID]int{}
 	for _, m := range machines {
 		if m.State == bourse.StateStarted {
-			pids[m.ID] = m.Boot.PID
+			of[m.ID] = what(&m)
 		}
 	}
-	return pids, nil
+	return of, nil
 }
 
 // proofOf is what the servers of a cluster on loopback show one another.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	imageBytes = 48 << 20 // of an image that nobody has
+	imageBytes = 48 << 20 // of an image that no one has
 	orders     = 20       // for one image at once
 	pulls      = 9        // of each kind: the disk makes single ones differ by a fifth
 )

@@ -25,6 +25,7 @@ type Lab struct {
 	dir      string
 	protocol bourse.TaskProtocol // of warm programs
 	servers  []*Server
+	more     []string // flags of workers that are started from now on
 }
 
 // Server is one process of the program.
@@ -43,6 +44,8 @@ type Ready struct {
 	API    string `json:"api"`
 	Gossip string `json:"gossip"`
 	PID    int    `json:"pid"`
+
+	HTTP []string `json:"http"` // where a proxy serves it
 }
 
 func newLab(binary string) (*Lab, error) {
@@ -73,6 +76,7 @@ func (l *Lab) worker(ctx context.Context, name, region string, join ...string) (
 	if onlyV1() {
 		args = append(args, "--no-limits")
 	}
+	args = append(args, l.more...)
 	return l.start(ctx, name, append(args, "--join", strings.Join(join, ","))...)
 }
 
@@ -91,7 +95,7 @@ func (l *Lab) broker(ctx context.Context, name string, join ...string) (*Server,
 
 func (l *Lab) start(ctx context.Context, name string, args ...string) (*Server, error) {
 	s := &Server{Name: name, args: args, ready: filepath.Join(l.dir, name+".ready")}
-	if args[len(args)-1] == "" { // nobody to join
+	if args[len(args)-1] == "" { // no one to join
 		s.args = args[:len(args)-2]
 	}
 	s.args = append(s.args, "--ready-file", s.ready)
@@ -135,7 +139,7 @@ func (s *Server) end() {
 	_ = s.cmd.Wait()
 }
 
-// market starts workers and a broker that knows them all, and gives the
+// market starts workers and a broker that knows them all, and returns the
 // broker's client.
 func (l *Lab) market(ctx context.Context, regions ...string) (*machinesapi.Client, []*Server, error) {
 	broker, err := l.broker(ctx, "broker")
@@ -151,13 +155,18 @@ func (l *Lab) market(ctx context.Context, regions ...string) (*machinesapi.Clien
 		}
 		workers = append(workers, w)
 	}
-	return client, workers, until(ctx, 10*time.Second, "all workers take orders", func() bool {
+	return client, workers, takeOrders(ctx, client, len(workers))
+}
+
+// takeOrders waits until so many workers answer with a quote.
+func takeOrders(ctx context.Context, client *machinesapi.Client, workers int) error {
+	return until(ctx, 10*time.Second, "all workers take orders", func() bool {
 		known := 0
 		d, err := client.Quote(ctx, app, order("any", 1))
 		for _, r := range d.Rounds {
 			known += len(r.Ranked)
 		}
-		return err == nil && known == len(workers)
+		return err == nil && known == workers
 	})
 }
 

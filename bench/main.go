@@ -34,7 +34,12 @@ func main() {
 	only := flag.String("only", "", "comma list of benchmarks to run; default all")
 	protocol := flag.String("task-protocol", string(bourse.TaskFrames), "what warm programs speak: frames, or http to compare")
 	echoAt := flag.String("echo", "", "be the responder of a floor, at the NATS server with this `URL`, until standard input ends")
+	answering := flag.Bool("answer", false, "be the program of a machine: serve HTTP at $PORT")
 	flag.Parse()
+	if *answering {
+		fmt.Fprintln(os.Stderr, "bench:", answer())
+		os.Exit(1)
+	}
 	if *echoAt != "" {
 		if err := echo(*echoAt); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -67,6 +72,13 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		{"throughput", benchThroughput},
 		{"overload", benchOverload},
 		{"refuse", benchRefuse},
+		{"api", benchAPI},
+		{"update", benchUpdate},
+		{"proxy", benchProxy},
+		{"cold", benchCold},
+		{"failover", benchFailover},
+		{"standby", benchStandby},
+		{"websockets", benchWebSockets},
 		{"recover", benchRecover},
 		{"lost", benchLost},
 		{"container", benchContainer},
@@ -86,13 +98,12 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		}
 		begin := time.Now()
 		if err := inLab(ctx, binary, protocol, figures, b); err != nil {
+			show(figures) // those before it are good
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%-12s %s\n", b.name, time.Since(begin).Round(time.Millisecond))
 	}
-	for _, name := range slices.Sorted(maps.Keys(figures)) {
-		fmt.Fprintf(os.Stderr, "  %-28s %10.3f  %s\n", name, figures[name], verdict(name, figures[name]))
-	}
+	show(figures)
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
 		return err
@@ -102,6 +113,13 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		return nil
 	}
 	return os.WriteFile(out, append(text, '\n'), 0o644)
+}
+
+// show prints figures for people.
+func show(figures Figures) {
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		fmt.Fprintf(os.Stderr, "  %-28s %10.3f  %s\n", name, figures[name], verdict(name, figures[name]))
+	}
 }
 
 func inLab(ctx context.Context, binary string, protocol bourse.TaskProtocol, figures Figures, b benchmark) error {

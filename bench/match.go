@@ -140,7 +140,7 @@ func (f *natsFloor) request() error {
 	return err
 }
 
-// shared gives a connection for all.
+// shared returns a connection for all.
 func (f *natsFloor) shared() func() error {
 	nc := <-f.free
 	f.free <- nc
@@ -224,7 +224,7 @@ func sixteen(out Figures, floor *natsFloor, ways []way) error {
 	return nil
 }
 
-// noFit: how long it takes to hear that nobody has so many slots.
+// noFit: how long it takes to hear that no one has so many slots.
 func noFit(ctx context.Context, out Figures, m *taskYard) error {
 	var took samples
 	for range 1000 {

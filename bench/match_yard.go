@@ -90,10 +90,7 @@ func (y *taskYard) warmUp(program string) error {
 	if y.lab.protocol == bourse.TaskFrames {
 		command = append(command, "-frames")
 	}
-	err := until(y.ctx, 10*time.Second, "all workers take orders", func() bool {
-		known, err := y.api.Workers(y.ctx)
-		return err == nil && len(known) == len(y.workers)
-	})
+	err := takeOrders(y.ctx, y.api, len(y.workers))
 	for _, w := range y.workers {
 		if err == nil {
 			_, err = y.api.Create(y.ctx, app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -135,7 +132,7 @@ func (y *taskYard) openExchange(h *harness) error {
 		dial := func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }
 		way = &nats.Fabric{Caller: direct.NewOver(dial, nil, proof), Link: link, Population: func(bourse.Region) int { return len(members) }}
 	}
-	y.exchange = market.New(market.Config{Directory: directory(members), Trader: fabric.NewClient(way)})
+	y.exchange = market.New(market.Config{Directory: directory(members), Trader: fabric.Trader{Fabric: way}})
 	return nil
 }
 

@@ -77,7 +77,7 @@ func (y *taskYard) storm(out Figures) error {
 	return nil
 }
 
-// killAtRandom kills a server of chance, again and again, and starts it anew.
+// killAtRandom kills a random server, again and again, and starts it again.
 func (y *taskYard) killAtRandom(done func() bool) (kills int, err error) {
 	victims := append(append([]*Server(nil), y.workers...), y.brokers...)
 	for {

@@ -19,7 +19,7 @@ func (s *samples) measure(fn func() error) error {
 	return err
 }
 
-// quantile gives the q-th of the samples, q from 0 to 1.
+// quantile returns the q-th of the samples, q from 0 to 1.
 func (s samples) quantile(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0

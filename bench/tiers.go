@@ -50,7 +50,7 @@ type memberShare struct{ time, bytes, file, join float64 }
 // and a minute until a newcomer knows all.
 var share = memberShare{time: 100_000, bytes: 1e6, file: 2 << 30, join: 60}
 
-// changes gives how many changes a second the whole cluster may make until a
+// changes returns how many changes a second the whole cluster may make until a
 // member's share is used up, and of what.
 func (c memberCost) changes(members float64, s memberShare) (rate float64, of string) {
 	time, bytes := c.quiet(members)
@@ -61,12 +61,12 @@ func (c memberCost) changes(members float64, s memberShare) (rate float64, of st
 	return max(0, byBytes), "network"
 }
 
-// machines gives how many machines there may be.
+// machines returns how many machines there may be.
 func (c memberCost) machines(s memberShare) float64 {
 	return min(s.file/c.machineBytes, s.join*c.joinRows)
 }
 
-// members gives how many members there may be when each makes so many changes a
+// members returns how many members there may be when each makes so many changes a
 // second.
 func (c memberCost) members(each float64, s memberShare) float64 {
 	low, high := 1.0, 1e6
@@ -82,7 +82,7 @@ func (c memberCost) members(each float64, s memberShare) float64 {
 }
 
 // benchTiers: up to which size one tier will do, from what the benchmarks of
-// the view have measured before it. A model: nobody has ten thousand hosts for
+// the view have measured before it. A model: no one has ten thousand hosts for
 // a benchmark.
 func benchTiers(ctx context.Context, lab *Lab, out Figures) error {
 	last := groups[len(groups)-1]

@@ -9,6 +9,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // measureOthers measures what the number of other members costs, in a view that
@@ -53,8 +55,8 @@ func (c *memberCost) measureOthers(ctx context.Context, lab *Lab) (err error) {
 // firstOf is the first transaction of a worker: what it says of itself.
 func firstOf(n int) ([]byte, error) {
 	s := fleetStream(n)
-	return view.Encode(&view.Transaction{
-		Position: view.Position{Stream: s, Seq: 1}, At: time.Now().UnixNano(),
-		Rows: []view.Row{view.WorkerRow(&bourse.Facts{Worker: s.Site, Region: "gru", Tag: bourse.WorkerTag(n + 1)}, false)},
+	return wire.Encode(&wire.Transaction{
+		Position: wire.Position{Stream: s, Seq: 1}, At: time.Now().UnixNano(),
+		Rows: []wire.Row{inventory.WorkerRow(&bourse.Facts{Worker: s.Site, Region: "gru", Tag: bourse.WorkerTag(n + 1)}, false)},
 	}, fleetSeal())
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // benchApply: transactions of one row, of a hundred other sites in turn, taken
@@ -75,16 +77,16 @@ type fleetHistory [fleetWorkers]struct {
 // fleetRun is how many transactions of one worker follow each other.
 const fleetRun = 20
 
-// round gives a transaction for each machine, in runs of a worker: its row when
+// round returns a transaction for each machine, in runs of a worker: its row when
 // it is new, and what a start or stop changes of it.
 func (h *fleetHistory) round(machines, starts int) ([][]byte, error) {
 	all := make([][]byte, 0, machines)
 	for i := range machines {
 		turn, rest := i/(fleetRun*fleetWorkers), i%(fleetRun*fleetWorkers)
 		n := (turn*fleetRun+rest%fleetRun)*fleetWorkers + rest/fleetRun
-		row := view.MachineRow(fleetMachine(n, starts))
+		row := inventory.MachineRow(fleetMachine(n, starts))
 		if starts > 0 {
-			before := view.MachineRow(fleetMachine(n, starts-1))
+			before := inventory.MachineRow(fleetMachine(n, starts-1))
 			for name, value := range before.Columns {
 				if row.Columns[name] == value {
 					delete(row.Columns, name)
@@ -97,13 +99,13 @@ func (h *fleetHistory) round(machines, starts int) ([][]byte, error) {
 		if by.Prev = h[w].prev; h[w].seq > 1 {
 			by.Birth = nil
 		}
-		encoded, err := view.Encode(&view.Transaction{
-			Position: view.Position{Stream: fleetStream(w), Seq: h[w].seq}, At: time.Now().UnixNano(), Rows: []view.Row{row},
+		encoded, err := wire.Encode(&wire.Transaction{
+			Position: wire.Position{Stream: fleetStream(w), Seq: h[w].seq}, At: time.Now().UnixNano(), Rows: []wire.Row{row},
 		}, by)
 		if err != nil {
 			return nil, err
 		}
-		h[w].prev = view.Link(encoded)
+		h[w].prev = wire.Link(encoded)
 		all = append(all, encoded)
 	}
 	return all, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/query"
 )
 
@@ -44,7 +45,7 @@ func benchQuery(ctx context.Context, lab *Lab, out Figures) (err error) {
 		}
 		app := fleetAppName(rand.IntN(fleetMachines / fleetApp))
 		if err := list.measure(func() error {
-			found, err := v.Machines(ctx, view.Filter{App: app})
+			found, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: app}))
 			if err == nil && (len(found) != fleetApp || found[0].Config.Guest == nil) {
 				err = fmt.Errorf("%d machines of %s", len(found), app)
 			}

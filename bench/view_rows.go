@@ -9,6 +9,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Names of a fleet: so many machines of each app, on workers that have equally
@@ -53,22 +55,22 @@ func fleetMachine(n, starts int) *bourse.Machine {
 }
 
 // fleetKey signs for all workers of a fleet.
-var fleetKey = sync.OnceValue(func() *view.Key {
-	k, err := view.NewKey(bourse.RoleWorker)
+var fleetKey = sync.OnceValue(func() *wire.Key {
+	k, err := wire.NewKey(bourse.RoleWorker)
 	if err != nil {
 		panic(err) // there is no randomness
 	}
 	return k
 })
 
-func fleetSeal() view.Seal {
+func fleetSeal() wire.Seal {
 	birth, key := fleetKey().Own()
-	return view.Seal{Cluster: "bench", Birth: birth, Key: key}
+	return wire.Seal{Cluster: "bench", Birth: birth, Key: key}
 }
 
 // fleetStream is the stream of a worker that writes for the first time.
-func fleetStream(worker int) view.Stream {
-	return view.Stream{Site: bourse.WorkerID(fmt.Sprint("fleet-", worker)), Epoch: 1}
+func fleetStream(worker int) wire.Stream {
+	return wire.Stream{Site: bourse.WorkerID(fmt.Sprint("fleet-", worker)), Epoch: 1}
 }
 
 // applyAll has a view take in transactions of others and waits until all are in
@@ -115,13 +117,13 @@ func fillFleet(ctx context.Context, v *view.View) error {
 	const rows = 100
 	for w := range fleetWorkers {
 		var all [][]byte
-		tx := &view.Transaction{Position: view.Position{Stream: fleetStream(w)}, At: time.Now().UnixNano()}
+		tx := &wire.Transaction{Position: wire.Position{Stream: fleetStream(w)}, At: time.Now().UnixNano()}
 		for n := w; n < fleetMachines; n += fleetWorkers {
-			if tx.Rows = append(tx.Rows, view.MachineRow(fleetMachine(n, 0))); len(tx.Rows) < rows {
+			if tx.Rows = append(tx.Rows, inventory.MachineRow(fleetMachine(n, 0))); len(tx.Rows) < rows {
 				continue
 			}
 			tx.Seq++
-			encoded, err := view.Encode(tx, fleetSeal())
+			encoded, err := wire.Encode(tx, fleetSeal())
 			if err != nil {
 				return err
 			}

@@ -10,21 +10,22 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // What members change while they are measured, whatever their number.
 const (
-	changesSecond = 50
-	changesEach   = 10 * changesSecond // of each group; twice as many of the largest
+	changesSecond = 25                 // a hundred members of one process use two processors for that
+	changesEach   = 20 * changesSecond // of each group; twice as many of the largest
 )
 
 // groups are the sizes that are compared; the largest is also the one whose
 // times count.
 var groups = []int{10, 50, 100}
 
-// benchVisible: machines start and stop on members of chance, 50 times a
+// benchVisible: machines start and stop on random members, 25 times a
 // second altogether, until each change is in the views of all members, which
 // run in this process and talk over sockets of loopback. Beside that, what a
 // change costs each member: bytes of all messages about the view, rumours and
@@ -88,10 +89,10 @@ func benchGroup(ctx context.Context, n int, out Figures) (err error) {
 }
 
 // groupRow is a member's machine after its nth change.
-func groupRow(n *gossiptest.Node, nth int) view.Row {
+func groupRow(n *gossiptest.Node, nth int) wire.Row {
 	m := fleetMachine(n.Number, nth+1)
 	m.Worker = n.ID
-	return view.MachineRow(m)
+	return inventory.MachineRow(m)
 }
 
 // spending is what some time cost all members together.
@@ -103,7 +104,7 @@ type spending struct {
 func (s spending) bytes() float64 { return float64(s.packets + s.streams + s.http) }
 
 // spend measures what the members spend while do runs.
-func (w *wire) spend(do func() error) (spending, error) {
+func (w *countedWire) spend(do func() error) (spending, error) {
 	packets, streams, http, cpu, begin := w.packets.Load(), w.streams.Load(), w.http.Load(), processorTime(), time.Now()
 	err := do()
 	return spending{
@@ -113,7 +114,7 @@ func (w *wire) spend(do func() error) (spending, error) {
 
 // calm waits until the noise of joining is over, and measures what a few
 // seconds without changes cost.
-func (w *wire) calm(ctx context.Context, members int) (spending, error) {
+func (w *countedWire) calm(ctx context.Context, members int) (spending, error) {
 	const quiet = 2500 // bytes a second and member: probes, and a comparison now and then
 	if err := until(ctx, 30*time.Second, "the members are calm", func() bool {
 		second, err := w.spend(func() error { return rest(ctx, time.Second) })

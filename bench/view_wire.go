@@ -13,16 +13,16 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// wire is the network of this host, which counts what its members send:
+// countedWire is the network of this host, which counts what its members send:
 // payloads of UDP and TCP, so that headers of HTTP are in it.
-type wire struct {
+type countedWire struct {
 	*gossiptest.Loopback
 	packets, streams, http atomic.Uint64 // bytes; of streams and HTTP both ways, counted once
 	client                 *http.Transport
 }
 
-func newWire() *wire {
-	w := &wire{Loopback: gossiptest.NewLoopback()}
+func newWire() *countedWire {
+	w := &countedWire{Loopback: gossiptest.NewLoopback()}
 	w.client = &http.Transport{
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 10 * time.Second,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -34,13 +34,13 @@ func newWire() *wire {
 }
 
 // Close closes idle connections.
-func (w *wire) Close() {
+func (w *countedWire) Close() {
 	w.client.CloseIdleConnections()
 	w.Loopback.Close()
 }
 
 // Host makes sockets for a member.
-func (w *wire) Host(number int) (*gossiptest.Host, error) {
+func (w *countedWire) Host(number int) (*gossiptest.Host, error) {
 	h, err := w.Loopback.Host(number)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (w *wire) Host(number int) (*gossiptest.Host, error) {
 }
 
 // Call sends a request to a member's address.
-func (w *wire) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+func (w *countedWire) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	req = req.WithContext(ctx)
 	req.URL.Scheme, req.URL.Host, req.Host = "http", to.Address, to.Address
 	resp, err := w.client.RoundTrip(req)
@@ -64,7 +64,7 @@ func (w *wire) Call(ctx context.Context, to bourse.Member, req *http.Request) (*
 // are dialled.
 type countedTransport struct {
 	memberlist.Transport
-	w *wire
+	w *countedWire
 }
 
 func (t countedTransport) WriteTo(b []byte, addr string) (time.Time, error) {

@@ -24,7 +24,7 @@ func benchVolume(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		var fork, again, copied samples
 		for i := range 3 {
-			source, err := y.filled() // one that nobody has described yet
+			source, err := y.filled() // one that no one has described yet
 			if err != nil {
 				return err
 			}
@@ -47,11 +47,11 @@ func benchVolume(ctx context.Context, lab *Lab, out Figures) error {
 				if err := into.measure(func() (err error) { id, err = y.fork(source); return }); err != nil {
 					return err
 				}
-				if _, err := y.client.DestroyVolume(ctx, app, id); err != nil {
+				if _, err := y.client.Volumes(app).Destroy(ctx, id); err != nil {
 					return err
 				}
 			}
-			if _, err := y.client.DestroyVolume(ctx, app, source); err != nil {
+			if _, err := y.client.Volumes(app).Destroy(ctx, source); err != nil {
 				return err
 			}
 		}
@@ -64,11 +64,11 @@ func benchVolume(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// filled gives a volume with data that nothing makes smaller, written by a
+// filled returns a volume with data that nothing makes smaller, written by a
 // machine that has gone.
 func (y *yard) filled() (bourse.VolumeID, error) {
 	size := int64(1)
-	v, err := y.client.CreateVolume(y.ctx, app, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	v, err := y.client.Volumes(app).Create(y.ctx, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
 	if err != nil {
 		return "", err
 	}
@@ -91,12 +91,12 @@ func (y *yard) filled() (bourse.VolumeID, error) {
 
 // fork copies a volume to the other worker and returns when the copy is whole.
 func (y *yard) fork(source bourse.VolumeID) (bourse.VolumeID, error) {
-	v, err := y.client.CreateVolume(y.ctx, app, machinesapi.CreateVolume{Name: "data", Region: "gru", Source: source}, "")
+	v, err := y.client.Volumes(app).Create(y.ctx, machinesapi.CreateVolume{Name: "data", Region: "gru", Source: source}, "")
 	if err != nil {
 		return "", err
 	}
 	return v.ID, until(y.ctx, time.Minute, "the copy is whole", func() bool {
-		now, err := y.client.Volume(y.ctx, app, v.ID)
+		now, err := y.client.Volumes(app).Get(y.ctx, v.ID)
 		return err == nil && now.State == bourse.VolumeCreated
 	})
 }

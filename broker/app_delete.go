@@ -2,12 +2,14 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 )
 
@@ -17,46 +19,60 @@ const destroyAtOnce = 16
 
 // deleteApp destroys an app's machines, its volumes, then the app: when it
 // breaks off in between the app is still there and the call can be repeated.
-// Without force, nothing is done while a machine runs or there is a volume, or
-// while a worker that might have one does not answer. With it, what silent
-// workers have outlives its app; the reply names those workers.
-func (b *Broker) deleteApp(w http.ResponseWriter, r *request) error {
-	force, err := queryBool(r, "force")
+// Clients of the Machines API have asked their user, and send no force: machines
+// that run are refused only with force=false. Without force=true nothing is done
+// while there is a volume, or while a worker that might have a machine does not
+// answer; with it, what silent workers have outlives its app, and the reply names
+// those workers.
+func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
+	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
 		return err
 	}
-	app, err := b.apps.find(r.Context(), r.app())
+	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
-	found, missing := b.findMachines(r.Context(), &app, fabric.MachinesQuery{})
-	missing = append(missing, b.lostOwners(r.Context(), &app)...)
-	volumes := b.findVolumes(r.Context(), &app)
-	if !force {
-		if err := mayDelete(found, volumes, missing); err != nil {
+	found, missing := h.known.Find(r.Context(), &app, fabric.MachinesQuery{})
+	missing = append(missing, h.lostOwners(r.Context(), &app)...)
+	volumes := h.findVolumes(r.Context(), &app)
+	careful := !force && r.URL.Query().Has("force")
+	if careful {
+		if err := noneRuns(found); err != nil {
 			return err
 		}
 	}
-	if err := b.destroyAll(r.Context(), found, force); err != nil {
+	if !force {
+		if err := mayDelete(volumes, missing); err != nil {
+			return err
+		}
+	}
+	if err := h.destroyAll(r.Context(), found, !careful); err != nil {
 		return err
 	}
-	if err := b.destroyVolumes(r.Context(), volumes); err != nil {
+	if err := h.destroyVolumes(r.Context(), volumes); err != nil {
 		return err
 	}
-	if err := b.apps.delete(r.Context(), app); err != nil {
+	if err := h.secrets.Clear(r.Context(), app.ID); err != nil {
 		return err
 	}
-	showSilent(w.Header(), missing)
+	if err := h.apps.Delete(r.Context(), app); err != nil {
+		return err
+	}
+	if err := h.deploys.Forget(r.Context(), &app); err != nil { // no one finds them any more: the app's id does not come back
+		h.Log.WarnContext(r.Context(), "drop releases failed", slog.Any("app", app.Name), slog.Any("err", err))
+	}
+	endpoint.ShowSilent(w.Header(), missing)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
-// lostOwners gives the workers that have machines of the app, as far as the
+// lostOwners returns the workers that have machines of the app, as far as the
 // view has heard, and are no members any more.
-func (b *Broker) lostOwners(ctx context.Context, app *bourse.App) []bourse.WorkerID {
-	rows, err := b.View.Machines(ctx, app.Name)
+func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App) []bourse.WorkerID {
+	rows, err := h.View.Machines(ctx, app.Name)
 	if err != nil {
-		b.viewFailed(ctx, err)
+		h.Log.WarnContext(ctx, "read view failed", slog.Any("err", err))
 	}
 	var out []bourse.WorkerID
 	for i := range rows {
@@ -64,27 +80,32 @@ func (b *Broker) lostOwners(ctx context.Context, app *bourse.App) []bourse.Worke
 			continue
 		}
 		id := rows[i].Worker
-		if _, ok := b.Directory.Worker(id); !ok && !slices.Contains(out, id) {
+		if _, ok := h.Directory.Worker(id); !ok && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// mayDelete reports CodeFailedPrecondition when machines of the app run or it
-// has data, and CodeUnavailable when nobody knows whether that is so.
-func mayDelete(found []bourse.Machine, volumes []bourse.Volume, missing []bourse.WorkerID) error {
+// noneRuns reports CodeFailedPrecondition when machines of the app run.
+func noneRuns(found []bourse.Machine) error {
 	running := 0
 	for i := range found {
 		switch found[i].State {
-		case bourse.StateStarting, bourse.StateStarted, bourse.StateStopping, bourse.StateRestarting:
+		case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
 			running++
-		case bourse.StateCreated, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed:
+		case bourse.StateCreated, bourse.StateSuspended, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed:
 		}
 	}
 	if running > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d machines of the app run: stop them first, or use force=true", running)
 	}
+	return nil
+}
+
+// mayDelete reports CodeFailedPrecondition when the app has data, and
+// CodeUnavailable when it is not known what it has.
+func mayDelete(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	if len(volumes) > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: the app has %d volumes: destroy them first, or use force=true", len(volumes))
 	}
@@ -94,7 +115,7 @@ func mayDelete(found []bourse.Machine, volumes []bourse.Volume, missing []bourse
 	return nil
 }
 
-func (b *Broker) destroyAll(ctx context.Context, found []bourse.Machine, force bool) error {
+func (h *appHandler) destroyAll(ctx context.Context, found []bourse.Machine, force bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)
 	for i := range found {
@@ -102,25 +123,25 @@ func (b *Broker) destroyAll(ctx context.Context, found []bourse.Machine, force b
 		if m.State == bourse.StateDestroyed {
 			continue
 		}
-		worker, ok := b.Directory.ByTag(m.ID.Tag())
+		worker, ok := h.Directory.ByTag(m.ID.Tag())
 		if !ok {
 			continue // it has left since it answered
 		}
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verbPatience)
 			defer cancel()
-			_, err := b.Workers.Destroy(ctx, worker, m.ID, fabric.Act{Force: force, Nonce: nonceOf(m)})
+			_, err := fabric.MachineDestroy.Call(ctx, h.Workers, worker, fabric.Act{Machine: m.ID, Force: force, Nonce: nonceOf(m)})
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil // gone by itself
 			}
-			return workerError(ctx, worker.ID, changing, err)
+			return endpoint.WorkerError(ctx, worker.ID, endpoint.Changing, err)
 		})
 	}
 	return group.Wait()
 }
 
-// nonceOf opens a machine's lease: whoever may delete the app may do so
-// whoever holds it.
+// nonceOf opens a machine's lease: a caller that may delete the app may do so
+// the caller that holds it.
 func nonceOf(m *bourse.Machine) string {
 	if m.Lease == nil {
 		return ""

@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 )
 
 // findVolumes asks all workers for an app's volumes. Who does not answer is
 // known from the search for its machines.
-func (b *Broker) findVolumes(ctx context.Context, app *bourse.App) []bourse.Volume {
+func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App) []bourse.Volume {
 	var out []bourse.Volume
-	for _, a := range b.askVolumes(ctx, b.Directory.Workers(), fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
-		for _, v := range a.got {
+	for _, a := range h.volumes.Ask(ctx, h.Directory.Workers(), fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
+		for _, v := range a.Got {
 			if v.OwnedBy(app) && v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
 				out = append(out, v)
 			}
@@ -24,26 +25,26 @@ func (b *Broker) findVolumes(ctx context.Context, app *bourse.App) []bourse.Volu
 }
 
 // destroyVolumes removes volumes that no machine has any more.
-func (b *Broker) destroyVolumes(ctx context.Context, found []bourse.Volume) error {
+func (h *appHandler) destroyVolumes(ctx context.Context, found []bourse.Volume) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)
 	for i := range found {
 		id := found[i].ID
-		worker, ok := b.Directory.ByTag(id.Tag())
+		worker, ok := h.Directory.ByTag(id.Tag())
 		if !ok {
 			continue // it has left since it answered
 		}
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verbPatience)
 			defer cancel()
-			v, err := b.Workers.VolumeDestroy(ctx, worker, id)
+			v, err := fabric.VolumeDestroy.Call(ctx, h.Workers, worker, id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil // gone by itself
 			}
 			if err == nil {
-				b.volumes.note(&v)
+				h.volumes.Note(&v)
 			}
-			return volumeError(ctx, worker.ID, changing, err)
+			return volumeError(ctx, worker.ID, endpoint.Changing, err)
 		})
 	}
 	return group.Wait()

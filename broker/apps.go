@@ -2,17 +2,46 @@ package broker
 
 import (
 	"cmp"
+	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/releases"
+	"github.com/bourse-dev/bourse/broker/secrets"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
+// appHandler serves apps.
+type appHandler struct {
+	*Config
+	apps    *apps.Store
+	quota   *quota.Checker
+	known   *lookup.Machines
+	volumes *lookup.Volumes
+	deploys *releases.Handler
+	secrets *secrets.Secrets
+}
+
+func (h *appHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.ForMachines("GET /v1/apps", access.Token, h.listApps).Writes(machinesapi.AppList{}).Asks("org_slug"),
+		endpoint.On("POST /v1/apps", access.Token, h.createApp).Reads(machinesapi.CreateApp{}).Makes(machinesapi.App{}),
+		endpoint.ForMachines("GET "+endpoint.OneApp, access.App, h.getApp).Writes(machinesapi.App{}),
+		endpoint.On("DELETE "+endpoint.OneApp, access.App, h.deleteApp).Asks("force").Answers(http.StatusAccepted),
+	}
+}
+
 // createApp makes an app. Its wait parameter changes nothing: an app is there
 // when the reply is.
-func (b *Broker) createApp(w http.ResponseWriter, r *request) error {
+func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateApp
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	name := cmp.Or(in.Name, in.AppName)
@@ -21,49 +50,76 @@ func (b *Broker) createApp(w http.ResponseWriter, r *request) error {
 			return err
 		}
 	}
-	org := cmp.Or(in.Org, r.who.Org, DefaultOrg)
+	org := cmp.Or(in.Org, r.Who.Org, bourse.DefaultOrg)
 	if bourse.AppName(org).Validate() != nil { // same alphabet
 		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
-	if !r.who.may(bourse.App{Name: name, Org: org}) {
-		return errForbidden()
+	if !r.Who.May(bourse.App{Name: name, Org: org}) {
+		return endpoint.ErrForbidden()
 	}
-	if err := b.mayHaveApp(r.Context(), org); err != nil {
+	if err := h.quota.MayHaveApp(r.Context(), org); err != nil {
 		return err
 	}
-	app, err := b.apps.create(r.Context(), newApp{name: name, org: org, network: in.Network, key: in.IdempotencyKey})
+	r.Note(slog.String("app", string(name)))
+	app, err := h.apps.Create(r.Context(), apps.New{Name: name, Org: org, Network: in.Network, Key: in.IdempotencyKey})
 	if err != nil {
-		return err
+		return appError(err)
 	}
-	return writeJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0))
+	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0, 0))
 }
 
 // getApp shows an app and counts its machines.
-func (b *Broker) getApp(w http.ResponseWriter, r *request) error {
-	app, err := b.apps.find(r.Context(), r.app())
+func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
+	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
-	counts, missing := b.countMachines(r.Context(), &app)
-	showSilent(w.Header(), missing)
-	return writeJSON(w, http.StatusOK, machinesapi.FromApp(app, counts.of(&app)))
+	counts, missing := h.known.Count(r.Context(), &app)
+	gathered := h.volumes.Gather(r.Context(), []bourse.App{app})
+	endpoint.ShowSilent(w.Header(), missing)
+	return endpoint.WriteJSON(w, http.StatusOK, h.show(&app, counts.Of(&app), gathered.Count().Of(&app), h.deploys.Deployed(r.Context(), &app)))
 }
 
 // listApps lists the apps that the caller may use.
-func (b *Broker) listApps(w http.ResponseWriter, r *request) error {
-	counts, _ := b.countMachines(r.Context(), nil)
-	apps, missing, err := b.apps.list(r.Context(), counts)
+func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error {
+	counts, _ := h.known.Count(r.Context(), nil)
+	list, missing, err := h.apps.List(r.Context(), counts)
 	if err != nil {
 		return err
 	}
-	showSilent(w.Header(), missing)
+	endpoint.ShowSilent(w.Header(), missing)
+	gathered := h.volumes.Gather(r.Context(), list)
+	volumes := gathered.Count()
 	org := r.URL.Query().Get("org_slug")
-	list := machinesapi.AppList{Apps: []machinesapi.App{}}
-	for _, app := range apps {
-		if (org == "" || org == app.Org) && r.who.may(app) {
-			list.Apps = append(list.Apps, machinesapi.FromApp(app, counts.of(&app)))
+	deployed := h.deploys.Deployed(r.Context(), nil)
+	out := machinesapi.AppList{Apps: []machinesapi.App{}}
+	for _, app := range list {
+		if (org == "" || org == app.Org) && r.Who.May(app) {
+			out.Apps = append(out.Apps, h.show(&app, counts.Of(&app), volumes.Of(&app), deployed))
 		}
 	}
-	list.Total = len(list.Apps)
-	return writeJSON(w, http.StatusOK, list)
+	out.Total = len(out.Apps)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
+}
+
+// show shows an app. One that was deployed and has no machine any more is
+// suspended: clients take an app that is pending for one that was never deployed.
+func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[string]bool) machinesapi.App {
+	out := machinesapi.FromApp(*app, machines, volumes)
+	if machines == 0 && deployed[app.ID] {
+		out.Status = machinesapi.AppSuspended
+	}
+	return out
+}
+
+// appError returns errors of making an app the status and the word that clients
+// look for.
+func appError(err error) error {
+	switch {
+	case errors.Is(err, apps.ErrNameTaken):
+		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Word: machinesapi.StatusNameTaken, Err: err}
+	case errors.Is(err, apps.ErrKeyUsed):
+		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Err: err}
+	}
+	return err
 }

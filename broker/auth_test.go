@@ -7,24 +7,25 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/access"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // tokenMap maps tokens to who has them.
-type tokenMap map[string]broker.Identity
+type tokenMap map[string]access.Identity
 
-func (t tokenMap) Identify(_ context.Context, token string) (broker.Identity, error) {
+func (t tokenMap) Identify(_ context.Context, token string) (access.Identity, error) {
 	if who, ok := t[token]; ok {
 		return who, nil
 	}
-	return broker.Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
+	return access.Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
 }
 
 func withTokens(c *broker.Config) {
 	c.Tokens = tokenMap{
 		"root": {Name: "root"},
 		"acme": {Name: "ann@acme", Org: "acme"},
-		"shop": {Name: "ci", Apps: []bourse.AppName{"shop"}},
+		"shop": {Name: "ci", Apps: []bourse.AppRef{{Name: "shop"}}},
 	}
 }
 
@@ -40,7 +41,7 @@ func TestWhoMayWhat(t *testing.T) {
 		{"GET", "/v1/apps", "", map[string]int{"": 401, "wrong": 401, "root": 200, "acme": 200, "shop": 200}},
 		{"GET", shop, "", map[string]int{"": 401, "wrong": 401, "root": 200, "acme": 200, "shop": 200}},
 		{"GET", zoo, "", map[string]int{"": 401, "root": 200, "acme": 403, "shop": 403}},
-		{"GET", "/v1/apps/none", "", map[string]int{"": 401, "root": 404, "acme": 404, "shop": 403}},
+		{"GET", "/v1/apps/none", "", map[string]int{"": 401, "root": 404, "acme": 404, "shop": 404}},
 		{"GET", shop + "/machines", "", map[string]int{"": 401, "root": 200, "acme": 200, "shop": 200}},
 		{"GET", zoo + "/machines", "", map[string]int{"": 401, "root": 200, "acme": 403, "shop": 403}},
 		{"POST", shop + "/machines", create, map[string]int{"": 401, "wrong": 401, "root": 200, "acme": 200, "shop": 200}},
@@ -67,7 +68,7 @@ func TestWhoMayWhat(t *testing.T) {
 			switch got := rec.Body.String(); {
 			case want == 401 && !strings.HasPrefix(got, `{"error":"Authenticate: token validation error"`):
 				t.Errorf("401 says %s", got)
-			case want == 403 && !strings.HasPrefix(got, `{"error":"unauthorized"`):
+			case want == 403 && !strings.HasPrefix(got, `{"error":"unauthorized`):
 				t.Errorf("403 says %s", got)
 			}
 		}
@@ -96,6 +97,16 @@ func TestAnOrderIsItsOwners(t *testing.T) {
 	for token, want := range map[string]int{"root": 200, "acme": 404, "shop": 404} {
 		if rec := s.call(t, "GET", path, "", "Authorization", "Bearer "+token); rec.Code != want {
 			t.Errorf("token %s: status %d, want %d", token, rec.Code, want)
+		}
+	}
+	for _, w := range s.workers {
+		w.full = true
+	}
+	s.call(t, "POST", "/v1/apps/zoo/machines", `{"config":`+hostConfig+`}`, "Authorization", "Bearer root")
+	for token, want := range map[string]int{"root": 1, "acme": 0, "shop": 0} {
+		rec := s.call(t, "GET", "/v1/orders", "", "Authorization", "Bearer "+token)
+		if list := decodeBody[[]bourse.Decision](t, rec.Body.Bytes()); rec.Code != 200 || list == nil || len(list) != want {
+			t.Errorf("token %s lists %s, want %d orders", token, rec.Body, want)
 		}
 	}
 }

@@ -35,3 +35,28 @@ func (instant) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse
 		ID: bourse.NewMachineID(0xaaaaaa), App: order.App.Name, Order: order.ID, Config: order.Config, State: bourse.StateStarted,
 	}}, bourse.Decision{Order: order.ID}, nil
 }
+
+// BenchmarkList is a list of 100 machines on three workers: with what the view
+// has, and whole, as the owners have it.
+func BenchmarkList(b *testing.B) {
+	s := start(b)
+	app := s.app(b, "shop", "personal")
+	for i := range 100 {
+		w := s.workers[s.members[i%len(s.members)].ID]
+		w.add(bourse.Order{ID: bourse.NewOrderID().In(app.ID), App: app, Config: bourse.Config{
+			Image: "host", Init: bourse.Init{Exec: []string{"sleep", "60"}}, Env: map[string]string{"A": "b"}, Metadata: map[string]string{"group": "app"},
+		}}, bourse.StateStarted)
+	}
+	for name, path := range map[string]string{"view": "/v1/machines", "whole": "/v1/apps/shop/machines"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				rec := httptest.NewRecorder()
+				s.handler.ServeHTTP(rec, httptest.NewRequestWithContext(b.Context(), "GET", path, nil))
+				if rec.Code != 200 {
+					b.Fatalf("status %d: %s", rec.Code, rec.Body)
+				}
+			}
+		})
+	}
+}

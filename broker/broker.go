@@ -3,18 +3,35 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/addresses"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/declined"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/openapi"
+	"github.com/bourse-dev/bourse/broker/orgs"
+	"github.com/bourse-dev/bourse/broker/placements"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/releases"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/broker/tokens"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/throttle"
+	"github.com/bourse-dev/bourse/seal"
 )
 
 // Exchange decides orders.
 type Exchange interface {
-	// Place fills the order or says why nobody would. The decision is told
+	// Place fills the order or says why no worker would. The decision is returned
 	// also with an error; one with CodeInsufficient is a refusal.
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
 	// Quote goes through the motions of Place up to the claim.
@@ -25,18 +42,22 @@ type Exchange interface {
 	// Decisions finds what this exchange decided lately: the order of this id,
 	// and those of any app whose callers chose it.
 	Decisions(id bourse.OrderID) []bourse.Decision
+	// Recent returns the newest of those that keep wants, newest first.
+	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
+	// Claiming finds where an order that is being placed was claimed last.
+	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
 // Directory knows the members of the cluster: a hint, as old as the last
 // gossip.
 type Directory interface {
-	// Workers gives every worker heard of. The slice is the caller's.
+	// Workers returns every worker heard of. The slice is the caller's.
 	Workers() []bourse.Member
 	// Worker finds one by its id.
 	Worker(id bourse.WorkerID) (bourse.Member, bool)
 	// ByTag finds the owner of the machines whose ids begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
-	// Regions gives every region that has a worker, sorted.
+	// Regions returns every region that has a worker, sorted.
 	Regions() []bourse.Region
 	// Absent returns the workers that belong to the cluster and are not among
 	// Workers now. The slice is shared.
@@ -46,59 +67,45 @@ type Directory interface {
 	Knows() bool
 }
 
-// Workers is what a broker asks of workers, each part beside its use. An error
-// with CodeUnavailable means that the worker has not seen the request.
-type Workers interface {
-	MachineKeeper
-	VolumeKeeper
-	ImageKeeper
-	AppKeeper
-	OrderReader
-	Holder
-	Operator
-}
-
-// MachineKeeper is what a broker asks of workers about machines.
-type MachineKeeper interface {
-	MachineReader
-	MachineActor
-	MachineHelper
-	MachineWaiter
-	MachineStreamer
-}
-
-var _ Workers = (*fabric.Client)(nil)
-
 // Config is what a broker is made of.
 type Config struct {
 	Exchange  Exchange
 	Directory Directory
-	Workers   Workers
-	View      View             // nil: everything is asked of the workers
+	Workers   fabric.Fabric
+	View      lookup.View
+	Releases  releases.View    // where those of apps are kept
 	Queries   Queries          // nil: the view cannot be queried here
-	Tokens    Tokens           // nil: no credentials are asked for, which only loopback allows
+	Tokens    access.Tokens    // nil: no credentials are asked for, which only loopback allows
+	Issued    *access.Issued   // tokens that are made here, which Tokens knows too; nil: none are made
+	Counts    *metrics.Counts  // default: counts that no one reads
+	Metrics   http.Handler     // answers GET /metrics; default: with 404
 	Log       *slog.Logger     // default: nothing is logged
-	Region    bourse.Region    // where this broker stands; shown in request ids
+	Region    bourse.Region    // where this broker is; shown in request ids
 	Version   string           // shown by the health call
 	Now       func() time.Time // default time.Now
 	Patience  time.Duration    // for workers asked side by side and for reads; default 2 s
 
+	// Certified returns who a client without a token is, by the certificate that it
+	// has shown; nil: no one.
+	Certified func(*tls.ConnectionState) (access.Identity, bool)
+
+	// Copies returns the copies of apps that a worker keeps, as far as they are to be
+	// believed; default: all.
+	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
+
+	Secrets secrets.View        // keeps the secrets of apps
+	Sealer  func() *seal.Sealer // seals them; nil: none can be set here
+	Writer  seal.Writer         // who this broker is in versions of secrets
+
 	Orders throttle.TurnsConfig // orders in progress
-	Quotas Quotas
+	Quotas quota.Quotas
 }
 
 // Broker serves the public API. Make one with [New].
 type Broker struct {
-	Config
-
-	turns   *throttle.Turns
-	rates   throttle.Rates
-	usages  usages
-	apps    *appStore
-	owners  *owners[bourse.MachineID]
-	fresh   *freshMachines
-	volumes knownVolumes
-	handler http.Handler
+	handler   http.Handler
+	orders    *orderHandler
+	elsewhere chan struct{} // full while as many orders for proxies are in progress as may be
 }
 
 // New makes a broker. It starts nothing.
@@ -106,20 +113,58 @@ func New(config Config) *Broker {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
+	if config.Counts == nil {
+		config.Counts = metrics.New()
+	}
+	if config.Metrics == nil {
+		config.Metrics = http.NotFoundHandler()
+	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
 	config.Patience = cmp.Or(config.Patience, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
-	if config.View == nil {
-		config.View = noView{config.Workers, config.Directory.Workers, config.Patience}
+	if config.Copies == nil {
+		config.Copies = lookup.Asking(config.Workers, &fabric.AppList, "")
 	}
-	b := &Broker{Config: config, owners: newOwners[bourse.MachineID](), fresh: newFresh(config.Now)}
-	b.turns = throttle.NewTurns(config.Orders)
-	b.volumes = knownVolumes{newOwners[bourse.VolumeID](), newFreshVolumes(config.Now)}
-	b.apps = newAppStore(&b.Config)
-	b.handler = b.routed()
-	return b
+	s, routes, orders := compose(&config)
+	config.Counts.Watch(s.Gate.Turns.Load)
+	return &Broker{s.Routed(routes), orders, make(chan struct{}, maxElsewhere)}
+}
+
+// compose makes the handlers, one for each noun, and returns the whole API, and of them
+// that of orders.
+func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
+	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
+	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
+	store, quotas := apps.NewStore(sources, c.Copies), quota.NewChecker(c.Quotas, machines)
+	g := &endpoint.Gate{Tokens: c.Tokens, Certified: c.Certified, Apps: store, Quota: quotas, Turns: throttle.NewTurns(c.Orders)}
+	sealed := secrets.New(secrets.Config{
+		View: c.Secrets, Apps: store, Sealer: c.Sealer, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Patience: c.Patience,
+	})
+	known := func() error { return ready(c.Directory) }
+	released := &releases.Handler{View: c.Releases, Apps: store, Now: c.Now}
+	orders := &orderHandler{c, g, store, quotas, machines, sealed}
+	routes := slices.Concat(
+		(&appHandler{c, store, quotas, machines, volumes, released, sealed}).routes(),
+		released.Routes(),
+		sealed.Routes(),
+		orders.routes(),
+		(&machineHandler{c, g, store, quotas, machines, sealed}).routes(),
+		(&volumeHandler{c, g, store, quotas, volumes, machines}).routes(),
+		(&taskHandler{c, g, store, sealed}).routes(),
+		(&reservationHandler{c, g}).routes(),
+		(&imageHandler{c, store}).routes(),
+		(&workerHandler{c, machines}).routes(),
+		(&viewHandler{c}).routes(),
+		(&platformHandler{c}).routes(),
+		(&placements.Handler{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
+		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),
+		(&addresses.Handler{Apps: store}).Routes(),
+		(&declined.Handler{Apps: store}).Routes(),
+		(&tokens.Handler{Issued: c.Issued, Gate: g, Now: c.Now}).Routes(),
+	)
+	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), orders
 }
 
 // Handler serves /v1.

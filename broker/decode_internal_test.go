@@ -33,18 +33,3 @@ func TestSplitWords(t *testing.T) {
 		}
 	}
 }
-
-func TestShortage(t *testing.T) {
-	short := func(resource string) bourse.Refusal {
-		return bourse.Refusal{Reason: bourse.RefusedResource, Resource: resource}
-	}
-	for want, refusals := range map[string][]bourse.Refusal{
-		"": {{Reason: bourse.RefusedLabel, Resource: "arch"}},
-		"insufficient memory available to fulfill request; ": {short("cpu"), short("memory"), short("memory")},
-		"insufficient CPUs available to fulfill request; ":   {short("cpu")},
-	} {
-		if got := shortage(refusals); got != want {
-			t.Errorf("%+v: %q, want %q", refusals, got, want)
-		}
-	}
-}

@@ -20,7 +20,7 @@ func TestErrorsGoBothWays(t *testing.T) {
 
 		t.Run("verb "+string(code), func(t *testing.T) {
 			s.workers["w1"].set(func(call string) error {
-				if call == "stop" {
+				if call == "machine/stop" {
 					return had
 				}
 				return nil

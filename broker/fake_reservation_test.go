@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 // Reserve holds each order on the next worker of its regions that has room, or
@@ -40,7 +41,7 @@ func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Ho
 			break
 		}
 		if holds[i].Worker == "" {
-			return nil, d, bourse.Errorf(bourse.CodeInsufficient, "nobody has room")
+			return nil, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has room")
 		}
 	}
 	for _, h := range holds {
@@ -61,23 +62,23 @@ func (w *worker) held(key bourse.ReservationKey) ([]bourse.Hold, error) {
 	return slices.Clone(w.holds[key]), nil
 }
 
-func (c *cluster) Holds(ctx context.Context, to bourse.Member, key bourse.ReservationKey) ([]bourse.Hold, error) {
-	return on(ctx, c, to, "holds", func(w *worker) ([]bourse.Hold, error) { return w.held(key) })
-}
-
-func (c *cluster) ExtendHolds(ctx context.Context, to bourse.Member, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
-	return on(ctx, c, to, "extend holds", func(w *worker) ([]bourse.Hold, error) {
-		for i := range w.holds[key] {
-			w.holds[key][i].ExpiresAt = time.Now().UTC().Add(ttl)
+func (w *worker) handleReservations() {
+	handle(w, &fabric.ReservationShow, w.held)
+	handle(w, &fabric.ReservationList, func(struct{}) ([]bourse.Hold, error) {
+		out := []bourse.Hold{}
+		for _, holds := range w.holds {
+			out = append(out, holds...)
 		}
-		return w.held(key)
+		return out, nil
 	})
-}
-
-func (c *cluster) ReleaseHolds(ctx context.Context, to bourse.Member, key bourse.ReservationKey) error {
-	_, err := on(ctx, c, to, "release holds", func(w *worker) (struct{}, error) {
+	handle(w, &fabric.ReservationExtend, func(e fabric.ExtendHolds) ([]bourse.Hold, error) {
+		for i := range w.holds[e.Reservation] {
+			w.holds[e.Reservation][i].ExpiresAt = time.Now().UTC().Add(time.Duration(e.TTL))
+		}
+		return w.held(e.Reservation)
+	})
+	handle(w, &fabric.ReservationRelease, func(key bourse.ReservationKey) (struct{}, error) {
 		delete(w.holds, key)
 		return struct{}{}, nil
 	})
-	return err
 }

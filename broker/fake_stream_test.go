@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,16 +21,15 @@ import (
 // wired is a cluster whose streams go over the network to w1.
 type wired struct {
 	*cluster
-	wire *fabric.Client
+	wire *direct.Fabric
 	w1   bourse.Member
 }
 
-func (w *wired) PassExec(ctx context.Context, _ bourse.Member, id bourse.MachineID, frames io.ReadCloser) (io.ReadCloser, error) {
-	return w.wire.PassExec(ctx, w.w1, id, frames)
-}
-
-func (w *wired) PassTunnel(ctx context.Context, _ bourse.Member, id bourse.MachineID, port uint16, sent io.ReadCloser) (io.ReadCloser, error) {
-	return w.wire.PassTunnel(ctx, w.w1, id, port, sent)
+func (w *wired) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+	if req.ContentLength < 0 {
+		return w.wire.Call(ctx, w.w1, req)
+	}
+	return w.cluster.Call(ctx, to, req)
 }
 
 // streaming is a whole way: client, broker, worker.
@@ -52,8 +50,8 @@ func startStreaming(t *testing.T, h2 bool) *streaming {
 	})
 	s := &streaming{}
 	var mux http.ServeMux
-	mux.HandleFunc(fabric.PathExecStream, func(w http.ResponseWriter, r *http.Request) { fabric.ServeExec(w, r, s.run) })
-	mux.HandleFunc(fabric.PathTunnel, func(w http.ResponseWriter, r *http.Request) {
+	fabric.MachineAttach.Handle(&mux, func(w http.ResponseWriter, r *http.Request, _ bourse.MachineID) { fabric.ServeExec(w, r, s.run) })
+	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, _ fabric.TunnelRequest) {
 		conn, err := s.dial()
 		if err != nil {
 			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "nothing listens there: %w", err))
@@ -67,7 +65,7 @@ func startStreaming(t *testing.T, h2 bool) *streaming {
 	c.members[0].Address = serveWorker(t, &mux)
 	s.setup = startOn(t, c, func(config *broker.Config) {
 		config.View = newFakeView(c)
-		config.Workers = &wired{c, fabric.NewClient(wire), c.members[0]}
+		config.Workers = &wired{c, wire, c.members[0]}
 	})
 	s.m = s.machine(t, "w1", "web", bourse.StateStarted)
 	server := httptest.NewUnstartedServer(s.handler)
@@ -83,7 +81,7 @@ func startStreaming(t *testing.T, h2 bool) *streaming {
 	return s
 }
 
-// serveWorker serves h as w1 and gives its address.
+// serveWorker serves h as w1 and returns its address.
 func serveWorker(t *testing.T, h http.Handler) string {
 	t.Helper()
 	var lc net.ListenConfig

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -27,6 +28,7 @@ type cluster struct {
 	mu        sync.Mutex
 	orders    []bourse.Order // placed, in order
 	decisions map[bourse.OrderID]bourse.Decision
+	claiming  map[bourse.OrderID]bourse.Member
 	placeErr  error // instead of placing
 	absent    []bourse.Absence
 	new       bool // does not know its cluster yet
@@ -67,7 +69,7 @@ func three() *cluster {
 // setup is a cluster with a broker in front of it.
 type setup struct {
 	*cluster
-	view    *fakeView // nil: the broker has none
+	view    *fakeView // nil: it has nothing
 	broker  *broker.Broker
 	handler http.Handler
 	log     *strings.Builder
@@ -78,12 +80,12 @@ func start(t testing.TB, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	c := three()
 	view := newFakeView(c)
-	s := startOn(t, c, append([]func(*broker.Config){func(config *broker.Config) { config.View = view }}, change...)...)
+	s := startOn(t, c, append([]func(*broker.Config){func(config *broker.Config) { config.View, config.Releases = view, view }}, change...)...)
 	s.view = view
 	return s
 }
 
-// startBlind makes a broker without a view.
+// startBlind makes a broker whose view has nothing yet.
 func startBlind(t testing.TB) *setup {
 	t.Helper()
 	return startOn(t, three())
@@ -92,15 +94,17 @@ func startBlind(t testing.TB) *setup {
 func startOn(t testing.TB, c *cluster, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	log := &strings.Builder{}
+	blind := newFakeView(c)
+	blind.frozen, blind.unsynced = true, true
 	config := broker.Config{
-		Exchange: c, Directory: c, Workers: c, Region: "gru", Version: "test", Patience: 200 * time.Millisecond,
+		Exchange: c, Directory: c, Workers: c, View: blind, Releases: blind, Secrets: newFakeSecrets(), Region: "gru", Version: "test", Patience: 200 * time.Millisecond,
 		Log: slog.New(slog.NewJSONHandler(&lockedWriter{w: log}, nil)),
 	}
 	for _, f := range change {
 		f(&config)
 	}
 	b := broker.New(config)
-	return &setup{cluster: c, broker: b, handler: b.Handler(), log: log}
+	return &setup{cluster: c, broker: b, handler: describedReplies(t, b.Handler()), log: log}
 }
 
 type lockedWriter struct {
@@ -114,7 +118,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// client serves the broker on loopback and gives a client of it.
+// client serves the broker on loopback and returns a client of it.
 func (s *setup) client(t testing.TB) *machinesapi.Client {
 	t.Helper()
 	server := httptest.NewServer(s.handler)
@@ -122,7 +126,7 @@ func (s *setup) client(t testing.TB) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client(), Retries: -1}
 }
 
-// call makes one request of the handler and gives its reply.
+// call makes one request of the handler and returns its reply.
 func (s *setup) call(t testing.TB, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -131,6 +135,7 @@ func (s *setup) call(t testing.TB, method, path, body string, header ...string) 
 	}
 	rec := httptest.NewRecorder()
 	s.handler.ServeHTTP(rec, req)
+	saysItOnce(t, method+" "+path, rec)
 	return rec
 }
 
@@ -215,6 +220,12 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 			if old, ok := w.filled(order.ID); ok {
 				return bourse.Fill{Machine: old, Again: true}, d, nil
 			}
+			if w.plain && order.Volume != nil && order.Volume.Encrypted {
+				round.Refusals = append(round.Refusals, bourse.Refusal{
+					Worker: m.ID, Region: m.Region, Reason: bourse.RefusedUnknown, Resource: bourse.LabelEncrypted, Detail: "the worker cannot encrypt volumes",
+				})
+				continue
+			}
 			if w.full {
 				round.Refusals = append(round.Refusals, bourse.Refusal{
 					Worker: m.ID, Region: m.Region, Reason: bourse.RefusedResource, Resource: "memory", Wanted: 256, Free: 8, Detail: "memory: 8 MiB free",
@@ -251,9 +262,16 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 		}
 		d.Rounds = append(d.Rounds, round)
 	}
-	d.Outcome, d.Message = bourse.OutcomeRefused, "nobody has room"
+	d.Outcome, d.Message = bourse.OutcomeRefused, "no worker has room"
 	c.decisions[order.ID] = d
-	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "nobody has room")
+	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has room")
+}
+
+func (c *cluster) Claiming(id bourse.OrderID) (bourse.Member, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.claiming[id]
+	return at, ok
 }
 
 func (c *cluster) Quote(_ context.Context, order bourse.Order) (bourse.Decision, error) {
@@ -264,6 +282,17 @@ func (c *cluster) Quote(_ context.Context, order bourse.Order) (bourse.Decision,
 		d.Outcome = bourse.OutcomeRefused
 	}
 	return d, c.placeErr
+}
+
+func (c *cluster) Recent(limit int, keep func(*bourse.Decision) bool) (out []bourse.Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.decisions {
+		if keep(&d) && len(out) < limit {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func (c *cluster) Decisions(id bourse.OrderID) (out []bourse.Decision) {
@@ -290,7 +319,7 @@ func (c *cluster) lastOrder(t testing.TB) bourse.Order {
 var (
 	_       broker.Exchange  = (*cluster)(nil)
 	_       broker.Directory = (*cluster)(nil)
-	_       broker.Workers   = (*cluster)(nil)
+	_       fabric.Fabric    = (*cluster)(nil)
 	errDown                  = bourse.Errorf(bourse.CodeUnavailable, "worker cannot be reached: %w", errors.New("connection refused"))
 	errLost                  = bourse.Errorf(bourse.CodeTimeout, "the answer was lost: %w", io.ErrUnexpectedEOF)
 )

@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"context"
 	"encoding/json"
 	"time"
 
@@ -9,31 +8,33 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// act makes a verb: it looks after the lease and the state, then lets do
-// change the machine.
-func (c *cluster) act(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act, name string, do func(*worker, *bourse.Machine) error) (fabric.ActReply, error) {
-	return on(ctx, c, to, name, func(w *worker) (fabric.ActReply, error) {
-		w.acts = append(w.acts, act)
-		m, err := w.find(id)
+// act serves a verb: it looks after the lease and the state, then lets do change
+// the machine.
+func (w *worker) act(v *fabric.Verb[fabric.Act, fabric.ActReply], do func(*bourse.Machine, fabric.Act) error) {
+	handle(w, v, func(act fabric.Act) (fabric.ActReply, error) {
+		asked := act
+		asked.Machine = ""
+		w.acts = append(w.acts, asked)
+		m, err := w.find(act.Machine)
 		if err != nil {
 			return fabric.ActReply{}, err
 		}
 		if m.State == bourse.StateDestroyed {
 			return fabric.ActReply{}, bourse.Errorf(bourse.CodeNotFound, "destroyed")
 		}
-		if name != "signal" && !m.Lease.Expired(time.Now()) && m.Lease.Nonce != act.Nonce {
-			return fabric.ActReply{}, bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s, expires at %s", id, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
+		if v != &fabric.MachineSignal && !m.Lease.Expired(time.Now()) && m.Lease.Nonce != act.Nonce {
+			return fabric.ActReply{}, bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s, expires at %s", m.ID, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
 		}
 		before := m.State
-		if err := do(w, m); err != nil {
+		if err := do(m, act); err != nil {
 			return fabric.ActReply{}, err
 		}
 		return fabric.ActReply{Previous: before, Machine: *m}, nil
 	})
 }
 
-func (c *cluster) Start(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "start", func(w *worker, m *bourse.Machine) error {
+func (w *worker) handleActs() {
+	w.act(&fabric.MachineStart, func(m *bourse.Machine, _ fabric.Act) error {
 		switch {
 		case m.State == bourse.StateCreated:
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "unable to start machine from current state: '%s'", m.State)
@@ -44,27 +45,25 @@ func (c *cluster) Start(ctx context.Context, to bourse.Member, id bourse.Machine
 		}
 		return nil
 	})
-}
-
-func (c *cluster) Stop(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "stop", func(w *worker, m *bourse.Machine) error {
+	w.act(&fabric.MachineStop, func(m *bourse.Machine, _ fabric.Act) error {
 		if m.State == bourse.StateStarted {
 			w.enter(m, bourse.EventStop, bourse.StateStopping, bourse.SourceUser)
 			w.enter(m, bourse.EventExit, bourse.StateStopped, bourse.SourceWorker)
 		}
 		return nil
 	})
-}
-
-func (c *cluster) Restart(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "restart", func(w *worker, m *bourse.Machine) error {
+	w.act(&fabric.MachineSuspend, func(m *bourse.Machine, _ fabric.Act) error {
+		if m.State == bourse.StateStarted {
+			w.enter(m, bourse.EventSuspend, bourse.StateSuspending, bourse.SourceUser)
+			w.enter(m, bourse.EventSuspend, bourse.StateSuspended, bourse.SourceWorker)
+		}
+		return nil
+	})
+	w.act(&fabric.MachineRestart, func(m *bourse.Machine, _ fabric.Act) error {
 		w.enter(m, bourse.EventRestart, bourse.StateStarted, bourse.SourceUser)
 		return nil
 	})
-}
-
-func (c *cluster) Destroy(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "destroy", func(w *worker, m *bourse.Machine) error {
+	w.act(&fabric.MachineDestroy, func(m *bourse.Machine, act fabric.Act) error {
 		if m.State == bourse.StateStarted && !act.Force {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "unable to destroy machine, not currently stopped")
 		}
@@ -72,27 +71,33 @@ func (c *cluster) Destroy(ctx context.Context, to bourse.Member, id bourse.Machi
 		m.Lease = nil
 		return nil
 	})
-}
-
-func (c *cluster) Cordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "cordon", func(w *worker, m *bourse.Machine) error { m.Cordoned = true; w.touch(m); return nil })
-}
-
-func (c *cluster) Uncordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "uncordon", func(w *worker, m *bourse.Machine) error { m.Cordoned = false; w.touch(m); return nil })
-}
-
-func (c *cluster) Signal(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "signal", func(_ *worker, m *bourse.Machine) error {
+	w.act(&fabric.MachineCordon, func(m *bourse.Machine, _ fabric.Act) error { m.Cordoned = true; w.touch(m); return nil })
+	w.act(&fabric.MachineUncordon, func(m *bourse.Machine, _ fabric.Act) error { m.Cordoned = false; w.touch(m); return nil })
+	w.act(&fabric.MachineSignal, func(m *bourse.Machine, _ fabric.Act) error {
 		if m.State != bourse.StateStarted {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine is %s", m.State)
 		}
 		return nil
 	})
-}
-
-func (c *cluster) Exec(ctx context.Context, to bourse.Member, id bourse.MachineID, exec fabric.ExecRequest) (fabric.ExecReply, error) {
-	return on(ctx, c, to, "exec", func(w *worker) (fabric.ExecReply, error) {
+	w.act(&fabric.MachineRelease, func(m *bourse.Machine, _ fabric.Act) error {
+		if m.Lease.Expired(time.Now()) {
+			return bourse.Errorf(bourse.CodeNotFound, "no lease")
+		}
+		m.Lease = nil
+		w.touch(m)
+		return nil
+	})
+	handle(w, &fabric.MachineUpdate, w.update)
+	handle(w, &fabric.MachineVersions, func(id bourse.MachineID) ([]bourse.Version, error) {
+		m, err := w.find(id)
+		if err != nil {
+			return nil, err
+		}
+		return []bourse.Version{{Instance: m.Instance, Config: m.Config}}, nil
+	})
+	handle(w, &fabric.MachineExec, func(exec fabric.ExecRequest) (fabric.ExecReply, error) {
+		id := exec.Machine
+		exec.Machine = ""
 		w.execs = append(w.execs, exec)
 		if _, err := w.find(id); err != nil {
 			return fabric.ExecReply{}, err
@@ -103,4 +108,27 @@ func (c *cluster) Exec(ctx context.Context, to bourse.Member, id bourse.MachineI
 		line, err := json.Marshal(exec.Command)
 		return fabric.ExecReply{Exit: bourse.Exit{Code: 3}, Stdout: line, Stderr: exec.Stdin}, err
 	})
+}
+
+// update makes a new version of a machine, which starts at once.
+func (w *worker) update(req fabric.UpdateRequest) (fabric.ActReply, error) {
+	m, err := w.find(req.Machine)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	w.updates = append(w.updates, req)
+	switch {
+	case req.Current != "" && req.Current != m.Instance:
+		return fabric.ActReply{}, bourse.Errorf(bourse.CodeConflict, "machine %s has version %s", m.ID, m.Instance)
+	case w.full:
+		return fabric.ActReply{}, bourse.Errorf(bourse.CodeInsufficient, "insufficient memory available to fulfill request on the current host")
+	}
+	before := m.State
+	w.enter(m, bourse.EventUpdate, bourse.StateReplacing, bourse.SourceUser)
+	m.Instance, m.Config = bourse.NewInstanceID(), req.Config
+	if req.LeaseTTL > 0 {
+		m.Lease = &bourse.Lease{Nonce: "aabbcc", Owner: req.LeaseOwner, ExpiresAt: time.Now().Add(time.Minute)}
+	}
+	w.enter(m, bourse.EventStart, bourse.StateStarted, bourse.SourceWorker)
+	return fabric.ActReply{Previous: before, Machine: *m}, nil
 }

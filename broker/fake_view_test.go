@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
 )
 
 // fakeView is a view in memory. Until it is frozen it has at once what
@@ -19,25 +20,29 @@ type fakeView struct {
 	mu       sync.Mutex
 	frozen   bool
 	unsynced bool
+	public   bool   // it has of a config what a real view has
 	err      error  // of every read
 	putErr   error  // of every write
 	onPut    func() // before it
-	rows     map[bourse.MachineID]broker.Listed
-	volumes  map[bourse.VolumeID]broker.ListedVolume
+	rows     map[bourse.MachineID]lookup.Listed
+	volumes  map[bourse.VolumeID]lookup.ListedVolume
 	apps     map[bourse.AppName]bourse.App
 	status   map[bourse.WorkerID]machinesapi.HostStatus
 	heard    time.Time
 	appReads int
+	away     []lookup.AwayWorker
+	forgot   []bourse.Member
+	releases map[release.ID]release.Release
 }
 
 func newFakeView(c *cluster) *fakeView {
 	return &fakeView{
-		c: c, rows: map[bourse.MachineID]broker.Listed{}, volumes: map[bourse.VolumeID]broker.ListedVolume{}, apps: map[bourse.AppName]bourse.App{},
+		c: c, rows: map[bourse.MachineID]lookup.Listed{}, volumes: map[bourse.VolumeID]lookup.ListedVolume{}, apps: map[bourse.AppName]bourse.App{}, releases: map[release.ID]release.Release{},
 		status: map[bourse.WorkerID]machinesapi.HostStatus{}, heard: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC),
 	}
 }
 
-var _ broker.View = (*fakeView)(nil)
+var _ lookup.View = (*fakeView)(nil)
 
 // freeze makes the view stay as it is.
 func (v *fakeView) freeze() {
@@ -78,7 +83,7 @@ func (s *setup) lose(id bourse.WorkerID) {
 	s.members = slices.DeleteFunc(slices.Clone(s.members), func(m bourse.Member) bool { return m.ID == id })
 }
 
-// copy takes over what the workers have. The caller holds the lock.
+// copy adopts what the workers have. The caller holds the lock.
 func (v *fakeView) copy() {
 	clear(v.rows)
 	clear(v.volumes)
@@ -86,7 +91,10 @@ func (v *fakeView) copy() {
 		w.mu.Lock()
 		for id, m := range w.machines {
 			if m.State != bourse.StateDestroyed {
-				row := broker.Listed{Machine: *m}
+				row := lookup.Listed{Machine: *m}
+				if v.public {
+					row.Config = row.Config.Public()
+				}
 				row.LastEvents = row.LastEvents[:min(4, len(row.LastEvents))]
 				if m.Lease != nil {
 					lease := *m.Lease
@@ -98,7 +106,7 @@ func (v *fakeView) copy() {
 		}
 		for id, vol := range w.volumes {
 			if vol.State != bourse.VolumeDestroyed {
-				v.volumes[id] = broker.ListedVolume{Volume: *vol}
+				v.volumes[id] = lookup.ListedVolume{Volume: *vol}
 			}
 		}
 		w.mu.Unlock()
@@ -113,7 +121,7 @@ func (v *fakeView) read() error {
 	return v.err
 }
 
-func (v *fakeView) show(l broker.Listed) broker.Listed {
+func (v *fakeView) show(l lookup.Listed) lookup.Listed {
 	l.HostStatus, l.HeardAt = machinesapi.HostOK, v.heard
 	if s, ok := v.status[l.Worker]; ok {
 		l.HostStatus = s
@@ -127,13 +135,13 @@ func (v *fakeView) Synced() bool {
 	return !v.unsynced
 }
 
-func (v *fakeView) Machines(_ context.Context, app bourse.AppName) ([]broker.Listed, error) {
+func (v *fakeView) Machines(_ context.Context, app bourse.AppName) ([]lookup.Listed, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.read(); err != nil {
 		return nil, err
 	}
-	var out []broker.Listed
+	var out []lookup.Listed
 	for _, l := range v.rows {
 		if app == "" || l.App == app {
 			out = append(out, v.show(l))
@@ -142,19 +150,19 @@ func (v *fakeView) Machines(_ context.Context, app bourse.AppName) ([]broker.Lis
 	return out, nil
 }
 
-func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (broker.Listed, bool, error) {
+func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (lookup.Listed, bool, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.read(); err != nil {
-		return broker.Listed{}, false, err
+		return lookup.Listed{}, false, err
 	}
 	l, ok := v.rows[id]
 	return v.show(l), ok, nil
 }
 
-func (v *fakeView) MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]broker.Listed, error) {
+func (v *fakeView) MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]lookup.Listed, error) {
 	rows, err := v.Machines(ctx, app)
-	return slices.DeleteFunc(rows, func(l broker.Listed) bool { return l.Name != name }), err
+	return slices.DeleteFunc(rows, func(l lookup.Listed) bool { return l.Name != name }), err
 }
 
 func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppRef]int, error) {
@@ -164,6 +172,19 @@ func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[b
 		counts[bourse.AppRef{Name: rows[i].App, ID: rows[i].AppID}]++
 	}
 	return counts, err
+}
+
+func (v *fakeView) AwayWorkers(context.Context) ([]lookup.AwayWorker, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.away, v.err
+}
+
+func (v *fakeView) Forget(_ context.Context, worker bourse.Member) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.forgot = append(v.forgot, worker)
+	return v.err
 }
 
 func (v *fakeView) Apps(context.Context) ([]bourse.App, error) {
@@ -205,4 +226,42 @@ func (v *fakeView) put(app bourse.App) bourse.App {
 	}
 	v.apps[app.Name] = app
 	return app
+}
+
+func (v *fakeView) Releases(_ context.Context, app string) (out []release.Release, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range v.releases {
+		if r.AppID == app {
+			out = append(out, r)
+		}
+	}
+	return out, v.err
+}
+
+func (v *fakeView) Deployed(context.Context) (out []string, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range v.releases {
+		out = append(out, r.AppID)
+	}
+	return out, v.err
+}
+
+func (v *fakeView) PutRelease(_ context.Context, r *release.Release) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.putErr == nil {
+		v.releases[r.ID] = *r
+	}
+	return v.putErr
+}
+
+func (v *fakeView) DropReleases(_ context.Context, ids []release.ID) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, id := range ids {
+		delete(v.releases, id)
+	}
+	return v.putErr
 }

@@ -2,14 +2,14 @@ package broker_test
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -37,8 +37,8 @@ func (w *worker) findVolume(id bourse.VolumeID) (*bourse.Volume, error) {
 	return v, nil
 }
 
-func (c *cluster) Volumes(ctx context.Context, to bourse.Member, q fabric.VolumesQuery) ([]bourse.Volume, error) {
-	return on(ctx, c, to, "volumes", func(w *worker) ([]bourse.Volume, error) {
+func (w *worker) handleVolumes() {
+	handle(w, &fabric.VolumeList, func(q fabric.VolumesQuery) ([]bourse.Volume, error) {
 		var out []bourse.Volume
 		for _, v := range w.volumes {
 			if (q.App == "" || q.App == v.App) && (q.Deleted || v.State != bourse.VolumeDestroyed) {
@@ -47,69 +47,70 @@ func (c *cluster) Volumes(ctx context.Context, to bourse.Member, q fabric.Volume
 		}
 		return out, nil
 	})
-}
-
-func (c *cluster) Volume(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Volume, error) {
-	return c.onVolume(ctx, to, id, "volume", func(*worker, *bourse.Volume) error { return nil })
-}
-
-// onVolume makes a call about one volume, which tells how full it is.
-func (c *cluster) onVolume(ctx context.Context, to bourse.Member, id bourse.VolumeID, name string, do func(*worker, *bourse.Volume) error) (bourse.Volume, error) {
-	return on(ctx, c, to, name, func(w *worker) (bourse.Volume, error) {
+	handle(w, &fabric.VolumeShow, func(id bourse.VolumeID) (bourse.Volume, error) {
 		v, err := w.findVolume(id)
-		if err == nil {
-			err = do(w, v)
-		}
 		if err != nil {
 			return bourse.Volume{}, err
 		}
-		if name != "volume" {
-			v.UpdatedAt = v.UpdatedAt.Add(time.Millisecond)
-		}
-		out := *v
-		out.Usage = &bourse.VolumeUsage{BlockSize: 4096, Blocks: 1000, BlocksFree: 600, BlocksAvail: 500}
-		return out, nil
+		return used(v), nil
 	})
+	handle(w, &fabric.VolumeUpdate, func(change fabric.VolumeChange) (bourse.Volume, error) {
+		return w.changeVolume(change.Volume, func(v *bourse.Volume) error {
+			if change.RetentionDays != nil {
+				v.Spec.RetentionDays = *change.RetentionDays
+			}
+			if change.ScheduledSnaps != nil {
+				v.Spec.ScheduledSnaps = *change.ScheduledSnaps
+			}
+			return nil
+		})
+	})
+	handle(w, &fabric.VolumeExtend, func(e fabric.ExtendRequest) (bourse.Volume, error) {
+		return w.changeVolume(e.Volume, func(v *bourse.Volume) error {
+			switch {
+			case e.SizeGB < v.Spec.SizeGB:
+				return bourse.Errorf(bourse.CodeInvalid, "a volume never shrinks")
+			case w.full:
+				return bourse.Errorf(bourse.CodeInsufficient, "disk: 0 GB free")
+			}
+			v.Spec.SizeGB = e.SizeGB
+			return nil
+		})
+	})
+	handle(w, &fabric.VolumeDestroy, func(id bourse.VolumeID) (bourse.Volume, error) {
+		return w.changeVolume(id, func(v *bourse.Volume) error {
+			if v.Machine != "" {
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "volume is currently bound to machine: %s", v.Machine)
+			}
+			v.State = bourse.VolumeDestroyed
+			return nil
+		})
+	})
+	handle(w, &fabric.VolumeSnapshot, w.snapshot)
 }
 
-func (c *cluster) VolumeChange(ctx context.Context, to bourse.Member, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error) {
-	return c.onVolume(ctx, to, id, "volume change", func(_ *worker, v *bourse.Volume) error {
-		if change.RetentionDays != nil {
-			v.Spec.RetentionDays = *change.RetentionDays
-		}
-		if change.ScheduledSnaps != nil {
-			v.Spec.ScheduledSnaps = *change.ScheduledSnaps
-		}
-		return nil
-	})
+// changeVolume makes another version of a volume.
+func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error) (bourse.Volume, error) {
+	v, err := w.findVolume(id)
+	if err == nil {
+		err = do(v)
+	}
+	if err != nil {
+		return bourse.Volume{}, err
+	}
+	v.UpdatedAt = v.UpdatedAt.Add(time.Millisecond)
+	return used(v), nil
 }
 
-func (c *cluster) VolumeExtend(ctx context.Context, to bourse.Member, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error) {
-	return c.onVolume(ctx, to, id, "volume extend", func(w *worker, v *bourse.Volume) error {
-		switch {
-		case sizeGB < v.Spec.SizeGB:
-			return bourse.Errorf(bourse.CodeInvalid, "a volume never shrinks")
-		case w.full:
-			return bourse.Errorf(bourse.CodeInsufficient, "disk: 0 GB free")
-		}
-		v.Spec.SizeGB = sizeGB
-		return nil
-	})
+// used is a volume with how full it is.
+func used(v *bourse.Volume) bourse.Volume {
+	out := *v
+	out.Usage = &bourse.VolumeUsage{BlockSize: 4096, Blocks: 1000, BlocksFree: 600, BlocksAvail: 500}
+	return out
 }
 
-func (c *cluster) VolumeDestroy(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Volume, error) {
-	return c.onVolume(ctx, to, id, "volume destroy", func(_ *worker, v *bourse.Volume) error {
-		if v.Machine != "" {
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "volume is currently bound to machine: %s", v.Machine)
-		}
-		v.State = bourse.VolumeDestroyed
-		return nil
-	})
-}
-
-func (c *cluster) Snapshot(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Snapshot, error) {
-	var s bourse.Snapshot
-	_, err := c.onVolume(ctx, to, id, "snapshot", func(w *worker, v *bourse.Volume) error {
+func (w *worker) snapshot(id bourse.VolumeID) (s bourse.Snapshot, err error) {
+	_, err = w.changeVolume(id, func(v *bourse.Volume) error {
 		if v.State == bourse.VolumeDestroyed {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "it is gone")
 		}
@@ -142,13 +143,13 @@ func (s *setup) volume(w bourse.WorkerID) bourse.Volume {
 	})
 }
 
-func (v *fakeView) Volumes(_ context.Context, app bourse.AppName) ([]broker.ListedVolume, error) {
+func (v *fakeView) Volumes(_ context.Context, app bourse.AppName) ([]lookup.ListedVolume, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.read(); err != nil {
 		return nil, err
 	}
-	var out []broker.ListedVolume
+	var out []lookup.ListedVolume
 	for _, l := range v.volumes {
 		if app == "" || l.App == app {
 			l.HostStatus, l.HeardAt = machinesapi.HostOK, v.heard
@@ -161,55 +162,37 @@ func (v *fakeView) Volumes(_ context.Context, app bourse.AppName) ([]broker.List
 	return out, nil
 }
 
-func (c *cluster) Images(ctx context.Context, to bourse.Member) ([]bourse.Image, error) {
-	return on(ctx, c, to, "images", func(w *worker) ([]bourse.Image, error) { return slices.Clone(w.images), nil })
-}
-
-func (c *cluster) ImagePull(ctx context.Context, to bourse.Member, image string, progress func(bourse.Image) error) (bourse.Image, error) {
-	got, err := on(ctx, c, to, "image pull", func(w *worker) (bourse.Image, error) {
-		if strings.HasPrefix(image, "missing") {
-			return bourse.Image{}, bourse.Errorf(bourse.CodeNotFound, "no such image")
+func (w *worker) handleImages() {
+	handle(w, &fabric.ImageList, func(struct{}) ([]bourse.Image, error) { return slices.Clone(w.images), nil })
+	handle(w, &fabric.ImageResolve, func(req fabric.ResolveRequest) (bourse.ImageRef, error) {
+		ref := bourse.ParseImageRef(req.Image)
+		if ref.Repository == "library/missing" {
+			return ref, bourse.Errorf(bourse.CodeNotFound, "no such image")
 		}
-		i := bourse.Image{Ref: bourse.ParseImageRef(image), Bytes: 300}
-		i.Ref.Digest = "sha256:ab"
-		w.images = append(w.images, i)
-		return i, nil
+		ref.Digest = "sha256:" + req.Org
+		return ref, nil
 	})
-	if err != nil {
-		return got, err
-	}
-	for n := range int64(3) {
-		under := got
-		under.Pull = &bourse.PullProgress{Status: "pulling", Bytes: n * 100, Total: 300}
-		if err := progress(under); err != nil {
-			return got, err
-		}
-	}
-	return got, nil
-}
-
-func (c *cluster) ImagePrune(ctx context.Context, to bourse.Member) ([]bourse.Image, error) {
-	return on(ctx, c, to, "image prune", func(w *worker) ([]bourse.Image, error) {
+	handle(w, &fabric.ImagePrune, func(struct{}) ([]bourse.Image, error) {
 		gone := w.images
 		w.images = nil
 		return gone, nil
 	})
-}
-
-func (c *cluster) Usage(ctx context.Context, to bourse.Member, id bourse.MachineID) (fabric.Usage, error) {
-	return on(ctx, c, to, "usage", func(w *worker) (fabric.Usage, error) {
-		if _, err := w.find(id); err != nil {
-			return fabric.Usage{}, err
+	fabric.ImagePull.Handle(&w.mux, func(_ context.Context, req fabric.PullRequest, out *ndjson.Writer) error {
+		if strings.HasPrefix(req.Image, "missing") {
+			return bourse.Errorf(bourse.CodeNotFound, "no such image")
 		}
-		return fabric.Usage{At: time.Unix(7, 0), CPU: 1500 * time.Millisecond, Throttled: -1, Memory: 1 << 20, PIDs: 3, CPUs: 0.5, MayCPUs: 2, ReadByte: -1}, nil
+		got := bourse.Image{Ref: bourse.ParseImageRef(req.Image), Bytes: 300}
+		got.Ref.Digest = "sha256:ab"
+		w.mu.Lock()
+		w.images = append(w.images, got)
+		w.mu.Unlock()
+		for n := range int64(3) {
+			under := got
+			under.Pull = &bourse.PullProgress{Status: "pulling", Bytes: n * 100, Total: 300}
+			if err := out.Write(under); err != nil {
+				return err
+			}
+		}
+		return out.Write(got)
 	})
-}
-
-// PassExec and PassTunnel are for tests that have a network; see wired.
-func (c *cluster) PassExec(context.Context, bourse.Member, bourse.MachineID, io.ReadCloser) (io.ReadCloser, error) {
-	return nil, errDown
-}
-
-func (c *cluster) PassTunnel(context.Context, bourse.Member, bourse.MachineID, uint16, io.ReadCloser) (io.ReadCloser, error) {
-	return nil, errDown
 }

@@ -3,12 +3,16 @@ package broker_test
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 )
 
 // worker is a worker whose programs are records.
@@ -20,9 +24,11 @@ type worker struct {
 	apps      map[bourse.AppName]bourse.App
 	decisions map[bourse.OrderID]bourse.Decision
 	changed   chan struct{} // closed at each change
+	mux       http.ServeMux
 	calls     map[string]int
 	acts      []fabric.Act
 	execs     []fabric.ExecRequest
+	updates   []fabric.UpdateRequest
 	logs      []fabric.LogLine
 	runs      []fabric.Run
 	volumes   map[bourse.VolumeID]*bourse.Volume
@@ -30,16 +36,25 @@ type worker struct {
 	holds     map[bourse.ReservationKey][]bourse.Hold
 	touched   time.Time // the latest version given
 
-	full bool
-	fail func(call string) error // before a call has an effect
-	lose func(call string) error // after it
+	full  bool
+	room  int64                   // for so many machines of any size
+	plain bool                    // it cannot encrypt volumes
+	fail  func(call string) error // before a call has an effect
+	lose  func(call string) error // after it
 }
 
 func newWorker(self bourse.Member) *worker {
-	return &worker{
+	w := &worker{
 		self: self, machines: map[bourse.MachineID]*bourse.Machine{}, apps: map[bourse.AppName]bourse.App{},
 		holds: map[bourse.ReservationKey][]bourse.Hold{}, volumes: map[bourse.VolumeID]*bourse.Volume{}, decisions: map[bourse.OrderID]bourse.Decision{}, changed: make(chan struct{}), calls: map[string]int{},
 	}
+	w.handleMachines()
+	w.handleActs()
+	w.handleVolumes()
+	w.handleImages()
+	w.handleReservations()
+	w.handleOthers()
+	return w
 }
 
 // silence makes every call end in err.
@@ -119,28 +134,73 @@ func (w *worker) called(name string) int {
 	return w.calls[name]
 }
 
-// on makes one call of the worker to, with its failures before and after.
-func on[T any](ctx context.Context, c *cluster, to bourse.Member, name string, do func(*worker) (T, error)) (T, error) {
-	var zero T
-	if ctx.Err() != nil {
-		return zero, ctx.Err()
-	}
+// Ask, Send and Call make a fabric of the cluster, whose workers fail as they are
+// told to, before a call has an effect and after it.
+func (c *cluster) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	fabric.AskAll(ctx, c.Send, to, order, answer)
+}
+
+func (c *cluster) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
 	w := c.workers[to.ID]
+	if err := w.before(ctx, m.URI); err != nil {
+		return fabric.Answer{}, err
+	}
+	a, err := fabrictest.Serving(w).Send(ctx, to, m)
+	if lost := w.after(m.URI); lost != nil {
+		return a, lost
+	}
+	return a, err
+}
+
+func (c *cluster) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+	w := c.workers[to.ID]
+	if err := w.before(ctx, req.URL.Path); err != nil {
+		return nil, err
+	}
+	resp, err := fabrictest.Serving(w).Call(ctx, to, req)
+	if lost := w.after(req.URL.Path); lost != nil {
+		if err == nil {
+			resp.Body.Close()
+		}
+		return nil, lost
+	}
+	return resp, err
+}
+
+// before counts a call, and returns its failure.
+func (w *worker) before(ctx context.Context, path string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	name := strings.TrimPrefix(path, "/worker/")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls[name]++
 	if w.fail != nil {
-		if err := w.fail(name); err != nil {
-			return zero, err
-		}
+		return w.fail(name)
 	}
-	got, err := do(w)
-	if w.lose != nil {
-		if lost := w.lose(name); lost != nil {
-			return zero, lost
-		}
+	return nil
+}
+
+func (w *worker) after(path string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lose == nil {
+		return nil
 	}
-	return got, err
+	return w.lose(strings.TrimPrefix(path, "/worker/"))
+}
+
+// ServeHTTP serves the worker's verbs.
+func (w *worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) { w.mux.ServeHTTP(rw, r) }
+
+// handle serves a verb under the worker's lock.
+func handle[Req, Rep any](w *worker, v *fabric.Verb[Req, Rep], do func(Req) (Rep, error)) {
+	v.Handle(&w.mux, func(_ context.Context, req Req) (Rep, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return do(req)
+	})
 }
 
 func (w *worker) find(id bourse.MachineID) (*bourse.Machine, error) {
@@ -151,8 +211,8 @@ func (w *worker) find(id bourse.MachineID) (*bourse.Machine, error) {
 	return m, nil
 }
 
-func (c *cluster) Machines(ctx context.Context, to bourse.Member, q fabric.MachinesQuery) ([]bourse.Machine, error) {
-	return on(ctx, c, to, "machines", func(w *worker) ([]bourse.Machine, error) {
+func (w *worker) handleMachines() {
+	handle(w, &fabric.MachineList, func(q fabric.MachinesQuery) ([]bourse.Machine, error) {
 		var out []bourse.Machine
 		for _, m := range w.machines {
 			if (q.App == "" || q.App == m.App) && (q.Name == "" || q.Name == m.Name) && (q.Deleted || m.State != bourse.StateDestroyed) {
@@ -161,106 +221,74 @@ func (c *cluster) Machines(ctx context.Context, to bourse.Member, q fabric.Machi
 		}
 		return out, nil
 	})
-}
-
-func (c *cluster) Machine(ctx context.Context, to bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
-	return on(ctx, c, to, "machine", func(w *worker) (bourse.Machine, error) {
+	handle(w, &fabric.MachineShow, func(id bourse.MachineID) (bourse.Machine, error) {
 		m, err := w.find(id)
 		if err != nil {
 			return bourse.Machine{}, err
 		}
 		return *m, nil
 	})
-}
-
-func (c *cluster) Events(ctx context.Context, to bourse.Member, id bourse.MachineID, limit int) ([]bourse.Event, error) {
-	return on(ctx, c, to, "events", func(w *worker) ([]bourse.Event, error) {
-		m, err := w.find(id)
+	handle(w, &fabric.MachineEvents, func(q fabric.EventsQuery) ([]bourse.Event, error) {
+		m, err := w.find(q.Machine)
 		if err != nil {
 			return nil, err
 		}
-		return m.LastEvents[:min(limit, len(m.LastEvents))], nil
+		return m.LastEvents[:min(q.Limit, len(m.LastEvents))], nil
+	})
+	handle(w, &fabric.MachineLease, w.lease)
+	handle(w, &fabric.MachineMetadata, w.metadata)
+	fabric.MachineWait.Handle(&w.mux, w.wait)
+	fabric.MachineLogs.Handle(&w.mux, w.follow)
+	handle(w, &fabric.MachineUsage, func(id bourse.MachineID) (fabric.Usage, error) {
+		if _, err := w.find(id); err != nil {
+			return fabric.Usage{}, err
+		}
+		return fabric.Usage{At: time.Unix(7, 0), CPU: 1500 * time.Millisecond, Throttled: -1, Memory: 1 << 20, PIDs: 3, CPUs: 0.5, MayCPUs: 2, ReadByte: -1}, nil
 	})
 }
 
-func (c *cluster) Lease(ctx context.Context, to bourse.Member, id bourse.MachineID, req fabric.LeaseRequest) (bourse.Lease, error) {
-	return on(ctx, c, to, "lease", func(w *worker) (bourse.Lease, error) {
-		m, err := w.find(id)
-		switch {
-		case err != nil:
-			return bourse.Lease{}, err
-		case m.Lease.Expired(time.Now()):
-			m.Lease = &bourse.Lease{Nonce: "ba9876543210", Owner: req.Owner, Description: req.Description}
-		case m.Lease.Nonce != req.Nonce:
-			return bourse.Lease{}, bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s", id, m.Lease.Owner)
-		}
-		m.Lease.ExpiresAt = time.Now().Add(req.TTL)
-		w.touch(m)
-		return *m.Lease, nil
-	})
+func (w *worker) lease(req fabric.LeaseRequest) (bourse.Lease, error) {
+	m, err := w.find(req.Machine)
+	switch {
+	case err != nil:
+		return bourse.Lease{}, err
+	case m.Lease.Expired(time.Now()):
+		m.Lease = &bourse.Lease{Nonce: "ba9876543210", Owner: req.Owner, Description: req.Description}
+	case m.Lease.Nonce != req.Nonce:
+		return bourse.Lease{}, bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s", req.Machine, m.Lease.Owner)
+	}
+	m.Lease.ExpiresAt = time.Now().Add(req.TTL)
+	w.touch(m)
+	return *m.Lease, nil
 }
 
-func (c *cluster) Release(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
-	return c.act(ctx, to, id, act, "release", func(w *worker, m *bourse.Machine) error {
-		if m.Lease.Expired(time.Now()) {
-			return bourse.Errorf(bourse.CodeNotFound, "no lease")
+func (w *worker) metadata(change fabric.MetadataRequest) (bourse.Machine, error) {
+	m, err := w.find(change.Machine)
+	if err != nil {
+		return bourse.Machine{}, err
+	}
+	if change.Instance != "" && change.Instance != m.Instance {
+		return bourse.Machine{}, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine has moved on")
+	}
+	set := map[string]string{}
+	maps.Copy(set, m.Config.Metadata)
+	for k, v := range change.Set {
+		if v == nil || *v == "" {
+			delete(set, k)
+		} else {
+			set[k] = *v
 		}
-		m.Lease = nil
-		w.touch(m)
-		return nil
-	})
+	}
+	m.Config.Metadata = set
+	w.touch(m)
+	return *m, nil
 }
 
-func (c *cluster) Metadata(ctx context.Context, to bourse.Member, id bourse.MachineID, change fabric.MetadataRequest) (bourse.Machine, error) {
-	return on(ctx, c, to, "metadata", func(w *worker) (bourse.Machine, error) {
-		m, err := w.find(id)
-		if err != nil {
-			return bourse.Machine{}, err
-		}
-		if change.Instance != "" && change.Instance != m.Instance {
-			return bourse.Machine{}, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine has moved on")
-		}
-		set := map[string]string{}
-		maps.Copy(set, m.Config.Metadata)
-		for k, v := range change.Set {
-			if v == nil || *v == "" {
-				delete(set, k)
-			} else {
-				set[k] = *v
-			}
-		}
-		m.Config.Metadata = set
-		w.touch(m)
-		return *m, nil
-	})
-}
-
-func (c *cluster) Wait(ctx context.Context, to bourse.Member, id bourse.MachineID, q fabric.WaitQuery) (fabric.WaitReply, error) {
-	deadline := time.NewTimer(q.Timeout)
+func (w *worker) wait(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
+	deadline := time.NewTimer(time.Duration(q.Timeout))
 	defer deadline.Stop()
 	for {
-		var changed chan struct{}
-		got, err := on(ctx, c, to, "wait", func(w *worker) (*fabric.WaitReply, error) {
-			changed = w.changed
-			m, err := w.find(id)
-			if err != nil {
-				return nil, err
-			}
-			if q.Instance != "" && q.Instance != m.Instance {
-				return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version %s is currently replaced", q.Instance)
-			}
-			if m.LastEvents[0].ID == q.After {
-				return nil, nil
-			}
-			if slices.Contains(q.States, m.State) {
-				now := *m
-				return &fabric.WaitReply{State: m.State, Instance: m.Instance, Event: m.LastEvents[0].ID, Machine: &now}, nil
-			}
-			if m.State == bourse.StateDestroyed {
-				return nil, bourse.Errorf(bourse.CodeNotFound, "destroyed")
-			}
-			return nil, nil
-		})
+		got, changed, err := w.waited(q)
 		if err != nil {
 			return fabric.WaitReply{}, err
 		}
@@ -277,97 +305,93 @@ func (c *cluster) Wait(ctx context.Context, to bourse.Member, id bourse.MachineI
 	}
 }
 
-func (c *cluster) Logs(ctx context.Context, to bourse.Member, id bourse.MachineID, q fabric.LogsQuery, line func(fabric.LogLine) error) error {
-	lines, err := on(ctx, c, to, "logs", func(w *worker) ([]fabric.LogLine, error) {
-		_, err := w.find(id)
-		return w.logs, err
-	})
+// waited returns the end of a wait, or what to wait for.
+func (w *worker) waited(q fabric.WaitQuery) (*fabric.WaitReply, <-chan struct{}, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m, err := w.find(q.Machine)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case q.Instance != "" && q.Instance != m.Instance:
+		return nil, nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version %s is currently replaced", q.Instance)
+	case m.LastEvents[0].ID == q.After:
+		return nil, w.changed, nil
+	case slices.Contains(q.States, m.State):
+		now := *m
+		return &fabric.WaitReply{State: m.State, Instance: m.Instance, Event: m.LastEvents[0].ID, Machine: &now}, nil, nil
+	case m.State == bourse.StateDestroyed:
+		return nil, nil, bourse.Errorf(bourse.CodeNotFound, "destroyed")
+	}
+	return nil, w.changed, nil
+}
+
+func (w *worker) follow(ctx context.Context, q fabric.LogsQuery, out *ndjson.Writer) error {
+	w.mu.Lock()
+	_, err := w.find(q.Machine)
+	lines := slices.Clone(w.logs)
+	w.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(lines, func(l fabric.LogLine) bool { return q.After != "" && l.Position == q.After }); i >= 0 {
+		lines = lines[i+1:]
 	}
 	if q.Tail > 0 {
 		lines = lines[max(0, len(lines)-q.Tail):]
 	}
 	for _, l := range lines {
 		if l.Stream == "broken" {
-			return errLost
+			panic(http.ErrAbortHandler)
 		}
 		if l.At.Before(q.Since) {
 			continue
 		}
-		if err := line(l); err != nil {
+		if err := out.Write(l); err != nil {
 			return err
 		}
 	}
 	if q.Follow {
+		out.Begin()
 		<-ctx.Done()
 		return errLost
 	}
 	return nil
 }
 
-func (c *cluster) Apps(ctx context.Context, to bourse.Member) ([]bourse.App, error) {
-	return on(ctx, c, to, "apps", func(w *worker) ([]bourse.App, error) {
-		var out []bourse.App
-		for _, a := range w.apps {
-			out = append(out, a)
-		}
-		return out, nil
+func (w *worker) handleOthers() {
+	handle(w, &fabric.OrderQuote, func(bourse.Order) (bourse.Quote, error) {
+		q := bourse.Quote{Worker: w.self.ID, Region: w.self.Region, Takes: bourse.Amounts{{Resource: "cpu", Amount: 10}}, Accounts: []bourse.Account{{Resource: "cpu", Total: 10*w.room + 15, Used: 10}}}
+		return q, nil
 	})
-}
-
-func (c *cluster) PutApp(ctx context.Context, to bourse.Member, app bourse.App) (bourse.App, error) {
-	return on(ctx, c, to, "put app", func(w *worker) (bourse.App, error) {
-		if old, ok := w.apps[app.Name]; ok {
-			app = old.Merge(app)
-		}
-		w.apps[app.Name] = app
-		return app, nil
+	handle(w, &fabric.AppList, func(bourse.AppName) ([]bourse.App, error) {
+		return slices.Collect(maps.Values(w.apps)), nil
 	})
-}
-
-func (c *cluster) Order(ctx context.Context, to bourse.Member, id bourse.OrderID) (bourse.Decision, error) {
-	return on(ctx, c, to, "order", func(w *worker) (bourse.Decision, error) {
+	handle(w, &fabric.OrderShow, func(id bourse.OrderID) (bourse.Decision, error) {
 		d, ok := w.decisions[id]
 		if !ok {
 			return d, bourse.Errorf(bourse.CodeNotFound, "order not found")
 		}
 		return d, nil
 	})
-}
-
-func (c *cluster) Facts(ctx context.Context, to bourse.Member) (bourse.Facts, error) {
-	return on(ctx, c, to, "facts", func(w *worker) (bourse.Facts, error) {
+	handle(w, &fabric.OrderPull, func(id bourse.OrderID) (bourse.Image, error) {
+		return bourse.Image{Pull: &bourse.PullProgress{Status: "pulling " + string(id)}}, nil
+	})
+	handle(w, &fabric.WorkerFacts, func(struct{}) (bourse.Facts, error) {
 		return bourse.Facts{Worker: w.self.ID, Region: w.self.Region, Version: "fake", Drivers: []string{"process"}}, nil
 	})
-}
-
-func (c *cluster) Runs(ctx context.Context, to bourse.Member, ended bool) ([]fabric.Run, error) {
-	return on(ctx, c, to, "runs", func(w *worker) ([]fabric.Run, error) {
-		return slices.DeleteFunc(slices.Clone(w.runs), func(r fabric.Run) bool { return r.Status == "done" && !ended }), nil
+	handle(w, &fabric.RunList, func(q fabric.RunsQuery) ([]fabric.Run, error) {
+		return slices.DeleteFunc(slices.Clone(w.runs), func(r fabric.Run) bool { return r.Status == "done" && !q.Ended }), nil
 	})
-}
-
-func (c *cluster) changeRun(ctx context.Context, to bourse.Member, id, status string) (fabric.Run, error) {
-	return on(ctx, c, to, "run", func(w *worker) (fabric.Run, error) {
-		for i := range w.runs {
-			if w.runs[i].ID == id {
-				w.runs[i].Status = status
-				return w.runs[i], nil
+	for verb, status := range map[*fabric.Verb[string, fabric.Run]]string{&fabric.RunRetry: "running", &fabric.RunSkip: "skipped", &fabric.RunCancel: "canceled"} {
+		handle(w, verb, func(id string) (fabric.Run, error) {
+			for i := range w.runs {
+				if w.runs[i].ID == id {
+					w.runs[i].Status = status
+					return w.runs[i], nil
+				}
 			}
-		}
-		return fabric.Run{}, bourse.Errorf(bourse.CodeNotFound, "no run")
-	})
-}
-
-func (c *cluster) RunRetry(ctx context.Context, to bourse.Member, run string) (fabric.Run, error) {
-	return c.changeRun(ctx, to, run, "running")
-}
-
-func (c *cluster) RunSkip(ctx context.Context, to bourse.Member, run string) (fabric.Run, error) {
-	return c.changeRun(ctx, to, run, "skipped")
-}
-
-func (c *cluster) RunCancel(ctx context.Context, to bourse.Member, run string) (fabric.Run, error) {
-	return c.changeRun(ctx, to, run, "canceled")
+			return fabric.Run{}, bourse.Errorf(bourse.CodeNotFound, "no run")
+		})
+	}
 }

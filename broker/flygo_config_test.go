@@ -9,6 +9,7 @@ import (
 	fly "github.com/superfly/fly-go"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -20,6 +21,9 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 		`"checks":{"a":{"interval":15000000000,"timeout":"","port":1e2}}`, `"dns":{"options":[{"name":"a","value":1}]}`, `"metrics":{"port":70000000000}`,
 		`"services":[{"PORTS":[{"Port":1}]}]`, `"services":null`, `"standbys":[null]`, `"statics":[null]`, `"volumes":[{"name":"v","image":null}]`,
 		`"stop_config":{"timeout":"5s","signal":"SIGTERM"}`, `"restart":{"policy":"always","max_retries":3}`, `"rootfs":{"size_gb":1,"persist":7}`,
+		`"rootfs":{"persist":1}`, `"guest":{"max_memory_mb":"x","kernel_args":[1]}`, `"init":{"swap_size_mb":512,"kernel_args":["a"]}`,
+		`"CACHE_DRIVE":{"size_mb":-1}`, `"cache_drive":{"size_mb":5},"spot":{"max_price_fraction":0.5},"disable_machine_autostart":true`,
+		`"restart":{"gpu_bid_price":1e39}`, `"guest":{"persist_rootfs":0},"Guest":{"host_dedication_id":""}`,
 		`"containers":[{"name":"a","files":[null,{"mode":1}],"restart":{"gpu_bid_price":1e39}}]`, `"processes":[{"env":{"a":null}}]`,
 		`"guest":{"cpus":2,"memory_mb":512,"gpus":0}`, `"metadata":{"a":"b"},"env":{"A":"b"}`,
 	} {
@@ -28,6 +32,9 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var config bourse.Config
 		if json.Unmarshal(body, &config) != nil || config.Normalize() != nil {
+			return
+		}
+		if _, err := kept.Review(&config); err != nil {
 			return
 		}
 		m := bourse.Machine{ID: "148e21aabbccdd", Config: config, CreatedAt: time.Unix(1e9, 0), UpdatedAt: time.Unix(1e9, 0)}

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
@@ -19,7 +20,7 @@ func fuzzBody(f *testing.F, method, path string, sound func(*testing.T, *setup),
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := start(t)
 		target := path
-		if path[0] != '/' || path[1] != 'v' {
+		if !strings.HasPrefix(path, "/v") {
 			target = "/v1/apps/shop/machines/" + string(s.machine(t, "w1", "web", bourse.StateStarted).ID) + path
 		}
 		rec := s.call(t, method, target, string(body))

@@ -3,12 +3,11 @@ package broker_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
 // sources are workers that grant what they have, and take claims.
@@ -24,36 +23,21 @@ func (s *sources) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return m, ok
 }
 
-func (*sources) Ask(context.Context, []bourse.Member, *bourse.Order, func(bourse.Quote)) {}
-
-// Call implements fabric.Fabric.
-func (s *sources) Call(_ context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+// worker is the handler of one of them.
+func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(fabric.PathGrant, func(w http.ResponseWriter, r *http.Request) {
-		var req fabric.GrantRequest
-		if err := fabric.ReadBody(w, r, &req); err != nil || req.App.Name != "web" {
-			http.Error(w, "bad", http.StatusBadRequest)
-			return
+	fabric.VolumeGrant.Handle(mux, func(_ context.Context, req fabric.GrantRequest) (string, error) {
+		s.asked = append(s.asked, string(id)+" "+string(req.To)+" "+req.ID)
+		if s.refuses || req.App.Name != "web" {
+			return "", bourse.Errorf(bourse.CodeNotFound, "no such volume")
 		}
-		s.asked = append(s.asked, string(to.ID)+" "+string(req.To)+" "+r.PathValue("volume"))
-		if s.refuses {
-			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeNotFound, "no such volume"))
-			return
-		}
-		fabric.WriteBody(w, fabric.Grant{Grant: "granted by " + string(to.ID)})
+		return "granted by " + string(id), nil
 	})
-	mux.HandleFunc(fabric.PathClaim, func(w http.ResponseWriter, r *http.Request) {
-		var c bourse.Claim
-		if err := fabric.ReadBody(w, r, &c); err != nil {
-			fabric.WriteFailure(w, err)
-			return
-		}
+	fabric.OrderClaim.Handle(mux, func(_ context.Context, c bourse.Claim) (fabric.ClaimReply, error) {
 		s.claims = append(s.claims, &c)
-		fabric.WriteBody(w, fabric.ClaimReply{Fill: &bourse.Fill{}})
+		return fabric.ClaimReply{Fill: &bourse.Fill{}}, nil
 	})
-	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, req)
-	return w.Result(), nil
+	return mux
 }
 
 // TestForksAreGranted: a broker has a fork or a restoration granted to the worker
@@ -84,7 +68,7 @@ func TestForksAreGranted(t *testing.T) {
 				s.members[source.Tag] = source
 			}
 			claim := &bourse.Claim{Order: bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "web"}, Volume: &tt.spec}}
-			_, _, err := broker.Granting{Client: fabric.NewClient(s), Directory: s}.Claim(t.Context(), tt.to, claim)
+			_, _, err := fabric.Granting{Trader: fabric.Trader{Fabric: fabrictest.Memory(s.worker)}, Directory: s}.Claim(t.Context(), tt.to, claim)
 			if (err == nil) != tt.claimed || (len(s.claims) == 1) != tt.claimed {
 				t.Fatalf("%d claims were sent: %v", len(s.claims), err)
 			}

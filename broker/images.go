@@ -3,38 +3,50 @@ package broker
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
-
-// ImageKeeper is what a broker asks of workers about their images.
-type ImageKeeper interface {
-	// Images lists the images that the worker has or is pulling.
-	Images(ctx context.Context, to bourse.Member) ([]bourse.Image, error)
-	// ImagePull has the worker pull an image and tells progress as it comes.
-	// It answers once the image is there.
-	ImagePull(ctx context.Context, to bourse.Member, image string, progress func(bourse.Image) error) (bourse.Image, error)
-	// ImagePrune removes the images that no machine uses, and gives them.
-	ImagePrune(ctx context.Context, to bourse.Member) ([]bourse.Image, error)
-}
 
 // pullAtOnce bounds how many workers are watched pulling at once.
 const pullAtOnce = 256
 
+// imageHandler serves the images of workers.
+type imageHandler struct {
+	*Config
+	apps *apps.Store
+}
+
+func (h *imageHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/images", access.Cluster, h.listImages).Writes(machinesapi.ImageList{}).Asks("region", "worker"),
+		endpoint.On("POST /v1/images/pull", access.Cluster, h.pullImage).Reads(machinesapi.PullImage{}).Streams(machinesapi.PullLine{}),
+		endpoint.On("POST /v1/images/prune", access.Cluster, h.pruneImages).MayRead(machinesapi.ImageTarget{}).Writes(machinesapi.ImageList{}),
+		endpoint.On("GET "+endpoint.OneApp+"/images/resolve", access.App, h.resolveImage).Writes(bourse.ImageRef{}).Asks("image"),
+	}
+}
+
 // targets finds the workers that are meant. Codes: invalid, not_found (the
 // worker, or a region without any).
-func (b *Broker) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
+func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	if t.Region != "" && t.Worker != "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker exclude each other")
 	}
-	members := b.Directory.Workers()
+	members := h.Directory.Workers()
 	members = slices.DeleteFunc(members, func(m bourse.Member) bool {
 		return t.Worker != "" && m.ID != t.Worker || t.Region != "" && m.Region != t.Region
 	})
@@ -45,84 +57,132 @@ func (b *Broker) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	case t.Worker != "":
 		return nil, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(t.Worker)))
 	case t.Region != "":
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no worker stands in region %s", bourse.Quoted(string(t.Region)))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "no worker is in region %s", bourse.Quoted(string(t.Region)))
 	}
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
 }
 
-func (b *Broker) listImages(w http.ResponseWriter, r *request) error {
+func (h *imageHandler) listImages(w http.ResponseWriter, r *endpoint.Request) error {
 	query := r.URL.Query()
-	members, err := b.targets(machinesapi.ImageTarget{Region: bourse.Region(query.Get("region")), Worker: bourse.WorkerID(query.Get("worker"))})
+	members, err := h.targets(machinesapi.ImageTarget{Region: bourse.Region(query.Get("region")), Worker: bourse.WorkerID(query.Get("worker"))})
 	if err != nil {
 		return err
 	}
-	return writeImages(w, ask(r.Context(), b.Patience, members, b.Workers.Images))
+	return writeImages(w, lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.ImageList, struct{}{})))
 }
 
 // pruneImages waits for the workers that remove something, which they go on
-// with when nobody waits.
-func (b *Broker) pruneImages(w http.ResponseWriter, r *request) error {
+// with when no one waits.
+func (h *imageHandler) pruneImages(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ImageTarget
-	if err := decode(w, r, true, &in); err != nil {
+	if err := endpoint.Decode(w, r, true, &in); err != nil {
 		return err
 	}
-	members, err := b.targets(in)
+	members, err := h.targets(in)
 	if err != nil {
 		return err
 	}
-	return writeImages(w, ask(r.Context(), verbPatience, members, b.Workers.ImagePrune))
+	return writeImages(w, lookup.Ask(r.Context(), verbPatience, members, lookup.Asking(h.Workers, &fabric.ImagePrune, struct{}{})))
 }
 
-func writeImages(w http.ResponseWriter, answers []answer[[]bourse.Image]) error {
-	if err := noneAnswered(answers); err != nil {
+func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image]) error {
+	if err := lookup.NoneAnswered(answers); err != nil {
 		return err
 	}
 	out := machinesapi.ImageList{Images: []machinesapi.WorkerImage{}}
 	for _, a := range answers {
-		for _, i := range a.got {
-			out.Images = append(out.Images, machinesapi.WorkerImage{Worker: a.from.ID, Region: a.from.Region, Image: i})
+		for _, i := range a.Got {
+			out.Images = append(out.Images, machinesapi.WorkerImage{Worker: a.From.ID, Region: a.From.Region, Image: i})
 		}
 	}
-	showSilent(w.Header(), silent(answers))
-	return writeJSON(w, http.StatusOK, out)
+	endpoint.ShowSilent(w.Header(), lookup.Silent(answers))
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 // pullImage has workers pull an image side by side and streams their progress,
 // a JSON value a line, until each has ended. A caller that leaves ends the
 // stream and no pull.
-func (b *Broker) pullImage(w http.ResponseWriter, r *request) error {
+func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.PullImage
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
-	if in.Image == "" || !bourse.InRegistry(in.Image) || len(in.Image) > 512 || strings.ContainsFunc(in.Image, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(in.Image))
+	if bourse.KindOfImage(in.Image) != bourse.RegistryImage || !isImageName(in.Image) {
+		return errImageName(in.Image)
 	}
-	members, err := b.targets(in.ImageTarget)
+	members, err := h.targets(in.ImageTarget)
 	if err != nil {
 		return err
 	}
-	out := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
-	out.begin()
+	out := ndjson.NewWriter(w)
+	out.Begin()
 	var mu sync.Mutex // around out
 	tell := func(line machinesapi.PullLine) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return out.write(line)
+		return out.Write(line)
 	}
 	var group errgroup.Group
 	group.SetLimit(pullAtOnce)
 	for _, m := range members {
-		group.Go(func() error { return b.pullOn(r, m, in.Image, tell) })
+		group.Go(func() error { return h.pullOn(r, m, in.Image, tell) })
 	}
-	_ = group.Wait() // the caller has left: nobody to tell
+	_ = group.Wait() // the caller has left
 	return nil
 }
 
+func isImageName(s string) bool {
+	return s != "" && len(s) <= 512 && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
+
+func errImageName(s string) error {
+	return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(s))
+}
+
+// Resolving asks workers one after the other: a registry that one does not reach,
+// another may.
+const (
+	resolveWorkers  = 16
+	resolvePatience = 10 * time.Second
+)
+
+// resolveImage tells which image a name means now, as a registry says to the app's
+// organisation. Brokers have no registry client: a worker that runs images asks.
+func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
+	name := machinesapi.ImageName(r.URL.Query().Get("image"))
+	if !isImageName(name) {
+		return errImageName(name)
+	}
+	app, err := h.apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return err
+	}
+	if bourse.KindOfImage(name) != bourse.RegistryImage {
+		return endpoint.WriteJSON(w, http.StatusOK, bourse.ParseImageRef(name))
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), resolvePatience)
+	defer cancel()
+	members := h.Directory.Workers()
+	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	err = bourse.Errorf(bourse.CodeUnavailable, "no worker that runs images has been heard of")
+	for _, m := range members[:min(len(members), resolveWorkers)] {
+		var ref bourse.ImageRef
+		ref, err = fabric.ImageResolve.Call(ctx, h.Workers, m, fabric.ResolveRequest{Image: name, Org: app.Org})
+		if err == nil {
+			return endpoint.WriteJSON(w, http.StatusOK, ref)
+		}
+		if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeInvalid {
+			return err // another worker would say the same
+		}
+		err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
+	}
+	return err
+}
+
 // pullOn has one worker pull an image. Its error is that of tell.
-func (b *Broker) pullOn(r *request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
+func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
-	got, err := b.Workers.ImagePull(r.Context(), m, image, func(i bourse.Image) error {
+	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
 		now := line
 		now.Image = &i
 		return tell(now)
@@ -133,12 +193,32 @@ func (b *Broker) pullOn(r *request, m bourse.Member, image string, tell func(mac
 	if err != nil {
 		code := bourse.CodeOf(err)
 		if code != bourse.CodeNotFound { // which is about the image
-			err = workerError(r.Context(), m.ID, reading, err)
+			err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 			code = bourse.CodeOf(err)
 		}
-		line.Error = &machinesapi.ErrorBody{Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: code, RequestID: r.id}
+		line.Error = &machinesapi.ErrorBody{Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: code, RequestID: r.ID}
 		return tell(line)
 	}
 	line.Image, line.Done = &got, true
 	return tell(line)
+}
+
+// pull has a worker pull an image, calls progress as it comes, and returns the
+// image once it is there. An error of progress ends the request, not the pull,
+// and is returned.
+func pull(ctx context.Context, f fabric.Fabric, m bourse.Member, image string, progress func(bourse.Image) error) (last bourse.Image, err error) {
+	there := false
+	err = fabric.ImagePull.Call(ctx, f, m, fabric.PullRequest{Image: image}, func(i bourse.Image) error {
+		if i.Pull != nil && i.Pull.Status == "failed" {
+			return &bourse.Error{Code: i.Pull.Code, Message: i.Pull.Error}
+		}
+		if last, there = i, i.Pull == nil; there {
+			return nil
+		}
+		return progress(i)
+	})
+	if err == nil && !there {
+		err = bourse.Errorf(bourse.CodeInternal, "worker %s ended a pull without an image", m.ID)
+	}
+	return last, err
 }

@@ -129,3 +129,31 @@ func TestUsage(t *testing.T) {
 		t.Errorf("of another app's machine: %v", err)
 	}
 }
+
+// A worker asks the registry in the name of the app's organisation; the first that
+// can answer does.
+func TestResolveImage(t *testing.T) {
+	s := start(t)
+	s.workers["w2"].silence(errDown)
+	s.app(t, "shop", "acme")
+	images, ctx := s.client(t).AppImages("shop"), t.Context()
+	for range 8 { // whichever worker is asked first
+		if ref, err := images.Resolve(ctx, "nginx:1.27"); err != nil || ref.Tag != "1.27" || ref.Digest != "sha256:acme" {
+			t.Errorf("%+v, %v", ref, err)
+		}
+	}
+	for _, name := range []string{"host", "host@sha256:ab", "/host:latest", "host:latest@sha256:ab"} {
+		if ref, err := images.Resolve(ctx, name); err != nil || ref.String() != "/host:latest" {
+			t.Errorf("%s: %+v, %v", name, ref, err)
+		}
+	}
+	for name, want := range map[string]bourse.Code{"missing": bourse.CodeNotFound, "": bourse.CodeInvalid, "a b": bourse.CodeInvalid} {
+		if _, err := images.Resolve(ctx, name); bourse.CodeOf(err) != want {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+	}
+	images.App = "nowhere"
+	if _, err := images.Resolve(ctx, "host"); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("no such app: %v", err)
+	}
+}

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -14,23 +13,16 @@ import (
 // ready, and does nothing.
 
 // ready reports CodeUnavailable before the broker knows its cluster.
-func (b *Broker) ready() error {
-	if b.Directory.Knows() {
+func ready(d Directory) error {
+	if d.Knows() {
 		return nil
 	}
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or reaches no other server")
 }
 
-// early reports whether an endpoint serves before the broker knows its cluster:
-// it says only what this server is and has.
-func early(pattern string) bool {
-	_, path, _ := strings.Cut(pattern, " ")
-	return pattern == anyPath || path == "/v1/health" || strings.HasPrefix(path, "/v1/view/")
-}
-
 // absentTag finds the absent worker whose things have ids that begin with tag.
-func (b *Broker) absentTag(tag bourse.WorkerTag) (bourse.Absence, bool) {
-	absent := b.Directory.Absent()
+func absentTag(d Directory, tag bourse.WorkerTag) (bourse.Absence, bool) {
+	absent := d.Absent()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.Tag == tag })
 	if i < 0 {
 		return bourse.Absence{}, false
@@ -39,9 +31,9 @@ func (b *Broker) absentTag(tag bourse.WorkerTag) (bourse.Absence, bool) {
 }
 
 // absentThat returns the absent workers that keep says yes to.
-func (b *Broker) absentThat(keep func(*bourse.Absence) bool) []bourse.WorkerID {
+func absentThat(d Directory, keep func(*bourse.Absence) bool) []bourse.WorkerID {
 	var out []bourse.WorkerID
-	for _, a := range b.Directory.Absent() {
+	for _, a := range d.Absent() {
 		if keep(&a) {
 			out = append(out, a.ID)
 		}
@@ -49,7 +41,14 @@ func (b *Broker) absentThat(keep func(*bourse.Absence) bool) []bourse.WorkerID {
 	return out
 }
 
-// errAbsent is the error of what only an absent worker knows.
+// errAbsent is the error of what only an absent worker knows. Of one that is
+// forgotten no one asks any more.
 func errAbsent(a bourse.Absence) error {
+	if a.Forgotten {
+		return bourse.Errorf(bourse.CodeNotFound, "not found: its worker %s was forgotten", a.ID)
+	}
 	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached, since %s at the latest", a.ID, a.Since.UTC().Format(time.RFC3339))
 }
+
+// errNoMachine is what every id that leads nowhere gets.
+func errNoMachine() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }

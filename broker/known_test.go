@@ -71,7 +71,7 @@ func TestNotFoundIsNotSaidForAnAbsentWorker(t *testing.T) {
 		{"GET", "/v1/apps/default/machines/dddddd00000001/events", http.StatusServiceUnavailable},
 		{"GET", "/v1/apps/default/volumes/" + string(bourse.NewVolumeID(0xdddddd)), http.StatusServiceUnavailable},
 		{"GET", "/v1/orders/" + order, http.StatusServiceUnavailable},
-		{"GET", "/v1/workers/w9", http.StatusServiceUnavailable},
+		{"GET", "/v1/workers/w9/runs", http.StatusServiceUnavailable},
 		// Of these the owner is known, or known not to be.
 		{"GET", "/v1/apps/default/machines/eeeeee00000001", http.StatusNotFound},
 		{"GET", "/v1/apps/default/machines/aaaaaa00000001", http.StatusNotFound},

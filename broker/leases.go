@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -18,45 +19,45 @@ const defaultLease = 60
 // errNoLease has the text that clients look for.
 func errNoLease() error { return bourse.Errorf(bourse.CodeNotFound, "lease not found") }
 
-func (b *Broker) getLease(w http.ResponseWriter, r *request) error {
-	_, m, err := b.machineOf(r)
+func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) error {
+	_, m, err := h.machineOf(r)
 	if err != nil {
 		return err
 	}
-	if m.State == bourse.StateDestroyed || m.Lease.Expired(b.Now()) {
+	if m.State == bourse.StateDestroyed || m.Lease.Expired(h.Now()) {
 		return errNoLease()
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.FromLease(m.Lease, m.Instance))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromLease(m.Lease, m.Instance))
 }
 
 // acquireLease takes the machine's lease, or extends it when the request has
 // the current nonce.
-func (b *Broker) acquireLease(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.LeaseRequest
-	if err := decode(w, r, true, &in); err != nil {
+	if err := endpoint.Decode(w, r, true, &in); err != nil {
 		return err
 	}
 	ttl, err := leaseTTL(r.URL.Query().Get("ttl"), in.TTL)
 	if err != nil {
 		return err
 	}
-	to, m, err := b.machineOf(r) // the reply names the machine's version
+	to, m, err := h.machineOf(r) // the reply names the machine's version
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	lease, err := b.Workers.Lease(ctx, to.worker, to.id, fabric.LeaseRequest{
-		Nonce: r.Header.Get(machinesapi.HeaderNonce), TTL: ttl, Owner: r.who.Name, Description: in.Description,
+	lease, err := fabric.MachineLease.Call(ctx, h.Workers, to.worker, fabric.LeaseRequest{
+		Machine: to.id, Nonce: r.Header.Get(machinesapi.HeaderNonce), TTL: ttl, Owner: r.Who.Name, Description: in.Description,
 	})
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, changing, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
 	// The lease came after what was read above, and is all that is known of
 	// the version that has it.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
-	b.fresh.note(&m)
-	return writeJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
+	h.known.Note(&m)
+	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 
 // leaseTTL reads how long a lease is to hold: of the query, else of the body.
@@ -76,13 +77,13 @@ func leaseTTL(query string, body int64) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-func (b *Broker) releaseLease(w http.ResponseWriter, r *request) error {
-	_, err := b.act(r, b.Workers.Release, fabric.Act{})
+func (h *machineHandler) releaseLease(w http.ResponseWriter, r *endpoint.Request) error {
+	_, err := h.act(r, &fabric.MachineRelease, fabric.Act{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return errNoLease() // also when the machine itself is gone: its lease went with it
 	}
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.Released{Status: "success", Data: machinesapi.OK{OK: true}})
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Released{Status: "success", Data: machinesapi.OK{OK: true}})
 }

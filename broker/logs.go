@@ -1,60 +1,62 @@
 package broker
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // machineLogs streams a machine's output, a JSON value a line, each sent as it
 // comes. A stream that breaks off ends in a line that says why.
-func (b *Broker) machineLogs(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readLogs(r)
 	if err != nil {
 		return err
 	}
-	to, err := b.targetOf(r)
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	out := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
+	want.Machine = to.id
+	out := ndjson.NewWriter(w)
 	if want.Follow {
-		// Whoever follows a silent machine must see that the stream began.
-		if _, _, err := b.machineOf(r); err != nil {
+		// Who follows a silent machine must see that the stream began.
+		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}
-		out.begin()
+		out.Begin()
 	}
-	err = b.Workers.Logs(r.Context(), to.worker, to.id, want, func(l fabric.LogLine) error {
-		return out.write(machinesapi.LogLine{At: l.At, Stream: l.Stream, Text: l.Text})
+	err = fabric.MachineLogs.Call(r.Context(), h.Workers, to.worker, want, func(l fabric.LogLine) error {
+		return out.Write(machinesapi.LogLine{At: l.At, Stream: l.Stream, Text: l.Text, Position: l.Position})
 	})
 	switch {
 	case r.Context().Err() != nil:
 		return nil //nolint:nilerr // the caller has seen enough
 	case err == nil:
-		out.begin()
+		out.Begin()
 		return nil
-	case !out.begun:
-		return workerError(r.Context(), to.worker.ID, reading, err)
+	case !out.Begun():
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	err = workerError(r.Context(), to.worker.ID, reading, err)
-	return out.write(machinesapi.LogLine{At: b.Now().UTC(), Error: &machinesapi.ErrorBody{
-		Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: bourse.CodeOf(err), RequestID: r.id,
+	err = endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
+	return out.Write(machinesapi.LogLine{At: h.Now().UTC(), Error: &machinesapi.ErrorBody{
+		Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: bourse.CodeOf(err), RequestID: r.ID,
 	}})
 }
 
 // readLogs reads which lines are wanted. Codes: invalid.
-func readLogs(r *request) (fabric.LogsQuery, error) {
-	var want fabric.LogsQuery
+func readLogs(r *endpoint.Request) (fabric.LogsQuery, error) {
+	want := fabric.LogsQuery{After: r.URL.Query().Get("after")}
 	var err error
-	if want.Follow, err = queryBool(r, "follow"); err != nil {
+	if want.Follow, err = endpoint.QueryBool(r, "follow"); err != nil {
 		return want, err
 	}
-	if want.Tail, err = queryInt(r, "tail"); err != nil {
+	if want.Tail, err = endpoint.QueryInt(r, "tail"); err != nil {
 		return want, err
 	}
 	if s := r.URL.Query().Get("since"); s != "" {
@@ -63,34 +65,4 @@ func readLogs(r *request) (fabric.LogsQuery, error) {
 		}
 	}
 	return want, nil
-}
-
-// lineWriter sends JSON values, one a line, at once.
-type lineWriter struct {
-	w     http.ResponseWriter
-	flush func() error
-	begun bool
-}
-
-// begin sends the header.
-func (l *lineWriter) begin() {
-	if l.begun {
-		return
-	}
-	l.begun = true
-	l.w.Header().Set("Content-Type", machinesapi.TypeLines)
-	l.w.WriteHeader(http.StatusOK)
-	_ = l.flush() // a writer that cannot flush sends later
-}
-
-func (l *lineWriter) write(v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	l.begin()
-	if _, err := l.w.Write(append(raw, '\n')); err != nil {
-		return err
-	}
-	return l.flush()
 }

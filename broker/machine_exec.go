@@ -7,50 +7,40 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
-
-// MachineHelper is what beside its life can be done to a machine.
-type MachineHelper interface {
-	// Exec runs a command beside the machine's program until it ends.
-	Exec(ctx context.Context, to bourse.Member, id bourse.MachineID, exec fabric.ExecRequest) (fabric.ExecReply, error)
-	// Lease takes or extends the machine's lease.
-	Lease(ctx context.Context, to bourse.Member, id bourse.MachineID, lease fabric.LeaseRequest) (bourse.Lease, error)
-	// Release ends the lease whose nonce act has.
-	Release(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Metadata changes the machine's metadata.
-	Metadata(ctx context.Context, to bourse.Member, id bourse.MachineID, change fabric.MetadataRequest) (bourse.Machine, error)
-}
 
 // bounds of an exec.
 const (
 	defaultExec = 60 * time.Second
 	maxExec     = 10 * time.Minute
-	answerSlack = 5 * time.Second // for a worker to tell that time is up
+	answerSlack = 5 * time.Second // for a worker to answer that time is up
 )
 
-func (b *Broker) execMachine(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExecMachine
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	exec, err := execRequest(&in)
 	if err != nil {
 		return err
 	}
-	to, err := b.targetOf(r)
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(exec.Timeout)+answerSlack)
 	defer cancel()
-	done, err := b.Workers.Exec(ctx, to.worker, to.id, exec)
+	exec.Machine = to.id
+	done, err := fabric.MachineExec.Call(ctx, h.Workers, to.worker, exec)
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, changing, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
 	code, _ := machinesapi.ExitStatus(done.Exit)
-	return writeJSON(w, http.StatusOK, machinesapi.ExecReply{
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ExecReply{
 		ExitCode: code, ExitSignal: done.Exit.Signal, Stdout: string(done.Stdout), Stderr: string(done.Stderr),
 	})
 }

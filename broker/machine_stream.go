@@ -9,43 +9,31 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// MachineStreamer is what passes through a broker as it comes, and the
-// machine's use of its host.
-type MachineStreamer interface {
-	// PassExec sends the frames of a command's streams as they are, and gives
-	// those of the reply. It owns frames.
-	PassExec(ctx context.Context, to bourse.Member, id bourse.MachineID, frames io.ReadCloser) (io.ReadCloser, error)
-	// PassTunnel sends bytes to a port of the machine, and gives what comes
-	// back. It owns sent.
-	PassTunnel(ctx context.Context, to bourse.Member, id bourse.MachineID, port uint16, sent io.ReadCloser) (io.ReadCloser, error)
-	// Usage tells what the machine uses now.
-	Usage(ctx context.Context, to bourse.Member, id bourse.MachineID) (fabric.Usage, error)
-}
-
 // machineUsage tells what a machine uses, beside what it may.
-func (b *Broker) machineUsage(w http.ResponseWriter, r *request) error {
-	to, err := b.targetOf(r)
+func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request) error {
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	u, err := b.Workers.Usage(ctx, to.worker, to.id)
+	u, err := fabric.MachineUsage.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, reading, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.Usage{
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Usage{
 		At: u.At.UTC(), CPUMS: milliseconds(u.CPU), Throttled: milliseconds(u.Throttled), CPUs: u.CPUs, CPULimit: u.MayCPUs,
-		Memory: u.Memory, MemLimit: u.MayMemory, PIDs: u.PIDs, Read: u.ReadByte, Written: u.WriteByte,
+		Memory: u.Memory, MemLimit: u.MayMemory, PIDs: u.PIDs, Read: u.ReadByte, Written: u.WriteByte, Tasks: u.Tasks,
 	})
 }
 
-// milliseconds keeps -1, which says that nobody knows.
+// milliseconds keeps -1, which means that it is not known.
 func milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -55,45 +43,45 @@ func milliseconds(d time.Duration) int64 {
 
 // execStream runs a command whose input and output stream: the frames that the
 // request's body and the reply are made of pass unread.
-func (b *Broker) execStream(w http.ResponseWriter, r *request) error {
-	to, err := b.targetOf(r)
+func (h *machineHandler) execStream(w http.ResponseWriter, r *endpoint.Request) error {
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	return b.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
-		return b.Workers.PassExec(r.Context(), to.worker, to.id, body)
+	return h.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
+		return fabric.MachineAttach.Open(r.Context(), h.Workers, to.worker, to.id, body)
 	})
 }
 
 // tunnel passes bytes to a TCP port of a machine, and back.
-func (b *Broker) tunnel(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) error {
 	text := r.URL.Query().Get("port")
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid port %s: use 1 to 65535", bourse.Quoted(text))
 	}
-	to, err := b.targetOf(r)
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	return b.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
-		return b.Workers.PassTunnel(r.Context(), to.worker, to.id, uint16(port), body)
+	return h.pass(w, r, to, func(body io.ReadCloser) (io.ReadCloser, error) {
+		return fabric.MachineTunnel.Open(r.Context(), h.Workers, to.worker, fabric.TunnelRequest{Machine: to.id, Port: uint16(port)}, body)
 	})
 }
 
 // pass lets a request's body through to a worker while its reply comes back.
 // When either side breaks off, so does the other.
-func (b *Broker) pass(w http.ResponseWriter, r *request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
+func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
 	bodies.Stream(r.Request)
 	body := &lent{from: r.Body}
 	defer body.takeBack()
-	// Whoever reads the body now must not keep us.
+	// What reads the body now must not keep us.
 	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 	reply, err := open(body)
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, changing, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
 	defer func() { _ = reply.Close() }()
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -140,7 +128,7 @@ func (l *lent) Read(p []byte) (int, error) {
 // Close does nothing: the server closes the body itself.
 func (l *lent) Close() error { return nil }
 
-// takeBack waits until nobody reads, and lets nobody read any more.
+// takeBack waits until no one reads, and lets no one read any more.
 func (l *lent) takeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

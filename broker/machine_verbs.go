@@ -5,126 +5,136 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// MachineActor does something to a machine where it is. The worker looks after
+// verb is something that a machine's owner does with it. The worker looks after
 // leases and states; its errors go to the caller as they are.
-type MachineActor interface {
-	// Start answers once the machine has started.
-	Start(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Stop answers before the machine has stopped.
-	Stop(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Restart answers once the machine has started again.
-	Restart(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Destroy answers once the machine is gone.
-	Destroy(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Cordon takes the machine out of service registration.
-	Cordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Uncordon puts it back.
-	Uncordon(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-	// Signal sends a signal to the machine's main process.
-	Signal(ctx context.Context, to bourse.Member, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error)
-}
-
-// verb is one method of MachineActor.
-type verb func(context.Context, bourse.Member, bourse.MachineID, fabric.Act) (fabric.ActReply, error)
+type verb = fabric.Verb[fabric.Act, fabric.ActReply]
 
 // act sends a verb to the machine's owner, with the nonce that the caller
 // holds.
-func (b *Broker) act(r *request, do verb, act fabric.Act) (fabric.ActReply, error) {
-	to, err := b.targetOf(r)
+func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.Act) (fabric.ActReply, error) {
+	to, err := h.targetOf(r)
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	act.Nonce = r.Header.Get(machinesapi.HeaderNonce)
+	act.Machine, act.Nonce, act.By = to.id, r.Header.Get(machinesapi.HeaderNonce), r.Who.Name
 	ctx, cancel := context.WithTimeout(r.Context(), verbPatience)
 	defer cancel()
-	done, err := do(ctx, to.worker, to.id, act)
+	done, err := do.Call(ctx, h.Workers, to.worker, act)
 	if err == nil {
-		b.fresh.note(&done.Machine)
+		h.known.Note(&done.Machine)
 	}
-	return done, workerError(r.Context(), to.worker.ID, changing, err)
+	return done, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 }
 
-// actOK is act for a verb that has nothing else to tell.
-func (b *Broker) actOK(w http.ResponseWriter, r *request, do verb, act fabric.Act) error {
-	if _, err := b.act(r, do, act); err != nil {
+// actOK is act for a verb whose reply is that it was done.
+func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *verb, act fabric.Act) error {
+	if _, err := h.act(r, do, act); err != nil {
 		return err
 	}
-	return writeOK(w)
+	return endpoint.WriteOK(w)
 }
 
-func (b *Broker) startMachine(w http.ResponseWriter, r *request) error {
-	done, err := b.act(r, b.Workers.Start, fabric.Act{})
+func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	secrets, err := h.latestSecrets(r)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
+	done, err := h.act(r, &fabric.MachineStart, fabric.Act{Secrets: secrets})
+	if err != nil {
+		return err
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
+}
+
+// latestSecrets returns the version of the app's secrets with which a machine of
+// the path's app is to start: what was set before is not to be missed.
+func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, error) {
+	app, err := h.apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return 0, err
+	}
+	return h.secrets.Require(r.Context(), app.ID, 0)
 }
 
 // stopMachine answers at once: stopping goes on behind the reply.
-func (b *Broker) stopMachine(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) stopMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.StopMachine
-	if err := decode(w, r, true, &in); err != nil {
+	if err := endpoint.Decode(w, r, true, &in); err != nil {
 		return err
 	}
 	if err := checkStopTimeout(in.Timeout); err != nil {
 		return err
 	}
-	return b.actOK(w, r, b.Workers.Stop, fabric.Act{Signal: in.Signal, Timeout: in.Timeout})
+	return h.actOK(w, r, &fabric.MachineStop, fabric.Act{Signal: in.Signal, Timeout: in.Timeout})
 }
 
-func (b *Broker) restartMachine(w http.ResponseWriter, r *request) error {
-	force, err := queryBool(r, "force_stop")
+func (h *machineHandler) restartMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	force, err := endpoint.QueryBool(r, "force_stop")
 	if err != nil {
 		return err
 	}
-	timeout, err := queryTimeout(r, bourse.MaxStopTimeout)
+	timeout, err := endpoint.QueryTimeout(r, bourse.MaxStopTimeout)
 	if err != nil {
 		return err
 	}
-	act := fabric.Act{Force: force, Timeout: bourse.Duration(timeout)}
+	secrets, err := h.latestSecrets(r)
+	if err != nil {
+		return err
+	}
+	act := fabric.Act{Force: force, Timeout: bourse.Duration(timeout), Secrets: secrets}
 	if s := r.URL.Query().Get("signal"); s != "" {
 		if act.Signal, err = bourse.ParseSignal(s); err != nil {
 			return err
 		}
 	}
-	return b.actOK(w, r, b.Workers.Restart, act)
+	return h.actOK(w, r, &fabric.MachineRestart, act)
 }
 
-func (b *Broker) signalMachine(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) signalMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SignalMachine
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if in.Signal == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid signal: it is required")
 	}
-	return b.actOK(w, r, b.Workers.Signal, fabric.Act{Signal: in.Signal})
+	return h.actOK(w, r, &fabric.MachineSignal, fabric.Act{Signal: in.Signal})
 }
 
-func (b *Broker) cordonMachine(w http.ResponseWriter, r *request) error {
-	return b.actOK(w, r, b.Workers.Cordon, fabric.Act{})
-}
-
-func (b *Broker) uncordonMachine(w http.ResponseWriter, r *request) error {
-	return b.actOK(w, r, b.Workers.Uncordon, fabric.Act{})
+// actOn serves a verb that has nothing to be said beside the machine.
+func (h *machineHandler) actOn(do *verb) endpoint.Handler {
+	return func(w http.ResponseWriter, r *endpoint.Request) error { return h.actOK(w, r, do, fabric.Act{}) }
 }
 
 // destroyMachine answers once the machine is gone. The docs call the flag
 // force, fly-go kill.
-func (b *Broker) destroyMachine(w http.ResponseWriter, r *request) error {
-	force, err := queryBool(r, "force")
+func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
 		return err
 	}
-	kill, err := queryBool(r, "kill")
+	kill, err := endpoint.QueryBool(r, "kill")
 	if err != nil {
 		return err
 	}
-	return b.actOK(w, r, b.Workers.Destroy, fabric.Act{Force: force || kill})
+	tag := bourse.MachineID(r.PathValue("machine")).Tag()
+	absent, away := absentTag(h.Directory, tag)
+	if _, there := h.Directory.ByTag(tag); there || !away {
+		return h.actOK(w, r, &fabric.MachineDestroy, fabric.Act{Force: force || kill})
+	}
+	if absent.Forgotten && (force || kill) {
+		return endpoint.WriteOK(w) // it ended with its worker
+	}
+	err = h.errLost(r, bourse.MachineID(r.PathValue("machine")))
+	if bourse.CodeOf(err) == bourse.CodeUnavailable {
+		err = bourse.Errorf(bourse.CodeUnavailable, "it cannot be destroyed now: %s; it ends when an operator forgets that worker", bourse.MessageOf(err))
+	}
+	return err
 }
 
 func checkStopTimeout(d bourse.Duration) error {

@@ -30,6 +30,7 @@ func TestVerbs(t *testing.T) {
 		{"start of one being prepared", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.Act{}},
 		{"stop as fly-go asks", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.Act{}},
 		{"stop without a body", bourse.StateStarted, "POST", "/stop", "", 200, `{"ok":true}`, fabric.Act{}},
+		{"suspend", bourse.StateStarted, "POST", "/suspend", "", 200, `{"ok":true}`, fabric.Act{}},
 		{"stop of a stopped one", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.Act{}},
 		{"stop with a signal's number and nanoseconds", bourse.StateStarted, "POST", "/stop", `{"signal":15,"timeout":2000000000}`, 200, `{"ok":true}`, fabric.Act{Signal: "SIGTERM", Timeout: bourse.Duration(2 * time.Second)}},
 		{"restart", bourse.StateStarted, "POST", "/restart?force_stop=false", "", 200, `{"ok":true}`, fabric.Act{}},
@@ -53,6 +54,7 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("status %d, %s; want %d, %s", rec.Code, rec.Body, c.status, c.reply)
 			}
 			c.act.Nonce = "n0nce"
+			c.act.By = "local" // who asks
 			if diff := cmp.Diff([]fabric.Act{c.act}, s.workers["w2"].acts); diff != "" {
 				t.Errorf("the worker was asked (-want +got):\n%s", diff)
 			}
@@ -69,7 +71,7 @@ func TestAnIDIsAnAddress(t *testing.T) {
 	if rec := s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/start", ""); rec.Code != http.StatusOK {
 		t.Errorf("status %d: %s", rec.Code, rec.Body)
 	}
-	if n := s.workers["w1"].called("start") + s.workers["w2"].called("start"); n != 0 {
+	if n := s.workers["w1"].called("machine/start") + s.workers["w2"].called("machine/start"); n != 0 {
 		t.Errorf("%d others were asked", n)
 	}
 }
@@ -81,7 +83,7 @@ func TestVerbsAreOneQuestion(t *testing.T) {
 	for range 5 {
 		s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/start", "")
 	}
-	if got := s.workers["w1"].called("machine"); got != 1 {
+	if got := s.workers["w1"].called("machine/show"); got != 1 {
 		t.Errorf("the machine was read %d times, want once", got)
 	}
 	if rec := s.call(t, "POST", "/v1/apps/other/machines/"+string(m.ID)+"/start", ""); rec.Code != http.StatusNotFound {

@@ -2,112 +2,203 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/program"
+	"github.com/bourse-dev/bourse/service"
 )
 
+// orderHandler serves orders for machines, and what became of any order.
+type orderHandler struct {
+	*Config
+	gate    *endpoint.Gate
+	apps    *apps.Store
+	quota   *quota.Checker
+	known   *lookup.Machines
+	secrets *secrets.Secrets
+}
+
+func (h *orderHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("POST "+endpoint.AllMachines, access.App, h.gate.Ordering(endpoint.MachineLease, h.createMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Machine{}),
+		endpoint.On("POST "+endpoint.OneApp+"/quotes", access.App, h.gate.Ordering(endpoint.MachineLease, h.quoteMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Quoted{}),
+		endpoint.On("GET /v1/orders", access.Token, h.listOrders).Writes([]bourse.Decision{}),
+		endpoint.On("GET /v1/orders/{order}", access.Token, h.getOrder).Writes(bourse.Decision{}).Asks("app"),
+		endpoint.On("GET "+endpoint.OneApp+"/orders/{order}/pull", access.App, h.getPull).Writes(machinesapi.PullLine{}),
+	}
+}
+
 // createMachine places an order and answers with the machine that filled it,
-// or with everybody's refusal. The order's id is in every reply that got as
+// or with every refusal. The order's id is in every reply that got as
 // far as having one.
-func (b *Broker) createMachine(w http.ResponseWriter, r *request) error {
-	order, err := b.readOrder(w, r)
+func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
 		return err
 	}
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
-	if err := b.mayHaveMachine(r.Context(), &order); err != nil {
+	if err := h.quota.MayHaveMachine(r.Context(), &order); err != nil {
 		return err
 	}
 	if order.Name != "" {
-		if err := b.nameIsFree(r.Context(), &order); err != nil {
+		if err := h.nameIsFree(r.Context(), &order); err != nil {
 			return err
 		}
 	}
-	fill, decision, err := b.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
+	fill, decision, err := h.Exchange.Place(r.Context(), order)
+	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
 	if err != nil {
 		return placeError(&order, &decision, err)
 	}
 	m := &fill.Machine
-	b.owners.remember(m.ID, ownerOf(m))
-	b.fresh.note(m)
+	r.Note(slog.String("machine", string(m.ID)))
+	h.known.Remember(m)
+	h.known.Note(m)
 	if !fill.Again {
-		b.placed(order.App, usage{machines: 1, config: configBytes(&order.Config)})
+		h.quota.PlacedMachine(&order)
 	}
 	out := machinesapi.FromMachine(m)
+	out.Warnings = warnings
 	if order.LeaseTTL > 0 {
 		out.Nonce = nonceOf(m)
 	}
 	if order.Name != "" {
-		if has := b.named(r.Context(), &order.App, order.Name); len(has) > 0 && has[0].ID != m.ID {
+		if has := h.known.Named(r.Context(), &order.App, order.Name); len(has) > 0 && has[0].ID != m.ID {
 			out.NameConflict = has[0].ID
 		}
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 // quoteMachine tells what an order would meet. A refusal is an answer here,
 // not an error.
-func (b *Broker) quoteMachine(w http.ResponseWriter, r *request) error {
-	order, err := b.readOrder(w, r)
+func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
 		return err
 	}
-	decision, err := b.Exchange.Quote(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
+	decision, err := h.Exchange.Quote(r.Context(), order)
+	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
 	if err != nil && bourse.CodeOf(err) != bourse.CodeInsufficient {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, decision)
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Quoted{Decision: decision, Warnings: warnings})
 }
 
-// readOrder makes an order of a request. Codes: invalid, not_found (the app),
-// unavailable (nobody is there to take it).
-func (b *Broker) readOrder(w http.ResponseWriter, r *request) (bourse.Order, error) {
+// readOrder makes an order of a request, and says in the reply's headers what of
+// it will not be acted on. Codes: invalid, not_found (the app), unavailable (no
+// worker is known to take it).
+func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bourse.Order, []bourse.Warning, error) {
 	var in machinesapi.CreateMachine
-	if err := decode(w, r, false, &in); err != nil {
-		return bourse.Order{}, err
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
+		return bourse.Order{}, nil, err
 	}
 	chosen, err := chosenID(r)
 	if err != nil {
-		return bourse.Order{}, err
+		return bourse.Order{}, nil, err
 	}
-	if in.Config == nil {
-		return bourse.Order{}, bourse.Errorf(bourse.CodeInvalid, "invalid config: it is required")
-	}
-	in.Config.Image = machinesapi.ImageName(in.Config.Image)
-	if err := in.Config.Normalize(); err != nil {
-		return bourse.Order{}, err
-	}
-	known := b.Directory.Regions()
-	if len(known) == 0 {
-		return bourse.Order{}, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
-	}
-	regions, err := bourse.ParseRegions(in.Region, known)
+	warnings, err := review(w, in.Config, in.Review)
 	if err != nil {
-		return bourse.Order{}, err
+		return bourse.Order{}, nil, err
 	}
-	app, err := b.apps.recall(r.Context(), r.app())
+	regions, err := choices(h.Directory, in.Region)
 	if err != nil {
-		return bourse.Order{}, err
+		return bourse.Order{}, nil, err
+	}
+	app, err := h.apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return bourse.Order{}, nil, err
 	}
 	order := bourse.Order{App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
-		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.who.Name,
+		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name,
 		Race: in.Race, Within: in.Deadline, First: in.FirstTry,
 	}}
+	if err := h.standingBy(r.Context(), &order); err != nil {
+		return bourse.Order{}, nil, err
+	}
 	chosen.name(&order)
-	return order, order.Validate()
+	if order.SkipSecrets = in.SkipSecrets; !order.SkipSecrets {
+		if order.Secrets, err = h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion); err != nil {
+			return bourse.Order{}, nil, err
+		}
+	}
+	return order, warnings, order.Validate()
+}
+
+// review completes the config of a request, and says in the reply's headers what of
+// the request will not be acted on. Codes: invalid.
+func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warning, error)) ([]bourse.Warning, error) {
+	if c == nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config: it is required")
+	}
+	c.Image = machinesapi.ImageName(c.Image)
+	if err := c.Normalize(); err != nil {
+		return nil, err
+	}
+	warnings, err := whole()
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range warnings {
+		w.Header().Add(machinesapi.HeaderWarning, warning.String())
+	}
+	if _, err = program.Of(c); err == nil {
+		_, err = check.Of(c)
+	}
+	if err == nil {
+		err = serves(c)
+	}
+	return warnings, err
+}
+
+// serves reports CodeInvalid for services that no proxy could reach. A program of
+// the host has one port of it, its $PORT, whatever number its service names: two
+// numbers would be two ports.
+func serves(c *bourse.Config) error {
+	services, err := service.Of(c)
+	if err != nil || c.ImageKind() != bourse.HostImage {
+		return err
+	}
+	named := 0
+	for i, s := range services {
+		switch {
+		case s.Protocol != service.TCP || s.InternalPort == 0:
+		case named != 0 && named != s.InternalPort:
+			return bourse.Errorf(bourse.CodeInvalid, "invalid config.services[%d].internal_port %d: a machine of image host serves at its $PORT alone, "+
+				"which another service calls %d already: name one port, or use another image", i, s.InternalPort, named)
+		default:
+			named = s.InternalPort
+		}
+	}
+	return nil
+}
+
+// choices resolves a region expression. Codes: invalid, unavailable (no worker is
+// known to take the order).
+func choices(d Directory, expression string) ([]bourse.Choice, error) {
+	known := d.Regions()
+	if len(known) == 0 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	}
+	return bourse.ParseRegions(expression, known)
 }
 
 // chosen is the id that a client chose for its order, empty for none.
 type chosen bourse.OrderID
 
-func chosenID(r *request) (chosen, error) {
+func chosenID(r *endpoint.Request) (chosen, error) {
 	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // one id, one spelling
 	if id == "" {
 		return "", nil
@@ -115,7 +206,7 @@ func chosenID(r *request) (chosen, error) {
 	return chosen(id), id.Validate()
 }
 
-// name gives the order its id: the one that the client's choice means in the
+// name returns the order its id: the one that the client's choice means in the
 // order's app, or a new one.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
@@ -130,36 +221,19 @@ func (c chosen) name(order *bourse.Order) {
 
 // nameIsFree reports CodeAlreadyExists when a machine of the app has the
 // order's name, unless it is the one that this very order became. The view's
-// word is taken for it, and what owners have told here lately; each worker also
+// word is taken for it, and what owners replied here lately; each worker also
 // refuses a name of its own. Of two machines that are made with one name at the
 // same moment both exist, and nameConflicts says which of them has it.
-func (b *Broker) nameIsFree(ctx context.Context, order *bourse.Order) error {
-	found := b.named(ctx, &order.App, order.Name)
+func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
+	found := h.known.Named(ctx, &order.App, order.Name)
 	for _, m := range found {
 		if m.Order == order.ID {
 			return nil
 		}
 	}
 	for _, m := range found {
-		return &reply{order: order.ID, err: bourse.Errorf(bourse.CodeAlreadyExists,
-			"already_exists: unique machine name violation, machine %s already exists with name %s", m.ID, bourse.Quoted(m.Name))}
+		return &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeAlreadyExists,
+			machinesapi.NameTakenText+"machine %s already exists with name %s%s", m.ID, bourse.Quoted(m.Name), h.known.Where(ctx, m))}
 	}
 	return nil
-}
-
-// serverTiming writes an order's times as a Server-Timing header, in
-// milliseconds.
-func serverTiming(t bourse.Times) string {
-	b := make([]byte, 0, 96)
-	for i, part := range []struct {
-		name string
-		took time.Duration
-	}{{"quote", t.Quote}, {"rank", t.Rank}, {"claim", t.Claim}, {"start", t.Start}, {"total", t.Total}} {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(append(b, part.name...), ";dur="...)
-		b = strconv.AppendFloat(b, float64(part.took)/float64(time.Millisecond), 'f', 3, 64)
-	}
-	return string(b)
 }

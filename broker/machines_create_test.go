@@ -82,12 +82,12 @@ func TestCreateMakesTheOrder(t *testing.T) {
 	app := bourse.DefaultApp(bourse.App{})
 	id := bourse.NewOrderID().In(app.ID)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"mad,any","skip_launch":true,"skip_service_registration":true,
-		"lease_ttl":300,"race":2,"deadline":"3s","skip_secrets":false,"min_secrets_version":7,"lsvd":true}`, "Bourse-Order-Id", strings.ToLower(string(id)))
+		"lease_ttl":300,"race":2,"deadline":"3s","skip_secrets":true,"min_secrets_version":0,"lsvd":true}`, "Bourse-Order-Id", strings.ToLower(string(id)))
 	if rec.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	}
 	got := s.lastOrder(t)
-	want := bourse.Options{SkipLaunch: true, Cordoned: true, LeaseTTL: 300, LeaseOwner: "local", Race: 2, Within: bourse.Duration(3 * time.Second), Named: true}
+	want := bourse.Options{SkipLaunch: true, Cordoned: true, SkipSecrets: true, LeaseTTL: 300, LeaseOwner: "local", Race: 2, Within: bourse.Duration(3 * time.Second), Named: true}
 	if diff := cmp.Diff(want, got.Options); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
@@ -122,7 +122,7 @@ func TestARefusalNamesWhoRefused(t *testing.T) {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	}
 	body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
-	want := "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient memory available to fulfill request; nobody has room"
+	want := "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient memory available to fulfill request; no worker has room"
 	if body.Error != want || body.Status != "insufficient_capacity" || body.Code != bourse.CodeInsufficient {
 		t.Errorf("body is %+v", body)
 	}
@@ -209,7 +209,7 @@ func TestCreateDoesNotLookTheAppUpEachTime(t *testing.T) {
 			t.Fatalf("status %d: %s", rec.Code, rec.Body)
 		}
 	}
-	if asked := s.workers["w1"].called("apps"); asked != 0 || s.view.appReads != 1 {
+	if asked := s.workers["w1"].called("app/list"); asked != 0 || s.view.appReads != 1 {
 		t.Errorf("the app was read %d times in the view and %d times at a worker, want once and never", s.view.appReads, asked)
 	}
 }
@@ -242,7 +242,7 @@ func TestQuoteIsAnAnswerEitherWay(t *testing.T) {
 			t.Errorf("status %d, outcome %q; want %q", rec.Code, got.Outcome, outcome)
 		}
 	}
-	s.placeErr = bourse.Errorf(bourse.CodeUnavailable, "nobody answers")
+	s.placeErr = bourse.Errorf(bourse.CodeUnavailable, "no one answers")
 	if rec := s.call(t, "POST", path, `{"config":`+hostConfig+`}`); rec.Code != http.StatusServiceUnavailable {
 		t.Errorf("status %d", rec.Code)
 	}

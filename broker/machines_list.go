@@ -5,120 +5,125 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// MachineReader reads machines where they are.
-type MachineReader interface {
-	// Machines lists the worker's machines that the query selects.
-	Machines(ctx context.Context, to bourse.Member, query fabric.MachinesQuery) ([]bourse.Machine, error)
-	// Machine gives a machine with its latest events.
-	Machine(ctx context.Context, to bourse.Member, id bourse.MachineID) (bourse.Machine, error)
-	// Events gives a machine's latest events, newest first.
-	Events(ctx context.Context, to bourse.Member, id bourse.MachineID, limit int) ([]bourse.Event, error)
-}
-
 // listFilter says which machines a list shows, and how.
 type listFilter struct {
+	lookup.Selection
 	deleted, leases, summary bool
-	region                   bourse.Region
-	states                   []string
-	metadata                 map[string]string
 }
 
-func readFilter(r *request) (listFilter, error) {
-	query := r.URL.Query()
-	f := listFilter{region: bourse.Region(query.Get("region")), metadata: map[string]string{}}
+func readFilter(r *endpoint.Request) (listFilter, error) {
+	f := listFilter{Selection: lookup.Select(r.URL.Query())}
 	var err error
 	for name, into := range map[string]*bool{"include_deleted": &f.deleted, "include_leases": &f.leases, "summary": &f.summary} {
-		if *into, err = queryBool(r, name); err != nil {
+		if *into, err = endpoint.QueryBool(r, name); err != nil {
 			return f, err
-		}
-	}
-	for _, list := range query["state"] {
-		for s := range strings.SplitSeq(list, ",") {
-			if s = strings.TrimSpace(s); s != "" {
-				f.states = append(f.states, s)
-			}
-		}
-	}
-	for key, values := range query {
-		if name, ok := strings.CutPrefix(key, "metadata."); ok {
-			f.metadata[name] = values[0]
 		}
 	}
 	return f, nil
 }
 
-// shows tells whether a machine belongs into the list. Destroyed ones come from
-// the workers only when they were asked for.
-func (f *listFilter) shows(m *bourse.Machine) bool {
-	if f.region != "" && f.region != m.Region {
-		return false
+// gather finds the machines of the path's app or, without one, of all that the
+// caller may use. An app without machines has an empty list, no app is an error.
+func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
+	if r.App() == "" && r.Who.Cluster() {
+		return h.known.Gather(r.Context(), nil, f.deleted, f.Region), nil
 	}
-	if len(f.states) > 0 && !slices.Contains(f.states, string(m.State)) {
-		return false
-	}
-	for k, v := range f.metadata {
-		if got, ok := m.Config.Metadata[k]; !ok || got != v {
-			return false
+	if r.App() != "" {
+		app, err := h.apps.Recall(r.Context(), r.App())
+		if err != nil {
+			return lookup.Gathered{}, err
 		}
+		return h.known.Gather(r.Context(), &app, f.deleted, f.Region), nil
 	}
-	return true
+	mine, err := h.gate.Mine(r)
+	var all lookup.Gathered
+	for i := range mine {
+		all.Add(h.known.Gather(r.Context(), &mine[i], f.deleted, f.Region))
+	}
+	return all, err
 }
 
-// listMachines tells what the view has of an app's machines; gather says when
-// workers are asked, too. Who of those did not answer is named in a header,
+// listMachines tells what the view has of machines; [lookup.Machines.Gather] says
+// when workers are asked, too. Destroyed ones come from them alone. Who of those did not answer is named in a header,
 // since machines of theirs may be missing.
-func (b *Broker) listMachines(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request) error {
 	filter, err := readFilter(r)
 	if err != nil {
 		return err
 	}
-	app, err := b.apps.recall(r.Context(), r.app())
+	found, err := h.gather(r, &filter)
 	if err != nil {
-		return err // an app without machines is an empty list, no app is an error
+		return err
 	}
-	found := b.gather(r.Context(), &app, filter.deleted, filter.region)
-	if found.overflow != nil {
-		return found.overflow
+	if found.Overflow != nil {
+		return found.Overflow
 	}
-	if len(found.machines) == 0 && found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
-		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
+	if len(found.Machines) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.Synced() {
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
+	}
+	conflicts := lookup.NameConflicts(found.Machines)
+	wanted, err := h.whole(r, &filter, found.Machines)
+	if err != nil {
+		return err
 	}
 	out := []machinesapi.Machine{}
-	conflicts := nameConflicts(found.machines)
-	for _, l := range found.machines {
-		if filter.shows(&l.Machine) {
-			b.owners.remember(l.ID, ownerOf(&l.Machine))
-			shown := filter.show(l, b.Now())
-			shown.NameConflict = conflicts[l.ID]
-			out = append(out, shown)
-		}
+	for _, l := range wanted {
+		h.known.Remember(&l.Machine)
+		shown := filter.show(l, h.Now())
+		shown.NameConflict = conflicts[l.ID]
+		out = append(out, shown)
 	}
-	showSilent(w.Header(), found.missing)
-	return writeJSON(w, http.StatusOK, out)
+	endpoint.ShowSilent(w.Header(), found.Missing)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-func (f *listFilter) show(l *Listed, now time.Time) machinesapi.Machine {
+// whole returns the machines that the filter wants. Those of an app's list have
+// their configs whole, as far as their owners answer: clients change what they
+// listed, and what is missing there would be lost. The list of all apps has of each
+// only what the view has: it is for people, and there may be very many owners.
+func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*lookup.Listed) ([]*lookup.Listed, error) {
+	wanted := slices.DeleteFunc(found, func(l *lookup.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
+	switch {
+	case f.summary:
+		return wanted, nil
+	case r.App() == "":
+		for _, l := range wanted {
+			l.Whole = false
+		}
+		return wanted, nil
+	}
+	app, err := h.apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return nil, err
+	}
+	wanted = h.known.Whole(r.Context(), &app, wanted)
+	return slices.DeleteFunc(wanted, func(l *lookup.Listed) bool { return !f.Has(&l.Machine) }), nil // some have changed
+}
+
+func (f *listFilter) show(l *lookup.Listed, now time.Time) machinesapi.Machine {
 	if f.summary {
 		return machinesapi.SummaryOf(&l.Machine)
 	}
-	out := showListed(l, f.leases, now)
-	config := out.Config.Public() // whether the view told of it, or its owner
-	out.Config = &config
-	return out
+	return showListed(l, f.leases, now)
 }
 
 // showListed shows a machine with what its worker's word is worth.
-func showListed(l *Listed, lease bool, now time.Time) machinesapi.Machine {
+func showListed(l *lookup.Listed, lease bool, now time.Time) machinesapi.Machine {
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
+	if !l.Whole {
+		known := out.Config.Public() // also of what a worker of an older release wrote
+		out.Config, out.IncompleteConfig = nil, &known
+	}
 	if l.HostStatus != machinesapi.HostOK && !l.HeardAt.IsZero() {
 		out.HostHeard = l.HeardAt.UTC().Format(time.RFC3339)
 	}
@@ -140,57 +145,54 @@ const readPatience = time.Second
 
 // getMachine shows one machine; destroyed ones too while their worker
 // remembers them, since clients read the exit code there. Of a worker that
-// cannot be reached the view tells what it last heard.
-func (b *Broker) getMachine(w http.ResponseWriter, r *request) error {
-	lease, err := queryBool(r, "include_leases")
+// cannot be reached the view has what it last received.
+func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	lease, err := endpoint.QueryBool(r, "include_leases")
 	if err != nil {
 		return err
 	}
-	_, m, err := b.machineWithin(r, min(b.Patience, readPatience))
+	_, m, err := h.machineWithin(r, min(h.Patience, readPatience))
 	if err == nil {
-		b.settle(r.Context(), m.ID)
-		out := showMachine(&m, lease, b.Now())
-		out.NameConflict = b.conflictOf(r.Context(), &m)
-		return writeJSON(w, http.StatusOK, out)
+		h.known.Settle(r.Context(), m.ID)
+		out := showMachine(&m, lease, h.Now())
+		out.NameConflict = h.known.Conflict(r.Context(), &m)
+		return endpoint.WriteJSON(w, http.StatusOK, out)
 	}
 	if bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return err
 	}
-	l, ok := b.copyOf(r.Context(), bourse.MachineID(r.PathValue("machine")))
-	if !ok || !r.reaches(ownerOf(&l.Machine)) {
+	l, ok := h.known.Copy(r.Context(), bourse.MachineID(r.PathValue("machine")))
+	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {
 		return err
 	}
 	l.HostStatus = machinesapi.HostUnreachable
-	out := showListed(&l, lease, b.Now())
-	out.NameConflict = b.conflictOf(r.Context(), &l.Machine)
-	return writeJSON(w, http.StatusOK, out)
+	out := showListed(&l, lease, h.Now())
+	out.NameConflict = h.known.Conflict(r.Context(), &l.Machine)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// bounds of the number of events in one reply.
-const (
-	defaultEvents = 20
-	maxEvents     = 50
-)
+// defaultEvents is how many events are in a reply to who does not say.
+const defaultEvents = 20
 
 // machineEvents lists a machine's latest events.
-func (b *Broker) machineEvents(w http.ResponseWriter, r *request) error {
-	limit, err := queryInt(r, "limit")
+func (h *machineHandler) machineEvents(w http.ResponseWriter, r *endpoint.Request) error {
+	limit, err := endpoint.QueryInt(r, "limit")
 	if err != nil {
 		return err
 	}
 	if limit < 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid limit %d: use 1 to %d", limit, maxEvents)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid limit %d: use 1 to %d", limit, machinesapi.MaxEvents)
 	}
-	limit = min(cmp.Or(limit, defaultEvents), maxEvents)
-	to, err := b.targetOf(r)
+	limit = min(cmp.Or(limit, defaultEvents), machinesapi.MaxEvents)
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	events, err := b.Workers.Events(ctx, to.worker, to.id, limit)
+	events, err := fabric.MachineEvents.Call(ctx, h.Workers, to.worker, fabric.EventsQuery{Machine: to.id, Limit: limit})
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, reading, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.FromEvents(events[:min(len(events), limit)]))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromEvents(events[:min(len(events), limit)]))
 }

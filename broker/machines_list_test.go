@@ -2,6 +2,8 @@ package broker_test
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +58,45 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
+// The list of all apps has those of its caller alone, and no machine that another
+// organisation's former app of the name has left.
+func TestTheListOfAllAppsIsItsCallers(t *testing.T) {
+	s := start(t, withTokens)
+	shop, zoo := s.app(t, "shop", "acme"), s.app(t, "zoo", "zoological")
+	add := func(w bourse.WorkerID, app bourse.App, name string) {
+		s.workers[w].add(bourse.Order{ID: bourse.NewOrderID(), App: app, Name: name, Config: bourse.Config{Image: "host"}}, bourse.StateStarted)
+	}
+	add("w1", shop, "a")
+	add("w3", shop, "b")
+	add("w1", zoo, "lion")
+	add("w2", bourse.App{Name: "shop", ID: "01J0000000000000000000former"}, "left")
+	for query, want := range map[string][]string{
+		"root":                           {"a", "b", "left", "lion"},
+		"root ?worker=w1":                {"a", "lion"},
+		"acme":                           {"a", "b"},
+		"acme ?worker=w1":                {"a"},
+		"shop ?region=mad&state=started": {"b"},
+		"none":                           nil,
+	} {
+		token, query, _ := strings.Cut(query, " ")
+		rec := s.call(t, "GET", "/v1/machines"+query, "", "Authorization", "Bearer "+token)
+		if token == "none" {
+			if rec.Code != http.StatusUnauthorized {
+				t.Errorf("without a token: status %d", rec.Code)
+			}
+			continue
+		}
+		var got []string
+		for _, m := range decodeBody[[]machinesapi.Machine](t, rec.Body.Bytes()) {
+			got = append(got, m.Name)
+		}
+		slices.Sort(got)
+		if !cmp.Equal(got, want) {
+			t.Errorf("token %s, GET /v1/machines%s: %v, want %v", token, query, got, want)
+		}
+	}
+}
+
 func TestASummaryLeavesOutConfigAndHistory(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
@@ -85,7 +126,7 @@ func TestListNamesWhoDidNotAnswer(t *testing.T) {
 	}
 }
 
-// A list made of nobody's answer would read as "no machines".
+// A list made of no one's answer would read as "no machines".
 func TestListOfNobodysAnswerIsAnError(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
@@ -152,10 +193,13 @@ func TestEvents(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w2", "web", bourse.StateStarted)
 	path := "/v1/apps/shop/machines/" + string(m.ID) + "/events"
-	for range 60 {
-		s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/restart", "")
+	w := s.workers["w2"]
+	w.mu.Lock()
+	for range machinesapi.MaxEvents {
+		w.enter(w.machines[m.ID], bourse.EventRestart, bourse.StateStarted, bourse.SourceUser)
 	}
-	for query, want := range map[string]int{"": 20, "?limit=3": 3, "?limit=1000": 50} {
+	w.mu.Unlock()
+	for query, want := range map[string]int{"": 20, "?limit=3": 3, "?limit=5000": machinesapi.MaxEvents} {
 		got := decodeBody[[]machinesapi.Event](t, s.call(t, "GET", path+query, "").Body.Bytes())
 		if len(got) != want || got[0].Type != bourse.EventRestart || got[0].Timestamp == 0 {
 			t.Errorf("GET events%s: %d of %+v, want %d", query, len(got), got[0], want)

@@ -5,15 +5,16 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Metadata changes without a new version, and whoever holds the machine's
-// lease.
+// Metadata changes without a new version, also while another holds the
+// machine's lease.
 
-func (b *Broker) getMetadata(w http.ResponseWriter, r *request) error {
-	_, m, err := b.machineOf(r)
+func (h *machineHandler) getMetadata(w http.ResponseWriter, r *endpoint.Request) error {
+	_, m, err := h.machineOf(r)
 	if err != nil {
 		return err
 	}
@@ -21,11 +22,11 @@ func (b *Broker) getMetadata(w http.ResponseWriter, r *request) error {
 	if out == nil {
 		out = map[string]string{}
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-func (b *Broker) getMetadataKey(w http.ResponseWriter, r *request) error {
-	_, m, err := b.machineOf(r)
+func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Request) error {
+	_, m, err := h.machineOf(r)
 	if err != nil {
 		return err
 	}
@@ -33,31 +34,31 @@ func (b *Broker) getMetadataKey(w http.ResponseWriter, r *request) error {
 	if !ok {
 		return bourse.Errorf(bourse.CodeNotFound, "metadata key %s not found", bourse.Quoted(r.PathValue("key")))
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
 // patchMetadata serves PUT too: both leave the keys that they do not name.
-func (b *Broker) patchMetadata(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if in.Metadata == nil {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: it is required")
 	}
-	return b.changeMetadata(w, r, fabric.MetadataRequest{Set: in.Metadata, Instance: in.Version})
+	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: in.Metadata, Instance: in.Version})
 }
 
-func (b *Broker) setMetadataKey(w http.ResponseWriter, r *request) error {
+func (h *machineHandler) setMetadataKey(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataValue
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
-	return b.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): &in.Value}})
+	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): &in.Value}})
 }
 
-func (b *Broker) deleteMetadataKey(w http.ResponseWriter, r *request) error {
-	return b.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): nil}})
+func (h *machineHandler) deleteMetadataKey(w http.ResponseWriter, r *endpoint.Request) error {
+	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): nil}})
 }
 
 // bounds of metadata, as of the rest of a config.
@@ -66,21 +67,22 @@ const (
 	maxMetadataString = 1 << 17
 )
 
-func (b *Broker) changeMetadata(w http.ResponseWriter, r *request, change fabric.MetadataRequest) error {
+func (h *machineHandler) changeMetadata(w http.ResponseWriter, r *endpoint.Request, change fabric.MetadataRequest) error {
 	if err := checkMetadata(change.Set); err != nil {
 		return err
 	}
-	to, err := b.targetOf(r)
+	to, err := h.targetOf(r)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	m, err := b.Workers.Metadata(ctx, to.worker, to.id, change)
+	change.Machine = to.id
+	m, err := fabric.MachineMetadata.Call(ctx, h.Workers, to.worker, change)
 	if err != nil {
-		return workerError(r.Context(), to.worker.ID, changing, err)
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	b.fresh.note(&m)
+	h.known.Note(&m)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

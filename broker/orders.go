@@ -3,75 +3,118 @@ package broker
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
-
-// OrderReader finds the record of a filled order where its machine is.
-type OrderReader interface {
-	// Order gives the decision of an order that the worker filled, or
-	// CodeNotFound.
-	Order(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Decision, error)
-}
 
 // getOrder tells how an order was decided. The id is the one that the order was
 // answered with; with an app, and at the broker that decided, also the one that
 // its caller chose. The broker that decided knows all
 // of it, for a while; of a filled one, its worker knows most of it as long as
 // it has the machine.
-func (b *Broker) getOrder(w http.ResponseWriter, r *request) error {
+func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
 		return err
 	}
 	if name := bourse.AppName(r.URL.Query().Get("app")); name != "" {
-		app, err := b.usable(r, name)
+		app, err := h.gate.Usable(r, name)
 		if err != nil {
 			return errNoOrder(id)
 		}
 		id = id.In(app.ID)
 	}
-	for _, d := range b.Exchange.Decisions(id) {
-		if b.mayRead(r, &d) {
-			return writeJSON(w, http.StatusOK, d)
+	for _, d := range h.Exchange.Decisions(id) {
+		if h.mayRead(r, &d) {
+			return endpoint.WriteJSON(w, http.StatusOK, d)
 		}
 	}
-	decision, err := b.decisionOf(r.Context(), id)
+	decision, err := h.decisionOf(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	if !b.mayRead(r, &decision) {
+	if !h.mayRead(r, &decision) {
 		return errNoOrder(id) // whose it is stays unsaid
 	}
-	return writeJSON(w, http.StatusOK, decision)
+	return endpoint.WriteJSON(w, http.StatusOK, decision)
+}
+
+// listOrders lists the orders of the caller's apps that this broker decided lately,
+// newest first, without who was asked.
+func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
+	var mine []bourse.App
+	if !r.Who.Cluster() {
+		var err error
+		if mine, err = h.gate.Mine(r); err != nil {
+			return err
+		}
+	}
+	out := h.Exchange.Recent(maxOrders, func(d *bourse.Decision) bool {
+		return r.Who.Cluster() || slices.ContainsFunc(mine, func(app bourse.App) bool { return d.OwnedBy(&app) })
+	})
+	for i := range out {
+		out[i].Rounds = nil
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, append([]bourse.Decision{}, out...))
+}
+
+// maxOrders is how many orders a list has.
+const maxOrders = 100
+
+// getPull tells how far the pull has come that an order of the app waits for, which
+// this broker is placing.
+func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error {
+	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	app, err := h.gate.Usable(r, r.App())
+	if err != nil {
+		return err
+	}
+	id = id.In(app.ID)
+	at, ok := h.Exchange.Claiming(id)
+	if !ok {
+		return bourse.Errorf(bourse.CodeNotFound, "order %s is not being placed here", id)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	defer cancel()
+	image, err := fabric.OrderPull.Call(ctx, h.Workers, at, id)
+	if err != nil {
+		return err
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PullLine{Worker: at.ID, Region: at.Region, Image: &image})
 }
 
 // mayRead reports whether the decision is about an order of the caller's.
-func (b *Broker) mayRead(r *request, d *bourse.Decision) bool {
-	if r.who.Cluster() {
+func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
+	if r.Who.Cluster() {
 		return true
 	}
-	app, err := b.usable(r, d.App)
+	app, err := h.gate.Usable(r, d.App)
 	return err == nil && d.OwnedBy(&app)
 }
 
 // decisionOf asks the workers for the decision of an order that one of them
 // filled.
-func (b *Broker) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
-	answers := ask(ctx, b.Patience, b.Directory.Workers(), func(ctx context.Context, to bourse.Member) (bourse.Decision, error) {
-		return b.Workers.Order(ctx, to, id)
-	})
+func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
+	answers := lookup.Ask(ctx, h.Patience, h.Directory.Workers(), lookup.Asking(h.Workers, &fabric.OrderShow, id))
 	lost := 0
 	for _, a := range answers {
 		switch {
-		case a.err == nil:
-			return a.got, nil
-		case bourse.CodeOf(a.err) != bourse.CodeNotFound:
+		case a.Err == nil:
+			return a.Got, nil
+		case bourse.CodeOf(a.Err) != bourse.CodeNotFound:
 			lost++
 		}
 	}
-	lost += len(b.absentThat(func(a *bourse.Absence) bool { return !a.Lost(b.Now()) && a.MayHaveFilled(id, b.Now()) }))
+	lost += len(absentThat(h.Directory, func(a *bourse.Absence) bool { return !a.Lost(h.Now()) && a.MayHaveFilled(id, h.Now()) }))
 	if lost > 0 {
 		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other knows it", id, lost)
 	}

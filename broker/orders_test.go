@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func TestAFilledOrderIsToldByItsWorker(t *testing.T) {
@@ -22,10 +23,35 @@ func TestAFilledOrderIsToldByItsWorker(t *testing.T) {
 			t.Errorf("status %d", rec.Code)
 		}
 	})
-	t.Run("when it is silent nobody can say that there is none", func(t *testing.T) {
+	t.Run("when it is silent no one can say that there is none", func(t *testing.T) {
 		s.workers["w3"].silence(errDown)
 		if rec := s.call(t, "GET", "/v1/orders/"+id, ""); rec.Code != 503 {
 			t.Errorf("status %d", rec.Code)
 		}
 	})
+}
+
+// How far an order's pull has come is its app's to know.
+func TestAnOrdersPullIsItsAppsToKnow(t *testing.T) {
+	s := start(t)
+	const chosen = "01JD3V7K7Y5C5ZQ7W1R2M3N4P6"
+	at := s.workers["w3"].self
+	shop := s.app(t, "shop", "acme")
+	s.app(t, "other", "acme")
+	s.claiming = map[bourse.OrderID]bourse.Member{bourse.OrderID(chosen).In(shop.ID): at}
+	for app, want := range map[string]int{"shop": 200, "other": 404} {
+		rec := s.call(t, "GET", "/v1/apps/"+app+"/orders/"+chosen+"/pull", "")
+		if rec.Code != want {
+			t.Errorf("of app %s: status %d, want %d: %s", app, rec.Code, want, rec.Body)
+		}
+		if want != 200 {
+			continue
+		}
+		if got := decodeBody[machinesapi.PullLine](t, rec.Body.Bytes()); got.Worker != "w3" || got.Image == nil || got.Image.Pull == nil {
+			t.Errorf("of app %s: %s", app, rec.Body)
+		}
+	}
+	if rec := s.call(t, "GET", "/v1/apps/shop/orders/"+chosen[:5]+"/pull", ""); rec.Code != 400 {
+		t.Errorf("of no order: status %d", rec.Code)
+	}
 }

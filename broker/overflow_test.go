@@ -10,17 +10,17 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// long is workers of which one has more machines than a reply holds.
+// long is a fabric with a worker that has more machines than a reply holds.
 type long struct {
-	broker.Workers
+	fabric.Fabric
 	err error
 }
 
-func (l long) Machines(ctx context.Context, to bourse.Member, q fabric.MachinesQuery) ([]bourse.Machine, error) {
-	if to.ID == "w1" {
+func (l long) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+	if to.ID == "w1" && req.URL.Path == fabric.MachineList.Path() {
 		return nil, l.err
 	}
-	return l.Workers.Machines(ctx, to, q)
+	return l.Fabric.Call(ctx, to, req)
 }
 
 // A list that does not hold all there is because a reply was too long is an

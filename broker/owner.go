@@ -2,11 +2,62 @@ package broker
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
+
+// machineHandler serves machines that there are.
+type machineHandler struct {
+	*Config
+	gate    *endpoint.Gate
+	apps    *apps.Store
+	quota   *quota.Checker
+	known   *lookup.Machines
+	secrets *secrets.Secrets
+}
+
+func (h *machineHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.ForMachines("GET /v1/machines", access.Token, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
+		endpoint.ForMachines("GET "+endpoint.AllMachines, access.App, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
+		endpoint.On("GET "+endpoint.OneMachine, access.App, h.getMachine).Writes(machinesapi.Machine{}).Asks("include_leases"),
+		endpoint.On("POST "+endpoint.OneMachine, access.App, h.gate.Ordering(endpoint.MachineLease, h.updateMachine)).Reads(machinesapi.UpdateMachine{}).Writes(machinesapi.Machine{}),
+		endpoint.On("DELETE "+endpoint.OneMachine, access.App, h.destroyMachine).Writes(machinesapi.OK{}).Asks("force", "kill"),
+		endpoint.On("POST "+endpoint.OneMachine+"/start", access.App, h.startMachine).Writes(machinesapi.StartReply{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/stop", access.App, h.stopMachine).MayRead(machinesapi.StopMachine{}).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/suspend", access.App, h.actOn(&fabric.MachineSuspend)).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/restart", access.App, h.restartMachine).Writes(machinesapi.OK{}).Asks("force_stop", "timeout", "signal"),
+		endpoint.On("POST "+endpoint.OneMachine+"/signal", access.App, h.signalMachine).Reads(machinesapi.SignalMachine{}).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/cordon", access.App, h.actOn(&fabric.MachineCordon)).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/uncordon", access.App, h.actOn(&fabric.MachineUncordon)).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/exec", access.App, h.execMachine).Reads(machinesapi.ExecMachine{}).Writes(machinesapi.ExecReply{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/wait", access.App, h.waitMachine).Writes(machinesapi.WaitReply{}).Asks("state", "timeout", "instance_id", "from_event_id"),
+		endpoint.On("GET "+endpoint.OneMachine+"/versions", access.App, h.machineVersions).Writes([]machinesapi.Version{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/events", access.App, h.machineEvents).Writes([]machinesapi.Event{}).Asks("limit"),
+		endpoint.On("GET "+endpoint.OneMachine+"/logs", access.App, h.machineLogs).Streams(machinesapi.LogLine{}).Asks("follow", "tail", "since", "after"),
+		endpoint.On("GET "+endpoint.OneMachine+"/usage", access.App, h.machineUsage).Writes(machinesapi.Usage{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/exec/stream", access.App, h.execStream).Sends("application/octet-stream"),
+		endpoint.On("POST "+endpoint.OneMachine+"/tunnel", access.App, h.tunnel).Sends("application/octet-stream").Asks("port"),
+		endpoint.On("GET "+endpoint.OneMachine+"/lease", access.App, h.getLease).Writes(machinesapi.LeaseEnvelope{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/lease", access.App, h.acquireLease).MayRead(machinesapi.LeaseRequest{}).Makes(machinesapi.LeaseEnvelope{}).Asks("ttl"),
+		endpoint.On("DELETE "+endpoint.OneMachine+"/lease", access.App, h.releaseLease).Writes(machinesapi.Released{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/metadata", access.App, h.getMetadata).Writes(map[string]string{}),
+		endpoint.On("PUT "+endpoint.OneMachine+"/metadata", access.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
+		endpoint.On("PATCH "+endpoint.OneMachine+"/metadata", access.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/metadata/{key}", access.App, h.getMetadataKey).Writes(machinesapi.MetadataValue{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/metadata/{key}", access.App, h.setMetadataKey).Reads(machinesapi.MetadataValue{}),
+		endpoint.On("DELETE "+endpoint.OneMachine+"/metadata/{key}", access.App, h.deleteMetadataKey),
+	}
+}
 
 // target is a machine and the worker that owns it.
 type target struct {
@@ -16,15 +67,15 @@ type target struct {
 
 // owner finds the worker of the path's machine by the machine's id alone.
 // Codes: not_found, unavailable (the worker is lost).
-func (b *Broker) owner(r *request) (target, error) {
+func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	id := bourse.MachineID(r.PathValue("machine"))
 	tag := id.Tag()
 	if tag == 0 {
 		return target{}, errNoMachine()
 	}
-	worker, ok := b.Directory.ByTag(tag)
+	worker, ok := h.Directory.ByTag(tag)
 	if !ok {
-		return target{}, b.errLost(r, id)
+		return target{}, h.errLost(r, id)
 	}
 	return target{worker, id}, nil
 }
@@ -32,12 +83,12 @@ func (b *Broker) owner(r *request) (target, error) {
 // errLost is the error of an id whose tag belongs to no member: the machine of
 // a lost worker, or one that never was. Which of a lost worker's ids are
 // machines, only that worker knows.
-func (b *Broker) errLost(r *request, id bourse.MachineID) error {
-	l, ok := b.copyOf(r.Context(), id)
-	if absent, known := b.absentTag(id.Tag()); !ok && known {
+func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID) error {
+	l, ok := h.known.Copy(r.Context(), id)
+	if absent, known := absentTag(h.Directory, id.Tag()); known && (!ok || absent.Forgotten) {
 		return errAbsent(absent)
 	}
-	if !ok || !r.reaches(ownerOf(&l.Machine)) {
+	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {
 		return errNoMachine()
 	}
 	if l.HeardAt.IsZero() {
@@ -49,84 +100,44 @@ func (b *Broker) errLost(r *request, id bourse.MachineID) error {
 
 // machineOf reads the path's machine from its owner. A machine of another app
 // is not found. Codes: not_found, unavailable.
-func (b *Broker) machineOf(r *request) (target, bourse.Machine, error) {
-	return b.machineWithin(r, b.Patience)
+func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
+	return h.machineWithin(r, h.Patience)
 }
 
-func (b *Broker) machineWithin(r *request, patience time.Duration) (target, bourse.Machine, error) {
-	to, err := b.owner(r)
+func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Duration) (target, bourse.Machine, error) {
+	to, err := h.owner(r)
 	if err != nil {
 		return to, bourse.Machine{}, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	m, err := b.Workers.Machine(ctx, to.worker, to.id)
+	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return to, m, workerError(r.Context(), to.worker.ID, reading, err)
+		return to, m, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	b.owners.remember(m.ID, ownerOf(&m))
-	if !r.reaches(ownerOf(&m)) {
+	h.known.Remember(&m)
+	if !r.Reaches(lookup.OwnerOf(&m)) {
 		return to, m, errNoMachine()
 	}
-	b.fresh.note(&m)
+	h.known.Note(&m)
 	return to, m, nil
 }
 
 // targetOf is machineOf for those who need no more than to know that the
 // machine is of the path's app, which is usually remembered.
-func (b *Broker) targetOf(r *request) (target, error) {
-	to, err := b.owner(r)
+func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
+	to, err := h.owner(r)
 	if err != nil {
 		return to, err
 	}
-	if of, ok := b.owners.of(to.id); ok {
-		if !r.reaches(of) {
+	if of, ok := h.known.Owner(to.id); ok {
+		if !r.Reaches(of) {
 			return to, errNoMachine()
 		}
 		return to, nil
 	}
-	to, _, err = b.machineOf(r)
+	to, _, err = h.machineOf(r)
 	return to, err
-}
-
-// maxOwners bounds what is remembered; past it the memory starts anew.
-const maxOwners = 1 << 16
-
-// owner is what a record says of the app that it belongs to; see
-// [bourse.App.Owns].
-type owner struct {
-	app  bourse.AppName
-	id   string
-	made time.Time // the record
-}
-
-func ownerOf(m *bourse.Machine) owner { return owner{m.App, m.AppID, m.CreatedAt} }
-
-func ownerOfVolume(v *bourse.Volume) owner { return owner{v.App, v.AppID, v.CreatedAt} }
-
-// owners remembers which app a machine is of, or a volume. That never changes,
-// so what is remembered is never wrong, and forgetting costs one more question.
-type owners[K ~string] struct {
-	mu   sync.Mutex
-	byID map[K]owner
-}
-
-func newOwners[K ~string]() *owners[K] { return &owners[K]{byID: map[K]owner{}} }
-
-func (o *owners[K]) of(id K) (owner, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	of, ok := o.byID[id]
-	return of, ok
-}
-
-func (o *owners[K]) remember(id K, of owner) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.byID) >= maxOwners {
-		clear(o.byID)
-	}
-	o.byID[id] = of
 }
 
 // verbPatience bounds a call that may wait for a program to end: the longest

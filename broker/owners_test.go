@@ -55,7 +55,7 @@ func TestAnOrderIDOfAnotherOrganisationFindsNothing(t *testing.T) {
 	}
 }
 
-// A task's order and a volume's are found by nobody else's either.
+// A task's order and a volume's are found by no one else's either.
 func TestTasksAndVolumesOrdersAreTheirApps(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewOrderID())
@@ -103,7 +103,7 @@ func TestAReservationOfAnotherOrganisationIsNotThere(t *testing.T) {
 		t.Errorf("%d are held, want 2", n)
 	}
 	for _, w := range s.workers {
-		if n := w.called("release holds"); n != 0 {
+		if n := w.called("reservation/release"); n != 0 {
 			t.Errorf("worker %s has released %d times", w.self.ID, n)
 		}
 	}
@@ -231,7 +231,7 @@ func TestTheLaterOfTwoMachinesOfOneNameSaysSo(t *testing.T) {
 	}
 	asked := func() (n int) {
 		for _, w := range s.workers {
-			n += w.called("machines")
+			n += w.called("machine/list")
 		}
 		return n
 	}

@@ -3,76 +3,62 @@ package broker
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// placeError gives an order's bad end to the caller. Whoever refused is named
+// placeError returns an order's bad end to the caller. Each that refused is named
 // with the reason (invariant 10).
 func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
-	out := &reply{err: err, order: order.ID}
+	out := &endpoint.Reply{Err: err, Order: order.ID}
 	switch code := bourse.CodeOf(err); {
 	case code == bourse.CodeUnavailable, // who answered is as good to know as who did not
+		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // the image, or its program
 		code == bourse.CodeFailedPrecondition && order.Reservation != "": // it is gone
-		out.refusals = decision.Refusals()
+		out.Refusals = decision.Refusals()
 	}
 	if bourse.CodeOf(err) != bourse.CodeInsufficient {
 		return out
 	}
 	refusals := decision.Refusals()
-	text := shortage(refusals) + bourse.MessageOf(err)
+	text := machinesapi.WithShortage(refusals, bourse.MessageOf(err))
 	switch {
+	case order.Kind() == bourse.KindVolume && len(refusals) > 0 && !slices.ContainsFunc(refusals, mayEncrypt):
+		out.Err, out.Text = bourse.Errorf(bourse.CodeFailedPrecondition, "no worker there can encrypt volumes: ask for another region, or for encrypted: false"), ""
 	case order.Kind() == bourse.KindVolume:
 		out = noVolumeRoom(err)
-		out.text = machinesapi.NoVolumeText + text
+		out.Text = machinesapi.NoVolumeText + text
 	case order.Pinned() != 0:
 		out = pinnedError(order, refusals, err, text)
 	case order.Kind() == bourse.KindTask:
-		out.text = text
+		out.Text = text
 	case !strings.HasPrefix(bourse.MessageOf(err), machinesapi.NoCapacityText):
-		out.text = machinesapi.NoCapacityText + text
+		out.Text = machinesapi.NoCapacityText + text
 	}
-	out.order, out.refusals = order.ID, refusals
+	out.Order, out.Refusals = order.ID, refusals
 	return out
 }
 
+// mayEncrypt reports whether a worker refused for another reason than that it
+// cannot encrypt volumes.
+func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
+
 // pinnedError is placeError for a machine that can only be where its volume is:
 // no other region helps.
-func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *reply {
+func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {
-			return &reply{err: &bourse.Error{
+			return &endpoint.Reply{Err: &bourse.Error{
 				Code: bourse.CodeFailedPrecondition, Message: machinesapi.WithPrefix(bourse.CodeFailedPrecondition, r.Detail), Err: err,
 			}}
 		}
 	}
-	return &reply{
-		err: err, status: http.StatusPreconditionFailed, word: machinesapi.StatusVolumePlacement,
-		text: fmt.Sprintf(machinesapi.PinnedText, order.Config.Mounts[0].Volume) + text,
+	return &endpoint.Reply{
+		Err: err, Status: http.StatusPreconditionFailed, Word: machinesapi.StatusVolumePlacement,
+		Text: fmt.Sprintf(machinesapi.PinnedText, order.Config.Mounts[0].Volume) + text,
 	}
-}
-
-// shortage says in the Machines API's phrase what most workers lack, for
-// clients that look for it.
-func shortage(refusals []bourse.Refusal) string {
-	counts := map[string]int{}
-	most := ""
-	for _, r := range refusals {
-		if r.Reason != bourse.RefusedResource {
-			continue
-		}
-		counts[r.Resource]++
-		if n := counts[r.Resource]; most == "" || n > counts[most] {
-			most = r.Resource
-		}
-	}
-	switch most {
-	case "":
-		return ""
-	case string(bourse.ResourceCPU):
-		most = "CPUs"
-	}
-	return "insufficient " + most + " available to fulfill request; "
 }

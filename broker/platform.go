@@ -1,33 +1,61 @@
 package broker
 
 import (
+	"math"
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
+// platformHandler serves what is known of the cluster as a whole.
+type platformHandler struct{ *Config }
+
+func (h *platformHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/health", access.Anyone, h.health).Writes(machinesapi.Health{}),
+		endpoint.On("GET /v1/platform/regions", access.Anyone, h.regions).Writes(machinesapi.RegionList{}),
+	}
+}
+
 // health says that the broker serves, and asks no one. One that does not know
-// its cluster yet is not ready.
-func (b *Broker) health(w http.ResponseWriter, _ *request) error {
-	if err := b.ready(); err != nil {
+// its cluster yet is not ready, nor is one that reaches none of its workers:
+// another broker may. A cluster that has no worker yet is well.
+func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) error {
+	if err := ready(h.Directory); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: b.Version, Workers: len(b.Directory.Workers())})
+	there, away := len(h.Directory.Workers()), absentThat(h.Directory, func(a *bourse.Absence) bool { return !a.Forgotten })
+	if there == 0 && len(away) > 0 {
+		return bourse.Errorf(bourse.CodeUnavailable, "this broker reaches no worker: all of the cluster's (%d) are down or stopped", len(away))
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: h.Version, Workers: there})
 }
 
 // regions lists the regions of the exchange.
-func (b *Broker) regions(w http.ResponseWriter, _ *request) error {
+func (h *platformHandler) regions(w http.ResponseWriter, _ *endpoint.Request) error {
 	counts := map[bourse.Region]int{}
-	for _, m := range b.Directory.Workers() {
+	for _, m := range h.Directory.Workers() {
 		counts[m.Region]++
 	}
 	list := machinesapi.RegionList{Regions: []machinesapi.Region{}}
-	for _, code := range b.Directory.Regions() {
-		list.Regions = append(list.Regions, machinesapi.Region{Code: code, Name: string(code), Workers: counts[code]})
-		if code == b.Region {
-			list.Nearest = code
+	here, located := machinesapi.GeographyOf(h.Region)
+	nearest := math.Inf(1)
+	for _, code := range h.Directory.Regions() {
+		region := machinesapi.Region{Code: code, Name: string(code), Workers: counts[code]}
+		there, known := machinesapi.GeographyOf(code)
+		if known {
+			region.Name, region.GeoRegion, region.Latitude, region.Longitude = there.City, there.Continent, there.Latitude, there.Longitude
 		}
+		switch {
+		case code == h.Region:
+			list.Nearest, nearest = code, -1
+		case located && known && here.Kilometers(there) < nearest:
+			list.Nearest, nearest = code, here.Kilometers(there)
+		}
+		list.Regions = append(list.Regions, region)
 	}
-	return writeJSON(w, http.StatusOK, list)
+	return endpoint.WriteJSON(w, http.StatusOK, list)
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/quota"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func quotas(text string) func(*broker.Config) {
 	return func(c *broker.Config) {
-		q, err := broker.ReadQuotas([]byte(text))
+		q, err := quota.Read([]byte(text))
 		if err != nil {
 			panic(err)
 		}
@@ -84,7 +85,7 @@ func FuzzReadQuotas(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		q, err := broker.ReadQuotas(text)
+		q, err := quota.Read(text)
 		if err != nil {
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("code of %v", err)

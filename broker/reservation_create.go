@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // createReservation holds capacity for all orders of the request and answers
-// with who holds what, or with everybody's refusal.
-func (b *Broker) createReservation(w http.ResponseWriter, r *request) error {
-	orders, err := b.readReservation(w, r)
+// with who holds what, or with every refusal.
+func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoint.Request) error {
+	orders, err := rs.readReservation(w, r)
 	if err != nil {
 		return err
 	}
 	key := orders[0].Hold.Reservation
 	w.Header().Set(machinesapi.HeaderOrderID, string(key))
-	holds, decision, err := b.Exchange.Reserve(r.Context(), orders)
+	holds, decision, err := rs.Exchange.Reserve(r.Context(), orders)
 	if err != nil {
 		return reserveError(orders, &decision, err)
 	}
@@ -29,7 +31,7 @@ func (b *Broker) createReservation(w http.ResponseWriter, r *request) error {
 	for i := range holds {
 		tags[i] = holds[i].Tag
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
 }
 
 // reserveError says which of the orders fell, beside what there is to say of
@@ -37,17 +39,17 @@ func (b *Broker) createReservation(w http.ResponseWriter, r *request) error {
 func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
 	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
 	out := placeError(&orders[i], decision, err)
-	if e, ok := out.(*reply); ok && bourse.CodeOf(err) == bourse.CodeInsufficient { //nolint:errorlint // it was just made
-		e.text = cmp.Or(e.text, bourse.MessageOf(err)) + "; nothing is held, for want of orders[" + strconv.Itoa(orders[i].Hold.Index) + "]"
+	if e, ok := out.(*endpoint.Reply); ok && bourse.CodeOf(err) == bourse.CodeInsufficient { //nolint:errorlint // it was just made
+		e.Text = cmp.Or(e.Text, bourse.MessageOf(err)) + "; nothing is held, for want of orders[" + strconv.Itoa(orders[i].Hold.Index) + "]"
 	}
 	return out
 }
 
 // readReservation makes orders of a request, at least one. Codes: invalid,
-// not_found (an app), forbidden, unavailable (nobody is there to take them).
-func (b *Broker) readReservation(w http.ResponseWriter, r *request) ([]bourse.Order, error) {
+// not_found (an app), forbidden, unavailable (no worker is known to take them).
+func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint.Request) ([]bourse.Order, error) {
 	var in machinesapi.CreateReservation
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return nil, err
 	}
 	key, named, err := reservationKey(string(in.ID), r.Header.Get(machinesapi.HeaderOrderID))
@@ -63,13 +65,9 @@ func (b *Broker) readReservation(w http.ResponseWriter, r *request) ([]bourse.Or
 	if len(in.Orders) == 0 || len(in.Orders) > bourse.MaxReservedOrders {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: %d are named, use 1 to %d", len(in.Orders), bourse.MaxReservedOrders)
 	}
-	known := b.Directory.Regions()
-	if len(known) == 0 {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
-	}
 	var orders []bourse.Order
 	for i := range in.Orders {
-		order, count, err := b.readHold(r, &in.Orders[i], known)
+		order, count, err := rs.readHold(r, &in.Orders[i])
 		if err != nil {
 			return nil, inOrder(i, err)
 		}
@@ -93,9 +91,9 @@ func (b *Broker) readReservation(w http.ResponseWriter, r *request) ([]bourse.Or
 	return orders, nil
 }
 
-// readHold makes one order of a request, but for its id, and tells how many of
-// it are wanted.
-func (b *Broker) readHold(r *request, in *machinesapi.ReserveOrder, known []bourse.Region) (order bourse.Order, count int, err error) {
+// readHold makes one order of a request, but for its id, and returns how many
+// of it are wanted.
+func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.ReserveOrder) (order bourse.Order, count int, err error) {
 	if in.Count != nil && (*in.Count < 1 || *in.Count > bourse.MaxReservedOrders) {
 		return order, 0, bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use 1 to %d", *in.Count, bourse.MaxReservedOrders)
 	}
@@ -112,14 +110,17 @@ func (b *Broker) readHold(r *request, in *machinesapi.ReserveOrder, known []bour
 	if err := order.Config.NormalizeHeld(); err != nil {
 		return order, 0, err
 	}
-	if order.Regions, err = bourse.ParseRegions(in.Region, known); err != nil {
+	if _, err := kept.Review(&order.Config); err != nil { // what no machine may have, nothing is held for
 		return order, 0, err
 	}
-	name := cmp.Or(in.App, DefaultApp)
+	if order.Regions, err = choices(rs.Directory, in.Region); err != nil {
+		return order, 0, err
+	}
+	name := cmp.Or(in.App, bourse.DefaultAppName)
 	if err := name.Validate(); err != nil {
 		return order, 0, err
 	}
-	order.App, err = b.usable(r, name)
+	order.App, err = rs.gate.Usable(r, name)
 	return order, count, err
 }
 

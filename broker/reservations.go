@@ -2,63 +2,84 @@ package broker
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Holder is what a broker asks of workers about what they hold. The broker
-// itself keeps nothing of it: a reservation's id names its workers.
-type Holder interface {
-	// Holds gives what a reservation holds on the worker; CodeNotFound: nothing.
-	Holds(ctx context.Context, to bourse.Member, key bourse.ReservationKey) ([]bourse.Hold, error)
-	// ExtendHolds makes that end so long from now; CodeNotFound: it has ended.
-	ExtendHolds(ctx context.Context, to bourse.Member, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error)
-	// ReleaseHolds ends it, now and for ever. It is idempotent.
-	ReleaseHolds(ctx context.Context, to bourse.Member, key bourse.ReservationKey) error
+// reservationHandler serves reservations. A broker keeps nothing of them: a
+// reservation's id names its workers.
+type reservationHandler struct {
+	*Config
+	gate *endpoint.Gate
 }
 
-// held is what could be found out of a reservation.
-type held struct {
-	id     bourse.ReservationID
-	at     []bourse.Member // known workers of it
-	holds  []bourse.Hold   // in the order of the request
-	gone   []string        // workers, or tags of unknown ones, that hold nothing for it
-	silent []bourse.WorkerID
+func (rs *reservationHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("POST /v1/reservations", access.Token, rs.gate.Ordering(endpoint.MachineLease, rs.createReservation)).Reads(machinesapi.CreateReservation{}).Writes(machinesapi.Reservation{}),
+		endpoint.On("GET /v1/reservations", access.Token, rs.listReservations).Writes([]machinesapi.Reservation{}),
+		endpoint.On("GET "+endpoint.OneReservation, access.Token, rs.getReservation).Writes(machinesapi.Reservation{}),
+		endpoint.On("PATCH "+endpoint.OneReservation, access.Token, rs.extendReservation).Reads(machinesapi.ExtendReservation{}).Writes(machinesapi.Reservation{}),
+		endpoint.On("DELETE "+endpoint.OneReservation, access.Token, rs.releaseReservation).Writes(machinesapi.OK{}),
+	}
+}
+
+// listReservations lists the reservations all of whose holds are of apps that the
+// caller may use, as their workers have them now.
+func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoint.Request) error {
+	var mine []bourse.App
+	if !r.Who.Cluster() {
+		var err error
+		if mine, err = rs.gate.Mine(r); err != nil {
+			return err
+		}
+	}
+	found := lookup.HoldsByReservation(lookup.Ask(r.Context(), rs.Patience, rs.Directory.Workers(), lookup.Asking(rs.Workers, &fabric.ReservationList, struct{}{})))
+	out := []machinesapi.Reservation{}
+	for id, holds := range found.Of {
+		foreign := func(h bourse.Hold) bool {
+			return !slices.ContainsFunc(mine, func(app bourse.App) bool { return h.OwnedBy(&app) })
+		}
+		if r.Who.Cluster() || !slices.ContainsFunc(holds, foreign) {
+			out = append(out, machinesapi.FromHolds(id, holds))
+		}
+	}
+	slices.SortFunc(out, func(x, y machinesapi.Reservation) int { return cmp.Compare(x.ID, y.ID) })
+	endpoint.ShowSilent(w.Header(), found.Missing)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 // reservationOf asks the workers that the path's reservation names. Codes:
 // invalid, not_found (whose it is stays unsaid).
-func (b *Broker) reservationOf(r *request) (held, error) {
-	h := held{id: bourse.ReservationID(r.PathValue("reservation"))}
-	if err := h.id.Validate(); err != nil {
+func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
+	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
+	if err := h.ID.Validate(); err != nil {
 		return h, err
 	}
-	for _, tag := range h.id.Workers() {
-		if m, ok := b.Directory.ByTag(tag); ok {
-			h.at = append(h.at, m)
-		} else if a, ok := b.absentTag(tag); ok && !a.Lost(b.Now()) {
-			h.silent = append(h.silent, a.ID)
+	for _, tag := range h.ID.Workers() {
+		if m, ok := rs.Directory.ByTag(tag); ok {
+			h.At = append(h.At, m)
+		} else if a, ok := absentTag(rs.Directory, tag); ok && !a.Lost(rs.Now()) {
+			h.Silent = append(h.Silent, a.ID)
 		} else {
-			h.gone = append(h.gone, tag.String())
+			h.Gone = append(h.Gone, tag.String())
 		}
 	}
-	h.add(ask(r.Context(), b.Patience, h.at, func(ctx context.Context, to bourse.Member) ([]bourse.Hold, error) {
-		return b.Workers.Holds(ctx, to, h.id.Key())
-	}))
-	if !r.who.Cluster() {
-		for i := range h.holds {
-			if app, err := b.usable(r, h.holds[i].App); err != nil || !h.holds[i].OwnedBy(&app) {
-				return h, errNoReservation(h.id)
+	h.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationShow, h.ID.Key())))
+	if !r.Who.Cluster() {
+		for i := range h.Holds {
+			if app, err := rs.gate.Usable(r, h.Holds[i].App); err != nil || !h.Holds[i].OwnedBy(&app) {
+				return h, lookup.NoReservation(h.ID)
 			}
 		}
-		if len(h.holds) == 0 && !b.reserved(r, h.id.Key()) {
-			return h, errNoReservation(h.id)
+		if len(h.Holds) == 0 && !rs.reserved(r, h.ID.Key()) {
+			return h, lookup.NoReservation(h.ID)
 		}
 	}
 	return h, nil
@@ -66,132 +87,73 @@ func (b *Broker) reservationOf(r *request) (held, error) {
 
 // reserved reports whether a reservation is one of an app that the caller may
 // use, by its key alone: nothing is left of it, or no one answers.
-func (b *Broker) reserved(r *request, key bourse.ReservationKey) bool {
-	apps, _, err := b.apps.list(r.Context(), nil)
-	if app, errDefault := b.apps.recall(r.Context(), DefaultApp); errDefault == nil {
-		apps = append(apps, app)
-	}
-	return err == nil && slices.ContainsFunc(apps, func(app bourse.App) bool { return r.who.may(app) && key.In(app.ID) == key })
+func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
+	mine, err := rs.gate.Mine(r)
+	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
 }
 
-// add notes what workers have answered.
-func (h *held) add(answers []answer[[]bourse.Hold]) {
-	for _, a := range answers {
-		switch {
-		case a.err == nil:
-			h.holds = append(h.holds, a.got...)
-		case bourse.CodeOf(a.err) == bourse.CodeNotFound:
-			h.gone = append(h.gone, string(a.from.ID))
-		default:
-			h.silent = append(h.silent, a.from.ID)
-		}
-	}
-	slices.SortFunc(h.holds, func(x, y bourse.Hold) int {
-		return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.Worker, y.Worker), cmp.Compare(x.Order, y.Order))
-	})
+func writeReservation(w http.ResponseWriter, h *lookup.Reservation) error {
+	out := machinesapi.FromHolds(h.ID, h.Holds)
+	out.Gone = h.Gone
+	endpoint.ShowSilent(w.Header(), h.Silent)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// none reports that nothing of the reservation was found.
-func (h *held) none() error {
-	switch {
-	case len(h.holds) > 0:
-		return nil
-	case len(h.silent) > 0:
-		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s", h.id, doNotAnswer(h.silent))
-	}
-	return errNoReservation(h.id)
-}
-
-func (h *held) reply(w http.ResponseWriter) error {
-	out := machinesapi.FromHolds(h.id, h.holds)
-	out.Gone = h.gone
-	showSilent(w.Header(), h.silent)
-	return writeJSON(w, http.StatusOK, out)
-}
-
-func (b *Broker) getReservation(w http.ResponseWriter, r *request) error {
-	h, err := b.reservationOf(r)
+func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.Request) error {
+	h, err := rs.reservationOf(r)
 	if err == nil {
-		err = h.none()
+		err = h.None()
 	}
 	if err != nil {
 		return err
 	}
-	return h.reply(w)
+	return writeReservation(w, &h)
 }
 
 // extendReservation extends all parts or none, as far as it can be known
 // before: a part may end, or its worker fall silent, between the asking and the
 // extending, and then the error says so.
-func (b *Broker) extendReservation(w http.ResponseWriter, r *request) error {
+func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	ttl, err := holdTime(in.TTLSeconds)
 	if err != nil {
 		return err
 	}
-	h, err := b.reservationOf(r)
+	h, err := rs.reservationOf(r)
 	if err == nil {
-		err = h.none()
+		err = h.None()
 	}
 	if err == nil {
-		err = h.whole(bourse.CodeUnavailable, "nothing was extended")
+		err = h.Whole(bourse.CodeUnavailable, "nothing was extended")
 	}
 	if err != nil {
 		return err
 	}
-	now := held{id: h.id}
-	now.add(ask(r.Context(), b.Patience, h.at, func(ctx context.Context, to bourse.Member) ([]bourse.Hold, error) {
-		return b.Workers.ExtendHolds(ctx, to, h.id.Key(), ttl)
-	}))
-	if err := now.whole(bourse.CodeTimeout, "the others were extended"); err != nil {
+	now := lookup.Reservation{ID: h.ID}
+	now.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationExtend, fabric.ExtendHolds{Reservation: h.ID.Key(), TTL: bourse.Duration(ttl)})))
+	if err := now.Whole(bourse.CodeTimeout, "the others were extended"); err != nil {
 		return err
 	}
-	return now.reply(w)
-}
-
-// whole reports which workers hold their part no longer (CodeConflict), or do
-// not say.
-func (h *held) whole(silence bourse.Code, so string) error {
-	switch {
-	case len(h.gone) > 0:
-		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s holds its part no longer; %s", h.id, strings.Join(h.gone, ", "), so)
-	case len(h.silent) > 0:
-		return bourse.Errorf(silence, "reservation %s: %s; %s", h.id, doNotAnswer(h.silent), so)
-	}
-	return nil
+	return writeReservation(w, &now)
 }
 
 // releaseReservation is idempotent: what is not there is released. What a
-// worker that cannot be told holds ends by itself.
-func (b *Broker) releaseReservation(w http.ResponseWriter, r *request) error {
-	h, err := b.reservationOf(r) // whose it is
+// worker that cannot be reached holds ends by itself.
+func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpoint.Request) error {
+	h, err := rs.reservationOf(r) // whose it is
 	if err != nil {
 		return err
 	}
-	if len(h.silent) > 0 && !r.who.Cluster() {
-		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s; nothing was released", h.id, doNotAnswer(h.silent))
+	if len(h.Silent) > 0 && !r.Who.Cluster() {
+		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s; nothing was released", h.ID, lookup.DoNotAnswer(h.Silent))
 	}
-	answers := ask(r.Context(), b.Patience, h.at, func(ctx context.Context, to bourse.Member) (struct{}, error) {
-		return struct{}{}, b.Workers.ReleaseHolds(ctx, to, h.id.Key())
-	})
-	if lost := silent(answers); len(lost) > 0 {
+	answers := lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationRelease, h.ID.Key()))
+	if lost := lookup.Silent(answers); len(lost) > 0 {
 		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: what they hold ends by itself if they have not heard; the others have released it",
-			h.id, doNotAnswer(lost))
+			h.ID, lookup.DoNotAnswer(lost))
 	}
-	return writeOK(w)
-}
-
-func doNotAnswer(ids []bourse.WorkerID) string {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = string(id)
-	}
-	return "no answer from worker " + strings.Join(names, ", ")
-}
-
-func errNoReservation(id bourse.ReservationID) error {
-	return bourse.Errorf(bourse.CodeNotFound, "reservation %s not found: it has expired, was released, or never was", id)
+	return endpoint.WriteOK(w)
 }

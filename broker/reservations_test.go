@@ -3,6 +3,7 @@ package broker_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,20 +49,20 @@ func TestReservationsLiveOnTheirWorkers(t *testing.T) {
 	}
 
 	api := startOn(t, s.cluster).client(t) // another broker
-	shown, err := api.Reservation(t.Context(), got.ID)
+	shown, err := api.Reservations().Get(t.Context(), got.ID)
 	if diff := cmp.Diff(got, shown); err != nil || diff != "" {
 		t.Errorf("shown: %v (-made +shown):\n%s", err, diff)
 	}
-	longer, err := api.ExtendReservation(t.Context(), got.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
+	longer, err := api.Reservations().Extend(t.Context(), got.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
 	if err != nil || longer.ExpiresAt.Sub(began) < 590*time.Second || len(longer.Holds) != 3 {
 		t.Errorf("extended: %+v, %v", longer, err)
 	}
 	for range 2 {
-		if err := api.ReleaseReservation(t.Context(), got.ID); err != nil {
+		if err := api.Reservations().Release(t.Context(), got.ID); err != nil {
 			t.Errorf("released: %v", err)
 		}
 	}
-	if _, err := api.Reservation(t.Context(), got.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
+	if _, err := api.Reservations().Get(t.Context(), got.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("shown after the release: %v", err)
 	}
 }
@@ -72,29 +73,29 @@ func TestAReservationThatHasLostAPart(t *testing.T) {
 	api := s.client(t)
 	made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
 	delete(s.workers["w2"].holds, made.ID.Key())
-	shown, err := api.Reservation(t.Context(), made.ID)
+	shown, err := api.Reservations().Get(t.Context(), made.ID)
 	if err != nil || len(shown.Holds) != 1 || len(shown.Gone) != 1 || shown.Gone[0] != "w2" {
 		t.Errorf("shown %+v, %v; want w2 gone", shown, err)
 	}
-	_, err = api.ExtendReservation(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
+	_, err = api.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
 	if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(bourse.MessageOf(err), "w2") {
 		t.Errorf("extended: %v, want a conflict that names w2", err)
 	}
-	if n := s.workers["w1"].called("extend holds"); n != 0 {
+	if n := s.workers["w1"].called("reservation/extend"); n != 0 {
 		t.Errorf("w1 was asked to extend %d times", n)
 	}
 	s.workers["w1"].silence(errDown)
-	if _, err = api.ExtendReservation(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, err = api.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("extended with w1 away: %v", err)
 	}
-	if _, err = api.Reservation(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, err = api.Reservations().Get(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("shown with w1 away: %v", err)
 	}
-	if err := api.ReleaseReservation(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(bourse.MessageOf(err), "w1") {
+	if err := api.Reservations().Release(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(bourse.MessageOf(err), "w1") {
 		t.Errorf("released with w1 away: %v, want a word on w1", err)
 	}
 	s.workers["w1"].silence(nil)
-	if err := api.ReleaseReservation(t.Context(), made.ID); err != nil {
+	if err := api.Reservations().Release(t.Context(), made.ID); err != nil {
 		t.Errorf("released with w1 back: %v", err)
 	}
 }
@@ -111,12 +112,12 @@ func TestExtendingOvertakenByTheEnd(t *testing.T) {
 		s := start(t)
 		made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
 		s.workers["w2"].set(func(call string) error {
-			if call == "extend holds" {
+			if call == "reservation/extend" {
 				return c.err
 			}
 			return nil
 		})
-		_, err := s.client(t).ExtendReservation(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
+		_, err := s.client(t).Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
 		if bourse.CodeOf(err) != c.want || !strings.Contains(bourse.MessageOf(err), "w2") || !strings.Contains(bourse.MessageOf(err), "the others were extended") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -144,7 +145,7 @@ func TestReserveWithAChosenID(t *testing.T) {
 	}
 }
 
-// Nobody has room: everybody's refusal, which order it was, and where to ask.
+// No one has room: everybody's refusal, which order it was, and where to ask.
 func TestReserveRefused(t *testing.T) {
 	s := start(t)
 	s.workers["w3"].full = true
@@ -304,7 +305,7 @@ func TestHostileReservationPaths(t *testing.T) {
 		{"GET", reservePath + "/01J00000000000000000000000-aaaaaa", "", 404},
 		{"GET", reservePath + "/..%2f..%2fetc-aaaaaa", "", 400},
 		{"DELETE", reservePath + "/x", "", 400},
-		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // nobody holds anything
+		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // no one holds anything
 		{"PATCH", good, ``, 400},
 		{"PATCH", good, `{}`, 400},
 		{"PATCH", good, `{"ttl_seconds":null}`, 400},
@@ -315,14 +316,14 @@ func TestHostileReservationPaths(t *testing.T) {
 		{"PATCH", good, `{"ttl_seconds":3601}`, 400},
 		{"PATCH", reservePath + "/01J00000000000000000000000-aaaaaa", `{"ttl_seconds":5}`, 404},
 		{"PUT", good, `{}`, 405},
-		{"GET", reservePath, "", 405},
+		{"DELETE", reservePath, "", 405},
 	} {
 		rec := s.call(t, c.method, c.path, c.body)
 		if rec.Code != c.want {
 			t.Errorf("%s %.90s %s: status %d, want %d: %s", c.method, c.path, c.body, rec.Code, c.want, rec.Body)
 		}
 	}
-	if n := s.workers["w1"].called("extend holds"); n != 0 {
+	if n := s.workers["w1"].called("reservation/extend"); n != 0 {
 		t.Errorf("%d of them reached the worker", n)
 	}
 }
@@ -336,4 +337,38 @@ func FuzzReserve(f *testing.F) {
 		}
 	}, `{"orders":[{"region":"gru","config":{"guest":{"memory_mb":512},"requirements":{"slots":1,"arch":"arm64"}},"count":2},{}],"ttl_seconds":90}`,
 		`{"id":"01J00000000000000000000000","orders":[{"count":-1}]}`, `{"orders":[{"config":{"image":"nginx","rootfs":{"size_gb":1}}}],"deadline":"1s"}`)
+}
+
+// A list has the reservations of its caller's apps, whole, and names the workers that
+// do not say. A worker that speaks for another is not believed.
+func TestTheListOfReservationsIsItsCallers(t *testing.T) {
+	s := start(t, withTokens)
+	s.app(t, "shop", "acme")
+	zoo := s.app(t, "zoo", "zoological")
+	mine := s.reserve(t, `{"orders":[{"app":"shop","region":"gru","count":2}]}`, "Authorization", "Bearer root")
+	both := s.reserve(t, `{"orders":[{"app":"shop","region":"gru"},{"app":"zoo","region":"mad"}]}`, "Authorization", "Bearer root")
+	lie := bourse.NewReservationKey()
+	s.workers["w1"].holds[lie] = []bourse.Hold{{Order: lie.Order(0), Reservation: lie, App: "zoo", AppID: zoo.ID, Worker: "w2", Tag: 0xbbbbbb}}
+	list := func(token string) (ids []bourse.ReservationID, unreachable string) {
+		rec := s.call(t, "GET", reservePath, "", "Authorization", "Bearer "+token)
+		for _, r := range decodeBody[[]machinesapi.Reservation](t, rec.Body.Bytes()) {
+			ids = append(ids, r.ID)
+		}
+		return ids, rec.Header().Get(machinesapi.HeaderUnreachable)
+	}
+	for token, want := range map[string][]bourse.ReservationID{"root": {mine.ID, both.ID}, "acme": {mine.ID}, "shop": {mine.ID}} {
+		got, _ := list(token)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !cmp.Equal(got, want) {
+			t.Errorf("token %s sees %v, want %v", token, got, want)
+		}
+	}
+	s.workers["w3"].silence(errDown)
+	if _, silent := list("root"); silent != "w3" {
+		t.Errorf("with w3 down: %q do not answer", silent)
+	}
+	if rec := s.call(t, "GET", reservePath, ""); rec.Code != http.StatusUnauthorized {
+		t.Errorf("without a token: status %d", rec.Code)
+	}
 }

@@ -15,7 +15,7 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
 	path := "/v1/apps/shop/machines/" + string(m.ID)
 	s.workers["w1"].set(func(call string) error {
-		if call == "stop" {
+		if call == "machine/stop" {
 			panic("the secret of the handler")
 		}
 		return nil

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"strconv"
@@ -8,31 +9,53 @@ import (
 	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
+// taskHandler serves orders for work.
+type taskHandler struct {
+	*Config
+	gate    *endpoint.Gate
+	apps    *apps.Store
+	secrets *secrets.Secrets
+}
+
+func (h *taskHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("POST "+endpoint.OneApp+"/tasks", access.App, h.gate.Ordering(endpoint.TaskLease, h.runTask)).Reads(machinesapi.RunTask{}).Writes(machinesapi.TaskReply{}),
+		endpoint.On("POST /schedule", access.Token, h.gate.Ordering(endpoint.TaskLease, h.schedule)).Reads(machinesapi.Schedule{}).Sends("application/octet-stream").Fails(machinesapi.TaskReply{}),
+	}
+}
+
 // runTask has work done and answers with its end, whatever the program said;
-// or with everybody's refusal.
-func (b *Broker) runTask(w http.ResponseWriter, r *request) error {
+// or with every refusal.
+func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.RunTask
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if strings.Contains(r.Header.Get("Accept"), machinesapi.TypeLines) {
-		return b.streamTask(w, r, &in)
+		return h.streamTask(w, r, &in)
 	}
-	fill, err := b.placeTask(w, r, r.app(), &in, nil)
+	fill, err := h.placeTask(w, r, r.App(), &in, nil)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
 }
 
 // streamTask is runTask a line at a time: that it was accepted, the answer's
 // parts as they come, the result.
-func (b *Broker) streamTask(w http.ResponseWriter, r *request, in *machinesapi.RunTask) error {
-	out := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
-	fill, err := b.placeTask(w, r, r.app(), in, func(part []byte) {
+func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
+	out := ndjson.NewWriter(w)
+	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {
 		var line machinesapi.TaskLine
 		switch {
 		case len(part) == 0:
@@ -42,16 +65,16 @@ func (b *Broker) streamTask(w http.ResponseWriter, r *request, in *machinesapi.R
 		default:
 			line.OutputBase64 = part
 		}
-		_ = out.write(line) // who has left is seen by the request's end
+		_ = out.Write(line) // who has left is seen by the request's end
 	})
 	switch {
 	case err == nil:
-		return out.write(machinesapi.TaskLine{Result: new(machinesapi.FromTask(fill.Task, fill.Again))})
-	case !out.begun:
+		return out.Write(machinesapi.TaskLine{Result: new(machinesapi.FromTask(fill.Task, fill.Again))})
+	case !out.Begun():
 		return err
 	}
-	return out.write(machinesapi.TaskLine{Error: &machinesapi.ErrorBody{
-		Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: bourse.CodeOf(err), RequestID: r.id,
+	return out.Write(machinesapi.TaskLine{Error: &machinesapi.ErrorBody{
+		Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: bourse.CodeOf(err), RequestID: r.ID,
 		OrderID: bourse.OrderID(w.Header().Get(machinesapi.HeaderOrderID)),
 	}})
 }
@@ -59,16 +82,16 @@ func (b *Broker) streamTask(w http.ResponseWriter, r *request, in *machinesapi.R
 // schedule is runTask in short: the reply's body is what the program answered.
 // When it did not, the status is 502, or 504 when its time was over, and the
 // body is that of runTask.
-func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
+func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
-	if err := decode(w, r, false, &short); err != nil {
+	if err := endpoint.Decode(w, r, false, &short); err != nil {
 		return err
 	}
-	if _, err := b.usable(r, DefaultApp); err != nil {
+	if _, err := h.gate.Usable(r, bourse.DefaultAppName); err != nil {
 		return err
 	}
 	in := machinesapi.RunTask{Task: short.Task, Payload: short.Payload, Region: short.Requirements.Region, Requirements: short.Requirements.All}
-	fill, err := b.placeTask(w, r, DefaultApp, &in, nil)
+	fill, err := h.placeTask(w, r, bourse.DefaultAppName, &in, nil)
 	if err != nil {
 		return err
 	}
@@ -81,34 +104,36 @@ func (b *Broker) schedule(w http.ResponseWriter, r *request) error {
 		_, _ = w.Write(result.Answer)
 		return nil
 	case result.End == bourse.TaskTimeout:
-		return writeJSON(w, http.StatusGatewayTimeout, machinesapi.FromTask(result, fill.Again))
+		return endpoint.WriteJSON(w, http.StatusGatewayTimeout, machinesapi.FromTask(result, fill.Again))
 	}
-	return writeJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
+	return endpoint.WriteJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
 }
 
-// placeTask places an order for work. output, when it is not nil, is told of
+// placeTask places an order for work. output, when it is not nil, receives
 // the answer's parts.
-func (b *Broker) placeTask(w http.ResponseWriter, r *request, name bourse.AppName, in *machinesapi.RunTask, output func([]byte)) (*bourse.Fill, error) {
-	order, err := b.taskOrder(r, name, in)
+func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask, output func([]byte)) (*bourse.Fill, error) {
+	order, err := h.taskOrder(r, name, in)
 	if err != nil {
 		return nil, err
 	}
 	order.Task.Output = output
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
-	fill, decision, err := b.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
+	fill, decision, err := h.Exchange.Place(r.Context(), order)
+	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
 	switch {
 	case err != nil:
 		return nil, placeError(&order, &decision, err)
 	case fill.Task == nil:
-		return nil, &reply{order: order.ID, err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a result", order.ID)}
+		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a result", order.ID)}
+	case len(fill.Task.Sum) > 0 && !bytes.Equal(fill.Task.Sum, order.TaskSum()): // its answer is not to this payload
+		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeConflict, "order %s was placed before, for other work: another payload or program", order.ID)}
 	}
 	return &fill, nil
 }
 
 // taskOrder makes an order of a request. Codes: invalid, not_found (the app),
-// unavailable (nobody is there to take it).
-func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
+// unavailable (no worker is known to take it).
+func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
 	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err
@@ -121,11 +146,12 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	known := b.Directory.Regions()
-	if len(known) == 0 {
-		return bourse.Order{}, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	if config.Image != "" { // one of its own: what runs on a warm machine says nothing of that
+		if _, err := kept.Review(&config); err != nil {
+			return bourse.Order{}, err
+		}
 	}
-	regions, err := bourse.ParseRegions(in.Region, known)
+	regions, err := choices(h.Directory, in.Region)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -134,9 +160,12 @@ func (b *Broker) taskOrder(r *request, name bourse.AppName, in *machinesapi.RunT
 	if err := order.Validate(); err != nil {
 		return bourse.Order{}, err
 	}
-	if order.App, err = b.apps.recall(r.Context(), name); err != nil {
+	if order.App, err = h.apps.Recall(r.Context(), name); err != nil {
 		return bourse.Order{}, err
 	}
 	chosen.name(&order)
-	return order, nil
+	if !order.Warm() { // it has a machine of its own
+		order.Secrets, err = h.secrets.Require(r.Context(), order.App.ID, 0)
+	}
+	return order, err
 }

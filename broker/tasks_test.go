@@ -130,7 +130,7 @@ func TestATaskStreams(t *testing.T) {
 		w.full = true
 	}
 	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
-		t.Errorf("nobody has room: %d %s", rec.Code, rec.Body)
+		t.Errorf("no worker has room: %d %s", rec.Code, rec.Body)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestSchedule(t *testing.T) {
 	}
 	rec = s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Payload":1}`)
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusUnprocessableEntity || len(got.Refusals) == 0 || got.OrderID == "" || strings.Contains(got.Error, "machine") {
-		t.Errorf("nobody has room: %d %s", rec.Code, rec.Body)
+		t.Errorf("no worker has room: %d %s", rec.Code, rec.Body)
 	}
 }
 

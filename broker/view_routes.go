@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -19,7 +21,7 @@ type Queries interface {
 	Subscribe(w http.ResponseWriter, r *http.Request) error
 	// Resume answers GET /v1/view/subscriptions/{id}.
 	Resume(w http.ResponseWriter, r *http.Request) error
-	// Health tells how every member's copy of the view is.
+	// Health returns how every member's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
 }
 
@@ -28,33 +30,35 @@ func errNoQueries() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to ask")
 }
 
-func (b *Broker) queryView(w http.ResponseWriter, r *request) error {
-	return b.askView(w, r, Queries.Query)
+// viewHandler serves the view to those who run the cluster.
+type viewHandler struct{ *Config }
+
+func (h *viewHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("POST /v1/view/queries", access.Cluster, h.ask(Queries.Query)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
+		endpoint.On("POST /v1/view/subscriptions", access.Cluster, h.ask(Queries.Subscribe)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
+		endpoint.On("GET /v1/view/subscriptions/{id}", access.Cluster, h.ask(Queries.Resume)).Streams(machinesapi.ViewLine{}).Asks("from"),
+		endpoint.On("GET /v1/view/health", access.Cluster, h.viewHealth).Writes(machinesapi.ViewHealth{}),
+	}
 }
 
-func (b *Broker) subscribeView(w http.ResponseWriter, r *request) error {
-	return b.askView(w, r, Queries.Subscribe)
+func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) error) endpoint.Handler {
+	return func(w http.ResponseWriter, r *endpoint.Request) error {
+		if h.Queries == nil {
+			return errNoQueries()
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
+		return do(h.Queries, w, r.Request)
+	}
 }
 
-func (b *Broker) resumeView(w http.ResponseWriter, r *request) error {
-	return b.askView(w, r, Queries.Resume)
-}
-
-func (b *Broker) askView(w http.ResponseWriter, r *request, do func(Queries, http.ResponseWriter, *http.Request) error) error {
-	if b.Queries == nil {
+func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) error {
+	if h.Queries == nil {
 		return errNoQueries()
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
-	return do(b.Queries, w, r.Request)
-}
-
-func (b *Broker) viewHealth(w http.ResponseWriter, r *request) error {
-	if b.Queries == nil {
-		return errNoQueries()
-	}
-	health, err := b.Queries.Health(r.Context())
+	health, err := h.Queries.Health(r.Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, health)
+	return endpoint.WriteJSON(w, http.StatusOK, health)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -25,12 +25,23 @@ func (s *setup) asked(call string) int {
 	return n
 }
 
-// machines gives the list as it is shown.
+// machines returns the list as it is shown.
 func (s *setup) machines(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
-	rec := s.call(t, "GET", "/v1/apps/shop/machines"+query, "")
+	return s.listed(t, "/v1/apps/shop/machines"+query)
+}
+
+// viewed returns the list for which no owner is asked.
+func (s *setup) viewed(t testing.TB, query string) []machinesapi.Machine {
+	t.Helper()
+	return s.listed(t, "/v1/machines"+query)
+}
+
+func (s *setup) listed(t testing.TB, path string) []machinesapi.Machine {
+	t.Helper()
+	rec := s.call(t, "GET", path, "")
 	if rec.Code != http.StatusOK {
-		t.Fatalf("GET machines%s: status %d: %s", query, rec.Code, rec.Body)
+		t.Fatalf("GET %s: status %d: %s", path, rec.Code, rec.Body)
 	}
 	return decodeBody[[]machinesapi.Machine](t, rec.Body.Bytes())
 }
@@ -39,12 +50,12 @@ func TestAListAsksNoWorker(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w3", "b", bourse.StateStarted)
-	for _, path := range []string{"/v1/apps", "/v1/apps/shop", "/v1/apps/shop/machines"} {
+	for _, path := range []string{"/v1/apps", "/v1/apps/shop", "/v1/machines", "/v1/apps/shop/machines?summary=true"} {
 		if rec := s.call(t, "GET", path, ""); rec.Code != 200 || rec.Header().Get("Bourse-Unreachable") != "" {
 			t.Errorf("GET %s: status %d, unreachable %q", path, rec.Code, rec.Header().Get("Bourse-Unreachable"))
 		}
 	}
-	if n := s.asked("machines") + s.asked("apps"); n != 0 {
+	if n := s.asked("machine/list") + s.asked("app/list"); n != 0 {
 		t.Errorf("%d calls to workers", n)
 	}
 }
@@ -138,7 +149,7 @@ func TestARowOfAnothersMachineIsNotShown(t *testing.T) {
 		row := v.rows[m.ID]
 		row.Worker, row.Name, row.UpdatedAt = "w2", "forged", row.UpdatedAt.Add(time.Hour)
 		v.rows["aaaaaa00000001"] = row
-		v.rows["aaaaaa00000001"] = broker.Listed{Machine: func() bourse.Machine { m := row.Machine; m.ID = "aaaaaa00000001"; return m }()}
+		v.rows["aaaaaa00000001"] = lookup.Listed{Machine: func() bourse.Machine { m := row.Machine; m.ID = "aaaaaa00000001"; return m }()}
 	})
 	if got, _ := s.list(t, ""); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("list is %v", got)
@@ -211,14 +222,14 @@ func TestASecondLookForAnApp(t *testing.T) {
 		if rec := s.call(t, "GET", "/v1/apps/shop", ""); rec.Code != 200 {
 			t.Errorf("status %d: %s", rec.Code, rec.Body)
 		}
-		before := s.asked("apps")
+		before := s.asked("app/list")
 		for range 1000 {
 			if rec := s.call(t, "POST", "/v1/apps/none/machines", `{"config":`+hostConfig+`}`); rec.Code != 404 {
 				t.Fatalf("status %d: %s", rec.Code, rec.Body)
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := (s.asked("apps") - before) / len(s.workers); n < 10 || n > 25 {
+		if n := (s.asked("app/list") - before) / len(s.workers); n < 10 || n > 25 {
 			t.Errorf("%d looks in a second", n)
 		}
 	})

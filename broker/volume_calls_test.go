@@ -16,38 +16,38 @@ func TestVolumeClient(t *testing.T) {
 	app := s.app(t, "shop", "personal")
 	id := bourse.OrderID("01J00000000000000000000001").In(app.ID)
 	client, ctx := s.client(t), t.Context()
-	v, err := client.CreateVolume(ctx, "shop", machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: new(int64(7)), Encrypted: new(true)}, id)
+	v, err := client.Volumes("shop").Create(ctx, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: new(int64(7)), Encrypted: new(true)}, id)
 	if err != nil || v.OrderID != id || !v.Encrypted {
 		t.Fatalf("create: %+v, %v", v, err)
 	}
-	if v, err = client.UpdateVolume(ctx, "shop", v.ID, machinesapi.UpdateVolume{SnapshotRetention: new(9), AutoBackup: new(false)}); err != nil || v.SnapshotRetention != 9 || v.AutoBackup {
+	if v, err = client.Volumes("shop").Update(ctx, v.ID, machinesapi.UpdateVolume{SnapshotRetention: new(9), AutoBackup: new(false)}); err != nil || v.SnapshotRetention != 9 || v.AutoBackup {
 		t.Errorf("update: %+v, %v", v, err)
 	}
-	if v, err = client.ExtendVolume(ctx, "shop", v.ID, 8); err != nil || v.SizeGB != 8 {
+	if v, err = client.Volumes("shop").Extend(ctx, v.ID, 8); err != nil || v.SizeGB != 8 {
 		t.Errorf("extend: %+v, %v", v, err)
 	}
-	first, err := client.CreateSnapshot(ctx, "shop", v.ID)
+	first, err := client.Volumes("shop").Snapshot(ctx, v.ID)
 	if err != nil || first.VolumeSize != 8<<30 || first.Status != bourse.SnapshotCreated {
 		t.Errorf("snapshot: %+v, %v", first, err)
 	}
-	second, err := client.CreateSnapshot(ctx, "shop", v.ID)
+	second, err := client.Volumes("shop").Snapshot(ctx, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client.Snapshots(ctx, "shop", v.ID); err != nil || len(list) != 2 || list[0].ID != second.ID {
+	if list, err := client.Volumes("shop").Snapshots(ctx, v.ID); err != nil || len(list) != 2 || list[0].ID != second.ID {
 		t.Errorf("snapshots: %+v, %v", list, err)
 	}
-	if _, err := client.DestroyVolume(ctx, "shop", v.ID); err != nil {
+	if _, err := client.Volumes("shop").Destroy(ctx, v.ID); err != nil {
 		t.Errorf("destroy: %v", err)
 	}
-	if list, err := client.Snapshots(ctx, "shop", v.ID); err != nil || len(list) != 2 {
+	if list, err := client.Volumes("shop").Snapshots(ctx, v.ID); err != nil || len(list) != 2 {
 		t.Errorf("snapshots of one that is gone: %+v, %v", list, err)
 	}
-	restored, err := client.CreateVolume(ctx, "shop", machinesapi.CreateVolume{Name: "again", Region: "mad", Snapshot: first.ID}, "")
+	restored, err := client.Volumes("shop").Create(ctx, machinesapi.CreateVolume{Name: "again", Region: "mad", Snapshot: first.ID}, "")
 	if err != nil || restored.SizeGB != 8 || !restored.Encrypted || restored.Worker != "w3" {
 		t.Errorf("restored: %+v, %v", restored, err)
 	}
-	fork, err := client.CreateVolume(ctx, "shop", machinesapi.CreateVolume{Name: "fork", Region: "gru", Source: restored.ID, Encrypted: new(false), SizeGB: new(int64(20))}, "")
+	fork, err := client.Volumes("shop").Create(ctx, machinesapi.CreateVolume{Name: "fork", Region: "gru", Source: restored.ID, Encrypted: new(false), SizeGB: new(int64(20))}, "")
 	if err != nil || fork.SizeGB != 20 || fork.Encrypted || fork.State != bourse.VolumeHydrating {
 		t.Errorf("fork: %+v, %v", fork, err)
 	}
@@ -55,7 +55,7 @@ func TestVolumeClient(t *testing.T) {
 
 func TestOrgVolumes(t *testing.T) {
 	s := start(t, func(c *broker.Config) {
-		c.Tokens = tokenMap{"all": {Name: "root"}, "acme": {Name: "acme", Org: "acme"}, "shop": {Name: "shop", Apps: []bourse.AppName{"shop"}}}
+		c.Tokens = tokenMap{"all": {Name: "root"}, "acme": {Name: "acme", Org: "acme"}, "shop": {Name: "shop", Apps: []bourse.AppRef{{Name: "shop"}}}}
 	})
 	s.app(t, "shop", "acme")
 	s.app(t, "blog", "acme")

@@ -2,63 +2,67 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/metrics"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // createVolume places an order for a volume and answers with the volume that
-// filled it, or with everybody's refusal.
-func (b *Broker) createVolume(w http.ResponseWriter, r *request) error {
-	order, err := b.readVolumeOrder(w, r)
+// filled it, or with every refusal.
+func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request) error {
+	order, err := h.readVolumeOrder(w, r)
 	if err != nil {
 		return err
 	}
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
-	if err := b.mayHaveVolume(r.Context(), order.App); err != nil {
+	if err := h.quota.MayHaveVolume(r.Context(), order.App); err != nil {
 		return err
 	}
-	fill, decision, err := b.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, serverTiming(decision.Times))
+	fill, decision, err := h.Exchange.Place(r.Context(), order)
+	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
 	if err != nil {
 		return placeError(&order, &decision, err)
 	}
 	if fill.Volume == nil {
-		return &reply{order: order.ID, err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a volume", order.ID)}
+		return &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a volume", order.ID)}
 	}
-	b.volumes.note(fill.Volume)
-	b.placed(order.App, usage{volumes: 1})
-	return writeJSON(w, http.StatusOK, machinesapi.FromVolume(fill.Volume))
+	r.Note(slog.String("volume", string(fill.Volume.ID)))
+	h.known.Note(fill.Volume)
+	h.quota.PlacedVolume(order.App)
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(fill.Volume))
 }
 
 // readVolumeOrder makes an order of a request. Codes: invalid, not_found (the
 // app, or what the volume is to be made from), unavailable.
-func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Order, error) {
+func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Request) (bourse.Order, error) {
 	var in machinesapi.CreateVolume
-	if err := decode(w, r, false, &in); err != nil {
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return bourse.Order{}, err
 	}
 	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	regions, err := b.oneRegion(in.Region)
+	regions, err := h.oneRegion(in.Region)
 	if err != nil {
 		return bourse.Order{}, err
 	}
 	if err := in.Requirements.Validate(); err != nil {
 		return bourse.Order{}, err
 	}
-	app, err := b.apps.recall(r.Context(), r.app())
+	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
 		return bourse.Order{}, err
 	}
 	spec := in.Spec()
-	// The content of other apps is nobody's business, wherever it is.
-	source, err := b.sourceOf(r, &app, &spec)
+	// What is another app's is not found, wherever it is.
+	source, err := h.sourceOf(r, &app, &spec)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -75,20 +79,16 @@ func (b *Broker) readVolumeOrder(w http.ResponseWriter, r *request) (bourse.Orde
 
 // oneRegion reads the region of a volume, which is one and must be said: what
 // is stored is not moved by chance.
-func (b *Broker) oneRegion(expression string) ([]bourse.Choice, error) {
+func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	if expression == "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region: it is required for a volume")
 	}
-	known := b.Directory.Regions()
-	if len(known) == 0 {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
-	}
-	regions, err := bourse.ParseRegions(expression, known)
+	regions, err := choices(h.Directory, expression)
 	if err != nil {
 		return nil, err
 	}
 	if len(regions) != 1 || len(regions[0]) != 1 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region %s: a volume stands in one region", bourse.Quoted(expression))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region %s: a volume is in one region", bourse.Quoted(expression))
 	}
 	return regions, nil
 }
@@ -101,47 +101,47 @@ type source struct {
 
 // sourceOf looks up what a volume is to be made from, where it is. Codes:
 // invalid, not_found, unavailable.
-func (b *Broker) sourceOf(r *request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
+func (h *volumeHandler) sourceOf(r *endpoint.Request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
 	switch {
 	case spec.Source != "" && spec.Snapshot != "":
 		return source{}, nil // the order's own check refuses it
 	case spec.Source != "":
-		return b.sourceVolume(r, of, spec.Source)
+		return h.sourceVolume(r, of, spec.Source)
 	case spec.Snapshot != "":
-		return b.sourceSnapshot(r, of, spec.Snapshot)
+		return h.sourceSnapshot(r, of, spec.Snapshot)
 	}
 	return source{}, nil
 }
 
-func (b *Broker) sourceVolume(r *request, of *bourse.App, id bourse.VolumeID) (source, error) {
+func (h *volumeHandler) sourceVolume(r *endpoint.Request, of *bourse.App, id bourse.VolumeID) (source, error) {
 	missing := bourse.Errorf(bourse.CodeNotFound, "source volume %s not found", bourse.Quoted(string(id)))
-	owner, err := b.sourceWorker(id.Tag(), missing)
+	owner, err := h.sourceWorker(id.Tag(), missing)
 	if err != nil {
 		return source{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	v, err := b.Workers.Volume(ctx, owner, id)
+	v, err := fabric.VolumeShow.Call(ctx, h.Workers, owner, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && !v.OwnedBy(of) {
 		return source{}, missing
 	}
 	if err != nil {
-		return source{}, workerError(r.Context(), owner.ID, reading, err)
+		return source{}, endpoint.WorkerError(r.Context(), owner.ID, endpoint.Reading, err)
 	}
 	return source{v.Spec.SizeGB, v.Spec.Encrypted}, nil
 }
 
-func (b *Broker) sourceSnapshot(r *request, of *bourse.App, id bourse.SnapshotID) (source, error) {
+func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id bourse.SnapshotID) (source, error) {
 	missing := bourse.Errorf(bourse.CodeNotFound, "snapshot %s not found", bourse.Quoted(string(id)))
-	owner, err := b.sourceWorker(id.Tag(), missing)
+	owner, err := h.sourceWorker(id.Tag(), missing)
 	if err != nil {
 		return source{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	volumes, err := b.Workers.Volumes(ctx, owner, fabric.VolumesQuery{App: of.Name, AppID: of.ID, Deleted: true})
+	volumes, err := fabric.VolumeList.Call(ctx, h.Workers, owner, fabric.VolumesQuery{App: of.Name, AppID: of.ID, Deleted: true})
 	if err != nil {
-		return source{}, workerError(r.Context(), owner.ID, reading, err)
+		return source{}, endpoint.WorkerError(r.Context(), owner.ID, endpoint.Reading, err)
 	}
 	for _, v := range volumes {
 		if !v.OwnedBy(of) {
@@ -155,11 +155,11 @@ func (b *Broker) sourceSnapshot(r *request, of *bourse.App, id bourse.SnapshotID
 }
 
 // sourceWorker finds the worker of a tag.
-func (b *Broker) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
+func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing
 	}
-	owner, ok := b.Directory.ByTag(tag)
+	owner, ok := h.Directory.ByTag(tag)
 	if !ok {
 		return owner, bourse.Errorf(bourse.CodeUnavailable, "the worker that has what the volume is to be made from cannot be reached")
 	}

@@ -6,33 +6,46 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/quota"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// VolumeKeeper is what a broker asks of workers about their volumes.
-type VolumeKeeper interface {
-	// Volumes lists the worker's volumes that the query selects.
-	Volumes(ctx context.Context, to bourse.Member, query fabric.VolumesQuery) ([]bourse.Volume, error)
-	// Volume gives a volume with its usage.
-	Volume(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Volume, error)
-	// VolumeChange changes how a volume is kept.
-	VolumeChange(ctx context.Context, to bourse.Member, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error)
-	// VolumeExtend answers once the volume has grown.
-	VolumeExtend(ctx context.Context, to bourse.Member, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error)
-	// VolumeDestroy answers once the volume is gone.
-	VolumeDestroy(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Volume, error)
-	// Snapshot answers once the snapshot is taken.
-	Snapshot(ctx context.Context, to bourse.Member, id bourse.VolumeID) (bourse.Snapshot, error)
+// volumeHandler serves volumes.
+type volumeHandler struct {
+	*Config
+	gate     *endpoint.Gate
+	apps     *apps.Store
+	quota    *quota.Checker
+	known    *lookup.Volumes
+	machines *lookup.Machines
+}
+
+func (h *volumeHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET "+endpoint.AllVolumes, access.App, h.listVolumes).Writes([]machinesapi.Volume{}).Asks("summary"),
+		endpoint.On("POST "+endpoint.AllVolumes, access.App, h.gate.Ordering(endpoint.MachineLease, h.createVolume)).Reads(machinesapi.CreateVolume{}).Writes(machinesapi.Volume{}),
+		endpoint.On("GET "+endpoint.OneVolume, access.App, h.getVolume).Writes(machinesapi.Volume{}),
+		endpoint.On("PUT "+endpoint.OneVolume, access.App, h.updateVolume).Reads(machinesapi.UpdateVolume{}).Writes(machinesapi.Volume{}),
+		endpoint.On("DELETE "+endpoint.OneVolume, access.App, h.destroyVolume).Writes(machinesapi.Volume{}),
+		endpoint.On("PUT "+endpoint.OneVolume+"/extend", access.App, h.extendVolume).Reads(machinesapi.ExtendVolume{}).Writes(machinesapi.Extended{}),
+		endpoint.On("GET "+endpoint.OneVolume+"/snapshots", access.App, h.listSnapshots).Writes([]machinesapi.Snapshot{}),
+		endpoint.On("POST "+endpoint.OneVolume+"/snapshots", access.App, h.createSnapshot).Writes(machinesapi.Snapshot{}),
+		endpoint.On("GET /v1/orgs/{org}/volumes", access.Token, h.orgVolumes).Writes(machinesapi.OrgVolumes{}),
+	}
 }
 
 // errNoVolume is what every id that leads nowhere gets.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
-// volumeError is workerError for volumes: a missing one has its own text, and a
+// volumeError is endpoint.WorkerError for volumes: a missing one has its own text, and a
 // full worker is not helped by another region.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
-	switch err = workerError(ctx, worker, changes, err); bourse.CodeOf(err) {
+	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
 		return &bourse.Error{Code: bourse.CodeNotFound, Message: "volume not found", Err: err}
 	case bourse.CodeInsufficient:
@@ -42,40 +55,40 @@ func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	}
 }
 
-// noVolumeRoom gives a lack of capacity as clients know it from volumes.
-func noVolumeRoom(err error) *reply {
-	return &reply{
-		err: err, status: http.StatusPreconditionFailed, word: machinesapi.StatusVolumePlacement,
-		text: machinesapi.NoVolumeText + bourse.MessageOf(err),
+// noVolumeRoom is a lack of capacity as clients know it from volumes.
+func noVolumeRoom(err error) *endpoint.Reply {
+	return &endpoint.Reply{
+		Err: err, Status: http.StatusPreconditionFailed, Word: machinesapi.StatusVolumePlacement,
+		Text: machinesapi.NoVolumeText + bourse.MessageOf(err),
 	}
 }
 
-// listVolumes tells what the view has of an app's volumes; gatherVolumes says
+// listVolumes shows what the view has of an app's volumes; package lookup says
 // when workers are asked, too.
-func (b *Broker) listVolumes(w http.ResponseWriter, r *request) error {
-	summary, err := queryBool(r, "summary")
+func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) error {
+	summary, err := endpoint.QueryBool(r, "summary")
 	if err != nil {
 		return err
 	}
-	app, err := b.apps.recall(r.Context(), r.app())
+	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
-	found := b.gatherVolumes(r.Context(), []bourse.App{app})
-	if len(found.volumes) == 0 && found.asked > 0 && len(found.missing) == found.asked && !b.View.Synced() {
-		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.asked)
+	found := h.known.Gather(r.Context(), []bourse.App{app})
+	if len(found.Volumes) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.Synced() {
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
 	}
 	out := []machinesapi.Volume{}
-	for i := range found.volumes {
-		b.volumes.owners.remember(found.volumes[i].ID, ownerOfVolume(&found.volumes[i].Volume))
-		out = append(out, showVolume(&found.volumes[i], summary))
+	for i := range found.Volumes {
+		h.known.Remember(&found.Volumes[i].Volume)
+		out = append(out, showVolume(&found.Volumes[i], summary))
 	}
-	showSilent(w.Header(), found.missing)
-	return writeJSON(w, http.StatusOK, out)
+	endpoint.ShowSilent(w.Header(), found.Missing)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 // showVolume shows a volume with what its worker's word is worth.
-func showVolume(l *ListedVolume, summary bool) machinesapi.Volume {
+func showVolume(l *lookup.ListedVolume, summary bool) machinesapi.Volume {
 	show := machinesapi.FromVolume
 	if summary {
 		show = machinesapi.SummaryOfVolume
@@ -90,29 +103,29 @@ func showVolume(l *ListedVolume, summary bool) machinesapi.Volume {
 
 // orgVolumes lists the volumes of all apps of an organization that the caller
 // may use.
-func (b *Broker) orgVolumes(w http.ResponseWriter, r *request) error {
-	counts, _ := b.countMachines(r.Context(), nil)
-	apps, missing, err := b.apps.list(r.Context(), counts)
+func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) error {
+	counts, _ := h.machines.Count(r.Context(), nil)
+	list, missing, err := h.apps.List(r.Context(), counts)
 	if err != nil {
 		return err
 	}
 	org, allowed := r.PathValue("org"), false
 	var mine []bourse.App
-	for _, app := range apps {
-		if app.Org == org && r.who.may(app) {
+	for _, app := range list {
+		if app.Org == org && r.Who.May(app) {
 			mine, allowed = append(mine, app), true
 		}
 	}
-	if !allowed && !r.who.may(bourse.App{Org: org}) {
-		return errForbidden()
+	if !allowed && !r.Who.May(bourse.App{Org: org}) {
+		return endpoint.ErrForbidden()
 	}
 	out := machinesapi.OrgVolumes{Volumes: []machinesapi.Volume{}}
-	found := b.gatherVolumes(r.Context(), mine)
-	for i := range found.volumes {
-		out.Volumes = append(out.Volumes, showVolume(&found.volumes[i], true))
+	found := h.known.Gather(r.Context(), mine)
+	for i := range found.Volumes {
+		out.Volumes = append(out.Volumes, showVolume(&found.Volumes[i], true))
 	}
-	showSilent(w.Header(), append(missing, found.missing...))
-	return writeJSON(w, http.StatusOK, out)
+	endpoint.ShowSilent(w.Header(), append(missing, found.Missing...))
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 // volumeTarget is a volume and the worker that owns it.
@@ -123,16 +136,16 @@ type volumeTarget struct {
 
 // volumeOwner finds the worker of the path's volume by the volume's id alone.
 // Codes: not_found, unavailable (the worker is lost).
-func (b *Broker) volumeOwner(r *request) (volumeTarget, error) {
+func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	id := bourse.VolumeID(r.PathValue("volume"))
 	if id.Tag() == 0 {
 		return volumeTarget{}, errNoVolume()
 	}
-	if worker, ok := b.Directory.ByTag(id.Tag()); ok {
+	if worker, ok := h.Directory.ByTag(id.Tag()); ok {
 		return volumeTarget{worker, id}, nil
 	}
-	l, ok := b.volumeCopy(r)
-	if absent, known := b.absentTag(id.Tag()); !ok && known {
+	l, ok := h.volumeCopy(r)
+	if absent, known := absentTag(h.Directory, id.Tag()); known && (!ok || absent.Forgotten) {
 		return volumeTarget{}, errAbsent(absent)
 	}
 	if !ok {
@@ -141,70 +154,55 @@ func (b *Broker) volumeOwner(r *request) (volumeTarget, error) {
 	return volumeTarget{}, bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 }
 
-// volumeCopy gives what is known here of the path's volume without asking its
+// volumeCopy returns what is known here of the path's volume without asking its
 // owner.
-func (b *Broker) volumeCopy(r *request) (ListedVolume, bool) {
-	id := bourse.VolumeID(r.PathValue("volume"))
-	t, remembered := b.volumes.fresh.get(id) // before the view: see there
-	rows, err := b.View.Volumes(r.Context(), r.app())
-	if err != nil {
-		b.viewFailed(r.Context(), err)
-	}
-	var found ListedVolume
-	for i := range rows {
-		if rows[i].ID == id && r.reaches(ownerOfVolume(&rows[i].Volume)) {
-			found = rows[i]
-		}
-	}
-	if remembered && r.reaches(ownerOfVolume(&t.thing)) && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
-		found.Volume, found.HeardAt = t.thing, t.at
-	}
-	return found, found.ID != ""
+func (h *volumeHandler) volumeCopy(r *endpoint.Request) (lookup.ListedVolume, bool) {
+	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
 }
 
 // volumeOf reads the path's volume from its owner. One of another app is not
 // found. Codes: not_found, unavailable.
-func (b *Broker) volumeOf(r *request) (volumeTarget, bourse.Volume, error) {
-	to, err := b.volumeOwner(r)
+func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volume, error) {
+	to, err := h.volumeOwner(r)
 	if err != nil {
 		return to, bourse.Volume{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), min(b.Patience, readPatience))
+	ctx, cancel := context.WithTimeout(r.Context(), min(h.Patience, readPatience))
 	defer cancel()
-	v, err := b.Workers.Volume(ctx, to.worker, to.id)
+	v, err := fabric.VolumeShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return to, v, volumeError(r.Context(), to.worker.ID, reading, err)
+		return to, v, volumeError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	b.volumes.owners.remember(v.ID, ownerOfVolume(&v))
-	if !r.reaches(ownerOfVolume(&v)) {
+	h.known.Remember(&v)
+	if !r.Reaches(lookup.OwnerOfVolume(&v)) {
 		return to, v, errNoVolume()
 	}
-	b.volumes.note(&v)
+	h.known.Note(&v)
 	return to, v, nil
 }
 
 // getVolume shows one volume, with how full it is; one that is gone, too, while
-// its worker remembers it. Of a worker that cannot be reached the view tells
-// what it last heard.
-func (b *Broker) getVolume(w http.ResponseWriter, r *request) error {
-	_, v, err := b.volumeOf(r)
+// its worker remembers it. Of a worker that cannot be reached the view has
+// what it last received.
+func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
+	_, v, err := h.volumeOf(r)
 	if err == nil {
-		return writeJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
+		return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
 	}
 	if bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return err
 	}
-	l, ok := b.volumeCopy(r)
+	l, ok := h.volumeCopy(r)
 	if !ok {
 		return err
 	}
 	l.HostStatus = machinesapi.HostUnreachable
-	return writeJSON(w, http.StatusOK, showVolume(&l, false))
+	return endpoint.WriteJSON(w, http.StatusOK, showVolume(&l, false))
 }
 
 // listSnapshots lists a volume's snapshots, newest first.
-func (b *Broker) listSnapshots(w http.ResponseWriter, r *request) error {
-	_, v, err := b.volumeOf(r)
+func (h *volumeHandler) listSnapshots(w http.ResponseWriter, r *endpoint.Request) error {
+	_, v, err := h.volumeOf(r)
 	if err != nil {
 		return err
 	}
@@ -212,5 +210,5 @@ func (b *Broker) listSnapshots(w http.ResponseWriter, r *request) error {
 	for i := len(v.Snapshots) - 1; i >= 0; i-- {
 		out = append(out, machinesapi.FromSnapshot(&v.Snapshots[i]))
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return endpoint.WriteJSON(w, http.StatusOK, out)
 }

@@ -180,7 +180,7 @@ func TestVolumeWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestVolumesAreReadAsTheyWereTold shows that nobody finds a volume older in a
+// TestVolumesAreReadAsTheyWereTold shows that no one finds a volume older in a
 // list than they were told, though the view has heard of nothing yet.
 func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 	s := start(t)
@@ -189,7 +189,7 @@ func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 	client := s.client(t)
 	list := func() string {
 		t.Helper()
-		found, _, err := client.Volumes(t.Context(), "shop")
+		found, _, err := client.Volumes("shop").List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 	if got := list(); got != "" {
 		t.Fatalf("at first: %s", got)
 	}
-	v, err := client.CreateVolume(t.Context(), "shop", machinesapi.CreateVolume{Name: "data", Region: "gru"}, "")
+	v, err := client.Volumes("shop").Create(t.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 	if got := list(); got != "data created" {
 		t.Errorf("after the view heard of it: %s", got)
 	}
-	if _, err := client.DestroyVolume(t.Context(), "shop", v.ID); err != nil {
+	if _, err := client.Volumes("shop").Destroy(t.Context(), v.ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := list(); got != "" {
@@ -228,20 +228,59 @@ func TestVolumeOfALostWorker(t *testing.T) {
 	other := s.volume("w3")
 	s.workers["w3"].silence(errDown)
 	client := s.client(t)
-	got, err := client.Volume(t.Context(), "shop", other.ID)
+	got, err := client.Volumes("shop").Get(t.Context(), other.ID)
 	if err != nil || got.HostStatus != machinesapi.HostUnreachable || got.HostHeard == "" || got.Name != "data" {
 		t.Errorf("of a silent worker: %+v, %v", got, err)
 	}
 	s.lose("w1")
-	if _, err := client.DestroyVolume(t.Context(), "shop", v.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, err := client.Volumes("shop").Destroy(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("destroy one of a lost worker: %v", err)
 	}
-	list, _, err := client.Volumes(t.Context(), "shop")
+	list, _, err := client.Volumes("shop").List(t.Context())
 	if err != nil || len(list) != 2 || list[0].HostStatus != machinesapi.HostUnreachable || list[1].HostStatus != machinesapi.HostOK {
 		t.Errorf("list: %+v, %v", list, err)
 	}
 	s.view.set(func(v *fakeView) { v.unsynced = true })
-	if _, silent, err := client.Volumes(t.Context(), "shop"); err != nil || !cmp.Equal(silent, []bourse.WorkerID{"w3"}) {
+	if _, silent, err := client.Volumes("shop").List(t.Context()); err != nil || !cmp.Equal(silent, []bourse.WorkerID{"w3"}) {
 		t.Errorf("while the view is not synced: silent %v, %v", silent, err)
+	}
+}
+
+// That no worker can encrypt is no lack of room: neither later nor a smaller one
+// helps.
+func TestNoWorkerCanEncrypt(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	for _, w := range s.workers {
+		w.plain = true
+	}
+	const order = `{"name":"data","region":"gru","encrypted":true}`
+	rec := s.call(t, http.MethodPost, volumesPath, order)
+	body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
+	if rec.Code != http.StatusPreconditionFailed || body.Code != bourse.CodeFailedPrecondition || body.Status != machinesapi.StatusUnknown || len(body.Refusals) != 2 ||
+		body.Error != "no worker there can encrypt volumes: ask for another region, or for encrypted: false" {
+		t.Errorf("%d %+v", rec.Code, body)
+	}
+	w := s.workers["w1"] // one that could has no room
+	w.plain, w.full = false, true
+	rec = s.call(t, http.MethodPost, volumesPath, order)
+	if body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); body.Code != bourse.CodeInsufficient || body.Status != machinesapi.StatusVolumePlacement {
+		t.Errorf("%d %+v", rec.Code, body)
+	}
+}
+
+// An app counts its living volumes.
+func TestAppsCountVolumes(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	s.volume("w1")
+	gone := s.volume("w1")
+	if rec := s.call(t, http.MethodDelete, volumesPath+"/"+string(gone.ID), ""); rec.Code != http.StatusOK {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	app := decodeBody[machinesapi.App](t, s.call(t, http.MethodGet, "/v1/apps/shop", "").Body.Bytes())
+	list := decodeBody[machinesapi.AppList](t, s.call(t, http.MethodGet, "/v1/apps", "").Body.Bytes())
+	if app.VolumeCount != 1 || len(list.Apps) == 0 || list.Apps[len(list.Apps)-1].VolumeCount != 1 {
+		t.Errorf("app %+v, list %+v: want 1 volume", app, list)
 	}
 }

@@ -7,120 +7,165 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/metrics"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Operator looks into a worker and helps its runs along.
-type Operator interface {
-	// Facts gives what the worker says of itself.
-	Facts(ctx context.Context, to bourse.Member) (bourse.Facts, error)
-	// Runs lists the worker's runs, those that have ended only when asked for.
-	Runs(ctx context.Context, to bourse.Member, ended bool) ([]fabric.Run, error)
-	// RunRetry has a stuck run try its step again.
-	RunRetry(ctx context.Context, to bourse.Member, run string) (fabric.Run, error)
-	// RunSkip has a stuck run go on with its next step.
-	RunSkip(ctx context.Context, to bourse.Member, run string) (fabric.Run, error)
-	// RunCancel asks a run to end.
-	RunCancel(ctx context.Context, to bourse.Member, run string) (fabric.Run, error)
+// workerHandler serves workers and their runs, to those who run the cluster.
+type workerHandler struct {
+	*Config
+	known *lookup.Machines
 }
 
-// listWorkers shows every worker heard of, with its own account of itself when
-// it answers.
-func (b *Broker) listWorkers(w http.ResponseWriter, r *request) error {
-	members := b.Directory.Workers()
-	slices.SortFunc(members, func(x, y bourse.Member) int { return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID)) })
-	answers := ask(r.Context(), b.Patience, members, b.Workers.Facts)
+func (h *workerHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/workers", access.Cluster, h.listWorkers).Writes(machinesapi.WorkerList{}),
+		endpoint.On("GET "+endpoint.OneWorker, access.Cluster, h.getWorker).Writes(machinesapi.Worker{}),
+		endpoint.On("GET /metrics", access.Metrics, h.metrics).Sends("text/plain"),
+		endpoint.On("GET /v1/metrics/targets", access.Metrics, h.targets).Writes([]metrics.Target{}),
+		endpoint.On("GET "+endpoint.OneWorker+"/metrics", access.Metrics, h.relayMetrics).Sends("text/plain"),
+		endpoint.On("DELETE "+endpoint.OneWorker, access.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
+		endpoint.On("GET "+endpoint.OneWorker+"/runs", access.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", access.Cluster, h.actOnRun(&fabric.RunRetry)).Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", access.Cluster, h.actOnRun(&fabric.RunSkip)).Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/cancel", access.Cluster, h.actOnRun(&fabric.RunCancel)).Writes(machinesapi.Run{}),
+	}
+}
+
+// listWorkers shows every worker of the cluster, with its own account of itself
+// when it answers.
+func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
+	members := h.Directory.Workers()
+	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
 	list := machinesapi.WorkerList{Workers: make([]machinesapi.Worker, len(answers))}
 	for i := range answers {
 		list.Workers[i] = showWorker(&answers[i])
 	}
-	showSilent(w.Header(), silent(answers))
-	return writeJSON(w, http.StatusOK, list)
+	list.Workers = append(list.Workers, h.known.Away(r.Context())...)
+	slices.SortFunc(list.Workers, func(x, y machinesapi.Worker) int {
+		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
+	})
+	endpoint.ShowSilent(w.Header(), lookup.Silent(answers))
+	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 
-func (b *Broker) getWorker(w http.ResponseWriter, r *request) error {
-	member, err := b.worker(r)
+func (h *workerHandler) getWorker(w http.ResponseWriter, r *endpoint.Request) error {
+	if away, ok := h.away(r); ok {
+		return endpoint.WriteJSON(w, http.StatusOK, away)
+	}
+	member, err := h.worker(r)
 	if err != nil {
 		return err
 	}
-	answers := ask(r.Context(), b.Patience, []bourse.Member{member}, b.Workers.Facts)
-	return writeJSON(w, http.StatusOK, showWorker(&answers[0]))
+	answers := lookup.Ask(r.Context(), h.Patience, []bourse.Member{member}, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
+	return endpoint.WriteJSON(w, http.StatusOK, showWorker(&answers[0]))
 }
 
-func showWorker(a *answer[bourse.Facts]) machinesapi.Worker {
-	m := &a.from
+func showWorker(a *lookup.Answer[bourse.Facts]) machinesapi.Worker {
+	m := &a.From
 	out := machinesapi.Worker{
 		ID: m.ID, Region: m.Region, Address: m.Address, Tag: m.Tag.String(), Leaving: m.Leaving, Status: machinesapi.WorkerOK,
 	}
-	if a.err != nil {
-		out.Status, out.Error = machinesapi.WorkerUnreachable, bourse.MessageOf(a.err)
+	if a.Err != nil {
+		out.Status, out.Error = machinesapi.WorkerUnreachable, bourse.MessageOf(a.Err)
 		return out
 	}
-	out.Facts = &a.got
+	out.Facts = &a.Got
 	return out
 }
 
-// worker finds the path's worker. Codes: not_found.
-func (b *Broker) worker(r *request) (bourse.Member, error) {
-	id := bourse.WorkerID(r.PathValue("worker"))
-	member, ok := b.Directory.Worker(id)
-	if !ok && len(b.absentThat(func(a *bourse.Absence) bool { return a.ID == id })) > 0 {
-		return member, bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached", id)
+// forgetWorker ends what an absent worker has, as far as the cluster knows.
+func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request) error {
+	was, err := h.known.Forget(r.Context(), bourse.WorkerID(r.PathValue("worker")))
+	if err != nil {
+		return err
 	}
-	if !ok {
-		return member, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
-	}
-	return member, nil
+	return endpoint.WriteJSON(w, http.StatusOK, was)
 }
 
-func (b *Broker) listRuns(w http.ResponseWriter, r *request) error {
-	ended, err := queryBool(r, "ended")
+// away returns the path's worker if it is absent.
+func (h *workerHandler) away(r *endpoint.Request) (machinesapi.Worker, bool) {
+	all := h.known.Away(r.Context())
+	i := slices.IndexFunc(all, func(w machinesapi.Worker) bool { return w.ID == bourse.WorkerID(r.PathValue("worker")) })
+	if i < 0 {
+		return machinesapi.Worker{}, false
+	}
+	return all[i], true
+}
+
+// worker finds the path's worker. Codes: not_found, unavailable.
+func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
+	id := bourse.WorkerID(r.PathValue("worker"))
+	member, ok := h.Directory.Worker(id)
+	if ok {
+		return member, nil
+	}
+	if away, absent := h.away(r); absent {
+		return member, bourse.Errorf(bourse.CodeUnavailable, "%s", lookup.Why(&away))
+	}
+	return member, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
+}
+
+// metrics answers with this broker's own.
+func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) error {
+	h.Metrics.ServeHTTP(w, r.Request)
+	return nil
+}
+
+func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) error {
+	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, h.Directory.Workers(), h.Directory.Absent()))
+}
+
+func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request) error {
+	member, err := h.worker(r)
 	if err != nil {
 		return err
 	}
-	member, err := b.worker(r)
+	return endpoint.WorkerError(r.Context(), member.ID, endpoint.Reading, metrics.Relay(w, r.Request, h.Workers, member))
+}
+
+func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) error {
+	ended, err := endpoint.QueryBool(r, "ended")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
+	member, err := h.worker(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
-	runs, err := b.Workers.Runs(ctx, member, ended)
+	runs, err := fabric.RunList.Call(ctx, h.Workers, member, fabric.RunsQuery{Ended: ended})
 	if err != nil {
-		return workerError(r.Context(), member.ID, reading, err)
+		return endpoint.WorkerError(r.Context(), member.ID, endpoint.Reading, err)
 	}
 	list := machinesapi.RunList{Runs: make([]machinesapi.Run, len(runs))}
 	for i, run := range runs {
 		list.Runs[i] = machinesapi.Run(run)
 	}
-	return writeJSON(w, http.StatusOK, list)
+	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 
-func (b *Broker) retryRun(w http.ResponseWriter, r *request) error {
-	return b.actOnRun(w, r, b.Workers.RunRetry)
-}
-
-func (b *Broker) skipRun(w http.ResponseWriter, r *request) error {
-	return b.actOnRun(w, r, b.Workers.RunSkip)
-}
-
-func (b *Broker) cancelRun(w http.ResponseWriter, r *request) error {
-	return b.actOnRun(w, r, b.Workers.RunCancel)
-}
-
-func (b *Broker) actOnRun(w http.ResponseWriter, r *request, do func(context.Context, bourse.Member, string) (fabric.Run, error)) error {
-	member, err := b.worker(r)
-	if err != nil {
-		return err
+// actOnRun serves a verb about one run.
+func (h *workerHandler) actOnRun(do *fabric.Verb[string, fabric.Run]) endpoint.Handler {
+	return func(w http.ResponseWriter, r *endpoint.Request) error {
+		member, err := h.worker(r)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+		defer cancel()
+		run, err := do.Call(ctx, h.Workers, member, r.PathValue("run"))
+		if bourse.CodeOf(err) == bourse.CodeNotFound {
+			return bourse.Errorf(bourse.CodeNotFound, "run %s not found on worker %s", bourse.Quoted(r.PathValue("run")), member.ID)
+		}
+		if err != nil {
+			return endpoint.WorkerError(r.Context(), member.ID, endpoint.Changing, err)
+		}
+		return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Run(run))
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), b.Patience)
-	defer cancel()
-	run, err := do(ctx, member, r.PathValue("run"))
-	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return bourse.Errorf(bourse.CodeNotFound, "run %s not found on worker %s", bourse.Quoted(r.PathValue("run")), member.ID)
-	}
-	if err != nil {
-		return workerError(r.Context(), member.ID, changing, err)
-	}
-	return writeJSON(w, http.StatusOK, machinesapi.Run(run))
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -45,16 +46,16 @@ func TestRuns(t *testing.T) {
 	if runs, err := client.Runs(t.Context(), "w1", true); err != nil || len(runs) != 2 {
 		t.Errorf("all runs %+v, %v", runs, err)
 	}
-	if run, err := client.RetryRun(t.Context(), "w1", "r1"); err != nil || run.Status != "running" {
+	if run, err := client.ActOnRun(t.Context(), "w1", "r1", machinesapi.RunRetry); err != nil || run.Status != "running" {
 		t.Errorf("retry: %+v, %v", run, err)
 	}
-	if run, err := client.SkipRun(t.Context(), "w1", "r1"); err != nil || run.Status != "skipped" {
+	if run, err := client.ActOnRun(t.Context(), "w1", "r1", machinesapi.RunSkip); err != nil || run.Status != "skipped" {
 		t.Errorf("skip: %+v, %v", run, err)
 	}
-	if run, err := client.CancelRun(t.Context(), "w1", "r1"); err != nil || run.Status != "canceled" {
+	if run, err := client.ActOnRun(t.Context(), "w1", "r1", machinesapi.RunCancel); err != nil || run.Status != "canceled" {
 		t.Errorf("cancel: %+v, %v", run, err)
 	}
-	if _, err := client.RetryRun(t.Context(), "w1", "r9"); bourse.CodeOf(err) != bourse.CodeNotFound {
+	if _, err := client.ActOnRun(t.Context(), "w1", "r9", machinesapi.RunRetry); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("no such run: %v", err)
 	}
 	s.workers["w1"].silence(errDown)
@@ -67,8 +68,15 @@ func TestPlatform(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
 	regions, err := client.Regions(t.Context())
-	if err != nil || len(regions.Regions) != 2 || regions.Regions[0] != (machinesapi.Region{Code: "gru", Name: "gru", Workers: 2}) || regions.Nearest != "gru" {
+	if err != nil || len(regions.Regions) != 2 || regions.Regions[0] != (machinesapi.Region{Code: "gru", Name: "São Paulo, Brazil", Workers: 2, GeoRegion: "south_america", Latitude: -23.4, Longitude: -46.5}) || regions.Nearest != "gru" {
 		t.Errorf("regions %+v, %v", regions, err)
+	}
+	// A broker that is elsewhere names the nearest region with workers.
+	for at, want := range map[bourse.Region]bourse.Region{"mad": "mad", "fra": "mad", "scl": "gru", "nowhere": "", "": ""} {
+		other := start(t, func(c *broker.Config) { c.Region = at })
+		if list, err := other.client(t).Regions(t.Context()); err != nil || list.Nearest != want {
+			t.Errorf("nearest to %q: %q, %v; want %q", at, list.Nearest, err, want)
+		}
 	}
 	health, err := client.Health(t.Context())
 	if err != nil || health != (machinesapi.Health{Status: "ok", Version: "test", Workers: 3}) {

@@ -2,27 +2,31 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // completionPatience bounds how long the Tab key may take.
 const completionPatience = time.Second
 
-// fixed completes a flag from a list.
-func fixed(c *cobra.Command, flag string, words ...string) {
+// CompleteFixed completes a flag from a list.
+func CompleteFixed(c *cobra.Command, flag string, words ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
 
-// completeRegions completes --region from the regions of the exchange.
-func (s *shell) completeRegions(c *cobra.Command) {
+// CompleteRegions completes --region from the regions of the exchange.
+func (s *Shell) CompleteRegions(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("region", func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := completing(c)
+		ctx, cancel := CompletionContext(c)
 		defer cancel()
-		list, err := s.client().Regions(ctx)
+		list, err := s.Client().Regions(ctx)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		out := []cobra.Completion{"any"}
 		for _, r := range list.Regions {
@@ -32,45 +36,69 @@ func (s *shell) completeRegions(c *cobra.Command) {
 	})
 }
 
-// completeMachine completes the first argument from the app's machines.
-func (s *shell) completeMachine(app *string) cobra.CompletionFunc {
+// Complete returns the completion of the first argument from what there is: find
+// asks for it. It is silent on errors.
+func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		ctx, cancel := completing(c)
-		defer cancel()
-		list, err := s.listMachines(ctx, *app)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, m := range list {
-			out = append(out, cobra.CompletionWithDesc(string(m.ID), m.Name+", "+string(m.State)+" in "+string(m.Region)))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+		return completed(c, find)
 	}
 }
 
-// completeWorker completes the first argument from the workers.
-func (s *shell) completeWorker(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+// CompleteFlag completes a flag's value from what there is.
+func CompleteFlag(c *cobra.Command, flag string, find func(ctx context.Context) ([]cobra.Completion, error)) {
+	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completed(c, find)
+	}) // fails for an unknown flag only
+}
+
+func completed(c *cobra.Command, find func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := CompletionContext(c)
+	defer cancel()
+	list, err := find(ctx)
+	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := completing(c)
-	defer cancel()
-	list, err := s.client().Workers(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []cobra.Completion
-	for _, w := range list {
-		out = append(out, cobra.CompletionWithDesc(string(w.ID), string(w.Region)))
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-func completing(c *cobra.Command) (context.Context, context.CancelFunc) {
+// Images completes references of the images that workers have.
+func (s *Shell) Images(ctx context.Context) ([]cobra.Completion, error) {
+	list, _, err := s.Client().Images(ctx, machinesapi.ImageTarget{})
+	out := []cobra.Completion{bourse.ImageHost}
+	for i := range list {
+		if name := list[i].Ref.Repository; name != "" && list[i].Ref.Tag != "" {
+			out = append(out, list[i].Ref.Registry+"/"+name+":"+list[i].Ref.Tag)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), err
+}
+
+// Apps completes names of apps.
+func (s *Shell) Apps(ctx context.Context) ([]cobra.Completion, error) {
+	list, err := s.Client().Apps(ctx, "")
+	out := make([]cobra.Completion, len(list))
+	for i := range list {
+		out[i] = string(list[i].Name)
+	}
+	return out, err
+}
+
+// Workers completes names of workers.
+func (s *Shell) Workers(ctx context.Context) ([]cobra.Completion, error) {
+	list, err := s.Client().Workers(ctx)
+	out := make([]cobra.Completion, len(list))
+	for i := range list {
+		out[i] = cobra.CompletionWithDesc(string(list[i].ID), string(list[i].Region))
+	}
+	return out, err
+}
+
+// CompletionContext returns the context of a completion: the Tab key must not take long.
+func CompletionContext(c *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := c.Context()
 	if ctx == nil {
 		ctx = context.Background()

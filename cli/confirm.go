@@ -11,17 +11,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// confirm asks before something is destroyed. Where nobody sits to answer it
+// CanAsk reports whether a person is there to answer.
+func (s *Shell) CanAsk() bool { return s.In.TTY && s.Err.TTY }
+
+// Confirm asks before something is destroyed. Where no one can answer it
 // is CodeInvalid, so that a script never destroys by accident.
-func (s *shell) confirm(ctx context.Context, yes bool, question string) error {
+func (s *Shell) Confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if !s.In.TTY || !s.Err.TTY {
-		return hint(bourse.Errorf(bourse.CodeInvalid, "%s? Nobody is here to confirm it", question), "the same with --yes")
+	if !s.CanAsk() {
+		return Hint(bourse.Errorf(bourse.CodeInvalid, "%s? No one is here to confirm it", question), "the same with --yes")
 	}
-	fmt.Fprintf(s.Err, "%s? [y/N] ", clean(question))
-	line, err := s.input(ctx, func(r io.Reader) ([]byte, error) { return bufio.NewReader(r).ReadBytes('\n') })
+	fmt.Fprintf(s.Err, "%s? [y/N] ", Clean(question))
+	line, err := s.ReadInput(ctx, func(r io.Reader) ([]byte, error) { return bufio.NewReader(r).ReadBytes('\n') })
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
 	}

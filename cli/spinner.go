@@ -14,11 +14,11 @@ const (
 
 var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// spin shows on a terminal that something is under way, until the function
+// Spin shows on a terminal that something is in progress, until the function
 // that it returns is called; that one wipes the line and may be called twice.
-// On anything but a terminal nothing is shown.
-func spin(s Stream, what string) (stop func()) {
-	if !s.TTY {
+// On anything but a terminal whose cursor moves nothing is shown.
+func Spin(s Stream, what string) (stop func()) {
+	if !s.TTY || s.Dumb {
 		return func() {}
 	}
 	end := make(chan struct{})

@@ -6,47 +6,90 @@ import (
 	"unicode/utf8"
 )
 
-// table is a text table: a header in capitals, columns aligned, two spaces
-// between them, no lines.
-type table struct {
+// Table is a text table: a header in capitals, columns aligned, two spaces
+// between them, no lines. Where the screen is too narrow for all of it, columns
+// are cut, and others left out; where there is no screen it is printed whole.
+type Table struct {
 	head   []string
 	rows   [][]string
-	right  map[int]bool // columns aligned to the right: numbers
-	shrink []int        // columns cut first, in this order, when the screen is narrow
-	indent string
+	right  map[int]bool              // columns aligned to the right: numbers
+	shrink []int                     // columns cut first, in this order, when the screen is narrow
+	drop   []int                     // columns left out, in this order, when it still is
+	hidden []int                     // columns that are never shown
+	paint  map[int]func(string) Tone // colours of columns' cells
+	Indent string
 }
 
-func newTable(head ...string) *table { return &table{head: head, right: map[int]bool{}} }
+// NewTable returns a table with this header.
+func NewTable(head ...string) *Table {
+	return &Table{head: head, right: map[int]bool{}, paint: map[int]func(string) Tone{}}
+}
 
-// numbers aligns columns to the right.
-func (t *table) numbers(columns ...int) *table {
+// Numbers aligns columns to the right.
+func (t *Table) Numbers(columns ...int) *Table {
 	for _, c := range columns {
 		t.right[c] = true
 	}
 	return t
 }
 
-// narrow names the columns that are cut when the screen is too narrow, the
-// most dispensable first.
-func (t *table) narrow(columns ...int) *table {
+// Narrow names the columns that are cut when the screen is too narrow, the
+// most dispensable first. No other is ever cut.
+func (t *Table) Narrow(columns ...int) *Table {
 	t.shrink = columns
 	return t
 }
 
-func (t *table) row(cells ...string) {
+// Drop names the columns that are left out when the screen is too narrow, the
+// most dispensable first.
+func (t *Table) Drop(columns ...int) *Table {
+	t.drop = columns
+	return t
+}
+
+// Hide leaves columns out on any screen.
+func (t *Table) Hide(columns ...int) *Table {
+	t.hidden = append(t.hidden, columns...)
+	return t
+}
+
+// Paint colours the cells of a column, where colours are wanted.
+func (t *Table) Paint(column int, tone func(cell string) Tone) *Table {
+	t.paint[column] = tone
+	return t
+}
+
+// Row adds a row. What it holds may come from elsewhere: it is cleaned.
+func (t *Table) Row(cells ...string) {
 	for i := range cells {
-		cells[i] = clean(cells[i])
+		cells[i] = Clean(cells[i])
 	}
 	t.rows = append(t.rows, cells)
 }
 
+// Empty reports whether the table has no rows.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
+// Of tables.
 const (
-	columnGap  = "  "
-	leastWidth = 8 // below which a cut column says nothing
+	ColumnGap  = "  " // between columns
+	MinWidth   = 8    // below which a cut column is of no use
+	easyWidth  = 26   // to which a column is cut rather than that another one is left out
+	leftOut    = -1   // width of a column that is
+	tableWhole = 0    // width of a screen that is none
 )
 
-// write prints the table. width is the screen's; 0 means that nothing is cut.
-func (t *table) write(w io.Writer, width int) error {
+// Write prints the table as wide as the terminal is; whole, where there is none.
+func (t *Table) Write(out Stream) error {
+	width, _ := out.Size()
+	_, err := io.WriteString(out, t.text(width, out.Color))
+	return err
+}
+
+// String returns the whole table.
+func (t *Table) String() string { return t.text(tableWhole, false) }
+
+func (t *Table) text(width int, colour bool) string {
 	widths := make([]int, len(t.head))
 	all := append([][]string{t.head}, t.rows...)
 	for _, row := range all {
@@ -54,40 +97,99 @@ func (t *table) write(w io.Writer, width int) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	if width > 0 {
+	for _, column := range t.hidden {
+		widths[column] = leftOut
+	}
+	if width > tableWhole {
 		t.fit(widths, width)
 	}
 	var b strings.Builder
-	for _, row := range all {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = pad(cut(cell, widths[i]), widths[i], t.right[i])
-		}
-		b.WriteString(strings.TrimRight(t.indent+strings.Join(cells, columnGap), " "))
+	for n, row := range all {
+		b.WriteString(t.line(row, widths, colour && n > 0))
 		b.WriteByte('\n')
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-// fit takes what is too much from the columns that may be cut.
-func (t *table) fit(widths []int, width int) {
-	over := len(t.indent) + (len(widths)-1)*len(columnGap) - width
-	for _, n := range widths {
-		over += n
+func (t *Table) line(row []string, widths []int, colour bool) string {
+	var cells []string
+	last := len(row) - 1
+	for last > 0 && (widths[last] == leftOut || row[last] == "") {
+		last--
 	}
-	for _, column := range t.shrink {
+	for i, cell := range row[:last+1] {
+		if widths[i] == leftOut {
+			continue
+		}
+		text := Cut(cell, widths[i])
+		if i < last || t.right[i] {
+			text = Pad(text, widths[i], t.right[i])
+		}
+		if tone := t.paint[i]; colour && tone != nil {
+			text = tone(cell).paint(text)
+		}
+		cells = append(cells, text)
+	}
+	return t.Indent + strings.Join(cells, ColumnGap)
+}
+
+// PrintList prints a list: as JSON, or as a table with a row for each; when it is
+// empty, a note instead.
+func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []string) error {
+	switch {
+	case s.JSON && list == nil:
+		return s.PrintJSON([]T{})
+	case s.JSON:
+		return s.PrintJSON(list)
+	case len(list) == 0:
+		s.Note(none)
+		return nil
+	}
+	for i := range list {
+		t.Row(row(&list[i])...)
+	}
+	return t.Write(s.Out)
+}
+
+// fit makes columns narrower until the table fits: first those that may be cut,
+// as far as they stay easy to read; then columns are left out; then the first are
+// cut as far as they are of any use.
+func (t *Table) fit(widths []int, width int) {
+	over := len(t.Indent) - len(ColumnGap) - width
+	for _, n := range widths {
+		if n != leftOut {
+			over += n + len(ColumnGap)
+		}
+	}
+	over -= t.cut(widths, over, easyWidth)
+	for _, column := range t.drop {
 		if over <= 0 {
 			return
 		}
-		give := min(over, max(0, widths[column]-max(leastWidth, utf8.RuneCountInString(t.head[column]))))
-		widths[column] -= give
-		over -= give
+		if widths[column] == leftOut {
+			continue
+		}
+		over -= widths[column] + len(ColumnGap)
+		widths[column] = leftOut
 	}
+	t.cut(widths, over, MinWidth)
 }
 
-// cut shortens s to n characters, the last of them an ellipsis.
-func cut(s string, n int) string {
+// cut takes what is too much from the columns that may be cut, down to a width,
+// and returns how much that was.
+func (t *Table) cut(widths []int, over, least int) int {
+	taken := 0
+	for _, column := range t.shrink {
+		least := max(least, utf8.RuneCountInString(t.head[column]))
+		less := max(0, min(over-taken, widths[column]-least))
+		widths[column] -= less
+		taken += less
+	}
+	return taken
+}
+
+// Cut shortens s to n characters, the last of them an ellipsis.
+func Cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
@@ -95,7 +197,8 @@ func cut(s string, n int) string {
 	return string(runes[:max(0, n-1)]) + "…"
 }
 
-func pad(s string, n int, right bool) string {
+// Pad fills s up to n characters with blanks, on the left to align it to the right.
+func Pad(s string, n int, right bool) string {
 	blank := strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
 	if right {
 		return blank + s
@@ -103,23 +206,25 @@ func pad(s string, n int, right bool) string {
 	return s + blank
 }
 
-// facts prints "name  value" lines, values aligned, empty values left out.
-type facts struct{ rows [][2]string }
+// Facts prints "name  value" lines, values aligned, empty values left out.
+type Facts struct{ rows [][2]string }
 
-func (f *facts) add(name, value string) {
+// Add adds a line, unless its value is empty.
+func (f *Facts) Add(name, value string) {
 	if value != "" {
-		f.rows = append(f.rows, [2]string{name, clean(value)})
+		f.rows = append(f.rows, [2]string{name, Clean(value)})
 	}
 }
 
-func (f *facts) write(w io.Writer) error {
+// Write prints the lines.
+func (f *Facts) Write(w io.Writer) error {
 	width := 0
 	for _, r := range f.rows {
 		width = max(width, utf8.RuneCountInString(r[0]))
 	}
 	var b strings.Builder
 	for _, r := range f.rows {
-		b.WriteString(pad(r[0], width, false) + columnGap + r[1] + "\n")
+		b.WriteString(Pad(r[0], width, false) + ColumnGap + r[1] + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

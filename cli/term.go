@@ -12,14 +12,17 @@ import (
 type Stream struct {
 	io.ReadWriter
 	TTY   bool // a person sits at the other end
+	Dumb  bool // of a terminal: its cursor cannot be moved
 	Width int  // of a terminal, in characters; 0 when it is none
+	Color bool // colours are wanted there
 
-	look func() (width, height int) // how large it is just now; nil: of fixed width, and of any height
-	raw  func() (func(), error)     // takes it as it is, key by key, until the function it gives is called; nil: it is no terminal
+	Look func() (width, height int) // how large it is now; nil: of fixed width, and of any height
+	Raw  func() (func(), error)     // takes it as it is, key by key, until the function that it returns is called; nil: it is no terminal
 }
 
-// NewStream looks at what a file is.
-func NewStream(f *os.File) Stream {
+// NewStream looks at what a file is. A terminal that says that it is dumb gets
+// text alone, and so does one whose user wants no colours (no-color.org).
+func NewStream(f *os.File, getenv func(string) string) Stream {
 	look := func() (int, int) {
 		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 		if err != nil {
@@ -38,14 +41,17 @@ func NewStream(f *os.File) Stream {
 		}
 		return func() { _ = term.Restore(int(f.Fd()), was) }, nil // what else could be tried
 	}
-	return Stream{ReadWriter: f, TTY: true, Width: int(size.Col), look: look, raw: raw}
+	dumb := getenv("TERM") == "dumb"
+	return Stream{
+		ReadWriter: f, TTY: true, Dumb: dumb, Color: !dumb && getenv("NO_COLOR") == "", Width: int(size.Col), Look: look, Raw: raw,
+	}
 }
 
-// size gives how large the terminal is now, in characters. 0 means that there
+// Size returns how large the terminal is now, in characters. 0 means that there
 // is no bound.
-func (s Stream) size() (width, height int) {
-	if s.look == nil {
+func (s Stream) Size() (width, height int) {
+	if s.Look == nil {
 		return s.Width, 0
 	}
-	return s.look()
+	return s.Look()
 }

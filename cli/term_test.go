@@ -13,25 +13,25 @@ import (
 func TestSpinner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		stop := spin(Stream{ReadWriter: &b, TTY: true}, "waiting")
+		stop := Spin(Stream{ReadWriter: &b, TTY: true}, "waiting")
 		time.Sleep(spinnerDelay / 2)
 		stop()
 		stop()
 		if b.Len() != 0 {
 			t.Errorf("what ends soon shows %q, want nothing", b.String())
 		}
-		stop = spin(Stream{ReadWriter: &b, TTY: true}, "waiting")
+		stop = Spin(Stream{ReadWriter: &b, TTY: true}, "waiting")
 		time.Sleep(time.Second)
 		stop()
 		if s := b.String(); !strings.Contains(s, "waiting") || !strings.HasSuffix(s, "\r\x1b[K") {
 			t.Errorf("a long wait shows %q, want the text and at the end an empty line", s)
 		}
 		b.Reset()
-		stop = spin(Stream{ReadWriter: &b}, "waiting")
+		stop = Spin(Stream{ReadWriter: &b}, "waiting")
 		time.Sleep(time.Second)
 		stop()
 		if b.Len() != 0 {
-			t.Errorf("where nobody looks it shows %q, want nothing", b.String())
+			t.Errorf("without a terminal it shows %q, want nothing", b.String())
 		}
 	})
 }
@@ -39,19 +39,19 @@ func TestSpinner(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bourse.Code{"y\n": "", "YES\n": "", "n\n": bourse.CodeCanceled, "\n": bourse.CodeCanceled, "": bourse.CodeCanceled, "yep\n": bourse.CodeCanceled} {
 		var asked bytes.Buffer
-		s := &shell{Env: Env{
+		s := &Shell{Env: Env{
 			In: Stream{ReadWriter: bytes.NewBufferString(answer), TTY: true}, Err: Stream{ReadWriter: &asked, TTY: true},
 		}}
-		err := s.confirm(t.Context(), false, "destroy web")
+		err := s.Confirm(t.Context(), false, "destroy web")
 		if bourse.CodeOf(err) != want || asked.String() != "destroy web? [y/N] " {
 			t.Errorf("answer %q: %v after %q, want code %q", answer, err, asked.String(), want)
 		}
-		if err := s.confirm(t.Context(), true, "destroy web"); err != nil {
+		if err := s.Confirm(t.Context(), true, "destroy web"); err != nil {
 			t.Errorf("with --yes: %v", err)
 		}
 	}
-	pipe := &shell{Env: Env{In: Stream{ReadWriter: bytes.NewBufferString("y\n")}, Err: Stream{ReadWriter: &bytes.Buffer{}, TTY: true}}}
-	if err := pipe.confirm(t.Context(), false, "destroy web"); bourse.CodeOf(err) != bourse.CodeInvalid {
+	pipe := &Shell{Env: Env{In: Stream{ReadWriter: bytes.NewBufferString("y\n")}, Err: Stream{ReadWriter: &bytes.Buffer{}, TTY: true}}}
+	if err := pipe.Confirm(t.Context(), false, "destroy web"); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("an answer from a pipe: %v, want invalid", err)
 	}
 }

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// clean makes a text that others wrote safe for a terminal: control and
+// Clean makes a text that others wrote safe for a terminal: control and
 // formatting characters are shown as escapes, so that none can move the
-// cursor, recolour the screen or reorder what stands beside it.
-func clean(s string) string {
+// cursor, recolour the screen or reorder what is beside it.
+func Clean(s string) string {
 	unsafe := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError }
 	if !strings.ContainsFunc(s, unsafe) {
 		return s
@@ -34,8 +32,8 @@ func clean(s string) string {
 	return b.String()
 }
 
-// age shows how long ago something was, in its one or two largest units.
-func age(d time.Duration) string {
+// Age shows how long ago something was, in its one or two largest units.
+func Age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
@@ -47,8 +45,26 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// took shows how long something took, in three digits.
-func took(d time.Duration) string {
+// At shows a moment with its zone, to the millisecond.
+func At(t time.Time) string { return t.Local().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// Since shows a moment with its zone, and how long ago it was.
+func Since(t, now time.Time) string {
+	return t.Local().Format(time.RFC3339) + " (" + Age(now.Sub(t)) + " ago)"
+}
+
+// Clock shows when something was in the time of day here, with its date unless
+// that is today's.
+func Clock(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+// Took shows how long something took, in three digits.
+func Took(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0 ms"
@@ -66,9 +82,9 @@ func took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// mib shows a size in the largest binary unit that needs no more than two
+// MiB shows a size in the largest binary unit that needs no more than two
 // decimals.
-func mib(n bourse.MiB) string {
+func MiB(n bourse.MiB) string {
 	for _, u := range []struct {
 		size bourse.MiB
 		name string
@@ -83,49 +99,78 @@ func mib(n bourse.MiB) string {
 	return fmt.Sprintf("%d MiB", n)
 }
 
-// amount shows so much of a resource with its unit.
-func amount(r string, n int64) string {
+// Amount shows so much of a resource with its unit.
+func Amount(r string, n int64) string {
 	switch bourse.Resource(r) {
 	case bourse.ResourceMemory, bourse.ResourceDisk:
-		return mib(bourse.MiB(n))
+		return MiB(bourse.MiB(n))
 	case bourse.ResourceCPU:
-		return count(float64(n)/1000, "cpu")
+		return Count(float64(n)/1000, "core")
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-// count shows a number with its noun, in the plural where it takes one.
-func count[N int | int64 | float64](n N, noun string) string {
+// Free shows how much is free of how much: "3.5/4" of what has no unit.
+func Free(a bourse.Account) string {
+	switch a.Resource {
+	case bourse.ResourceCPU:
+		return fmt.Sprintf("%g/%g", float64(a.Free())/1000, float64(a.Total)/1000)
+	case bourse.ResourceMemory, bourse.ResourceDisk:
+		return MiB(bourse.MiB(a.Free())) + "/" + MiB(bourse.MiB(a.Total))
+	}
+	return fmt.Sprintf("%d/%d", a.Free(), a.Total)
+}
+
+// States counts machines by state, in the order of a machine's life.
+func States(counts map[bourse.State]int) string {
+	var parts []string
+	for _, state := range bourse.States() {
+		if n := counts[state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Count shows a number with its noun, in the plural where it takes one.
+func Count[N int | int64 | float64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%v %ss", n, noun)
 }
 
-// guest shows the size of a machine in a few characters: "2 cpus, 512 MiB".
-func guest(g *bourse.Guest) string {
+// Guest shows the size of a machine in a few characters: "2 cpus, 512 MiB".
+func Guest(g *bourse.Guest) string {
 	if g == nil {
 		return "-"
 	}
-	s := count(g.CPUs, "cpu")
+	s := Count(g.CPUs, "shared cpu")
 	if g.CPUKind == bourse.CPUPerformance {
-		s = count(g.CPUs, "own cpu")
+		s = Count(g.CPUs, "core")
 	}
-	s += ", " + mib(g.MemoryMB)
+	s += ", " + MiB(g.MemoryMB)
 	if g.GPUs > 0 {
 		s += fmt.Sprintf(", %d %s", g.GPUs, g.GPUKind)
 	}
 	return s
 }
 
-// dash stands for an empty cell.
-func dash(s string) string {
-	if s == "" {
+// Bytes shows an amount of bytes in a unit that leaves at most four
+// digits.
+func Bytes(n int64) string {
+	switch {
+	case n < 0:
 		return "-"
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
-	return s
+	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func upper(s string) string { return strings.ToUpper(s) }

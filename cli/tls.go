@@ -9,17 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transport gives what API requests go through: with --ca, one that trusts the
-// CA of that file and no other. A file that cannot be used fails the requests,
+// transport returns what API requests go through, nil for the usual one: with
+// --ca, one that trusts the CA of that file and no other. A file that cannot be used fails the requests,
 // as CodeInvalid, not the commands that make none.
-func (s *shell) transport() http.RoundTripper {
-	if s.ca == "" {
-		return nil // the usual one
+func (s *Shell) transport() http.RoundTripper {
+	if s.Transport == nil && s.ca != "" {
+		s.Transport = trustOnly(s.ca)
 	}
-	if s.trusting == nil {
-		s.trusting = trustOnly(s.ca)
-	}
-	return s.trusting
+	return s.Transport
 }
 
 func trustOnly(file string) http.RoundTripper {

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -10,12 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // TestPrivateCA: an API whose certificate is of a CA of one's own is reached
 // with that CA's file, and not without.
 func TestPrivateCA(t *testing.T) {
-	server := httptest.NewUnstartedServer(replies(http.StatusOK, []int{}))
+	server := httptest.NewUnstartedServer(clitest.Replies(http.StatusOK, machinesapi.AppList{Apps: []machinesapi.App{}}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of those who do not trust it
 	server.StartTLS()
 	defer server.Close()
@@ -40,16 +44,16 @@ func TestPrivateCA(t *testing.T) {
 		"with a file of nothing": {[]string{"--api", server.URL, "--ca", write("empty.pem", "x")}, 2, "no certificate"},
 		"with no file":           {[]string{"--api", server.URL, "--ca", filepath.Join(dir, "no.pem")}, 2, "no.pem"},
 	} {
-		got := runMain(t, append(c.args, "machine", "list", "--json")...)
-		if got.code != c.code || !strings.Contains(got.err, c.text) {
-			t.Errorf("%s: exit status %d, %q; want %d and %q", name, got.code, got.err, c.code, c.text)
+		got := line.Run(t, append(c.args, "apps")...)
+		if got.Code != c.code || !strings.Contains(got.Err, c.text) {
+			t.Errorf("%s: exit status %d, %q; want %d and %q", name, got.Code, got.Err, c.code, c.text)
 		}
 	}
 	var b bytes.Buffer
-	env := Env{Out: Stream{ReadWriter: &b}, Err: Stream{ReadWriter: &b}, Getenv: func(name string) string {
+	env := cli.Env{Out: cli.Stream{ReadWriter: &b}, Err: cli.Stream{ReadWriter: &b}, Getenv: func(name string) string {
 		return map[string]string{"BOURSE_CA": ca, "BOURSE_API": bare}[name]
 	}}
-	if code := Main(t.Context(), env, []string{"machine", "list", "--json"}); code != 0 || b.String() != "[]\n" {
+	if code := line.Main(t.Context(), env, "apps"); code != 0 || b.String() != "[]\n" {
 		t.Errorf("by BOURSE_CA: exit status %d, %q", code, &b)
 	}
 }

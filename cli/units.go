@@ -23,9 +23,9 @@ var sizeUnits = map[string]float64{
 	"t": 1 << 20, "tb": 1 << 20, "tib": 1 << 20,
 }
 
-// parseMiB reads a size such as "512", "512MiB" or "1.5GiB". Part of a MiB
+// ParseMiB reads a size such as "512", "512MiB" or "1.5GiB". Part of a MiB
 // counts as a whole one.
-func parseMiB(s string) (bourse.MiB, error) {
+func ParseMiB(s string) (bourse.MiB, error) {
 	m := sizePattern.FindStringSubmatch(strings.ToLower(strings.TrimSpace(s)))
 	if m == nil {
 		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s: use 512MiB, 8GiB or a number of MiB", bourse.Quoted(s))
@@ -44,9 +44,9 @@ func parseMiB(s string) (bourse.MiB, error) {
 
 var decimalPattern = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
-// parseCPUs reads a number of cores such as "4" or "0.5". Part of a milliCPU
+// ParseCPUs reads a number of cores such as "4" or "0.5". Part of a milliCPU
 // is not counted: a host must not state more than it has.
-func parseCPUs(s string) (bourse.MilliCPU, error) {
+func ParseCPUs(s string) (bourse.MilliCPU, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !decimalPattern.MatchString(s) {
 		return 0, bourse.Errorf(bourse.CodeInvalid, "cpus %s: use a number of cores such as 4 or 0.5", bourse.Quoted(s))
@@ -54,8 +54,8 @@ func parseCPUs(s string) (bourse.MilliCPU, error) {
 	return bourse.MilliCPU(math.Floor(n*1000 + 1e-6)), nil
 }
 
-// parsePair splits "NAME=VALUE"; the name may not be empty.
-func parsePair(s string) (name, value string, err error) {
+// ParsePair splits "NAME=VALUE"; the name may not be empty.
+func ParsePair(s string) (name, value string, err error) {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
 		return "", "", bourse.Errorf(bourse.CodeInvalid, "%s: use NAME=VALUE", bourse.Quoted(s))
@@ -63,15 +63,15 @@ func parsePair(s string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// parsePairs reads a list of NAME=VALUE. A name given twice is an error: one
+// ParsePairs reads a list of NAME=VALUE. A name given twice is an error: one
 // of the two would be lost without a word.
-func parsePairs(list []string) (map[string]string, error) {
+func ParsePairs(list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	out := make(map[string]string, len(list))
 	for _, s := range list {
-		name, value, err := parsePair(s)
+		name, value, err := ParsePair(s)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func parsePairs(list []string) (map[string]string, error) {
 
 // parseCount reads "NAME=N" with a whole N of at least 0, such as "slots=10".
 func parseCount(s string) (string, int64, error) {
-	name, value, err := parsePair(s)
+	name, value, err := ParsePair(s)
 	if err != nil {
 		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: use NAME=N", bourse.Quoted(s))
 	}
@@ -96,8 +96,8 @@ func parseCount(s string) (string, int64, error) {
 	return name, n, nil
 }
 
-// parseCounts reads a list of NAME=N into amounts, sorted.
-func parseCounts(list []string) (bourse.Amounts, error) {
+// ParseCounts reads a list of NAME=N into amounts, sorted.
+func ParseCounts(list []string) (bourse.Amounts, error) {
 	var out bourse.Amounts
 	for _, s := range list {
 		name, n, err := parseCount(s)
@@ -113,9 +113,9 @@ func parseCounts(list []string) (bourse.Amounts, error) {
 	return out, out.Validate()
 }
 
-// parseFactor reads "NAME=F" with F of 1 to 1000, such as "shared=8".
-func parseFactor(s string) (string, float64, error) {
-	name, value, err := parsePair(s)
+// ParseFactor reads "NAME=F" with F of 1 to 1000, such as "shared=8".
+func ParseFactor(s string) (string, float64, error) {
+	name, value, err := ParsePair(s)
 	if err != nil {
 		return "", 0, err
 	}
@@ -126,23 +126,23 @@ func parseFactor(s string) (string, float64, error) {
 	return name, f, nil
 }
 
-// portRange is an inclusive range of TCP ports.
-type portRange struct{ First, Last uint16 }
+// PortRange is an inclusive range of TCP ports.
+type PortRange struct{ First, Last uint16 }
 
-// parsePorts reads "20000-29999".
-func parsePorts(s string) (portRange, error) {
+// ParsePorts reads "20000-29999".
+func ParsePorts(s string) (PortRange, error) {
 	low, high, ok := strings.Cut(s, "-")
 	first, err1 := strconv.ParseUint(low, 10, 16)
 	last, err2 := strconv.ParseUint(high, 10, 16)
 	if !ok || err1 != nil || err2 != nil || first == 0 || first > last {
-		return portRange{}, bourse.Errorf(bourse.CodeInvalid, "ports %s: use FIRST-LAST such as 20000-29999", bourse.Quoted(s))
+		return PortRange{}, bourse.Errorf(bourse.CodeInvalid, "ports %s: use FIRST-LAST such as 20000-29999", bourse.Quoted(s))
 	}
-	return portRange{uint16(first), uint16(last)}, nil
+	return PortRange{uint16(first), uint16(last)}, nil
 }
 
-// parseListen reads an address to listen on. An empty host means every
+// ParseListen reads an address to listen on. An empty host means every
 // interface; a name is not resolved, but localhost is known.
-func parseListen(s string) (netip.AddrPort, error) {
+func ParseListen(s string) (netip.AddrPort, error) {
 	bad := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, bourse.Errorf(bourse.CodeInvalid, "address %s: use IP:PORT such as 127.0.0.1:4280", bourse.Quoted(s))
 	}
@@ -167,9 +167,9 @@ func parseListen(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(n)), nil
 }
 
-// parseSeconds reads a duration that flyctl has as a number of seconds: "30"
+// ParseSeconds reads a duration that flyctl has as a number of seconds: "30"
 // or "30s" or "1m30s".
-func parseSeconds(s string) (time.Duration, error) {
+func ParseSeconds(s string) (time.Duration, error) {
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return time.Duration(n) * time.Second, nil
 	}
@@ -180,26 +180,11 @@ func parseSeconds(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseRequirement reads "NAME=VALUE": a whole number is taken from a
-// countable, anything else must equal a label. Quotes make text of a number:
-// zone="1".
-func parseRequirement(s string) (string, bourse.Requirement, error) {
-	name, value, err := parsePair(s)
-	if err != nil {
-		return "", bourse.Requirement{}, err
-	}
-	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-		return name, bourse.Requirement{Label: value[1 : len(value)-1]}, nil
-	}
-	var r bourse.Requirement
-	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-		if n < 1 || n > bourse.MaxAmount {
-			return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s: %s is no whole number from 1 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
-		}
-		return name, bourse.Requirement{Count: n}, nil
-	}
-	if value == "" {
-		return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s has no value: use NAME=VALUE", bourse.Quoted(name))
-	}
-	return name, bourse.Requirement{Label: value}, nil
+// SecondsUp returns whole seconds, a part counting as one.
+func SecondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+
+// ParsePort reads the number of a port, 1 to 65535.
+func ParsePort(s string) (int, bool) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return int(n), err == nil && n > 0
 }

@@ -48,7 +48,7 @@ func TestCardsAreFoundByTheDriversFiles(t *testing.T) {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	if len(got.Unnamed) != 1 || got.Unnamed[0].Kind != "a100-pcie-40gb" || got.Unnamed[0].UUID != "" {
-		t.Errorf("without a name: %+v, want the A100, whose UUID nobody knows yet", got.Unnamed)
+		t.Errorf("without a name: %+v, want the A100, whose UUID no one knows yet", got.Unnamed)
 	}
 }
 

@@ -28,6 +28,7 @@ type Task struct {
 	Entrypoint []string `json:"entrypoint,omitempty"` // instead of the image's, and of its Args; ignored with Command
 	Args       []string `json:"args,omitempty"`       // after the entrypoint, instead of the image's; ignored with Command
 	Env        []string `json:"env,omitempty"`        // "NAME=value", the whole environment, of an image: over its own
+	Secrets    []string `json:"-"`                    // of an image: more of Env, over it, that is to be in no file of a disk
 	Dir        string   `json:"dir,omitempty"`        // working directory; default the machine's or the image's own
 	User       string   `json:"user,omitempty"`       // "user[:group]", names or numbers; default the daemon's own, or the image's
 	Limits     Limits   `json:"limits"`
@@ -71,9 +72,10 @@ type Root struct {
 
 // File is a file that is written before the program starts.
 type File struct {
-	Path string `json:"path"`
-	Data []byte `json:"data,omitempty"`
-	Mode uint32 `json:"mode"`
+	Path   string `json:"path"`
+	Data   []byte `json:"data,omitempty"`
+	Mode   uint32 `json:"mode"`
+	Secret bool   `json:"secret,omitempty"` // it is to be on no disk: the program finds it read-only
 }
 
 // Limits are what a task may use. 0 means no limit. What a host cannot
@@ -101,7 +103,7 @@ type Status struct {
 //
 //	not_found            no such task
 //	invalid              the command does not exist, is not executable, no such user or directory
-//	failed_precondition  the task has ended (Signal, Exec), or a newer boot exists or an older one still runs (Start)
+//	failed_precondition  the task has ended (Signal, Exec, Freeze), is frozen (Exec), or a newer boot exists or an older one still runs (Start)
 //	unavailable          the driver's own machinery is gone; try again
 type Driver interface {
 	Lifecycle
@@ -111,10 +113,17 @@ type Driver interface {
 	// limits, until it ends or ctx does (then its whole process group is
 	// killed). A command that does not exist is CodeInvalid.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
+	// Freeze halts all processes of a running task where they are, or lets them
+	// go on. It is idempotent, and returns when they are so. They keep their memory,
+	// and what is sent to them; Stop with SIGKILL and
+	// Destroy end a frozen task without a further step of its program; Stop with
+	// another signal lets it go on. CodeFailedPrecondition where the host cannot:
+	// the label "suspend" is missing.
+	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage tells what a running task uses now. CodeFailedPrecondition when
 	// it has ended.
 	Usage(ctx context.Context, id TaskID) (Usage, error)
-	// Logs gives the machine's log lines, of all its boots, oldest first.
+	// Logs returns the machine's log lines, of all its boots, oldest first.
 	// With Follow it goes on until ctx ends or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
 	// Labels are the facts of this driver on this host, for orders that
@@ -132,10 +141,10 @@ type Lifecycle interface {
 	// the first's status, also when the task has ended meanwhile. A program
 	// that cannot be started is CodeInvalid and leaves nothing behind.
 	Start(ctx context.Context, task Task) (Status, error)
-	// Inspect gives the status of a task.
+	// Inspect returns the status of a task.
 	Inspect(ctx context.Context, id TaskID) (Status, error)
 	// Wait blocks until the task has ended and its output has been written to
-	// its log. A task whose fate nobody knows any more has an Exit with Code
+	// its log. A task whose fate no one knows any more has an Exit with Code
 	// -1 and an Error.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group, SIGKILL to all that is
@@ -201,6 +210,7 @@ type ExecResult struct {
 
 // LogQuery says which lines are wanted.
 type LogQuery struct {
+	After  string    // only lines behind the one of this position; "": as the others say
 	Since  time.Time // zero: from the beginning
 	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)
 	Follow bool
@@ -214,4 +224,13 @@ type LogLine struct {
 	Stream  string    `json:"stream"` // "stdout" or "stderr"
 	Text    string    `json:"text"`
 	Partial bool      `json:"partial,omitempty"`
+
+	// Position names the line in its machine's log, for LogQuery.After. It holds as
+	// long as the machine is there, also for the next daemon.
+	Position string `json:"position,omitempty"`
+}
+
+// ErrPosition is the error of a LogQuery whose After is no position.
+func ErrPosition(after string) error {
+	return bourse.Errorf(bourse.CodeInvalid, "%s is no position in a log", bourse.Quoted(after))
 }

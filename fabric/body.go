@@ -75,14 +75,13 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 		return
 	}
 	defer release()
-	h := w.Header()
-	h["Content-Type"] = contentCBOR
-	h["Content-Length"] = []string{strconv.Itoa(buf.Len())}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
 	w.WriteHeader(status)
 	bodies.Write(w, buf.Bytes())
 }
 
-var contentCBOR = []string{"application/cbor"}
+const contentType = "application/cbor"
 
 // readReply reads a worker's reply into v. Once the reply has begun the worker
 // has acted: if anything is wrong with it, the outcome is unknown to us.
@@ -94,9 +93,13 @@ func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v a
 		return Lost(ctx, from, err)
 	}
 	if n > most {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes: %w", from.ID, most, ErrOverflow)
+		return tooLong(from, most)
 	}
 	return decodeReply(from, buf.Bytes(), v)
+}
+
+func tooLong(from bourse.Member, limit int64) error {
+	return bourse.Errorf(bourse.CodeInternal, "worker %s answered with more than %d bytes: %w", from.ID, limit, ErrOverflow)
 }
 
 func decodeReply(from bourse.Member, body []byte, v any) error {
@@ -104,4 +107,26 @@ func decodeReply(from bourse.Member, body []byte, v any) error {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
 	return nil
+}
+
+// encodeBody writes a request. What the worker would refuse for its size is
+// refused here, before it is sent.
+func encodeBody(v any) ([]byte, error) {
+	body, err := codec.Marshal(v)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written: %w", err)
+	}
+	if len(body) > MaxBody {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
+	}
+	return body, nil
+}
+
+// setBytes sets the body of req to bytes, so that a Fabric
+// may start over as long as nothing was written.
+func setBytes(req *http.Request, body []byte) {
+	req.Header.Set("Content-Type", contentType)
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody()
 }

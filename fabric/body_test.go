@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
@@ -69,7 +70,7 @@ func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 // not half a reply.
 func TestWriteBodyFails(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Load: math.NaN()}) })
-	_, err := fabric.NewClient(memory{h}).Facts(t.Context(), w1)
+	_, err := facts(t, fabrictest.Serving(h))
 	if bourse.CodeOf(err) != bourse.CodeInternal || err.Error() != "internal error" {
 		t.Errorf("got %v", err)
 	}
@@ -106,11 +107,11 @@ func FuzzReply(f *testing.F) {
 		if status < 200 || status > 599 {
 			return
 		}
-		h := memory{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := fabrictest.Serving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
-		})}
-		fill, refusal, err := fabric.NewClient(h).Claim(t.Context(), w1, &bourse.Claim{})
+		}))
+		fill, refusal, err := fabric.Trader{Fabric: h}.Claim(t.Context(), w1, &bourse.Claim{})
 		if (err == nil) != ((fill == nil) != (refusal == nil)) {
 			t.Errorf("claim: got %v, %v, %v", fill, refusal, err)
 		}

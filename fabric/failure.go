@@ -23,12 +23,13 @@ const (
 // WriteFailure answers a request with err as a [Failure]. The cause of an
 // internal error stays with the caller, which logs it.
 func WriteFailure(w http.ResponseWriter, err error) {
-	f := failureOf(err)
+	f := FailureOf(err)
 	writeBody(w, f.Code.Status(), f)
 }
 
-func failureOf(err error) Failure {
-	f := Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
+// FailureOf returns what the caller of a verb is to know of err.
+func FailureOf(err error) *Failure {
+	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
 	if !slices.Contains(bourse.Codes(), f.Code) { // a code that is none of ours
 		f.Code = bourse.CodeInternal
 	}
@@ -58,11 +59,11 @@ func failureIn(from bourse.Member, status int, body []byte) error {
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, status)
 	}
-	return f.told(from)
+	return f.err(from)
 }
 
-// told rebuilds the error that a worker has sent.
-func (f *Failure) told(from bourse.Member) error {
+// err rebuilds the error that a worker has sent.
+func (f *Failure) err(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
 	}

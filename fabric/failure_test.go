@@ -11,11 +11,17 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
 // failing answers everything with err.
-func failing(err error) memory {
-	return memory{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteFailure(w, err) })}
+func failing(err error) fabrictest.Memory {
+	return fabrictest.Serving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteFailure(w, err) }))
+}
+
+func facts(t *testing.T, f fabric.Fabric) (bourse.Facts, error) {
+	t.Helper()
+	return fabric.WorkerFacts.Call(t.Context(), f, w1, struct{}{})
 }
 
 // TestFailureBothWays goes through every code: the client has the error that
@@ -33,7 +39,7 @@ func TestFailureBothWays(t *testing.T) {
 		if w.Code != statuses[code] {
 			t.Errorf("%s: got status %d, want %d", code, w.Code, statuses[code])
 		}
-		_, got := fabric.NewClient(failing(err)).Facts(t.Context(), w1)
+		_, got := facts(t, failing(err))
 		if bourse.CodeOf(got) != code || got.Error() != err.Error() {
 			t.Errorf("%s: got %q %q, want %q", code, bourse.CodeOf(got), got, err)
 		}
@@ -57,14 +63,14 @@ func TestFailureOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, got := fabric.NewClient(failing(tt.err)).Facts(t.Context(), w1)
+			_, got := facts(t, failing(tt.err))
 			if bourse.CodeOf(got) != tt.code || got.Error() != tt.message {
 				t.Errorf("got %q %q, want %q %q", bourse.CodeOf(got), got, tt.code, tt.message)
 			}
 		})
 	}
 	long := bourse.Errorf(bourse.CodeInvalid, "%s", strings.Repeat("ä", 1<<20))
-	if _, got := fabric.NewClient(failing(long)).Facts(t.Context(), w1); bourse.CodeOf(got) != bourse.CodeInvalid || len(got.Error()) > 10_000 {
+	if _, got := facts(t, failing(long)); bourse.CodeOf(got) != bourse.CodeInvalid || len(got.Error()) > 10_000 {
 		t.Errorf("an endless message: got code %q and %d bytes", bourse.CodeOf(got), len(got.Error()))
 	}
 }
@@ -78,7 +84,7 @@ func TestNoFailure(t *testing.T) {
 				w.WriteHeader(status)
 				_, _ = io.WriteString(w, body)
 			})
-			_, err := fabric.NewClient(memory{h}).Facts(t.Context(), w1)
+			_, err := facts(t, fabrictest.Serving(h))
 			if bourse.CodeOf(err) != bourse.CodeInternal {
 				t.Errorf("status %d, body %.40q: got %v, want it internal", status, body, err)
 			}

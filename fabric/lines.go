@@ -2,6 +2,8 @@ package fabric
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxLine bounds one line of a stream of JSON lines. Workers cut a machine's
-// lines far below it.
-const maxLine = 1 << 20
+// maxLine bounds one line of a reply: the longest is a task's answer in base64.
+const maxLine = 2*bourse.MaxAnswer + 1<<20
 
 // readLines calls line with each JSON line of a worker's reply until its end, or
 // until line returns an error, which it returns. A stream that breaks off
@@ -19,11 +20,12 @@ const maxLine = 1 << 20
 func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, line func(T) error) error {
 	lines := bufio.NewScanner(reply)
 	lines.Buffer(nil, maxLine)
+	lines.Split(wholeLines)
 	for lines.Scan() {
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
-			if broken := readOn(lines); broken != nil {
-				return Lost(ctx, from, broken) // it was the half of a line
+			if !bytes.HasSuffix(lines.Bytes(), newline) {
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // it was the half of a line
 			}
 			return bourse.Errorf(bourse.CodeInternal, "worker %s sent a line that cannot be read: %w", from.ID, err)
 		}
@@ -37,11 +39,17 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 	return nil
 }
 
-// readOn returns the error if the stream ends in one right here: a scanner returns
-// what came before the error as its last line.
-func readOn(lines *bufio.Scanner) error {
-	if lines.Scan() {
-		return nil
+var newline = []byte{'\n'}
+
+// wholeLines is a bufio.SplitFunc for lines with their ends, which the last may
+// lack.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	n := bytes.IndexByte(data, '\n') + 1
+	if n == 0 && atEOF {
+		n = len(data)
 	}
-	return lines.Err()
+	if n == 0 {
+		return 0, nil, nil
+	}
+	return n, data[:n], nil
 }

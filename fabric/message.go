@@ -1,20 +1,13 @@
 package fabric
 
 import (
+	"bytes"
 	"context"
-	"net/http"
+	"io"
+	"net/url"
 
 	"github.com/bourse-dev/bourse"
 )
-
-// Messenger is what a [Fabric] may implement, too: it carries a small act as one
-// message, and its whole answer back, for less than a stream costs.
-type Messenger interface {
-	// Send sends one request to one worker and returns its answer; errors are
-	// those of Call. Without sent it cannot be a message, being too large or to
-	// a worker that takes none: nothing was sent, and Call can send it.
-	Send(ctx context.Context, to bourse.Member, m *Message) (a Answer, sent bool, err error)
-}
 
 // Message is a request that is known whole.
 type Message struct {
@@ -32,30 +25,29 @@ type Answer struct {
 // MaxAnswer bounds the body of an Answer.
 const MaxAnswer = maxReply
 
-// message sends a as a message and reads its answer into v. Without sent it is for
-// a stream.
-func (c *Client) message(ctx context.Context, to bourse.Member, a *ask, v any) (sent bool, err error) {
-	u, err := a.route.url(a.id)
-	if err != nil {
-		return false, err
-	}
-	u.RawQuery = a.query.Encode()
-	m := Message{Method: a.route.method, URI: u.RequestURI()}
-	if a.body != nil {
-		if m.Body, err = encodeBody(a.body); err != nil {
-			return false, err
-		}
-	}
-	reply, sent, err := c.messenger.Send(ctx, to, &m)
-	switch {
-	case err != nil || !sent:
-		return false, err
-	case reply.Status > 299:
-		return true, failureIn(to, reply.Status, reply.Body)
-	}
-	return true, decodeReply(to, reply.Body, v)
-}
+// Send is the method of [Fabric] by itself.
+type Send func(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
 
-// isAct reports whether a changes something. Lists are not acts: they may be
-// long, and are better read as they come.
-func (a *ask) isAct() bool { return a.route.method != http.MethodGet && a.stream == nil }
+// SendByCall is Send for what a Fabric sends by a request of its own.
+func SendByCall(ctx context.Context, call Call, to bourse.Member, m *Message) (Answer, error) {
+	u, err := url.ParseRequestURI(m.URI)
+	if err != nil {
+		return Answer{}, bourse.Errorf(bourse.CodeInvalid, "a call of %s: %w", bourse.Quoted(m.URI), err)
+	}
+	req := newRequest(m.Method, u)
+	setBytes(req, m.Body)
+	resp, err := call(ctx, to, req)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	var buf bytes.Buffer
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, MaxAnswer+1))
+	if err != nil {
+		return Answer{}, Lost(ctx, to, err)
+	}
+	if n > MaxAnswer {
+		return Answer{}, tooLong(to, MaxAnswer)
+	}
+	return Answer{Status: resp.StatusCode, Body: buf.Bytes()}, nil
+}

@@ -8,20 +8,18 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// Held is a reply that is kept until it is complete: the http.ResponseWriter of
-// a handler that answers a [Message]. Its zero value is empty, and has no space before its body.
+// Held is a reply that is kept until it is complete: an http.ResponseWriter. Its
+// zero value is empty.
 type Held struct {
 	header http.Header
 	status int
-	room   int
-	cut    bool         // more was written than an answer may hold
-	buf    bytes.Buffer // the space, and the body
+	cut    bool // more was written than an answer may hold
+	buf    bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
@@ -44,7 +42,7 @@ var errTooLong = errors.New("the reply is too long for a message")
 // Write implements http.ResponseWriter.
 func (h *Held) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
-	if h.buf.Len()-h.room+len(p) > MaxAnswer {
+	if h.buf.Len()+len(p) > MaxAnswer {
 		h.cut = true
 		return 0, errTooLong
 	}
@@ -63,43 +61,19 @@ func (h *Held) Status() int {
 	return h.status
 }
 
-// Bytes returns the space and the body after it, valid until Release.
+// Bytes returns the body.
 func (h *Held) Bytes() []byte { return h.buf.Bytes() }
 
-const maxHeld = 64 << 10 // bytes of a reply whose memory is kept
-
-var holds = sync.Pool{New: func() any { return new(Held) }}
-
-// Hold returns an empty reply that has room bytes of space before its body.
-func Hold(room int) *Held {
-	h := holds.Get().(*Held)
-	h.room = room
-	h.buf.Write(noBytes[:room])
-	return h
-}
-
-var noBytes [64]byte // the largest room that a caller passes
-
-// Release frees a reply, which must not be read any more.
-func (h *Held) Release() {
-	if h.buf.Cap() > maxHeld {
-		return
-	}
-	clear(h.header)
-	h.status, h.cut = 0, false
-	h.buf.Reset()
-	holds.Put(h)
-}
-
-// ServeMessage has a handler answer a message into h. The request that the
-// handler sees is like another one, from which it has the sender; new(http.Request)
-// means no sender. It reports whether the reply is complete: a handler that panics
-// breaks it off.
-func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, h *Held, log *slog.Logger) (whole bool) {
+// ServeMessage has a handler answer a message. The request that the handler sees
+// is like another one, from which it has the sender; new(http.Request) means no
+// sender. A handler that panics breaks the answer off, and one that writes too
+// much: it is then empty, with status 0.
+func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
+	var h Held
 	u, err := url.ParseRequestURI(m.URI)
 	if err != nil {
-		WriteFailure(h, bourse.Errorf(bourse.CodeInvalid, "a call of %s", bourse.Quoted(m.URI)))
-		return true
+		WriteFailure(&h, bourse.Errorf(bourse.CodeInvalid, "a call of %s", bourse.Quoted(m.URI)))
+		return Answer{h.Status(), h.Bytes()}
 	}
 	r := like.WithContext(ctx)
 	r.Method, r.URL, r.RequestURI = m.Method, u, m.URI
@@ -110,16 +84,16 @@ func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler h
 	}
 	defer func() {
 		switch v := recover(); v {
-		case nil:
-		case http.ErrAbortHandler:
-			whole = false
+		case nil, http.ErrAbortHandler:
 		default:
 			log.Error("a call's handler panicked", "uri", m.URI, "panic", v, "stack", string(debug.Stack()))
-			whole = false
 		}
 	}()
-	handler.ServeHTTP(h, r)
-	return !h.cut
+	handler.ServeHTTP(&h, r)
+	if h.cut {
+		return Answer{}
+	}
+	return Answer{h.Status(), h.Bytes()}
 }
 
 // wholeBody is a request's body that is there.

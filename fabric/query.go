@@ -1,8 +1,6 @@
 package fabric
 
 import (
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -10,91 +8,44 @@ import (
 
 // MachinesQuery selects machines: zero fields select all of them.
 type MachinesQuery struct {
-	App     bourse.AppName // without AppID: of every app that has or had this name
-	AppID   string
-	Name    string
-	Deleted bool // destroyed ones too
-}
-
-func (q MachinesQuery) values() url.Values {
-	v := url.Values{}
-	setText(v, "app", string(q.App))
-	setText(v, "app_id", q.AppID)
-	setText(v, "name", q.Name)
-	setFlag(v, "deleted", q.Deleted)
-	return v
+	App     bourse.AppName `json:"app,omitempty"` // without AppID: of every app that has or had this name
+	AppID   string         `json:"app_id,omitempty"`
+	Name    string         `json:"name,omitempty"`
+	Deleted bool           `json:"deleted,omitempty"` // destroyed ones too
 }
 
 // VolumesQuery selects volumes: zero fields select all of them.
 type VolumesQuery struct {
-	App     bourse.AppName // without AppID: of every app that has or had this name
-	AppID   string
-	Deleted bool // destroyed ones too
-}
-
-func (q VolumesQuery) values() url.Values {
-	v := url.Values{}
-	setText(v, "app", string(q.App))
-	setText(v, "app_id", q.AppID)
-	setFlag(v, "deleted", q.Deleted)
-	return v
+	App     bourse.AppName `json:"app,omitempty"` // without AppID: of every app that has or had this name
+	AppID   string         `json:"app_id,omitempty"`
+	Deleted bool           `json:"deleted,omitempty"` // destroyed ones too
 }
 
 // WaitQuery is what to wait for.
 type WaitQuery struct {
-	States   []bourse.State    // any of them
-	Timeout  time.Duration     // 0: the worker's default
-	Instance bourse.InstanceID // only while the machine is at this version
-	After    bourse.EventID    // only by an event after this one
+	Machine  bourse.MachineID  `json:"machine"`
+	States   []bourse.State    `json:"states,omitempty"`   // any of them
+	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0: the worker's default
+	Instance bourse.InstanceID `json:"instance,omitempty"` // only while the machine is at this version
+	After    bourse.EventID    `json:"after,omitempty"`    // only by an event after this one
 }
 
-func (q WaitQuery) values() url.Values {
-	v := url.Values{}
-	for _, s := range q.States {
-		v.Add("state", string(s))
-	}
-	if q.Timeout > 0 {
-		v.Set("timeout", q.Timeout.String())
-	}
-	setText(v, "instance", string(q.Instance))
-	setText(v, "after", string(q.After))
-	return v
+// EventsQuery selects a machine's latest events.
+type EventsQuery struct {
+	Machine bourse.MachineID `json:"machine"`
+	Limit   int              `json:"limit,omitempty"` // 0: as many as the worker returns by default
 }
 
 // LogsQuery selects log lines.
 type LogsQuery struct {
-	Since  time.Time // zero: from the beginning
-	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)
-	Follow bool      // go on until the machine is destroyed
+	Machine bourse.MachineID `json:"machine"`
+	After   string           `json:"after,omitempty"`  // only lines behind the one of this position
+	Since   time.Time        `json:"since,omitzero"`   // zero: from the beginning
+	Tail    int              `json:"tail,omitempty"`   // the last so many; 0: all, negative: none (with Follow: only new ones)
+	Follow  bool             `json:"follow,omitempty"` // go on until the machine is destroyed
 }
 
-func (q LogsQuery) values() url.Values {
-	v := url.Values{}
-	if !q.Since.IsZero() {
-		v.Set("since", q.Since.Format(time.RFC3339Nano))
-	}
-	if q.Tail != 0 {
-		v.Set("tail", strconv.Itoa(q.Tail))
-	}
-	setFlag(v, "follow", q.Follow)
-	return v
-}
-
-func eventsQuery(limit int) url.Values {
-	if limit <= 0 {
-		return nil
-	}
-	return url.Values{"limit": {strconv.Itoa(limit)}}
-}
-
-func setText(v url.Values, key, text string) {
-	if text != "" {
-		v.Set(key, text)
-	}
-}
-
-func setFlag(v url.Values, key string, set bool) {
-	if set {
-		v.Set(key, "true")
-	}
+// RunsQuery selects runs.
+type RunsQuery struct {
+	Ended bool `json:"ended,omitempty"` // also those that have ended
 }

@@ -54,7 +54,7 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex() // not every writer can
 }
 
-// ServeExec serves PathExecStream: it reads the command, accepts it, and runs
+// ServeExec serves MachineAttach: it reads the command, accepts it, and runs
 // it with run. Its context ends when the caller leaves. run returns when the
 // command has ended and all its output was written; it may leave Stdin unread.
 // The handler checks the machine before, and answers an error with
@@ -146,7 +146,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 func (s *serving) end(exit bourse.Exit, err error) {
 	kind, last := duplex.Exit, any(exit)
 	if err != nil {
-		kind, last = duplex.Failed, failureOf(err)
+		kind, last = duplex.Failed, FailureOf(err)
 	}
 	text, err := json.Marshal(last)
 	if err == nil {

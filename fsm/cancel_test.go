@@ -15,12 +15,15 @@ import (
 
 func TestCancelRunning(t *testing.T) {
 	var cause error
+	var both chan struct{} // closed when the run was canceled twice
 	d := one("create", func(ctx context.Context, r *run) fsm.Outcome {
 		o := hang(ctx, r)
 		cause = context.Cause(ctx)
+		<-both
 		return o
 	})
 	inLab(t, func(t *testing.T, l *lab) {
+		both = make(chan struct{})
 		h := l.start(d, "", fsm.StartOptions{})
 		time.Sleep(time.Second)
 		for range 2 {
@@ -28,6 +31,7 @@ func TestCancelRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		close(both)
 		if err := l.waitErr(h, bourse.CodeCanceled); bourse.MessageOf(err) != "the order is canceled" {
 			t.Errorf("run ended with %v", err)
 		}

@@ -36,7 +36,7 @@
 // its turn, its time or its next attempt, has none. [Define].Start uses the
 // goroutine that will execute the run to wait until it is durable.
 //
-// Locks, in the order in which they are taken: a run's turn (held by whoever
+// Locks, in the order in which they are taken: a run's turn (held by the goroutine that
 // writes its next record, until that is durable), the engine's mutex (over
 // maps and queues, and Journal.Submit, which does not block), the journal's
 // own. Steps, writes of transactions, Config.Observe and log handlers are

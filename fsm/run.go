@@ -16,6 +16,7 @@ type Run[Req, Res any] struct {
 	Parent    string // of a child run
 	Step      string // the step that executes; for OnCancel the one that was to
 	Attempt   int    // of this step; 0 the first time
+	Failure   string // of the attempt before, as it was recorded; "" the first time
 	CreatedAt time.Time
 	Cancel    string       // why, once the run has been canceled
 	Request   Req          // not to be changed
@@ -38,6 +39,10 @@ func decodeRun[Req, Res any](e *Engine, rec Record) (typedRun, error) {
 // prepare readies r for the next attempt, from its record.
 func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	r.Step, r.Attempt, r.Cancel, r.Log, r.children = rec.Step, rec.Attempt, rec.Cancel, log, rec.Children
+	r.Failure = ""
+	if rec.Attempt > 0 {
+		r.Failure = rec.Error
+	}
 	// A failed attempt may have left its changes behind.
 	if r.stale || rec.Attempt > 0 {
 		r.Result = new(Res)

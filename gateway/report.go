@@ -15,7 +15,7 @@ import (
 // maxBy bounds the name of a claimer, in bytes.
 const maxBy = 128
 
-// claim gives the job to the first caller. ?by= is its name. With a ticket of
+// claim returns the job to the first caller. ?by= is its name. With a ticket of
 // the claimer's own the same claim may be repeated when its answer was lost.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}

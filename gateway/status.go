@@ -81,7 +81,7 @@ func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 		return bourse.Machine{}, err
 	}
 	m, err := g.cfg.Machines.Named(r.Context(), app, name)
-	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && m.Config.Image != bourse.ImagePull {
+	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && m.Config.ImageKind() != bourse.PollerImage {
 		return m, bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
 	}
 	return m, err

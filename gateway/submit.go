@@ -93,7 +93,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
-	if err != nil { // the client can no longer be told what became of it
+	if err != nil { // the client can no longer learn what became of it
 		g.takeBack(order.ID)
 		return err
 	}
@@ -134,7 +134,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 }
 
 func submitted(m *bourse.Machine) bool {
-	return m.Config.Image == bourse.ImagePull && m.Config.Metadata[submittedKey] == submittedValue
+	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
 // over reports whether a job has ended and will not begin again.

@@ -31,7 +31,7 @@ func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 		t = pull.Ticket(strings.ToLower(rand.Text())) // 128 bits at least
 		return t, t, nil
 	case len(t) < minTicket || len(t) > maxTicket:
-		return "", "", bourse.Errorf(bourse.CodeInvalid, "a %s of %d bytes: use %d to %d that nobody can guess, or none", ticketHeader, len(t), minTicket, maxTicket)
+		return "", "", bourse.Errorf(bourse.CodeInvalid, "a %s of %d bytes: use %d to %d that cannot be guessed, or none", ticketHeader, len(t), minTicket, maxTicket)
 	}
 	return t, "", nil
 }

@@ -27,7 +27,7 @@ func (r *reach) may(host string) error {
 	if r.only == nil || slices.Contains(r.only, host) {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker", bourse.Quoted(host))
+	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
 // dialer connects for a registry: to its own host, and to all that its answers
@@ -48,7 +48,7 @@ func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 			return nil // the operator's proxy, which applies its own rules
 		}
 		if !public(to.Addr()) {
-			return bourse.Errorf(bourse.CodeInvalid, "the registry is at %s, an address of the worker's own network: it is asked only if the worker allows it", to.Addr())
+			return errPrivate()
 		}
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // An image that a worker has is its askers' to whom its registry has shown it,
-// and nobody else's: the catalogue remembers whom, and when. The label labelShown
+// and no one else's: the catalogue remembers whom, and when. The label labelShown
 // of the image's record keeps that for the next daemon.
 
 const (

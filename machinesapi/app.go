@@ -25,8 +25,9 @@ type AppStatus string
 
 // The statuses of an app.
 const (
-	AppPending  AppStatus = "pending" // no machine yet
-	AppDeployed AppStatus = "deployed"
+	AppPending   AppStatus = "pending" // no machine yet
+	AppDeployed  AppStatus = "deployed"
+	AppSuspended AppStatus = "suspended" // it has releases, and no machine any more
 )
 
 // Organization is an app's owner. Bourse knows it by its slug alone.
@@ -36,14 +37,14 @@ type Organization struct {
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp shows an app that has so many living machines.
-func FromApp(a bourse.App, machines int) App {
+// FromApp shows an app that has so many living machines and volumes.
+func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {
 		status = AppDeployed
 	}
 	return App{
-		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines),
+		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines), VolumeCount: int64(volumes),
 		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
 		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0: it was never made
 	}

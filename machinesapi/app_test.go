@@ -16,7 +16,7 @@ func TestFromAppTellsWhenItWasMade(t *testing.T) {
 		0:                {Name: bourse.DefaultAppName},
 		made.UnixMilli(): {Name: "shop", CreatedAt: made},
 	} {
-		if got := machinesapi.FromApp(app, 1).CreatedAt; got != want {
+		if got := machinesapi.FromApp(app, 1, 0).CreatedAt; got != want {
 			t.Errorf("app %s: %d, want %d", app.Name, got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package machinesapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -41,7 +42,8 @@ type Client struct {
 // ReplyError is the content of an error reply besides its code and text.
 type ReplyError struct {
 	Status    int
-	RequestID string // as in the server's log; "" when the server sent none
+	Word      ErrorStatus // the body's; "" when it had none
+	RequestID string      // as in the server's log; "" when the server sent none
 	OrderID   bourse.OrderID
 	Refusals  []bourse.Refusal
 }
@@ -98,7 +100,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "encode the request: %w", err)
 		}
 	}
-	for again := c.retries(); ; again-- {
+	for again := max(0, cmp.Or(c.Retries, defaultRetries)); ; again-- {
 		resp, err := c.sendOnce(ctx, k, in)
 		if err != nil || again == 0 || !repeatable(resp, k) {
 			return resp, err
@@ -151,6 +153,9 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // its text repeats the address
 	}
+	if errors.Is(err, http.ErrSchemeMismatch) { // nothing was sent but a greeting
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " speaks http, and was asked over https", Err: err}
+	}
 	code := bourse.CodeTimeout
 	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
 		code = bourse.CodeUnavailable
@@ -174,10 +179,16 @@ func replyError(resp *http.Response) error {
 	if body.Code == "" {
 		body.Code = CodeOfStatus(resp.StatusCode)
 	}
+	if resp.StatusCode == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.HasPrefix(raw, []byte(wantsTLS)) {
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " speaks https, and was asked over http", Err: http.ErrSchemeMismatch}
+	}
 	return &bourse.Error{Code: body.Code, Message: withoutPrefix(body.Code, body.Error), Err: &ReplyError{
-		Status: resp.StatusCode, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
+		Status: resp.StatusCode, Word: body.Status, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
 	}}
 }
+
+// wantsTLS begins what Go's servers with TLS reply to a request without.
+const wantsTLS = "Client sent an HTTP request to an HTTPS server"
 
 func shorten(b []byte) []byte { return b[:min(len(b), 256)] }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -37,10 +38,7 @@ func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 // DeleteApp deletes an app with its machines; force stops those that run.
 // Codes: not_found, failed_precondition (machines run).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
-	query := url.Values{}
-	if force {
-		query.Set("force", "true")
-	}
+	query := url.Values{"force": {strconv.FormatBool(force)}} // without it, machines that run are no reason to refuse
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query})
 	return err
 }

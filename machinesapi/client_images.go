@@ -30,6 +30,24 @@ func (c *Client) Images(ctx context.Context, of ImageTarget) ([]WorkerImage, []b
 	return out.Images, silentOf(reply), nil
 }
 
+// AppImages are the images that one app may use, as a client reaches them.
+type AppImages struct {
+	Client *Client
+	App    bourse.AppName
+}
+
+// AppImages returns the client's way to an app's images.
+func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
+
+// Resolve returns which image a name means now, as its registry says to the app's
+// organisation; "host" and "pull" mean themselves. Codes: invalid, not_found (the
+// app, the image), unavailable (no worker reaches the registry).
+func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
+	var out bourse.ImageRef
+	_, err := i.Client.do(ctx, call{method: http.MethodGet, path: path("apps", string(i.App), "images", "resolve"), query: url.Values{"image": {image}}, out: &out})
+	return out, err
+}
+
 // PruneImages removes the images that no machine uses from the workers that
 // are meant, and returns them and the workers that did not answer. Codes:
 // not_found (the worker).

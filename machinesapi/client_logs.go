@@ -16,6 +16,7 @@ import (
 
 // LogQuery selects lines of a machine's output.
 type LogQuery struct {
+	After  string    // only lines behind the one of this position; the others then say nothing but Follow
 	Since  time.Time // zero: from the beginning
 	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)
 	Follow bool      // go on until ctx ends or the machine is destroyed
@@ -26,6 +27,9 @@ type LogQuery struct {
 // invalid, not_found, and unavailable when the stream breaks off.
 func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.MachineID, want LogQuery, line func(LogLine) error) error {
 	query := url.Values{}
+	if want.After != "" {
+		query.Set("after", want.After)
+	}
 	if !want.Since.IsZero() {
 		query.Set("since", want.Since.UTC().Format(time.RFC3339Nano))
 	}

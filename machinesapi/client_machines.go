@@ -48,9 +48,27 @@ func parseTiming(header string) Timing {
 // Quote returns the decision that an order would have, without placing it. The decision's
 // outcome is "quoted" when a worker would fill it, "refused" when none
 // would. Codes: invalid, not_found (the app).
-func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (bourse.Decision, error) {
-	var out bourse.Decision
+func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
+	var out Quoted
 	_, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in, out: &out})
+	return out, err
+}
+
+// Update makes a new version of a machine, and waits until it has started; nonce
+// is that of its lease, if it has one. Codes: invalid, not_found, conflict (the
+// lease, its version, or another update), insufficient_capacity,
+// failed_precondition (its state, its image, or the new version did not start).
+func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
+	var out Machine
+	_, err := c.do(ctx, call{method: http.MethodPost, path: machinePath(app, id), header: nonceHeader(nonce), in: in, out: &out})
+	return out, err
+}
+
+// Versions returns a machine's versions, the newest first, as far as its worker
+// keeps them. Codes: not_found.
+func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
+	var out []Version
+	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "versions"), out: &out})
 	return out, err
 }
 
@@ -60,6 +78,7 @@ type ListMachines struct {
 	Leases   bool
 	Summary  bool
 	Region   bourse.Region
+	Worker   bourse.WorkerID
 	States   []bourse.State
 	Metadata map[string]string
 }
@@ -74,6 +93,9 @@ func (l ListMachines) query() url.Values {
 	if l.Region != "" {
 		q.Set("region", string(l.Region))
 	}
+	if l.Worker != "" {
+		q.Set("worker", string(l.Worker))
+	}
 	for _, s := range l.States {
 		q.Add("state", string(s))
 	}
@@ -83,11 +105,16 @@ func (l ListMachines) query() url.Values {
 	return q
 }
 
-// Machines lists an app's machines, oldest first, and the workers that did not
-// answer: their machines are missing. Codes: invalid, not_found (the app).
+// Machines lists an app's machines, or without one those of all apps that the
+// token may use, oldest first, and the workers that did not answer: their machines
+// are missing. Codes: invalid, not_found (the app).
 func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMachines) ([]Machine, []bourse.WorkerID, error) {
 	var out []Machine
-	reply, err := c.do(ctx, call{method: http.MethodGet, path: path("apps", string(app), "machines"), query: want.query(), out: &out})
+	where := path("machines")
+	if app != "" {
+		where = path("apps", string(app), "machines")
+	}
+	reply, err := c.do(ctx, call{method: http.MethodGet, path: where, query: want.query(), out: &out})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,8 +129,11 @@ func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.Mach
 	return out, err
 }
 
+// MaxEvents bounds the number of events in one reply.
+const MaxEvents = 1000
+
 // Events returns a machine's latest events, newest first; limit 0 means 20, and
-// at most 50. Codes: invalid, not_found.
+// at most MaxEvents. Codes: invalid, not_found.
 func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.MachineID, limit int) ([]Event, error) {
 	query := url.Values{}
 	if limit > 0 {

@@ -73,7 +73,9 @@ var errLeft = errors.New("the stream was closed")
 // both opens a call whose body is sent while its reply comes.
 func (c *Client) both(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // a transport of HTTP/1 waits for who reads it, also when ctx has ended
 	resp, err := c.send(ctx, k)
+	stop()
 	if err == nil && resp.StatusCode > 299 {
 		err = replyError(resp)
 		_ = resp.Body.Close()

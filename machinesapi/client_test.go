@@ -73,7 +73,7 @@ func TestErrorReplies(t *testing.T) {
 		"of another server":            {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
 		"of a proxy":                   {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
 		"of a proxy that gave up":      {504, ``, bourse.CodeTimeout, "504 Gateway Timeout:"},
-		"of nobody knows what":         {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
+		"of no known kind":             {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := replying(t, c.status, c.body, "fly-request-id", "r1")
@@ -99,7 +99,7 @@ func TestEveryStatusHasACode(t *testing.T) {
 	}
 }
 
-// Without a reply, the code says whether something may have happened.
+// Without a reply, the code reports whether something may have happened.
 func TestNoReply(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -182,40 +182,40 @@ func TestEveryCallSendsItsPath(t *testing.T) {
 		got         any
 	}{
 		"POST " + base + "lease": {`{"data":{"nonce":"n2"}}`, `{"ttl":30}`, func(c *machinesapi.Client) (any, error) {
-			l, err := c.AcquireLease(t.Context(), "shop", "148e21ea1d5389", machinesapi.LeaseRequest{TTL: 30}, "n1")
+			l, err := c.Lease("shop", "148e21ea1d5389").Acquire(t.Context(), machinesapi.LeaseRequest{TTL: 30}, "n1")
 			return l.Nonce, err
 		}, "n2"},
 		"GET " + base + "lease": {`{"data":{"owner":"ann"}}`, "", func(c *machinesapi.Client) (any, error) {
-			l, err := c.Lease(t.Context(), "shop", "148e21ea1d5389")
+			l, err := c.Lease("shop", "148e21ea1d5389").Get(t.Context())
 			return l.Owner, err
 		}, "ann"},
 		"DELETE " + base + "lease": {``, "", func(c *machinesapi.Client) (any, error) {
-			return nil, c.ReleaseLease(t.Context(), "shop", "148e21ea1d5389", "n1")
+			return nil, c.Lease("shop", "148e21ea1d5389").Release(t.Context(), "n1")
 		}, nil},
 		"GET " + base + "metadata": {`{"k":"v"}`, "", func(c *machinesapi.Client) (any, error) {
-			return c.Metadata(t.Context(), "shop", "148e21ea1d5389")
+			return c.Metadata("shop", "148e21ea1d5389").All(t.Context())
 		}, map[string]string{"k": "v"}},
 		"PATCH " + base + "metadata": {``, `{"metadata":{"k":null}}`, func(c *machinesapi.Client) (any, error) {
-			return nil, c.PatchMetadata(t.Context(), "shop", "148e21ea1d5389", machinesapi.MetadataPatch{Metadata: map[string]*string{"k": nil}})
+			return nil, c.Metadata("shop", "148e21ea1d5389").Patch(t.Context(), machinesapi.MetadataPatch{Metadata: map[string]*string{"k": nil}})
 		}, nil},
 		"GET " + base + "metadata/k": {`{"value":"v"}`, "", func(c *machinesapi.Client) (any, error) {
-			return c.MetadataValue(t.Context(), "shop", "148e21ea1d5389", "k")
+			return c.Metadata("shop", "148e21ea1d5389").Get(t.Context(), "k")
 		}, "v"},
 		"POST " + base + "metadata/k": {``, `{"value":"v"}`, func(c *machinesapi.Client) (any, error) {
-			return nil, c.SetMetadata(t.Context(), "shop", "148e21ea1d5389", "k", "v")
+			return nil, c.Metadata("shop", "148e21ea1d5389").Set(t.Context(), "k", "v")
 		}, nil},
 		"DELETE " + base + "metadata/k": {``, "", func(c *machinesapi.Client) (any, error) {
-			return nil, c.DeleteMetadata(t.Context(), "shop", "148e21ea1d5389", "k")
+			return nil, c.Metadata("shop", "148e21ea1d5389").Delete(t.Context(), "k")
 		}, nil},
 		"GET " + base + "events?limit=3": {`[{"id":"e1"}]`, "", func(c *machinesapi.Client) (any, error) {
 			list, err := c.Events(t.Context(), "shop", "148e21ea1d5389", 3)
 			return len(list), err
 		}, 1},
 		"POST " + base + "cordon": {``, "", func(c *machinesapi.Client) (any, error) {
-			return nil, c.Cordon(t.Context(), "shop", "148e21ea1d5389", "n1")
+			return nil, c.Cordon(t.Context(), "shop", "148e21ea1d5389", true, "n1")
 		}, nil},
 		"POST " + base + "uncordon": {``, "", func(c *machinesapi.Client) (any, error) {
-			return nil, c.Uncordon(t.Context(), "shop", "148e21ea1d5389", "n1")
+			return nil, c.Cordon(t.Context(), "shop", "148e21ea1d5389", false, "n1")
 		}, nil},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // none. Besides those named, each may return not_found and conflict (another
 // caller holds the lease).
 
-func (c *Client) act(ctx context.Context, app bourse.AppName, id bourse.MachineID, verb, nonce string, k call) error {
+func act(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID, verb, nonce string, k call) error {
 	k.method, k.path = http.MethodPost, machinePath(app, id, verb)
 	k.header = nonceHeader(nonce)
 	_, err := c.do(ctx, k)
@@ -32,14 +32,20 @@ func nonceHeader(nonce string) http.Header {
 // insufficient_capacity (its worker is full).
 func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) (StartReply, error) {
 	var out StartReply
-	err := c.act(ctx, app, id, "start", nonce, call{out: &out})
+	err := act(ctx, c, app, id, "start", nonce, call{out: &out})
 	return out, err
 }
 
 // Stop asks a machine to end and does not wait for it. Codes: invalid,
 // failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
-	return c.act(ctx, app, id, "stop", nonce, call{in: in})
+	return act(ctx, c, app, id, "stop", nonce, call{in: in})
+}
+
+// Suspend freezes a machine where it is, and Start lets it go on. Codes:
+// failed_precondition (its host cannot), unavailable.
+func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
+	return act(ctx, c, app, id, "suspend", nonce, call{})
 }
 
 // Restart stops a machine and starts it again. Codes: invalid,
@@ -55,31 +61,30 @@ func (c *Client) Restart(ctx context.Context, app bourse.AppName, id bourse.Mach
 	if in.Timeout > 0 {
 		query.Set("timeout", time.Duration(in.Timeout).String())
 	}
-	return c.act(ctx, app, id, "restart", nonce, call{query: query})
+	return act(ctx, c, app, id, "restart", nonce, call{query: query})
 }
 
 // Signal sends a signal to the machine's main process. Codes: invalid,
 // failed_precondition.
 func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.MachineID, signal bourse.Signal) error {
-	return c.act(ctx, app, id, "signal", "", call{in: SignalMachine{Signal: signal}})
+	return act(ctx, c, app, id, "signal", "", call{in: SignalMachine{Signal: signal}})
 }
 
 // Exec runs a command next to the machine's program until it ends. Codes:
 // invalid (also a command that does not exist), failed_precondition.
 func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
 	var out ExecReply
-	err := c.act(ctx, app, id, "exec", "", call{in: in, out: &out})
+	err := act(ctx, c, app, id, "exec", "", call{in: in, out: &out})
 	return out, err
 }
 
-// Cordon takes a machine's services out of routing.
-func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
-	return c.act(ctx, app, id, "cordon", nonce, call{})
-}
-
-// Uncordon brings them back.
-func (c *Client) Uncordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
-	return c.act(ctx, app, id, "uncordon", nonce, call{})
+// Cordon takes a machine's services out of routing, or brings them back.
+func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, out bool, nonce string) error {
+	verb := "uncordon"
+	if out {
+		verb = "cordon"
+	}
+	return act(ctx, c, app, id, verb, nonce, call{})
 }
 
 // Destroy removes a machine for good and waits until it is gone. Codes:

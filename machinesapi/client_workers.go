@@ -22,6 +22,15 @@ func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error)
 	return out, err
 }
 
+// ForgetWorker has the cluster forget a worker that is down or stopped, with its
+// machines and volumes, and returns what it was. Codes: not_found,
+// failed_precondition (it is there).
+func (c *Client) ForgetWorker(ctx context.Context, id bourse.WorkerID) (Worker, error) {
+	var out Worker
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: path("workers", string(id)), out: &out})
+	return out, err
+}
+
 // Runs lists a worker's durable runs, ended ones too when asked for. Codes:
 // not_found.
 func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Run, error) {
@@ -34,25 +43,20 @@ func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Ru
 	return out.Runs, err
 }
 
-// RetryRun makes a stuck run try its step again. Codes: not_found,
+// RunVerb is what a person does with a run.
+type RunVerb string
+
+// The verbs of runs.
+const (
+	RunRetry  RunVerb = "retry"  // a stuck one tries its step again
+	RunSkip   RunVerb = "skip"   // a stuck one goes on with the next step
+	RunCancel RunVerb = "cancel" // it ends
+)
+
+// ActOnRun does something with a run of a worker. Codes: not_found,
 // failed_precondition.
-func (c *Client) RetryRun(ctx context.Context, id bourse.WorkerID, run string) (Run, error) {
-	return c.actOnRun(ctx, id, run, "retry")
-}
-
-// SkipRun makes a stuck run continue after its step. Codes: not_found,
-// failed_precondition.
-func (c *Client) SkipRun(ctx context.Context, id bourse.WorkerID, run string) (Run, error) {
-	return c.actOnRun(ctx, id, run, "skip")
-}
-
-// CancelRun ends a run. Codes: not_found, failed_precondition.
-func (c *Client) CancelRun(ctx context.Context, id bourse.WorkerID, run string) (Run, error) {
-	return c.actOnRun(ctx, id, run, "cancel")
-}
-
-func (c *Client) actOnRun(ctx context.Context, id bourse.WorkerID, run, verb string) (Run, error) {
+func (c *Client) ActOnRun(ctx context.Context, id bourse.WorkerID, run string, verb RunVerb) (Run, error) {
 	var out Run
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path("workers", string(id), "runs", run, verb), out: &out})
+	_, err := c.do(ctx, call{method: http.MethodPost, path: path("workers", string(id), "runs", run, string(verb)), out: &out})
 	return out, err
 }

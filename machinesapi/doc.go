@@ -21,6 +21,9 @@ const (
 	HeaderServerTiming = "Server-Timing"
 	// HeaderUnreachable lists the workers that a listing could not ask.
 	HeaderUnreachable = "Bourse-Unreachable"
+	// HeaderWarning is a member of the request that is not acted on, and why; one
+	// for each.
+	HeaderWarning = "Bourse-Warning"
 )
 
 // MaxBody bounds the body of every request, in bytes.

@@ -8,7 +8,7 @@ import (
 )
 
 // StatusOf returns the HTTP status of a code; 500 for an unknown one. Three places
-// of the API use another status: a name that is taken is 422, a machine that
+// of the API use another status: an app's name that is taken is 422, a machine that
 // no longer fits on its own worker is 409, and a lack of capacity for a volume, or
 // for a machine that one pins, is 412.
 func StatusOf(code bourse.Code) int { return code.Status() }
@@ -55,13 +55,26 @@ type ErrorBody struct {
 	RequestID string           `json:"request_id,omitempty"`
 }
 
-// The texts that begin the errors of a lack of capacity: clients look for
-// parts of them.
+// The texts of errors of codes unauthorized and forbidden.
 const (
-	NoCapacityText = "insufficient resources available to fulfill request: could not reserve resource for machine: "
+	UnauthorizedText = "Authenticate: token validation error" // of code unauthorized; of a token that was good the reason follows, after ": "
+	ForbiddenText    = "unauthorized"                         // as the Machines API has it: the app is not the token's
+	ClusterOnlyText  = "unauthorized: this takes a token of the whole cluster, and yours is of an organization or of apps"
+	ReadOnlyText     = "unauthorized: the token is read-only"
+	MachinesOnlyText = "unauthorized: the token is for other machines, or for machines alone"
+	QuotaText        = "quota exceeded: " // begins it
+)
+
+// The texts that begin errors, where clients look for parts of them.
+const (
+	NoCapacityText = noRoomText + reserveText + "machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
 	NoVolumeText   = "no capacity: "
-	PinnedText     = "insufficient resources to create new machine with existing volume '%s': "
+	NameTakenText  = "already_exists: unique machine name violation, "
+
+	noRoomText  = "insufficient resources available to fulfill request: "
+	reserveText = "could not reserve resource for "
+	PinnedText  = "insufficient resources to create new machine with existing volume '%s': "
 )
 
 // prefixes begin the texts of errors about machines, where clients of the
@@ -84,8 +97,17 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix undoes WithPrefix: people see the code elsewhere.
+// withoutPrefix undoes WithPrefix, and takes away what else only clients look for:
+// people see the code elsewhere, and read each fact once.
 func withoutPrefix(code bourse.Code, text string) string {
-	text = strings.TrimPrefix(strings.TrimPrefix(text, prefixes[code]), NoCapacityText)
-	return strings.TrimPrefix(text, NoVolumeText)
+	text = strings.TrimPrefix(text, prefixes[code])
+	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {
+		text = strings.TrimPrefix(text, lead)
+	}
+	if rest, ok := strings.CutPrefix(text, reserveText); ok {
+		if _, after, ok := strings.Cut(rest, ": "); ok { // what it was for
+			text = after
+		}
+	}
+	return text
 }

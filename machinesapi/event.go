@@ -1,6 +1,8 @@
 package machinesapi
 
 import (
+	"strings"
+
 	"github.com/bourse-dev/bourse"
 )
 
@@ -8,17 +10,21 @@ import (
 type Event struct {
 	ID        bourse.EventID   `json:"id"`
 	Type      bourse.EventType `json:"type"`
-	Status    bourse.State     `json:"status"` // after it
-	Source    string           `json:"source"`
-	Timestamp int64            `json:"timestamp"` // milliseconds since 1970
+	Status    bourse.State     `json:"status"`           // after it
+	Source    string           `json:"source"`           // who caused it: user or worker
+	Timestamp int64            `json:"timestamp"`        // milliseconds since 1970
+	Reason    string           `json:"reason,omitempty"` // Bourse's own: why its worker did this
 	Request   *EventRequest    `json:"request,omitempty"`
+	Added     *EventAdded      `json:"x-bourse,omitempty"` // Bourse's own
 }
 
-// The sources of events, in the Machines API's words.
-const (
-	SourceUser   = "user"
-	SourceWorker = "flyd"
-)
+// EventAdded is what Bourse says of an event beside what the Machines API does.
+type EventAdded struct {
+	By string `json:"by"` // the name of the token with which a user caused it
+}
+
+// maxBy bounds the name of a token: it comes from the worker, and people read it.
+const maxBy = 64
 
 // EventRequest is the detail of an exit event, or of a pull event.
 type EventRequest struct {
@@ -61,9 +67,9 @@ func FromEvents(events []bourse.Event) []Event {
 // FromEvent shows one event. Clients read the exit event of type exit without
 // a check, so such an event always has one.
 func FromEvent(e *bourse.Event) Event {
-	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli()}
-	if e.Source == bourse.SourceWorker {
-		out.Source = SourceWorker
+	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli(), Reason: e.Reason}
+	if e.By != "" {
+		out.Added = &EventAdded{By: strings.ToValidUTF8(e.By[:min(len(e.By), maxBy)], "")}
 	}
 	exit := e.Exit
 	if exit == nil && e.Type == bourse.EventExit {

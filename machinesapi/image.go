@@ -51,14 +51,15 @@ func (l *PullLine) Err() error {
 // Usage is what a machine uses, and its limits. What its host does not
 // account is -1; a limit of 0 is none.
 type Usage struct {
-	At        time.Time `json:"at"`
-	CPUMS     int64     `json:"cpu_ms"`       // since it started
-	Throttled int64     `json:"throttled_ms"` // that it waited for its quota
-	CPUs      float64   `json:"cpus"`         // cores in use, over the last seconds
-	CPULimit  float64   `json:"cpu_limit"`    // cores
-	Memory    int64     `json:"memory_bytes"` // without the page cache
-	MemLimit  int64     `json:"memory_limit_bytes"`
-	PIDs      int64     `json:"pids"`
-	Read      int64     `json:"read_bytes"` // from disks, since it started
-	Written   int64     `json:"written_bytes"`
+	At        time.Time         `json:"at"`
+	CPUMS     int64             `json:"cpu_ms"`       // since it started
+	Throttled int64             `json:"throttled_ms"` // that it waited for its quota
+	CPUs      float64           `json:"cpus"`         // cores in use, over the last seconds
+	CPULimit  float64           `json:"cpu_limit"`    // cores
+	Memory    int64             `json:"memory_bytes"` // without the page cache
+	MemLimit  int64             `json:"memory_limit_bytes"`
+	PIDs      int64             `json:"pids"`
+	Read      int64             `json:"read_bytes"` // from disks, since it started
+	Written   int64             `json:"written_bytes"`
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // that a warm machine has run, since its worker's daemon began
 }

@@ -19,7 +19,7 @@ func TestMachineShape(t *testing.T) {
 		ID: "148e21ea1d5389", Name: "web", App: "shop", Worker: "w1", Region: "gru", Order: "01J00000000000000000000000",
 		Instance: "01J11111111111111111111111", State: bourse.StateStopped, Cordoned: true, CreatedAt: noon, UpdatedAt: noon,
 		Config: bourse.Config{Image: "nginx", Kept: bourse.Kept{Services: json.RawMessage(`[{"internal_port":80}]`)}},
-		Lease:  &bourse.Lease{Nonce: "secret"}, Boot: bourse.Boot{Number: 2, Port: 30001},
+		Lease:  &bourse.Lease{Nonce: "secret"}, Boot: bourse.Boot{Number: 2, Port: 30001, Requested: true, Exit: &bourse.Exit{Code: -1, Signal: 15, At: noon}},
 		LastEvents: []bourse.Event{
 			{
 				ID: "01J33333333333333333333333", Type: bourse.EventExit, State: bourse.StateStopped, Source: bourse.SourceWorker, At: noon,
@@ -39,14 +39,16 @@ func TestMachineShape(t *testing.T) {
 		"image_ref": {"registry": "registry-1.docker.io", "repository": "library/nginx", "tag": "latest"},
 		"config": {"image": "nginx", "guest": {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}, "init": {}, "services": [{"internal_port": 80}]},
 		"events": [
-			{"id": "01J33333333333333333333333", "type": "exit", "status": "stopped", "source": "flyd", "timestamp": 1772636400123, "request": {
+			{"id": "01J33333333333333333333333", "type": "exit", "status": "stopped", "source": "worker", "timestamp": 1772636400123, "request": {
 				"exit_event": {"exit_code": 7, "guest_exit_code": 7, "guest_signal": -1, "signal": -1, "oom_killed": false,
 					"requested_stop": false, "restarting": true, "exited_at": "2026-03-04T15:00:00.123Z"},
 				"restart_count": 2}},
 			{"id": "01J22222222222222222222222", "type": "launch", "status": "created", "source": "user", "timestamp": 1772636400123}
 		],
 		"host_status": "ok",
-		"app": "shop", "worker": "w1", "order_id": "01J00000000000000000000000", "port": 30001
+		"app": "shop", "worker": "w1", "order_id": "01J00000000000000000000000", "port": 30001, "starts": 2,
+		"exit": {"exit_code": 143, "guest_exit_code": 143, "guest_signal": 15, "signal": 15, "oom_killed": false,
+			"requested_stop": true, "restarting": false, "exited_at": "2026-03-04T15:00:00.123Z"}
 	}`
 	var got, expected any
 	if err := json.Unmarshal(raw, &got); err != nil {
@@ -142,11 +144,11 @@ func FuzzParseImage(f *testing.F) {
 }
 
 func TestAppShape(t *testing.T) {
-	a := machinesapi.FromApp(bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "acme", CreatedAt: noon}, 2)
+	a := machinesapi.FromApp(bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "acme", CreatedAt: noon}, 2, 0)
 	if a.NumericID <= 0 || a.Organization.NumericID <= 0 || a.Status != machinesapi.AppDeployed || a.CreatedAt != noon.UnixMilli() || a.MachineCount != 2 {
 		t.Errorf("app is %+v", a)
 	}
-	if a := machinesapi.FromApp(bourse.App{}, 0); a.Status != machinesapi.AppPending || a.NumericID <= 0 {
+	if a := machinesapi.FromApp(bourse.App{}, 0, 0); a.Status != machinesapi.AppPending || a.NumericID <= 0 {
 		t.Errorf("an empty app is %+v", a)
 	}
 }

@@ -11,12 +11,17 @@ type Region struct {
 	Code    bourse.Region `json:"code"`
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
+
+	// Of regions that are named after an airport.
+	Latitude  float64 `json:"latitude,omitempty"`
+	Longitude float64 `json:"longitude,omitempty"`
+	GeoRegion string  `json:"geo_region,omitempty"`
 }
 
 // RegionList is the reply of the regions call.
 type RegionList struct {
 	Regions []Region      `json:"Regions"`
-	Nearest bourse.Region `json:"Nearest"` // the broker's own, "" when it has none
+	Nearest bourse.Region `json:"Nearest"` // to the broker: its own, or else by geography; "" when that is not known
 }
 
 // Worker is what the exchange knows of one worker: as a member, and from
@@ -30,6 +35,12 @@ type Worker struct {
 	Status  WorkerStatus    `json:"status"`
 	Error   string          `json:"error,omitempty"` // why it did not answer
 	Facts   *bourse.Facts   `json:"facts,omitempty"` // nil unless it answered
+
+	// Of a worker that is down or stopped.
+	Since    time.Time `json:"since,omitzero"`
+	Earlier  bool      `json:"earlier,omitempty"`  // since before that: the broker has not seen it go
+	Machines int       `json:"machines,omitempty"` // that it had when it was last heard from
+	Volumes  int       `json:"volumes,omitempty"`
 }
 
 // WorkerStatus is whether a worker answered.
@@ -38,7 +49,9 @@ type WorkerStatus string
 // The statuses of a worker.
 const (
 	WorkerOK          WorkerStatus = "ok"
-	WorkerUnreachable WorkerStatus = "unreachable"
+	WorkerUnreachable WorkerStatus = "unreachable" // a member, and does not answer
+	WorkerDown        WorkerStatus = "down"        // was a member, and is gone
+	WorkerStopped     WorkerStatus = "stopped"     // was a member, and has left in good order
 )
 
 // WorkerList is the reply of the workers call.
@@ -70,6 +83,8 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Stream string    `json:"stream"` // stdout or stderr
 	Text   string    `json:"text"`
+	// Position names the line, for LogQuery.After.
+	Position string `json:"position,omitempty"`
 	// Error is set on a last line: why the stream broke off.
 	Error *ErrorBody `json:"error,omitempty"`
 }

@@ -14,18 +14,6 @@ const (
 	maxRetryAfter  = 10 * time.Second
 )
 
-// retries returns how often the client repeats a request that was refused for
-// lack of time.
-func (c *Client) retries() int {
-	switch {
-	case c.Retries == 0:
-		return defaultRetries
-	case c.Retries < 0:
-		return 0
-	}
-	return c.Retries
-}
-
 // repeatable reports whether a reply invites its request again: nothing was done
 // for it. What has streamed cannot be sent again.
 func repeatable(resp *http.Response, k call) bool {

@@ -22,9 +22,10 @@ const viewPatience = 5 * time.Second
 func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	best := furthest(members)
 	for i := range members {
-		if m := &members[i]; m.Reachable {
+		switch m := &members[i]; {
+		case m.Reachable:
 			m.measure(best, now)
-		} else {
+		case m.State != ViewDown:
 			m.State = ViewUnreachable
 		}
 	}

@@ -67,7 +67,7 @@ func TestCompareViews(t *testing.T) {
 			[]string{"a ok 0 0 0ms []", "b differs 0 0 0ms [machine]", "c ok 0 0 0ms []"},
 			false,
 		},
-		"two differ, and nobody knows who is right": {
+		"two differ, and it is unknown which is right": {
 			[]machinesapi.MemberHealth{member("a", 9, 9, 0, "x"), member("b", 9, 9, 0, "y")},
 			[]string{"a differs 0 0 0ms [machine]", "b differs 0 0 0ms [machine]"},
 			false,

@@ -20,6 +20,7 @@ type MemberHealth struct {
 	Region    bourse.Region   `json:"region,omitempty"`
 	Reachable bool            `json:"reachable"`
 	Error     string          `json:"error,omitempty"` // why it is not reachable, or cannot write its copy
+	DownSince time.Time       `json:"down_since,omitzero"`
 
 	// Its own report. All zero when it is not reachable.
 	Version    string         `json:"version,omitempty"` // its release
@@ -52,6 +53,7 @@ const (
 	ViewBehind      ViewState = "behind"      // for longer than changes take
 	ViewDiffers     ViewState = "differs"     // it has every transaction, and yet other rows: a fault
 	ViewUnreachable ViewState = "unreachable"
+	ViewDown        ViewState = "down" // it should be a member and is gone
 )
 
 // ViewHead is how far a member is in one stream.

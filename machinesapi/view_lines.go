@@ -189,7 +189,7 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	return &c, v.fits(c.Row.Cells)
 }
 
-// fits says whether a row has a cell for every column, as far as these are
+// fits reports whether a row has a cell for every column, as far as these are
 // known.
 func (v *viewStream) fits(cells []any) error {
 	if v.columns != nil && len(cells) != len(v.columns) {

@@ -44,6 +44,9 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
+	if t.at != nil {
+		t.at.Store(batch[0])
+	}
 	tries := make([]attempt, len(batch))
 	if len(batch) == 1 {
 		tries[0] = t.attempt(work, batch[0], t.sofar())

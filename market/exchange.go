@@ -1,9 +1,11 @@
 package market
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +19,10 @@ type Config struct {
 	Trader    Trader       // required
 	Voids     Voids        // nil: cancellations that cannot be delivered are in memory only
 	Log       *slog.Logger // default: none
+	// Decided is called once with each order that Place has decided, however many
+	// calls wait for it; it must not block, or keep what it gets. The fill is nil
+	// for an order that was not filled. nil: no one counts.
+	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
 	// Rand is the source of randomness; tests set a seeded one. It is used
 	// under a lock, and only to seed each order's own source. Default: a
 	// random seed.
@@ -130,11 +136,15 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	}
 	defer x.inflight.finish(f)
 	t := x.newTrade(&order, began)
+	t.at = &f.at
 	if order.Named {
 		order.Try = strconv.FormatUint(t.rng.Uint64(), 36)
 	}
 	fill, err := t.place(work)
 	t.finish(fill, err)
+	if x.cfg.Decided != nil {
+		x.cfg.Decided(&order, fill, &t.decision, err)
+	}
 	f.decision, f.err = t.decision, err
 	if err != nil {
 		x.refused.put(t.decision)
@@ -144,6 +154,10 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	x.remember(&order, fill, &t.decision)
 	return f.fill, f.decision, nil
 }
+
+// Claiming returns the worker at which an order that is being placed here was claimed last:
+// it may be pulling the image.
+func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns what Place would do, up to the first claim: it asks and ranks,
 // and takes nothing. The decision's outcome is quoted, with the best worker
@@ -167,6 +181,14 @@ func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 		return []bourse.Decision{d}
 	}
 	return append(x.filled.chosen(id), x.refused.chosen(id)...)
+}
+
+// Recent returns the newest of the decisions that this exchange made recently and
+// that keep wants, newest first, limit at most. keep is not to block.
+func (x *Exchange) Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision {
+	out := x.refused.recent(x.filled.recent(nil, keep), keep)
+	slices.SortFunc(out, func(a, b bourse.Decision) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Order, a.Order)) })
+	return out[:min(limit, len(out))]
 }
 
 // Decision returns the record of an order that this exchange decided recently, with

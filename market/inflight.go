@@ -3,6 +3,7 @@ package market
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -28,7 +29,21 @@ type call struct {
 	decision bourse.Decision
 	err      error
 
+	at atomic.Pointer[bourse.Member] // where it was claimed last, of a race the first
+
 	callers int // guarded by inflight.mu
+}
+
+// claiming returns the worker at which an order in progress was claimed last.
+func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.now[id]; f != nil {
+		if at := f.at.Load(); at != nil {
+			return *at, true
+		}
+	}
+	return bourse.Member{}, false
 }
 
 // join starts placing an order and returns the context to work in, or

@@ -58,6 +58,18 @@ func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	return out
 }
 
+// recent adds the decisions that keep wants to out.
+func (m *memory) recent(out []bourse.Decision, keep func(*bourse.Decision) bool) []bourse.Decision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.of {
+		if keep(d) {
+			out = append(out, *d)
+		}
+	}
+	return out
+}
+
 func (m *memory) get(id bourse.OrderID) (bourse.Decision, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

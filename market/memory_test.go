@@ -1,6 +1,7 @@
 package market_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
@@ -50,5 +51,27 @@ func TestLostFillIsForgotten(t *testing.T) {
 	}
 	if d, ok := x.Decision(o.ID); ok {
 		t.Errorf("it still tells of %s", d.Machine)
+	}
+}
+
+// TestRecent lists what was decided, fills and refusals, newest first.
+func TestRecent(t *testing.T) {
+	x := broker(floor(3, room(3)), nil)
+	var want []bourse.OrderID
+	for _, region := range []bourse.Region{"gru", "mad", "gru"} { // there is no worker in mad
+		o := order(region)
+		place(t.Context(), x, o)
+		want = append([]bourse.OrderID{o.ID}, want...)
+	}
+	other := want[2]
+	var got []bourse.OrderID
+	for _, d := range x.Recent(2, func(d *bourse.Decision) bool { return d.Order != other }) {
+		got = append(got, d.Order)
+	}
+	if !slices.Equal(got, want[:2]) {
+		t.Errorf("recent are %v, want %v", got, want[:2])
+	}
+	if got := x.Recent(1, func(*bourse.Decision) bool { return true }); len(got) != 1 || got[0].Order != want[0] {
+		t.Errorf("the newest is %+v, want %s", got, want[0])
 	}
 }

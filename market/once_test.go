@@ -25,9 +25,9 @@ func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) mark
 	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// mend repairs the network and waits until nothing is in flight and
+// repair repairs the network and waits until nothing is in flight and
 // every cancellation that waited has been delivered.
-func mend(c *markettest.Cluster) {
+func repair(c *markettest.Cluster) {
 	c.Break(nil)
 	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any void is given up
 	synctest.Wait()
@@ -62,7 +62,7 @@ func TestInvariant7Once(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			mend(c)
+			repair(c)
 			stop()
 			c.Quiet()
 			for _, a := range answers {
@@ -134,7 +134,7 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			mend(c)
+			repair(c)
 			stops[0]()
 			stops[1]()
 			c.Quiet()

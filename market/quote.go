@@ -4,8 +4,10 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -158,7 +160,7 @@ func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	if out.Region.Validate() != nil {
 		out.Region = m.Region
 	}
-	out.Detail = cut(out.Detail, maxDetail)
+	out.Detail = cut(oneLine(out.Detail), maxDetail)
 	out.Resource = cut(out.Resource, maxWord)
 	out.Reason = bourse.RefusalReason(cut(string(out.Reason), maxWord))
 	out.Wanted, out.Free = max(0, out.Wanted), max(0, out.Free)
@@ -168,4 +170,14 @@ func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 		s.Resource, s.Wanted, s.Free = cut(s.Resource, maxWord), max(0, s.Wanted), max(0, s.Free)
 	}
 	return &out
+}
+
+// oneLine takes from a worker's sentence what does not belong into one.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, s)
 }

@@ -21,7 +21,7 @@ func (t *trade) refused(r bourse.Refusal) {
 // claimed records a claim; its refusal is nil if it filled the order.
 func (t *trade) claimed(try bourse.ClaimTry) {
 	if try.Refusal != nil {
-		t.noes.add(*try.Refusal)
+		t.noes.claimed(*try.Refusal, t.order)
 	}
 	if round := t.present(); len(round.Claims) < bourse.MaxRecorded {
 		round.Claims = append(round.Claims, try)

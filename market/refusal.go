@@ -14,6 +14,7 @@ import (
 type tally struct {
 	kinds []kind
 	name  *bourse.Refusal // the first that refuses because the machine's name is taken
+	end   *bourse.Refusal // the first of a claim that would be no other on any worker
 }
 
 // kind is what refusals of one reason, about one thing, have in common.
@@ -50,13 +51,27 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
+// claimed adds the refusal of a claim. Who has tried knows more than who was
+// asked: there is no such image, or no such program in it, wherever it is tried.
+func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
+	t.add(r)
+	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
+		t.end = &r
+	}
+}
+
 // final returns the error of a refusal that holds for the whole exchange: a machine's
 // name is one in its app, so no other worker may use it either.
 func (t *tally) final(order *bourse.Order) error {
-	if t.name == nil {
-		return nil
+	switch {
+	case t.name != nil:
+		return bourse.Errorf(bourse.CodeAlreadyExists, "app %s has a machine named %s already, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
+	case t.end != nil && t.end.Reason == bourse.RefusedNoImage:
+		return bourse.Errorf(bourse.CodeNotFound, "%s (%s)", cut(t.end.Detail, maxDetail), t.end.Worker)
+	case t.end != nil:
+		return bourse.Errorf(bourse.CodeInvalid, "%s (%s)", cut(t.end.Detail, maxDetail), t.end.Worker)
 	}
-	return bourse.Errorf(bourse.CodeAlreadyExists, "app %s has a machine named %s already, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
+	return nil
 }
 
 // err returns the error of an order that no worker filled.
@@ -87,6 +102,10 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
 		// A worker that did not answer may have what the others lack: that is not "insufficient".
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
+	case kinds[0].reason == bourse.RefusedRegistry:
+		return bourse.Errorf(bourse.CodeUnavailable, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
+	case kinds[0].reason == bourse.RefusedProgram && len(kinds) == 1:
+		return bourse.Errorf(bourse.CodeInvalid, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API match this phrase.
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",
@@ -130,12 +149,14 @@ func (t *tally) sorted() []kind {
 
 func (k *kind) class() int {
 	switch {
-	case k.reason == bourse.RefusedResource:
+	case k.reason == bourse.RefusedRegistry: // a worker had room and tried
 		return 0
+	case k.reason == bourse.RefusedResource:
+		return 1
 	case k.unanswered():
-		return 2
+		return 3
 	}
-	return 1
+	return 2
 }
 
 func familiarity(resource string) int {
@@ -167,7 +188,14 @@ const (
 
 // summary says in parentheses which workers were asked and why they refused. It is empty
 // before any was asked.
-func (t *tally) summary(rounds []bourse.Round) string {
+func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
+
+// besides is summary without a kind that was told.
+func (t *tally) besides(told kind, rounds []bourse.Round) string {
+	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k kind) bool { return k.reason == told.reason && k.about == told.about }))
+}
+
+func summary(rounds []bourse.Round, kinds []kind) string {
 	var parts []string
 	for i := range rounds[:min(len(rounds), maxShown)] {
 		r := &rounds[i]
@@ -183,7 +211,6 @@ func (t *tally) summary(rounds []bourse.Round) string {
 		parts = append(parts, asked)
 	}
 	parts = more(parts, len(rounds)-maxShown)
-	kinds := t.sorted()
 	for i := range kinds[:min(len(kinds), maxShown)] {
 		parts = append(parts, kinds[i].String())
 	}
@@ -218,11 +245,14 @@ func (k *kind) String() string {
 
 // detail is the worker's own message.
 func (k *kind) detail() string {
-	s := string(k.reason)
-	if k.about != "" {
-		s += " " + k.about
+	s := ""
+	switch {
+	case k.about == "":
+		s = string(k.reason) + ": "
+	case !strings.Contains(k.best.Detail, k.about):
+		s = string(k.reason) + " " + k.about + ": "
 	}
-	s += ": " + cut(k.best.Detail, maxReason) + " (" + string(k.best.Worker)
+	s += cut(k.best.Detail, maxReason) + " (" + string(k.best.Worker)
 	if k.count > 1 {
 		s += fmt.Sprintf(" and %d more", k.count-1)
 	}

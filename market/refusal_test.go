@@ -32,7 +32,7 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 				{ID: "w1", Region: "gru", Total: amounts(500, 999, 1)}, {ID: "w2", Region: "gru", Total: amounts(250, 999, 1)}, {ID: "w3", Region: "gru", Total: full},
 			},
 			code: bourse.CodeInsufficient,
-			want: fmt.Sprintf(phrase, "CPUs") + " (gru: 3 workers asked; cpu: wanted 1 cpus, most free 0.5 cpus on w1; memory: wanted 256 MiB, most free 128 MiB on w3)",
+			want: fmt.Sprintf(phrase, "CPUs") + " (gru: 3 workers asked; cpu: wanted 1 core, most free 0.5 cores on w1; memory: wanted 256 MiB, most free 128 MiB on w3)",
 		},
 		"gpus": {
 			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
@@ -55,19 +55,19 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
 			code:  bourse.CodeInsufficient,
 			want: fmt.Sprintf(phrase, "memory") + ` (gru: 3 workers asked; memory: wanted 256 MiB, most free 128 MiB on w3; ` +
-				`label arch: label arch is "arm64" here (w1 and 1 more))`,
+				`label arch is "arm64" here (w1 and 1 more))`,
 		},
 		"no capacity refusal at all": {
 			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: full, Labels: arm}},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
 			code:  bourse.CodeInsufficient,
-			want:  `no worker can fulfill the request (gru: 1 worker asked; label arch: label arch is "arm64" here (w1))`,
+			want:  `no worker can fulfill the request (gru: 1 worker asked; label arch is "arm64" here (w1))`,
 		},
 		"an unknown countable": {
 			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"widgets": {Count: 2}} },
 			code:  bourse.CodeInsufficient,
-			want:  `no worker can fulfill the request (gru: 1 worker asked; unknown widgets: the worker has no widgets (w1))`,
+			want:  `no worker can fulfill the request (gru: 1 worker asked; the worker has no widgets (w1))`,
 		},
 		"no worker there": {
 			specs: []markettest.Spec{{ID: "w1", Region: "nrt", Total: full}},

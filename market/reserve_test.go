@@ -177,7 +177,7 @@ func TestReserveInABadNetwork(t *testing.T) {
 			if took := time.Since(began); took > bourse.DefaultWithin {
 				t.Fatalf("told after %s", took)
 			}
-			mend(c)
+			repair(c)
 			stop()
 			c.Quiet()
 			want := int64(0)

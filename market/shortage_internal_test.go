@@ -19,7 +19,7 @@ func TestTheMessageNamesEveryShortage(t *testing.T) {
 	}
 	order := &bourse.Order{}
 	err := noes.err(order, []bourse.Round{{Regions: bourse.Choice{"gru"}, Candidates: 2, Asked: 2}})
-	for _, want := range []string{"memory: wanted 512 MiB, most free 8 MiB", "cpu: wanted 2 cpus, most free 1 cpus"} {
+	for _, want := range []string{"memory: wanted 512 MiB, most free 8 MiB", "cpu: wanted 2 cores, most free 1 core"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}

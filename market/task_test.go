@@ -167,7 +167,7 @@ func TestNobodyTakesATask(t *testing.T) {
 			}
 		}
 		if asks := c.Calls(markettest.Ask); asks != 6 {
-			t.Errorf("%d asks: nobody is refused from memory", asks)
+			t.Errorf("%d asks: no one is refused from memory", asks)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -22,9 +23,10 @@ type trade struct {
 
 	decision bourse.Decision
 	noes     tally
-	voided   []bourse.WorkerID // where it was canceled, or will be
-	unsure   error             // of a task that a worker may have begun: no other is to begin it
-	claim    bourse.Claim      // sent to workers; made at the first claim
+	voided   []bourse.WorkerID              // where it was canceled, or will be
+	unsure   error                          // of a task that a worker may have begun: no other is to begin it
+	claim    bourse.Claim                   // sent to workers; made at the first claim
+	at       *atomic.Pointer[bourse.Member] // where to say which worker is claimed; may be nil
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {

@@ -133,7 +133,7 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 // A worker that is back, and does not yet know that it must not keep an order,
 // is not taken for its filler: the machine that the caller receives stays.
 func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
-	for name, others := range map[string]int{"the other has room": 1, "nobody else is there": 0} {
+	for name, others := range map[string]int{"the other has room": 1, "no other worker is there": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := floor(1+others, room(1))

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/netip"
@@ -43,8 +42,8 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	if !e.known || e.app.DeletedAt != nil || e.app.PrivateNetwork() != asker.Network {
 		return answer{}, nil
 	}
-	a := choose(asker, n, e.records)
-	if n.kind != nameNearest && len(a.addresses) > 0 {
+	a := choose(n, e.records)
+	if len(a.addresses) > 0 {
 		// The first is a random one, which spreads clients over all of them.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
@@ -53,9 +52,8 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	return a, nil
 }
 
-// choose picks from an app's machines those that a name means, in the order
-// that they have, or for nameNearest in that of their distance.
-func choose(asker Spec, n name, records []record) answer {
+// choose picks from an app's machines those that a name means.
+func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
 		return texts(n, records)
@@ -64,19 +62,21 @@ func choose(asker Spec, n name, records []record) answer {
 	case nameRegion:
 		return addresses(false, records, func(r *record) bool { return string(r.region) == n.value })
 	case nameMachine:
-		return addresses(false, records, func(r *record) bool { return string(r.id) == n.value })
+		return byIDOrName(n.value, records)
 	case nameGroup:
 		return addresses(false, records, func(r *record) bool { return equalFold(r.metadata[processGroup], n.value) })
 	case nameMetadata:
 		return addresses(false, records, func(r *record) bool { return hasMetadata(r, n.key, n.value) })
 	case nameNearest:
-		return near(asker, n.count, records)
+		a := addresses(true, records, func(*record) bool { return true }) // all are on the asker's host
+		a.addresses = a.addresses[:min(n.count, len(a.addresses))]
+		return a
 	default:
 		return answer{exists: true}
 	}
 }
 
-// addresses gives the listed machines that fit. The name exists if any machine
+// addresses returns the listed machines that fit. The name exists if any machine
 // fits, listed or not: "no such name" would be cached for a while.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
@@ -93,26 +93,14 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	return a
 }
 
-// near returns the count machines that are nearest: on the asker's worker, in
-// its region, elsewhere.
-func near(asker Spec, count int, records []record) answer {
-	listed := slices.DeleteFunc(slices.Clone(records), func(r record) bool { return !r.listed })
-	slices.SortStableFunc(listed, func(a, b record) int { return cmp.Compare(distance(asker, a), distance(asker, b)) })
-	a := answer{exists: true}
-	for _, r := range listed[:min(count, len(listed))] {
-		a.addresses = append(a.addresses, r.address)
+// byIDOrName returns the machine of an id or name. What has the shape of an id is
+// never a name: a machine that is called like another one's id does not answer for it.
+func byIDOrName(value string, records []record) answer {
+	id := bourse.MachineID(value)
+	if id.Validate() == nil {
+		return addresses(false, records, func(r *record) bool { return r.id == id })
 	}
-	return a
-}
-
-func distance(asker Spec, r record) int {
-	switch {
-	case r.id.Tag() == asker.Machine.Tag():
-		return 0
-	case r.region == asker.Region:
-		return 1
-	}
-	return 2
+	return addresses(false, records, func(r *record) bool { return r.name == value })
 }
 
 // texts lists machines or regions.
@@ -137,7 +125,7 @@ const mostApps = 256
 
 // overview answers what is about the whole private network.
 func (d *directory) overview(ctx context.Context, asker Spec, n name) (answer, error) {
-	apps, err := d.list(ctx, asker.Network)
+	apps, err := d.list(asker.Network)
 	if err != nil {
 		return answer{}, err
 	}

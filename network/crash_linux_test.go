@@ -32,7 +32,7 @@ func crashDaemon(dir, point string) int {
 		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
-	go func() { _ = n.Run(ctx) }()
+	go func() { _ = n.Run(ctx, &fakeNames{}) }()
 	if err := n.Recover(ctx, []Spec{machine(1, "shop", "one/")}); err != nil {
 		fmt.Fprintln(os.Stdout, err)
 		return 1

@@ -46,8 +46,8 @@
 //  4. A name is answered for the private network of the machine that asks, and
 //     for no other. When Names fails the answer is SERVFAIL.
 //
-// Names: AAAA for <app>.internal, global.<app>, <region>.<app>,
-// <id>.vm.<app>, <group>.process.<app>, <value>.<key>.kv._metadata.<app> and
+// Names, of this worker's machines: AAAA for <app>.internal, global.<app>,
+// <region>.<app>, <id>.vm.<app>, <name>.vm.<app>, <group>.process.<app>, <value>.<key>.kv._metadata.<app> and
 // top<n>.nearest.of.<app>; TXT for vms.<app>, regions.<app> (all.vms and
 // all.regions with those that do not run), _apps and _instances. Machines are
 // listed while they are started, also when cordoned (that is about the

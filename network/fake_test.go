@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,7 @@ type fakeNames struct {
 	asked    int
 }
 
-func (f *fakeNames) App(_ context.Context, name bourse.AppName) (bourse.App, bool, error) {
+func (f *fakeNames) App(name bourse.AppName) (bourse.App, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -26,13 +25,13 @@ func (f *fakeNames) App(_ context.Context, name bourse.AppName) (bourse.App, boo
 	return a, ok, f.err
 }
 
-func (f *fakeNames) Machines(_ context.Context, app bourse.AppName) ([]bourse.Machine, error) {
+func (f *fakeNames) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.machines[app]), f.err
+	return slices.Clone(f.machines[app.Name]), f.err
 }
 
-func (f *fakeNames) Apps(context.Context) ([]bourse.App, error) {
+func (f *fakeNames) Apps() ([]bourse.App, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []bourse.App
@@ -53,7 +52,7 @@ func (f *fakeNames) hold(specs ...Spec) {
 		org, name, _ := strings.Cut(s.Network, "/")
 		f.apps[s.App] = bourse.App{Name: s.App, Org: org, Network: name}
 		f.machines[s.App] = append(f.machines[s.App], bourse.Machine{
-			ID: s.Machine, App: s.App, Region: s.Region, State: bourse.StateStarted, PrivateIP: s.address(),
+			ID: s.Machine, App: s.App, Region: "mad", State: bourse.StateStarted, PrivateIP: s.address(),
 		})
 	}
 }

@@ -41,9 +41,9 @@ func (f *firewall) generation() (uint32, error) {
 	return 0, fmt.Errorf("the kernel names no generation of its rules")
 }
 
-// mend builds the table again if it was changed from outside, and reports whether it
+// repair builds the table again if it was changed from outside, and reports whether it
 // did. While no rules of the host change it asks for one number.
-func (f *firewall) mend() (bool, error) {
+func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.there {

@@ -28,6 +28,7 @@ import (
 type worker struct {
 	*Network
 	cfg    Config
+	names  fakeNames
 	before inventory
 }
 
@@ -36,7 +37,7 @@ func newWorker(t testing.TB, change func(*Config)) *worker {
 	if os.Geteuid() != 0 {
 		t.Skip("networks need root")
 	}
-	cfg := Config{Dir: t.TempDir(), Names: &fakeNames{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := Config{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -74,7 +75,7 @@ func (w *worker) run(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	n := w.Network
-	go func() { done <- n.Run(ctx) }()
+	go func() { done <- n.Run(ctx, &w.names) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

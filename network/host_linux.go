@@ -108,7 +108,7 @@ func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr)
 	return nil
 }
 
-// name gives a link its machine's name, after its alias says whose it is.
+// name returns a link its machine's name, after its alias says whose it is.
 func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
 	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
 		return fmt.Errorf("mark link: %w", err)

@@ -8,9 +8,9 @@ import (
 )
 
 // Mesh is what carries packets between the machines of one private network on
-// different workers. There is none yet: names answer with addresses of all
-// workers, packets reach those on the same host only, and others are rejected
-// at once. Across workers the tunnel of the worker's API carries connections.
+// different workers. There is none yet: names answer with addresses of this
+// worker's machines, packets reach only those, and others are rejected at once.
+// Across workers the tunnel of the worker's API carries connections.
 //
 // The firewall will let a machine out through the mesh's interface to its own
 // network, and in from it what the sending worker has checked: an address

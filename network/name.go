@@ -19,7 +19,7 @@ const (
 	nameEmpty                 // nothing itself, but names below it may be something
 	nameApp                   // <app>, global.<app>
 	nameRegion                // <region>.<app>
-	nameMachine               // <id>.vm.<app>
+	nameMachine               // <id>.vm.<app>, <name>.vm.<app>
 	nameGroup                 // <group>.process.<app>
 	nameMetadata              // <value>.<key>.kv._metadata.<app>
 	nameNearest               // top<n>.nearest.of.<app>
@@ -33,7 +33,7 @@ const (
 type name struct {
 	kind  kind
 	app   bourse.AppName
-	value string // region, machine id, group or metadata value
+	value string // region, machine id or name, group or metadata value
 	key   string // of metadata
 	count int    // of nearest
 	all   bool   // of nameMachines, nameRegions: also what does not run

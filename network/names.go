@@ -11,21 +11,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Names is the source of names: the view, and the worker's own machines.
-// Its data may be old. When it returns an error, the resolver answers
+// Names is the source of names: the worker itself, whose machines are all that
+// a machine of it can reach. When it returns an error, the resolver answers
 // SERVFAIL; nothing is made up.
 type Names interface {
 	// App returns an app, false when there is none of this name (any more).
-	App(ctx context.Context, name bourse.AppName) (bourse.App, bool, error)
-	// Machines returns an app's machines on all workers, in any state.
-	Machines(ctx context.Context, app bourse.AppName) ([]bourse.Machine, error)
-	// Apps returns all apps.
-	Apps(ctx context.Context) ([]bourse.App, error)
+	App(name bourse.AppName) (bourse.App, bool, error)
+	// Machines returns the worker's machines of an app, in any state.
+	Machines(app *bourse.App) ([]bourse.Machine, error)
+	// Apps returns all apps; those that were deleted have DeletedAt.
+	Apps() ([]bourse.App, error)
 }
 
 // record is what the resolver keeps of a machine.
 type record struct {
 	id       bourse.MachineID
+	name     string
 	region   bourse.Region
 	address  netip.Addr
 	metadata map[string]string
@@ -42,7 +43,7 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 		return record{}, false
 	}
 	return record{
-		id: m.ID, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
+		id: m.ID, name: m.Name, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
 		listed: m.State == bourse.StateStarted && !unregistered(m.Config.DNS),
 	}, true
 }
@@ -70,7 +71,6 @@ type entry struct {
 const (
 	entryLife   = time.Second
 	mostEntries = 1024
-	namesWithin = 2 * time.Second
 )
 
 // directory caches for a moment what Names returned, so that a thousand
@@ -96,7 +96,7 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 		}
 		d.entries[name] = e
 		d.mu.Unlock()
-		d.read(ctx, name, e)
+		d.read(name, e)
 	} else {
 		d.mu.Unlock()
 	}
@@ -108,15 +108,12 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 	}
 }
 
-// read queries for all that wait. Their questions may outlive the one that came
-// first.
-func (d *directory) read(ctx context.Context, name bourse.AppName, e *entry) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namesWithin)
-	defer cancel()
-	e.app, e.known, e.err = d.names.App(ctx, name)
+// read queries for all that wait.
+func (d *directory) read(name bourse.AppName, e *entry) {
+	e.app, e.known, e.err = d.names.App(name)
 	if e.err == nil && e.known {
 		var machines []bourse.Machine
-		machines, e.err = d.names.Machines(ctx, name)
+		machines, e.err = d.names.Machines(&e.app)
 		network := e.app.PrivateNetwork()
 		for i := range machines {
 			if r, ok := recordOf(&machines[i], network); ok {
@@ -160,15 +157,13 @@ func (d *directory) trim() {
 }
 
 // list returns the names of the apps in a private network.
-func (d *directory) list(ctx context.Context, network string) ([]bourse.AppName, error) {
+func (d *directory) list(network string) ([]bourse.AppName, error) {
 	d.mu.Lock()
 	apps, at := d.apps, d.appsAt
 	d.mu.Unlock()
 	if time.Since(at) > entryLife {
-		ctx, cancel := context.WithTimeout(ctx, namesWithin)
-		defer cancel()
 		var err error
-		if apps, err = d.names.Apps(ctx); err != nil {
+		if apps, err = d.names.Apps(); err != nil {
 			return nil, err
 		}
 		d.mu.Lock()

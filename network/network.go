@@ -8,7 +8,6 @@ import (
 // Config is where a Network keeps its files and what it asks.
 type Config struct {
 	Dir      string         // required; absolute or not, it identifies this worker's objects on the host
-	Names    Names          // required for .internal names; nil: they do not resolve
 	Upstream []string       // name servers for all other names, "address" or "address:port"; default those of the host's resolv.conf
 	IPv4     netip.Prefix   // what machines' addresses for the outside are taken from; default 198.18.0.0/15
 	Deny     []netip.Prefix // where machines may not connect to; default the link-local networks, where clouds serve credentials

@@ -139,15 +139,15 @@ func (n *Network) clearUnused() error {
 // mendEvery is how long rules can be missing before they are built again.
 const mendEvery = time.Second
 
-// Run serves names, keeps namespaces ready and watches over the rules. Until
+// Run answers for names, keeps namespaces ready and watches over the rules. Until
 // the first machine comes it does nothing.
-func (n *Network) Run(ctx context.Context) error {
+func (n *Network) Run(ctx context.Context, names Names) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-n.needed:
 	}
-	r := newResolver(n.cfg, n.asker)
+	r := newResolver(n.cfg, names, n.asker)
 	var wg sync.WaitGroup
 	wg.Go(func() { n.spares.run(ctx, n.host, n.cfg.Log) })
 	wg.Go(func() { r.run(ctx, n.firewall.resolver) })
@@ -169,10 +169,10 @@ func (n *Network) guard(ctx context.Context) {
 		if err := n.clearUnused(); err != nil {
 			n.cfg.Log.Warn("cannot clear what no machine needs any more", "err", err)
 		}
-		switch mended, err := n.firewall.mend(); {
+		switch repaired, err := n.firewall.repair(); {
 		case err != nil:
 			n.cfg.Log.Error("cannot watch the firewall", "err", err)
-		case mended:
+		case repaired:
 			n.cfg.Log.Warn("somebody had changed the firewall's rules, they are restored", "table", n.host.mark.table())
 		}
 	}

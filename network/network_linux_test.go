@@ -18,7 +18,7 @@ import (
 
 // machine is the nth of a worker with tag 1.
 func machine(n int, app bourse.AppName, network string) Spec {
-	return Spec{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: app, Network: "org/" + network, Region: "mad"}
+	return Spec{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: app, Network: "org/" + network}
 }
 
 func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).String() }
@@ -157,8 +157,7 @@ func TestIPv4RangeIsUsedUp(t *testing.T) {
 }
 
 func TestTwoWorkersOnOneHost(t *testing.T) {
-	names := &fakeNames{}
-	small := func(c *Config) { c.IPv4, c.Names = netip.MustParsePrefix("198.18.7.0/29"), names }
+	small := func(c *Config) { c.IPv4 = netip.MustParsePrefix("198.18.7.0/29") }
 	one, two := newWorker(t, small), newWorker(t, small)
 	one.run(t)
 	two.run(t)
@@ -167,7 +166,8 @@ func TestTwoWorkersOnOneHost(t *testing.T) {
 	for i := range 3 {
 		last[0] = one.attach(t, machine(i, "shop", "one/"))
 		last[1] = two.attach(t, machine(10+i, "shop", "one/"))
-		names.hold(last[0].spec, last[1].spec)
+		one.names.hold(last[0].spec)
+		two.names.hold(last[1].spec)
 		for _, m := range last {
 			if seen[m.IPv4] {
 				t.Errorf("%s was given out twice", m.IPv4)
@@ -233,7 +233,7 @@ func TestRunEndsUnused(t *testing.T) {
 	w := newWorker(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Run(ctx); err != nil {
+	if err := w.Run(ctx, &w.names); err != nil {
 		t.Error(err)
 	}
 }

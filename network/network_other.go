@@ -20,7 +20,7 @@ func errSystem() error {
 }
 
 // Run returns when ctx ends.
-func (*Network) Run(ctx context.Context) error {
+func (*Network) Run(ctx context.Context, _ Names) error {
 	<-ctx.Done()
 	return nil
 }

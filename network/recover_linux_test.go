@@ -122,8 +122,8 @@ func TestRulesComeBack(t *testing.T) {
 	} {
 		change()
 		flush()
-		if mended, err := w.firewall.mend(); !mended || err != nil {
-			t.Errorf("%s: mended %t, %v", name, mended, err)
+		if repaired, err := w.firewall.repair(); !repaired || err != nil {
+			t.Errorf("%s: repaired %t, %v", name, repaired, err)
 		}
 		if open() {
 			t.Errorf("%s: not restored", name)
@@ -150,8 +150,8 @@ func TestRulesComeBack(t *testing.T) {
 func TestOthersRulesAreNoReason(t *testing.T) {
 	w := newWorker(t, nil)
 	w.attach(t, machine(1, "shop", "one/"))
-	if mended, err := w.firewall.mend(); mended || err != nil {
-		t.Errorf("nothing has happened: mended %t, %v", mended, err)
+	if repaired, err := w.firewall.repair(); repaired || err != nil {
+		t.Errorf("nothing has happened: repaired %t, %v", repaired, err)
 	}
 	var c nftables.Conn
 	table := c.AddTable(&nftables.Table{Name: "another", Family: nftables.TableFamilyINet})
@@ -164,8 +164,8 @@ func TestOthersRulesAreNoReason(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if mended, err := w.firewall.mend(); mended || err != nil {
-		t.Errorf("another table came: mended %t, %v", mended, err)
+	if repaired, err := w.firewall.repair(); repaired || err != nil {
+		t.Errorf("another table came: repaired %t, %v", repaired, err)
 	}
 	w.attach(t, machine(2, "shop", "one/"))
 	if now, err := w.firewall.generation(); err != nil || now != w.firewall.seen {

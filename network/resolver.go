@@ -32,11 +32,11 @@ type resolver struct {
 	log       *slog.Logger
 }
 
-func newResolver(cfg Config, asker func(netip.Addr) (Spec, bool)) *resolver {
+func newResolver(cfg Config, names Names, asker func(netip.Addr) (Spec, bool)) *resolver {
 	r := &resolver{
 		forwarder: newForwarder(cfg.Upstream), asker: asker, hand: make(chan struct{}, mostInHand), log: cfg.Log,
 	}
-	r.directory.names = cfg.Names
+	r.directory.names = names
 	return r
 }
 
@@ -128,10 +128,6 @@ func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question
 // internal answers for a name in the zone.
 func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q dns.Question, reply *dns.Msg) {
 	reply.Authoritative = true
-	if r.directory.names == nil {
-		reply.Rcode = dns.RcodeServerFailure
-		return
-	}
 	a, err := r.directory.answer(ctx, asker, parseName(labels))
 	switch {
 	case err != nil:

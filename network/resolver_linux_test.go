@@ -12,12 +12,11 @@ import (
 )
 
 func TestByName(t *testing.T) {
-	names := &fakeNames{}
-	w := newWorker(t, func(c *Config) { c.Names = names })
+	w := newWorker(t, nil)
 	w.run(t)
 	a, b := w.attach(t, machine(1, "front", "one/")), w.attach(t, machine(2, "back", "one/"))
 	c := w.attach(t, machine(3, "evil", "two/"))
-	names.hold(a.spec, b.spec, c.spec)
+	w.names.hold(a.spec, b.spec, c.spec)
 	b.listen(t, "[::]:8080")
 
 	got := awaitHost(t, a, "back.internal")
@@ -36,7 +35,7 @@ func TestByName(t *testing.T) {
 	for i := range 100 {
 		many = append(many, machine(100+i, "many", "one/"))
 	}
-	names.hold(many...)
+	w.names.hold(many...)
 	if got, err := a.resolver().LookupHost(t.Context(), "many.internal"); len(got) != 100 || err != nil {
 		t.Errorf("many.internal is %d addresses, %v; want 100", len(got), err)
 	}
@@ -60,11 +59,10 @@ func awaitHost(t *testing.T, i *inhabitant, name string) (got []string) {
 // A machine that opens connections to the resolver without end runs into its
 // own bound, and another one is served.
 func TestResolverConnectionsAreBounded(t *testing.T) {
-	names := &fakeNames{}
-	w := newWorker(t, func(c *Config) { c.Names = names })
+	w := newWorker(t, nil)
 	w.run(t)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
-	names.hold(a.spec)
+	w.names.hold(a.spec)
 	awaitHost(t, a, "shop.internal")
 	to := at(ResolverAddress, dnsPort)
 	alive := 0

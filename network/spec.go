@@ -11,7 +11,6 @@ type Spec struct {
 	Machine bourse.MachineID `json:"machine"` // required
 	App     bourse.AppName   `json:"app"`     // required
 	Network string           `json:"network"` // required: the private network's name, App.PrivateNetwork
-	Region  bourse.Region    `json:"region"`  // the worker's own, for names that prefer what is near
 }
 
 // Validate reports CodeInvalid for what cannot be attached.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -120,7 +119,7 @@ func BenchmarkPutMachine(b *testing.B) {
 						return err
 					}
 					m.UpdatedAt = time.Now()
-					if _, err := t.Append(Entry{At: m.UpdatedAt, Kind: KindMachine, ID: string(m.ID), Type: "start"}); err != nil {
+					if _, err := t.Append(Entry{Kind: KindMachine, ID: string(m.ID), Event: bourse.Event{Type: "start", At: m.UpdatedAt}}); err != nil {
 						return err
 					}
 					return t.PutMachine(&m)
@@ -140,47 +139,4 @@ func machine(n int, state bourse.State) *bourse.Machine {
 		Instance: bourse.NewInstanceID(), State: state, Config: config,
 		Takes: bourse.Amounts{{Resource: "cpu", Amount: 125}, {Resource: "memory", Amount: 256}}, CreatedAt: time.Unix(1e9, 0), UpdatedAt: time.Unix(1e9, 0),
 	}
-}
-
-// BenchmarkExamine is what a start with 10 000 machines pays for the look at
-// every page and value.
-func BenchmarkExamine(b *testing.B) {
-	dir := b.TempDir()
-	s, err := Open(Config{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for n := 0; n < 10_000; n += 500 {
-		err := s.Update(b.Context(), func(tx *Tx) error {
-			for i := n; i < n+500; i++ {
-				m := machine(i, bourse.StateCreated)
-				m.Config.Metadata = map[string]string{"ballast": strings.Repeat("x", 2<<10)}
-				if err := tx.PutMachine(m); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
-	f, err := os.Open(filepath.Join(dir, FileName))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = f.Close() })
-	info, err := f.Stat()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if e := examine(f, info.Size(), nil); len(e.damage) > 0 || e.keys < 10_000 {
-			b.Fatalf("%d keys, damage %v", e.keys, e.damage)
-		}
-	}
-	b.ReportMetric(float64(info.Size()>>20), "MiB")
 }

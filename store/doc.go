@@ -1,9 +1,9 @@
-// Package store is the durable memory of a worker: a bbolt file, and beside it
-// a write-ahead log of what is not in that file yet.
+// Package store is the durable memory of a worker: its records, with what follows
+// from them, in a file of package kv.
 //
-// # Schema, version 8
+// # Schema, version 10
 //
-//	worker.wal.0, worker.wal.1               see wal
+//	worker.wal.0, worker.wal.1               the log, see package kv
 //	worker.db
 //	├── meta
 //	│   ├── "version"                        uint32, big endian: the version of this schema; without a checksum
@@ -27,7 +27,7 @@
 //	├── committed
 //	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes and all holds' Left; absent for 0
 //	├── orders
-//	│   └── OrderID                          OrderRecord; of a task, since version 5, see encodeTask
+//	│   └── OrderID                          OrderRecord
 //	├── order_time                           the same, but for tasks, oldest first
 //	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
 //	├── apps
@@ -37,7 +37,7 @@
 //	├── log_of
 //	│   └── kind 00 id 00 uint64 sequence    (empty)
 //	├── runs
-//	│   └── definition 00 resource 00 run    fsm.Record: its head, request and result, see encodeRun
+//	│   └── definition 00 resource 00 run    fsm.Record
 //	├── run_key
 //	│   └── run                              its key in runs
 //	├── run_open                             runs that have not ended, in the order of creation
@@ -50,7 +50,7 @@
 //	│   └── int64 time 00 VolumeID           (empty)
 //	├── snapshots                            every snapshot
 //	│   └── SnapshotID                       VolumeID
-//	├── task_open                            orders for work that is under way; since version 3, like all below
+//	├── task_open                            orders for work that is in progress; since version 3, like all below
 //	│   └── OrderID                          (empty)
 //	├── task_time                            the same of ended ones, the first to end first
 //	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes of the file
@@ -62,16 +62,17 @@
 //	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
 //	├── hold_end                             every hold, in the order in which they end
 //	│   └── int64 time 00 OrderID            (empty)
+//	├── versions                             living machines; since version 10
+//	│   └── MachineID 00 InstanceID          bourse.Version
 //	└── tallies                              since version 8
 //	    └── bucket                           how many keys that has and the sum of their values' checksums, uint64 each, big endian
 //
-// Since version 8 each value in the file has in front the CRC-32C (uint32, big
-// endian) of its bucket, key and bytes, see seal. [Open] reads all of them, and
-// every page, before bbolt does (package pages).
+// Since version 8 each value in the file has a checksum in front: the file and the
+// log are those of package kv, and tallies is its own.
 //
-// Records are one version byte (1) and JSON, but for those whose form is said
-// above. A time is nanoseconds since 1970.
-// Parts of keys are joined by a zero byte, which none of them may hold.
+// Records are one byte (3) and CBOR (package codec), since version 9. A time is
+// nanoseconds since 1970. Parts of keys are joined by a zero byte, which none of
+// them may hold.
 //
 // # Promises
 //
@@ -80,33 +81,5 @@
 //   - A transaction whose function fails leaves no trace and harms no other.
 //   - Indexes and sums change in the transaction of the record that they are
 //     about; [Tx.Verify] proves it.
-//   - Nothing is cached but what is not in the file yet, some MiB at most, and
-//     what is small: sums, and what is open. Reads come from that and from the
-//     mapped file; both change with the commit, never before it.
 //   - A file of a newer schema is not opened and not changed.
-//
-// # Group commit
-//
-// [Open] starts one goroutine, which [Store.Close] ends. It takes everything
-// that was submitted meanwhile, executes it in order of submission, and writes
-// what came of it as one record at the end of the write-ahead log: many who
-// write at the same moment share one sync, and one who writes alone waits for
-// nothing but his own. Functions passed to Submit run on that goroutine: they
-// must not block, nor call Submit and wait.
-//
-// What is in the log and not in the file is also in memory, as a tree of
-// changed keys that snapshots share. When a file of the log is full, a
-// checkpoint moves that tree into the bbolt file, in parts, while the other
-// file of the log takes what comes. A part that is moved twice, after a crash,
-// leaves the same. Close moves what is left; Open moves what a crash has left.
-// The small buckets are a tree of their own, of all that they hold: the file is
-// given the difference to what it was given before.
-//
-// A commit for which the disk has no room has changed nothing; all who took
-// part receive CodeUnavailable, and the next one may succeed. A checkpoint for
-// which there is no room is repeated, and meanwhile the log grows. After any
-// other error of a write or sync it is unknown what the disk holds: the store
-// has failed. Neither reads nor writes have an answer any more but CodeTimeout
-// (unknown), and Config.Failed ends the daemon; the next Open reads what the
-// disk does hold.
 package store

@@ -7,11 +7,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Hold gives what is held for an order, if anything is.
+var holds = table[bourse.Hold]{bucketHolds, holdKeys, func(h *bourse.Hold) []part { return committed(h.Left) }}
+
+func holdKeys(h *bourse.Hold) []entry {
+	of := append(append([]byte(h.Reservation.All()), 0), h.Order...)
+	return []entry{
+		{bucketHoldOf, of, []byte{}, ""},
+		{bucketHoldEnd, timeKey(h.ExpiresAt, string(h.Order)), []byte{}, ""},
+	}
+}
+
+// Hold returns what is held for an order, if anything is.
 func (t *Tx) Hold(order bourse.OrderID) (bourse.Hold, bool, error) {
-	var h bourse.Hold
-	ok, err := t.record(bucketHolds, []byte(order), &h)
-	return h, ok, err
+	return holds.get(t, []byte(order))
 }
 
 // PutHold inserts a hold or replaces it, and with it the indexes and the
@@ -21,14 +29,7 @@ func (t *Tx) PutHold(h *bourse.Hold) error {
 	if err := validHold(h); err != nil {
 		return err
 	}
-	old, _, err := t.Hold(h.Order)
-	if err != nil {
-		return err
-	}
-	if err := t.replaceHold(&old, h); err != nil {
-		return err
-	}
-	return t.putRecord(bucketHolds, []byte(h.Order), h)
+	return holds.put(t, []byte(h.Order), h)
 }
 
 func validHold(h *bourse.Hold) error {
@@ -46,21 +47,12 @@ func validHold(h *bourse.Hold) error {
 }
 
 // DeleteHold ends what is held for an order; without a hold it does nothing.
-func (t *Tx) DeleteHold(order bourse.OrderID) error {
-	old, ok, err := t.Hold(order)
-	if err != nil || !ok {
-		return err
-	}
-	if err := t.replaceHold(&old, nil); err != nil {
-		return err
-	}
-	return t.delete(bucketHolds, []byte(order))
-}
+func (t *Tx) DeleteHold(order bourse.OrderID) error { return holds.delete(t, []byte(order)) }
 
-// Holds gives every hold in order of its order's id.
-func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return all[bourse.Hold](t, bucketHolds) }
+// Holds returns every hold in order of its order's id.
+func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return holds.all(t) }
 
-// HoldsOf gives the holds of one reservation, named by [bourse.ReservationKey.All],
+// HoldsOf returns the holds of one reservation, named by [bourse.ReservationKey.All],
 // in order of their orders' ids. They are read before it returns.
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
@@ -74,19 +66,19 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// NextExpiry tells when the next hold ends, false when there is none.
+// NextExpiry returns when the next hold ends, false when there is none.
 func (t *Tx) NextExpiry() (time.Time, bool) {
-	for k := range t.from(bucketHoldEnd, nil) {
+	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, _ := splitTimeKey(k)
 		return at, true
 	}
 	return time.Time{}, false
 }
 
-// expired gives the holds that have ended by a time.
+// expired returns the holds that have ended by a time.
 func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	var out []bourse.Hold
-	for k := range t.from(bucketHoldEnd, nil) {
+	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, order := splitTimeKey(k)
 		if at.After(by) {
 			break
@@ -100,7 +92,7 @@ func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// ExpireHolds ends the holds whose time is over, and tells how many.
+// ExpireHolds ends the holds whose time is over, and returns how many.
 func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	over, err := t.expired(now)
 	if err != nil {
@@ -114,10 +106,10 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt is Committed for who decides: no hold counts in it whose time is
+// CommittedAt is Committed for a decision: no hold counts in it whose time is
 // over. One that may write ends those; one that only reads leaves them out.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
-	if t.writes != nil {
+	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {
 			return nil, err
 		}
@@ -134,29 +126,4 @@ func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 		}
 	}
 	return sum, err
-}
-
-// holdIndex gives every index entry that a hold has.
-func holdIndex(h *bourse.Hold) []indexEntry {
-	if h == nil || h.Order == "" {
-		return nil
-	}
-	of := append(append([]byte(h.Reservation.All()), 0), h.Order...)
-	return []indexEntry{
-		{bucketHoldOf, of, []byte{}, ""},
-		{bucketHoldEnd, timeKey(h.ExpiresAt, string(h.Order)), []byte{}, ""},
-	}
-}
-
-// replaceHold replaces what the old record contributes to indexes and sums by
-// what the new one does. The old may be zero, the new one nil.
-func (t *Tx) replaceHold(old, now *bourse.Hold) error {
-	var after bourse.Amounts
-	if now != nil {
-		after = now.Left
-	}
-	if err := t.replaceEntries(holdIndex(old), holdIndex(now)); err != nil {
-		return err
-	}
-	return t.resum(old.Left, after)
 }

@@ -31,6 +31,7 @@ func aHold(key, n int, until int64, takes, left int64) *bourse.Hold {
 // Indexes and sums are those of the holds that are there, whatever is done to
 // them in whatever order, and at any time only those count that have not ended.
 func TestHoldModel(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		empty(rt, s, bucketHolds, bucketHoldOf, bucketHoldEnd, bucketCommitted)
@@ -193,7 +194,7 @@ func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
 func TestMigrateFromVersion2(t *testing.T) {
 	dir := golden(t, "version2.db.gz")
 	for n := range 2 { // the second time it is of this release
-		s, err := Open(Config{Dir: dir})
+		s, err := Open(Config{Dir: dir, turn: smallLog})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 		for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
 			t.Run(fmt.Sprintf("commit %d stage %d", n, stage), func(t *testing.T) {
 				dir := t.TempDir()
-				s, err := Open(Config{Dir: dir, Fault: func(at FaultStage, c uint64) error {
+				s, err := Open(Config{Dir: dir, turn: smallLog, Fault: func(at FaultStage, c uint64) error {
 					if at == stage && c == uint64(n) {
 						return errKill
 					}
@@ -250,7 +251,7 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 				if stage == FaultAfter {
 					told++
 				}
-				if s, err = Open(Config{Dir: dir}); err != nil {
+				if s, err = Open(Config{Dir: dir, turn: smallLog}); err != nil {
 					t.Fatal(err)
 				}
 				view(t, s, func(tx *Tx) error {

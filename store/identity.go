@@ -14,14 +14,13 @@ type Identity struct {
 	CreatedAt time.Time        `json:"created_at"`
 }
 
-var keyIdentity = []byte("identity")
+var (
+	identities  = table[Identity]{bucket: bucketMeta} // one, under keyIdentity
+	keyIdentity = []byte("identity")
+)
 
-// Identity gives the worker's identity; false before it has one.
-func (t *Tx) Identity() (Identity, bool, error) {
-	var id Identity
-	ok, err := t.record(bucketMeta, keyIdentity, &id)
-	return id, ok, err
-}
+// Identity returns the worker's identity; false before it has one.
+func (t *Tx) Identity() (Identity, bool, error) { return identities.get(t, keyIdentity) }
 
 // PutIdentity sets the worker's identity.
-func (t *Tx) PutIdentity(id Identity) error { return t.putRecord(bucketMeta, keyIdentity, id) }
+func (t *Tx) PutIdentity(id Identity) error { return identities.put(t, keyIdentity, &id) }

@@ -7,10 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Machine gives a machine's record; CodeNotFound when there is none.
+// Machine returns a machine's record; CodeNotFound when there is none.
 func (t *Tx) Machine(id bourse.MachineID) (bourse.Machine, error) {
-	var m bourse.Machine
-	ok, err := t.record(bucketMachines, []byte(id), &m)
+	m, ok, err := machines.get(t, []byte(id))
 	if err == nil && !ok {
 		err = errNoMachine
 	}
@@ -31,21 +30,21 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	if err := validMachine(&now); err != nil {
 		return err
 	}
-	old, err := t.facts(now.ID)
-	if err != nil {
+	old, ok, err := machines.get(t, []byte(now.ID))
+	switch {
+	case err != nil:
 		return err
+	case old.State != now.State && !old.State.CanBecome(now.State):
+		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot go from %q to %q", now.ID, old.State, now.State)
+	case now.State == bourse.StateDestroyed && old.State != now.State:
+		if err := t.forgetVersions(now.ID); err != nil {
+			return err
+		}
 	}
-	was := bourse.State("")
-	if old != nil {
-		was = old.State
+	if !ok {
+		return machines.swap(t, []byte(now.ID), nil, &now)
 	}
-	if was != now.State && !was.CanBecome(now.State) {
-		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot go from %q to %q", now.ID, was, now.State)
-	}
-	if err := t.reindex(old, factsOf(&now)); err != nil {
-		return err
-	}
-	return t.putRecord(bucketMachines, []byte(now.ID), &now)
+	return machines.swap(t, []byte(now.ID), &old, &now)
 }
 
 func validMachine(m *bourse.Machine) error {
@@ -70,55 +69,36 @@ func validMachine(m *bourse.Machine) error {
 // DeleteMachine removes a machine's record, its indexes and its log. It has to
 // be destroyed (CodeFailedPrecondition); CodeNotFound when there is none.
 func (t *Tx) DeleteMachine(id bourse.MachineID) error {
-	old, err := t.facts(id)
+	old, err := t.Machine(id)
 	switch {
 	case err != nil:
 		return err
-	case old == nil:
-		return errNoMachine
 	case old.State != bourse.StateDestroyed:
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: its record stays", id, old.State)
-	}
-	if err := t.reindex(old, nil); err != nil {
-		return err
 	}
 	if err := t.deleteEntries(KindMachine, string(id)); err != nil {
 		return err
 	}
-	return t.delete(bucketMachines, []byte(id))
+	return machines.swap(t, []byte(id), &old, nil)
 }
 
-// Machines gives every machine in order of id, destroyed ones included.
-func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] {
-	return all[bourse.Machine](t, bucketMachines)
-}
+// Machines returns every machine in order of id, destroyed ones included.
+func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] { return machines.all(t) }
 
-// MachinesOf gives every machine of an app in order of id, destroyed ones
+// MachinesOf returns every machine of an app in order of id, destroyed ones
 // included.
 func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
-	return func(yield func(bourse.Machine, error) bool) {
-		for _, space := range spaces(&app) {
-			for id := range t.under(bucketMachineApp, append([]byte(space), 0)) {
-				m, err := t.Machine(bourse.MachineID(id))
-				if err == nil && !m.OwnedBy(&app) {
-					continue // of a former app of this name
-				}
-				if !yield(m, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
+	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed gives the living machine of an app that has this name.
+// MachineNamed returns the living machine of an app that has this name.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range spaces(&app) {
 		k, err := key(space, name)
 		if err != nil {
 			return "", false, err
 		}
-		id := bourse.MachineID(t.get(bucketMachineName, k))
+		id := bourse.MachineID(t.kv.Get(bucketMachineName, k))
 		if id == "" {
 			continue
 		}
@@ -137,22 +117,22 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 func (t *Tx) LivingOf(app bourse.App) int {
 	n := 0
 	for _, space := range spaces(&app) {
-		n += int(uint64Of(t.get(bucketMachineLiving, []byte(space))))
+		n += int(uint64Of(t.kv.Get(bucketMachineLiving, []byte(space))))
 	}
 	return n
 }
 
-// PortUser gives the living machine that has a port.
+// PortUser returns the living machine that has a port.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
-	id := t.get(bucketMachinePort, portKey(port))
+	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
 }
 
-// PortLeft tells whether a port of a range, both ends included, is no living
+// PortLeft reports whether a port of a range, both ends included, is no living
 // machine's.
 func (t *Tx) PortLeft(first, last int) bool {
 	next := first
-	for k := range t.from(bucketMachinePort, portKey(first)) {
+	for k := range t.kv.Range(bucketMachinePort, portKey(first)) {
 		if !bytes.Equal(k, portKey(next)) {
 			break
 		}
@@ -161,11 +141,11 @@ func (t *Tx) PortLeft(first, last int) bool {
 	return next <= last
 }
 
-// Committed gives what all machines, volumes and tasks together take and all
-// holds keep, by resource. Who decides asks CommittedAt.
+// Committed returns what all machines, volumes and tasks together take and all
+// holds keep, by resource. Decisions need CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
-	for k, v := range t.from(bucketCommitted, nil) {
+	for k, v := range t.kv.Range(bucketCommitted, nil) {
 		if len(v) != 8 {
 			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of %s", bourse.Quoted(string(k)))
 		}

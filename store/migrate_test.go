@@ -8,15 +8,22 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store/kv"
 )
 
 // golden puts a file that an older release has written into a directory.
 func golden(t *testing.T, name string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
+	unpack(t, name, filepath.Join(dir, FileName))
+	return dir
+}
+
+// unpack writes what testdata has of a name to a path.
+func unpack(t testing.TB, name, path string) {
+	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
@@ -30,17 +37,16 @@ func golden(t *testing.T, name string) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, FileName), b, 0o600); err != nil {
+	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // A file of version 1 opens, has all that it had, and takes volumes.
 func TestMigrateFromVersion1(t *testing.T) {
 	dir := golden(t, "version1.db.gz")
 	for range 2 { // the second time it is of this release
-		s, err := Open(Config{Dir: dir})
+		s, err := Open(Config{Dir: dir, turn: smallLog})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,35 +94,39 @@ func TestMigrateFromVersion1(t *testing.T) {
 	}
 }
 
-// A crash between two steps of a migration leaves a file of the version before.
+// A crash between two steps of a migration leaves a file of the version before,
+// from which the next start goes on.
 func TestMigrateStepByStep(t *testing.T) {
-	dir := golden(t, "version1.db.gz")
-	path := filepath.Join(dir, FileName)
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.View(func(tx *bbolt.Tx) error {
-		if n, err := version(tx); err != nil || n != 1 || tx.Bucket([]byte(bucketVolumes)) != nil {
-			t.Errorf("version %d (%v) with volumes %t, want 1 without", n, err, tx.Bucket([]byte(bucketVolumes)) != nil)
+	for n := range schema().Migrations {
+		dir := golden(t, "version1.db.gz")
+		upTo := schema()
+		upTo.Migrations = upTo.Migrations[:n+1]
+		f, err := kv.OpenFile(filepath.Join(dir, FileName), upTo)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(db); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.View(func(tx *bbolt.Tx) error {
-		if n, err := version(tx); err != nil || n != len(migrations()) {
-			t.Errorf("version %d (%v), want %d", n, err, len(migrations()))
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
+		if r, err := Check(dir); err != nil || r.Version != n+1 || len(r.Damage) > 0 || r.Machines != 3 {
+			t.Errorf("after step %d: %+v, %v", n, r, err)
+		}
+		s, err := Open(Config{Dir: dir, turn: smallLog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view(t, s, func(tx *Tx) error {
+			if got := tx.LivingOf(bourse.App{Name: "default"}); got != 2 {
+				t.Errorf("after step %d: %d machines, want 2", n, got)
+			}
+			return tx.Verify()
+		})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Check(dir); err != nil || r.Version != len(schema().Migrations) || len(r.Damage) > 0 {
+			t.Errorf("after step %d and a start: %+v, %v", n, r, err)
+		}
 	}
 }
 
@@ -125,7 +135,7 @@ func TestMigrateStepByStep(t *testing.T) {
 func TestMigrateFromVersion3(t *testing.T) {
 	dir := golden(t, "version3.db.gz")
 	for n := range 2 { // the second time it is of this release
-		s, err := Open(Config{Dir: dir})
+		s, err := Open(Config{Dir: dir, turn: smallLog})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +147,7 @@ func TestMigrateFromVersion3(t *testing.T) {
 		})
 		var e Entry
 		update(t, s, func(tx *Tx) (err error) {
-			e, err = tx.Append(Entry{Kind: KindMachine, ID: string(machineID(0)), Type: "start"})
+			e, err = tx.Append(Entry{Kind: KindMachine, ID: string(machineID(0)), Event: bourse.Event{Type: "start"}})
 			return err
 		})
 		if want := uint64(4 + n); e.Seq != want {
@@ -145,6 +155,36 @@ func TestMigrateFromVersion3(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// The file of the release before, without checksums, has them after it was
+// opened once, and all that it had.
+func TestMigrateFromVersion7(t *testing.T) {
+	dir := golden(t, "version7.db.gz")
+	for range 2 {
+		s, err := Open(Config{Dir: dir, turn: smallLog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view(t, s, func(tx *Tx) error {
+			if got := tx.LivingOf(bourse.App{Name: "default"}); got != 40 {
+				t.Errorf("%d machines, want 40", got)
+			}
+			if id, ok, err := tx.Identity(); err != nil || !ok || id.Worker != "w1" || id.Tag != 7 {
+				t.Errorf("identity %+v %t %v", id, ok, err)
+			}
+			if o, ok, err := tx.Order("01ARZ3NDEKTSV4RRFFQ69G5FA0"); err != nil || !ok || o.Machine != machineID(0) {
+				t.Errorf("order %+v %t %v", o, ok, err)
+			}
+			return tx.Verify()
+		})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Check(dir); err != nil || r.Version != len(schema().Migrations) || len(r.Damage) > 0 || r.Machines != 40 {
+			t.Errorf("%+v, %v", r, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (m *model) clone() *model {
 	return &model{maps.Clone(m.machines), maps.Clone(m.log)}
 }
 
-// put gives the code that PutMachine should fail with.
+// put returns the code that PutMachine should fail with.
 func (m *model) put(x bourse.Machine) bourse.Code {
 	old := m.machines[x.ID]
 	if old.State != x.State && !old.State.CanBecome(x.State) {
@@ -89,14 +89,15 @@ func drawMachine(t *rapid.T) bourse.Machine {
 	return m
 }
 
-// modelIDs gives the ids of the apps that have had a name; of a record without
-// one nobody knows.
+// modelIDs returns the ids of the apps that have had a name; of a record without
+// one no one knows.
 func modelIDs(name bourse.AppName) []string {
 	return []string{"", "FIRST " + string(name), "SECOND " + string(name)}
 }
 
 // TestModel compares random transactions with the model.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		reset(rt, s)
@@ -117,7 +118,7 @@ func TestModel(t *testing.T) {
 						if err == nil {
 							note := fmt.Sprint(len(next.log[x.ID]))
 							next.log[x.ID] = append(slices.Clone(next.log[x.ID]), note)
-							if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Type: note}); err != nil {
+							if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Event: bourse.Event{Type: bourse.EventType(note)}}); err != nil {
 								return err
 							}
 						} else { // half of it may have been written
@@ -165,11 +166,11 @@ func empty(t *rapid.T, s *Store, buckets ...string) {
 	err := s.Update(t.Context(), func(tx *Tx) error {
 		for _, b := range buckets {
 			var keys [][]byte
-			for k := range tx.from(b, nil) {
+			for k := range tx.kv.Range(b, nil) {
 				keys = append(keys, k)
 			}
 			for _, k := range keys {
-				if err := tx.delete(b, k); err != nil {
+				if err := tx.kv.Delete(b, k); err != nil {
 					return err
 				}
 			}
@@ -216,7 +217,7 @@ func (m *model) compare(tx *Tx) error {
 		}
 		var notes []string
 		for _, e := range slices.Backward(entries) {
-			notes = append(notes, e.Type)
+			notes = append(notes, string(e.Event.Type))
 		}
 		if diff := cmp.Diff(m.log[x.ID], notes); diff != "" {
 			return fmt.Errorf("log of %s (-want +got):\n%s", x.ID, diff)
@@ -230,7 +231,7 @@ func (m *model) compareApp(tx *Tx, app bourse.App) error {
 	living := 0
 	for id, x := range m.machines {
 		if x.App == app.Name && x.AppID == "" && app.ID != "" && x.State != bourse.StateDestroyed {
-			living++ // they count: nobody knows better
+			living++ // they count: no one knows better
 		}
 		if x.App != app.Name || x.AppID != app.ID {
 			continue

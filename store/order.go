@@ -20,7 +20,7 @@ type OrderRecord struct {
 	Task     *TaskRecord      `json:"task,omitempty"` // of an order for work; changed by the methods in task.go only
 }
 
-// filler gives the id of what fills the order, "" for nothing.
+// filler returns the id of what fills the order, "" for nothing.
 func (o *OrderRecord) filler() string {
 	if o.Held {
 		return string(o.ID)
@@ -28,12 +28,30 @@ func (o *OrderRecord) filler() string {
 	return cmp.Or(string(o.Machine), string(o.Volume))
 }
 
-// Order gives the record of an order.
-func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) {
-	var o OrderRecord
-	ok, err := t.record(bucketOrders, []byte(id), &o)
-	return o, ok, err
+var orders = table[OrderRecord]{bucketOrders, orderKeys, orderAdds}
+
+func orderKeys(o *OrderRecord) []entry {
+	switch {
+	case o.Task == nil:
+		return []entry{{bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler()), ""}}
+	case o.Task.Open():
+		return []entry{{bucketTaskOpen, []byte(o.ID), []byte{}, ""}}
+	}
+	return []entry{{bucketTaskTime, timeKey(o.At, string(o.ID)), uint64Bytes(uint64(o.Task.size())), ""}}
 }
+
+func orderAdds(o *OrderRecord) []part {
+	switch {
+	case o.Task == nil:
+		return nil
+	case o.Task.Open():
+		return committed(o.Task.Takes)
+	}
+	return []part{{bucketMeta, keyTaskBytes, o.Task.size()}}
+}
+
+// Order returns the record of an order.
+func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) { return orders.get(t, []byte(id)) }
 
 // PutOrder inserts the record of an order or replaces it. The order's id is the
 // client's word: it is not trusted to tell the time.
@@ -42,43 +60,5 @@ func (t *Tx) PutOrder(o OrderRecord) error {
 	if err != nil {
 		return err
 	}
-	var old OrderRecord
-	ok, err := t.record(bucketOrders, k, &old)
-	if err != nil {
-		return err
-	}
-	if ok && !old.At.Equal(o.At) {
-		if err := t.delete(bucketOrderTime, timeKey(old.At, string(o.ID))); err != nil {
-			return err
-		}
-	}
-	if err := t.put(bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler())); err != nil {
-		return err
-	}
-	return t.putRecord(bucketOrders, k, o)
-}
-
-// PruneOrders forgets at most most orders from before a time, oldest first,
-// and tells how many. An order whose machine, volume or hold has a record is kept
-// with it.
-func (t *Tx) PruneOrders(before time.Time, most int) (int, error) {
-	var old [][]byte
-	for k, filler := range t.from(bucketOrderTime, nil) {
-		if at, _ := splitTimeKey(k); !at.Before(before) || len(old) == most {
-			break
-		}
-		if len(filler) == 0 || t.get(bucketMachines, filler) == nil && t.get(bucketVolumes, filler) == nil && t.get(bucketHolds, filler) == nil {
-			old = append(old, append([]byte(nil), k...))
-		}
-	}
-	for _, k := range old {
-		_, id := splitTimeKey(k)
-		if err := t.delete(bucketOrderTime, k); err != nil {
-			return 0, err
-		}
-		if err := t.delete(bucketOrders, []byte(id)); err != nil {
-			return 0, err
-		}
-	}
-	return len(old), nil
+	return orders.put(t, k, &o)
 }

@@ -28,7 +28,7 @@ func TestRecordsOfVersion5BelongToTheAppThatHadTheirName(t *testing.T) {
 	web := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQ69G5WEB", Life: 1, CreatedAt: time.Unix(2e9, 0)}
 	next := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQ69GNEXT", Life: 2, CreatedAt: time.Unix(3e9, 0)}
 	for range 2 { // the second time the file is of this release
-		s, err := Open(Config{Dir: dir})
+		s, err := Open(Config{Dir: dir, turn: smallLog})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/bourse-dev/bourse"
 )
 
@@ -11,18 +13,18 @@ import (
 // it.
 const pruneBatch = 128
 
-// mostGone is how many destroyed machines are kept, and so, with the bound of a
+// maxGone is how many destroyed machines are kept, and so, with the bound of a
 // config, what they may take of the disk: 2.5 GiB, and 20 MiB as they usually
 // are.
-const mostGone = 10_000
+const maxGone = 10_000
 
 // Pruned counts what Prune has forgotten.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines, of which at most 10 000 are kept, and volumes with their log, orders that nothing recorded fills, ended
-// tasks and runs. What belongs to a living machine or volume, or to a volume that still
-// has a snapshot, is never touched.
+// machines, of which at most 10 000 are kept, and volumes with their log, orders that
+// nothing recorded fills, ended tasks and runs. What belongs to a living machine or
+// volume, or to a volume that still has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -30,13 +32,15 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		count *int
 		prune func(*Tx) (int, error)
 	}{
-		{&total.Machines, func(t *Tx) (int, error) { return t.pruneMachines(before, pruneBatch) }},
-		{&total.Volumes, func(t *Tx) (int, error) { return t.pruneVolumes(before, pruneBatch) }},
-		{&total.Orders, func(t *Tx) (int, error) { return t.PruneOrders(before, pruneBatch) }},
-		{&total.Tasks, func(t *Tx) (int, error) { return t.pruneTasks(before, pruneBatch) }},
-		{&total.Runs, func(t *Tx) (int, error) { return t.PruneRuns(before, pruneBatch) }},
+		{&total.Machines, func(t *Tx) (int, error) { return pruneMachines(t, before, pruneBatch) }},
+		{&total.Volumes, func(t *Tx) (int, error) { return pruneVolumes(t, before, pruneBatch) }},
+		{&total.Orders, func(t *Tx) (int, error) { return pruneOrders(t, before, pruneBatch) }},
+		{&total.Tasks, func(t *Tx) (int, error) {
+			return t.dropTasks(pruneBatch, func(ended time.Time, _ int64) bool { return ended.Before(before) })
+		}},
+		{&total.Runs, func(t *Tx) (int, error) { return pruneRuns(t, before, pruneBatch) }},
 		{&total.Machines, func(t *Tx) (int, error) {
-			return t.pruneMachines(now, min(t.excess(bucketMachineGone, s.most), pruneBatch))
+			return pruneMachines(t, now, min(excess(t, bucketMachineGone, s.maxGone), pruneBatch))
 		}},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {
@@ -49,46 +53,82 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	return total, nil
 }
 
-// pruneMachines deletes at most most machines that were destroyed before a
+// pruneMachines deletes at most limit machines that were destroyed before a
 // time, oldest first.
-func (t *Tx) pruneMachines(before time.Time, most int) (int, error) {
-	old := t.gone(bucketMachineGone, before, most)
-	for _, id := range old {
-		if err := t.DeleteMachine(bourse.MachineID(id)); err != nil {
+func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
+	return forget(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
+}
+
+// pruneVolumes deletes at most limit volumes of which nothing was left before a
+// time, oldest first.
+func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
+	return forget(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
+}
+
+// pruneOrders forgets at most limit orders from before a time, oldest first. An
+// order whose machine, volume or hold has a record is kept with it.
+func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
+	var old []string
+	for k, filler := range t.kv.Range(bucketOrderTime, nil) {
+		at, id := splitTimeKey(k)
+		if !at.Before(before) || len(old) == limit {
+			break
+		}
+		if len(filler) == 0 || t.kv.Get(bucketMachines, filler) == nil && t.kv.Get(bucketVolumes, filler) == nil && t.kv.Get(bucketHolds, filler) == nil {
+			old = append(old, id)
+		}
+	}
+	return forget(old, func(id string) error { return orders.delete(t, []byte(id)) })
+}
+
+// pruneRuns forgets at most limit runs that ended before a time, oldest first.
+func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
+	var old []string
+	for id, k := range t.kv.Range(bucketRunKey, nil) {
+		// The engine makes the ids, and in order: what follows is younger.
+		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
+			break
+		}
+		if t.kv.Get(bucketRunOpen, id) != nil {
+			continue
+		}
+		rec, _, err := runs.get(t, k)
+		if err != nil {
+			return 0, err
+		}
+		if rec.UpdatedAt.Before(before) {
+			old = append(old, string(k))
+		}
+	}
+	return forget(old, func(k string) error { return runs.delete(t, []byte(k)) })
+}
+
+// forget calls a function with each of some ids, and returns how many there are.
+func forget(ids []string, del func(id string) error) (int, error) {
+	for _, id := range ids {
+		if err := del(id); err != nil {
 			return 0, err
 		}
 	}
-	return len(old), nil
+	return len(ids), nil
 }
 
-// excess returns how many entries a bucket has beyond most.
-func (t *Tx) excess(bucket string, most int) int {
-	n := -most
-	for range t.from(bucket, nil) {
+// excess returns how many keys a bucket has beyond limit.
+func excess(t *Tx, bucket string, limit int) int {
+	n := -limit
+	for range t.kv.Range(bucket, nil) {
 		n++
 	}
 	return max(0, n)
 }
 
-// pruneVolumes deletes at most most volumes of which nothing was left before a
-// time, oldest first.
-func (t *Tx) pruneVolumes(before time.Time, most int) (int, error) {
-	old := t.gone(bucketVolumeGone, before, most)
-	for _, id := range old {
-		if err := t.DeleteVolume(bourse.VolumeID(id)); err != nil {
-			return 0, err
-		}
-	}
-	return len(old), nil
-}
-
-// gone gives at most most ids of an index by time that are from before a time,
+// gone returns at most limit ids of an index by time that are from before a time,
 // oldest first.
-func (t *Tx) gone(bucket string, before time.Time, most int) []string {
+func gone(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
-	for k := range t.from(bucket, nil) {
+	for k := range t.kv.Range(bucket, nil) {
 		at, id := splitTimeKey(k)
-		if !at.Before(before) || len(old) == most {
+		if !at.Before(before) || len(old) == limit {
 			break
 		}
 		old = append(old, id)

@@ -106,15 +106,14 @@ func TestLog(t *testing.T) {
 	var all []Entry
 	for i := range 30 {
 		update(t, s, func(tx *Tx) error {
-			e, err := tx.Append(Entry{At: time.Unix(int64(i), 0).UTC(), Kind: kinds[i%3], ID: fmt.Sprint(i % 2), Type: "t", Detail: json.RawMessage(`{"n":1}`)})
+			e, err := tx.Append(Entry{Kind: kinds[i%3], ID: fmt.Sprint(i % 2), Event: bourse.Event{Type: "t", At: time.Unix(int64(i), 0).UTC(), Pull: &bourse.PullEvent{Bytes: int64(i)}}})
 			all = append(all, e)
 			return err
 		})
 	}
 	view(t, s, func(tx *Tx) error {
-		since, err := tx.Since(10, 5)
-		if diff := cmp.Diff(all[10:15], since); err != nil || diff != "" {
-			t.Errorf("since 10: %v (-want +got):\n%s", err, diff)
+		if diff := cmp.Diff(all, list(t, entries.all(tx))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 		for _, kind := range kinds {
 			var want []Entry
@@ -179,7 +178,7 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 			update(t, s, func(tx *Tx) error {
 				m := machine(n, state)
 				m.UpdatedAt = x.at
-				if _, err := tx.Append(Entry{At: x.at, Kind: KindMachine, ID: string(m.ID), Type: "t"}); err != nil {
+				if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(m.ID), Event: bourse.Event{Type: "t", At: x.at}}); err != nil {
 					return err
 				}
 				id := bourse.OrderID(fmt.Sprintf("7ZZZZZZZZZZZZZZZZZZZZZZZZ%d", n)) // claims to be from the far future
@@ -230,7 +229,7 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 // What destroyed machines keep on disk has a bound, whatever their number: the
 // oldest go before their time.
 func TestPruneBoundsTheDestroyed(t *testing.T) {
-	s, err := Open(Config{Dir: t.TempDir(), most: 3})
+	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxGone: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,20 +1,9 @@
 package store
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
-	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/store/pages"
+	"github.com/bourse-dev/bourse/store/kv"
 )
 
 // Report is what a look at a store's files has found.
@@ -28,136 +17,15 @@ type Report struct {
 	Kept     []string `json:"kept,omitempty"` // by Salvage: the names under which the damaged files are kept
 }
 
-// looked is the contents of a store's files, as far as they are whole.
-type looked struct {
-	Report
-	exam *examination
-	all  *changes
-	lock *os.File
+func report(r kv.Report) Report {
+	return Report{r.Version, r.Keys, r.Records, r.Have[bucketMachines], r.Damage, r.Lost, r.Kept}
 }
 
 // Check looks at all of the store in a directory, and changes nothing.
 // CodeAlreadyExists: a daemon has it. CodeNotFound: there is none.
 func Check(dir string) (Report, error) {
-	l, err := look(dir)
-	if err != nil {
-		return Report{}, err
-	}
-	return l.Report, l.lock.Close()
-}
-
-// look takes the lock of a store's file and reads all that is whole.
-func look(dir string) (l *looked, err error) {
-	path := filepath.Join(dir, FileName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "there is no store %s", path)
-	}
-	l = &looked{all: newChanges()}
-	if l.lock, err = lockFile(path, os.O_RDWR); err != nil {
-		return nil, err
-	}
-	info, err := l.lock.Stat()
-	if err != nil {
-		return nil, errors.Join(err, l.lock.Close())
-	}
-	keep := func(bucket string, key, value []byte) {
-		l.all.Set(change{bucket, bytes.Clone(key), append([]byte{}, value...)})
-	}
-	l.exam = examine(l.lock, info.Size(), keep)
-	damage := l.exam.damage
-	if len(damage) > 0 && l.exam.sealed {
-		l.findLost(keep)
-	}
-	found, err := l.readLog(dir)
-	if err != nil {
-		return nil, errors.Join(err, l.lock.Close())
-	}
-	for _, d := range slices.Concat(damage, found) {
-		l.Damage = append(l.Damage, d.String())
-	}
-	l.Version, l.Keys = l.exam.version, l.exam.keys
-	l.all.Ascend(change{bucket: bucketMachines}, func(c change) bool {
-		if c.bucket == bucketMachines {
-			l.Machines++
-		}
-		return c.bucket == bucketMachines
-	})
-	return l, nil
-}
-
-// findLost adds what is in pages that a damaged one does not lead to any more.
-func (l *looked) findLost(keep func(bucket string, key, value []byte)) {
-	l.exam.pages.Lost(func(i pages.Item) {
-		for _, bucket := range allBuckets {
-			value, sum, ok := unseal(bucket, i.Key, i.Value)
-			if _, had := l.all.Get(change{bucket: bucket, key: i.Key}); !ok || had || plain(bucket, i.Key) {
-				continue
-			}
-			keep(bucket, i.Key, value)
-			t := l.exam.counted[bucket]
-			t.add(sum)
-			l.exam.counted[bucket] = t
-			l.exam.keys++
-			return
-		}
-	})
-}
-
-// readLog adds what the log has and the file has not.
-func (l *looked) readLog(dir string) ([]Damage, error) {
-	key, _ := l.all.Get(change{bucket: bucketMeta, key: keySalt})
-	at, ok := l.all.Get(change{bucket: bucketMeta, key: keyMoved})
-	moved := uint64Of(at.value)
-	w := &wal{}
-	if len(key.value) != len(w.salt) {
-		if l.exam.sealed && len(l.exam.damage) > 0 { // else it is a new file
-			return []Damage{{File: walNames[0], Offset: -1, What: "the log cannot be read, since its salt is lost"}}, nil
-		}
-		return nil, nil
-	}
-	w.salt = salt(key.value)
-	defer w.close()
-	for i, name := range walNames {
-		f, err := os.Open(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "open the write-ahead log: %w", err)
-		}
-		info, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		w.files[i], w.sizes[i] = f, info.Size()
-	}
-	found, err := w.scan(moved)
-	if err != nil {
-		return nil, err
-	}
-	records := found.records
-	if !ok && l.exam.sealed && len(l.exam.damage) > 0 { // what is behind a gap may be older than the file
-		for i := len(records) - 1; i > 0; i-- {
-			if records[i].seq != records[i-1].seq+1 {
-				records = records[i:]
-				break
-			}
-		}
-	}
-	for _, r := range records {
-		err := readOps(r.body, func(c change) {
-			if c.value == nil {
-				l.all.Delete(c)
-			} else {
-				l.all.Set(c)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	l.Records = len(records)
-	return found.damage, nil
+	r, err := kv.Check(dir, schema())
+	return report(r), err
 }
 
 // Salvage makes a new store of what is whole in a damaged one, whose files it
@@ -165,141 +33,26 @@ func (l *looked) readLog(dir string) ([]Damage, error) {
 // CodeFailedPrecondition: nothing is damaged, or the file has no checksums, so
 // that it is not known what is whole.
 func Salvage(dir string, now time.Time) (Report, error) {
-	return salvage(dir, now, func() error { return nil })
+	r, err := kv.Salvage(dir, schema(), now, derive)
+	return report(r), err
 }
 
-// salvage is Salvage; step, for tests, is called after each change of the
-// directory, and ends it with its error as a crash would.
-func salvage(dir string, now time.Time, step func() error) (Report, error) {
-	l, err := look(dir)
-	if err != nil {
-		return Report{}, err
+// derive writes what follows from the records of a file that has nothing but them.
+func derive(t kv.Tx) error {
+	logged := uint64Of(t.Get(bucketMeta, keyLogged))
+	for k := range t.Range(bucketLog, nil) {
+		logged = max(logged, uint64Of(k))
 	}
-	defer l.lock.Close()
-	switch {
-	case len(l.Damage) == 0:
-		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store is whole: nothing was changed")
-	case !l.exam.sealed:
-		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has no checksums that would say what is whole: restore a copy of its files")
-	}
-	for _, bucket := range allBuckets {
-		if told, have := l.exam.told[bucket].keys, l.exam.counted[bucket].keys; told > have && !slices.Contains(derivedBuckets, bucket) {
-			l.Lost = append(l.Lost, fmt.Sprintf("%s: %d of %d", bucket, told-have, told))
-		}
-	}
-	path := filepath.Join(dir, FileName+".salvaged")
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return l.Report, bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
-	}
-	db, err := openFile(path)
-	if err != nil {
-		return l.Report, err
-	}
-	err = l.write(db)
-	if err == nil {
-		err = l.replace(dir, path, now, step)
-	}
-	return l.Report, errors.Join(err, db.Close())
-}
-
-// write writes what is whole, and what follows from it, into a new file.
-func (l *looked) write(db *bbolt.DB) error {
-	for _, key := range [][]byte{keyVersion, keyMoved, keySalt, keyTaskBytes} {
-		l.all.Delete(change{bucket: bucketMeta, key: key})
-	}
-	now := snapshot{latest: newChanges(), small: newChanges()}
-	var last uint64
-	l.all.Scan(func(c change) bool {
-		switch {
-		case slices.Contains(derivedBuckets, c.bucket):
-			return true
-		case c.bucket == bucketLog:
-			last = max(last, uint64Of(c.key))
-		}
-		if small(c.bucket) {
-			now.small.Set(c)
-		} else {
-			now.latest.Set(c)
-		}
-		return true
-	})
-	tx, err := db.Begin(false)
+	derived, err := derived(&Tx{kv: t})
 	if err != nil {
 		return err
 	}
-	t := &Tx{layers: layers{now, &file{tx: tx, spoiled: func(error) {}}}}
-	logged := max(last, uint64Of(t.get(bucketMeta, keyLogged)))
-	derived, err := t.derived()
-	t.end()
-	if err != nil {
-		return err
-	}
-	all := now.latest
-	now.small.Scan(func(c change) bool { all.Set(c); return true })
-	all.Set(change{bucketMeta, keyLogged, uint64Bytes(logged)})
 	for bucket, keys := range derived {
 		for k, v := range keys {
-			all.Set(change{bucket, []byte(k), append([]byte{}, v...)})
+			if err := t.Put(bucket, []byte(k), v); err != nil {
+				return err
+			}
 		}
 	}
-	return updateFile(db, func(f *file) error {
-		var err error
-		all.Scan(func(c change) bool { err = f.put(c.bucket, c.key, c.value); return err == nil })
-		return err
-	})
-}
-
-// replace puts the new file in the place of the damaged one. That has another name
-// before, and the log a copy, since a crash before its removal leaves it to the new
-// store, which writes over it. So a crash leaves either the damaged store or the
-// new one; the new one's log begins empty, and would not know the old one's salt.
-func (l *looked) replace(dir, path string, now time.Time, step func() error) error {
-	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
-	for _, name := range append([]string{FileName}, walNames[:]...) {
-		keep := copyFile
-		if name == FileName { // which is replaced, never written
-			keep = os.Link
-		}
-		err := keep(filepath.Join(dir, name), filepath.Join(dir, name+suffix))
-		if errors.Is(err, fs.ErrNotExist) && name != FileName {
-			continue
-		}
-		if err != nil {
-			return bourse.Errorf(bourse.CodeUnavailable, "keep the damaged files: %w", err)
-		}
-		l.Kept = append(l.Kept, name+suffix)
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	if err := os.Rename(path, filepath.Join(dir, FileName)); err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
-	}
-	if err := step(); err != nil {
-		return err
-	}
-	for _, name := range walNames {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
-		}
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return syncDir(dir)
-}
-
-// copyFile makes a copy of a file under a name that nothing has yet.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
+	return t.Put(bucketMeta, keyLogged, uint64Bytes(logged))
 }

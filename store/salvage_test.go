@@ -2,9 +2,9 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,206 +12,58 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// One machine's record is damaged: the store does not open, check names the
-// record and changes nothing, and salvage makes a store of all others that
-// opens, and keeps the damaged files.
+// One machine's record is damaged: salvage makes a store of all others, with all
+// that follows from them.
 func TestSalvage(t *testing.T) {
-	dir, path := written(t) // 200 machines
-	if r, err := Check(dir); err != nil || len(r.Damage) > 0 || r.Machines != 200 {
-		t.Fatalf("whole: %+v, %v", r, err)
-	}
-	if _, err := Salvage(dir, time.Unix(0, 0)); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("salvage of what is whole: %v, want a refusal", err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	examine(bytes.NewReader(b), int64(len(b)), func(bucket string, k, v []byte) {
-		if bucket == bucketMachines && string(k) == string(machineID(77)) {
-			b[bytes.Index(b, v)+len(v)/2] ^= 4
-		}
-	})
-	overwrite(t, path, b)
-	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store salvage") {
-		t.Errorf("open: %v, want a refusal that names the command", err)
-	}
-	r, err := Check(dir)
-	if err != nil || len(r.Damage) == 0 || !strings.Contains(r.Damage[0], string(machineID(77))) {
-		t.Fatalf("check: %+v, %v, want the damaged record", r, err)
-	}
-	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
-		t.Errorf("check has changed the file: %v", err)
-	}
-	r, err = Salvage(dir, time.Unix(0, 0))
-	if err != nil || len(r.Lost) != 1 || r.Lost[0] != "machines: 1 of 200" {
-		t.Fatalf("salvage: %+v, %v", r, err)
-	}
-	if kept, err := os.ReadFile(filepath.Join(dir, r.Kept[0])); err != nil || !bytes.Equal(kept, b) {
-		t.Errorf("the damaged file is not kept: %v", err)
-	}
-	for range 2 {
-		s, err := Open(Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		view(t, s, func(tx *Tx) error {
-			if _, err := tx.Machine(machineID(77)); bourse.CodeOf(err) != bourse.CodeNotFound {
-				t.Errorf("machine 77: %v, want none", err)
-			}
-			if n := tx.LivingOf(bourse.App{Name: "default"}); n != 199 {
-				t.Errorf("%d machines, want 199", n)
-			}
-			return tx.Verify()
-		})
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// The pages above all machines are damaged: what is below them is found, by the
-// checksums, and nothing that was replaced or removed comes back.
-func TestSalvageFindsWhatIsBelowADamagedPage(t *testing.T) {
-	dir, path := written(t)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := os.Getpagesize()
-	for at := 2 * size; at < len(b); at += size { // pages above others, which are in use
-		if e := examine(bytes.NewReader(b), int64(len(b)), nil); b[at+8] == 1 && e.pages.Used(uint64(at/size)) {
-			b[at] ^= 1 // their number
-		}
-	}
-	overwrite(t, path, b)
-	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal {
-		t.Fatalf("open: %v, want a refusal", err)
-	}
-	r, err := Salvage(dir, time.Unix(0, 0))
-	if err != nil || len(r.Lost) != 0 {
-		t.Fatalf("salvage: %+v, %v; want nothing to be lost", r, err)
-	}
-	reopened(t, dir, 200)
-}
-
-// While a daemon has the store neither looks at it.
-func TestSalvageWaitsForNoDaemon(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(dir); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("check: %v", err)
-	}
-	if _, err := Salvage(dir, time.Unix(0, 0)); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("salvage: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// gapped is a store whose log lacks machine 5 of 12, in the middle.
-func gapped(t *testing.T) (dir string, log []byte) {
-	t.Helper()
-	open := t.TempDir()
-	s, err := Open(Config{Dir: open, turn: 64 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 12 {
-		update(t, s, func(tx *Tx) error { return tx.PutMachine(machine(n, bourse.StateCreated)) })
-	}
-	dir = copyDir(t, open)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, walNames[0])
-	log, err = os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := bytes.Index(log, []byte(`"id":"`+string(machineID(5))+`"`))
-	if at < 0 {
-		t.Fatal("the log lacks the record")
-	}
-	log[at+2] ^= 1
-	overwrite(t, path, log)
-	return dir, log
-}
-
-// without5 checks a store that was made of a gapped one, and writes to it.
-func without5(t *testing.T, dir string) {
-	t.Helper()
-	s, err := Open(Config{Dir: dir, turn: 64 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	view(t, s, func(tx *Tx) error {
-		for n := range 12 {
-			if _, err := tx.Machine(machineID(n)); (n == 5) != (bourse.CodeOf(err) == bourse.CodeNotFound) || n != 5 && err != nil {
-				t.Errorf("machine %d: %v", n, err)
+	for n := range 20 {
+		update(t, s, func(tx *Tx) error {
+			m := machine(n, bourse.StateCreated)
+			if n == 7 {
+				m.Config.Metadata = map[string]string{"mark": "of machine seven"}
 			}
+			if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(m.ID), Event: bourse.Event{Type: "launch"}}); err != nil {
+				return err
+			}
+			return tx.PutMachine(m)
+		})
+	}
+	task := taskOrder(1, 3)
+	update(t, s, func(tx *Tx) error { return tx.TaskBegun(task) })
+	update(t, s, func(tx *Tx) error { _, err := tx.TaskEnded(task.ID, taskEnd(&task, []byte("42")), task.At); return err })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, FileName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.Index(b, []byte("of machine seven"))] ^= 4
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store salvage") {
+		t.Errorf("open: %v, want a refusal that names the command", err)
+	}
+	if r, err := Check(dir); err != nil || r.Machines != 19 || len(r.Damage) == 0 {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+	if r, err := Salvage(dir, time.Unix(0, 0)); err != nil || !slices.Equal(r.Lost, []string{"machines: 1 of 20"}) {
+		t.Fatalf("salvage: %+v, %v", r, err)
+	}
+	s = openIn(t, dir)
+	view(t, s, func(tx *Tx) error {
+		if n := tx.LivingOf(bourse.App{Name: "default"}); n != 19 {
+			t.Errorf("%d machines, want 19", n)
+		}
+		if o, ok, err := tx.Order(task.ID); err != nil || !ok || string(o.Task.Result.Answer) != "42" {
+			t.Errorf("task %+v, %t, %v", o, ok, err)
 		}
 		return tx.Verify()
 	})
-	update(t, s, func(tx *Tx) error { return tx.PutMachine(machine(20, bourse.StateCreated)) })
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A record in the middle of the log is damaged: check says so, and salvage keeps
-// what is before and behind it.
-func TestSalvageOfALogWithAGap(t *testing.T) {
-	dir, _ := gapped(t)
-	if r, err := Check(dir); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
-		t.Fatalf("check: %+v, %v, want one gap and 11 records", r, err)
-	}
-	if _, err := Salvage(dir, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
-	without5(t, dir)
-}
-
-// Salvage ends after each of its changes of the directory, as by a crash: then
-// the damaged store is there, and can be salvaged again, or the new one. What it
-// has kept of the damaged log is as it was, also when the new store is written.
-func TestACrashInSalvage(t *testing.T) {
-	for steps, over := 1, false; !over; steps++ {
-		dir, log := gapped(t)
-		left := steps
-		_, err := salvage(dir, time.Unix(0, 0), func() error {
-			if left--; left == 0 {
-				return errKill
-			}
-			return nil
-		})
-		if over = err == nil; !over && !errors.Is(err, errKill) {
-			t.Fatal(err)
-		}
-		again := false
-		if r, err := Check(dir); err != nil {
-			t.Fatal(err)
-		} else if again = len(r.Damage) > 0; again {
-			if _, err := Salvage(dir, time.Unix(60, 0)); err != nil {
-				t.Fatalf("after %d steps: salvage again: %v", steps, err)
-			}
-		}
-		without5(t, dir)
-		kept, err := filepath.Glob(filepath.Join(dir, walNames[0]+".damaged-*"))
-		if err != nil || len(kept) == 0 {
-			t.Fatalf("after %d steps: the damaged log is not kept: %v", steps, err)
-		}
-		for _, path := range kept {
-			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, log) {
-				t.Errorf("after %d steps (salvaged again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
-			}
-		}
-		if over && steps < 6 {
-			t.Errorf("only %d steps", steps)
-		}
-	}
 }

@@ -2,10 +2,10 @@ package store
 
 import "github.com/bourse-dev/bourse"
 
-// Snapshot gives a snapshot, and the volume that it was taken of; CodeNotFound
+// Snapshot returns a snapshot, and the volume that it was taken of; CodeNotFound
 // when there is none.
 func (t *Tx) Snapshot(id bourse.SnapshotID) (bourse.Snapshot, bourse.Volume, error) {
-	volume := t.get(bucketSnapshots, []byte(id))
+	volume := t.kv.Get(bucketSnapshots, []byte(id))
 	if volume == nil {
 		return bourse.Snapshot{}, bourse.Volume{}, errNoSnapshot
 	}

@@ -12,26 +12,13 @@ const KindVolume = "volume"
 
 var errNoVolume = bourse.Errorf(bourse.CodeNotFound, "volume not found")
 
-// Volume gives a volume's record; CodeNotFound when there is none.
+// Volume returns a volume's record; CodeNotFound when there is none.
 func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
-	v, err := t.volume(id)
-	if err == nil && v == nil {
+	v, ok, err := volumes.get(t, []byte(id))
+	if err == nil && !ok {
 		err = errNoVolume
 	}
-	if err != nil {
-		return bourse.Volume{}, err
-	}
-	return *v, nil
-}
-
-// volume reads a volume's record, nil when there is none.
-func (t *Tx) volume(id bourse.VolumeID) (*bourse.Volume, error) {
-	var v bourse.Volume
-	ok, err := t.record(bucketVolumes, []byte(id), &v)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return &v, nil
+	return v, err
 }
 
 // PutVolume inserts a volume's record or replaces it, and with it the indexes
@@ -46,21 +33,16 @@ func (t *Tx) PutVolume(v *bourse.Volume) error {
 	if err := validVolume(&now); err != nil {
 		return err
 	}
-	old, err := t.volume(now.ID)
-	if err != nil {
+	old, ok, err := volumes.get(t, []byte(now.ID))
+	switch {
+	case err != nil:
 		return err
+	case old.State != now.State && !old.State.CanBecome(now.State):
+		return bourse.Errorf(bourse.CodeInternal, "volume %s cannot go from %q to %q", now.ID, old.State, now.State)
+	case !ok:
+		return volumes.swap(t, []byte(now.ID), nil, &now)
 	}
-	was := bourse.VolumeState("")
-	if old != nil {
-		was = old.State
-	}
-	if was != now.State && !was.CanBecome(now.State) {
-		return bourse.Errorf(bourse.CodeInternal, "volume %s cannot go from %q to %q", now.ID, was, now.State)
-	}
-	if err := t.replaceVolume(old, &now); err != nil {
-		return err
-	}
-	return t.putRecord(bucketVolumes, []byte(now.ID), &now)
+	return volumes.swap(t, []byte(now.ID), &old, &now)
 }
 
 func validVolume(v *bourse.Volume) error {
@@ -86,41 +68,24 @@ func validVolume(v *bourse.Volume) error {
 // be destroyed and to have no snapshot any more (CodeFailedPrecondition);
 // CodeNotFound when there is none.
 func (t *Tx) DeleteVolume(id bourse.VolumeID) error {
-	old, err := t.volume(id)
+	old, err := t.Volume(id)
 	switch {
 	case err != nil:
 		return err
-	case old == nil:
-		return errNoVolume
-	case !volumeGone(old):
+	case !volumeGone(&old):
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and has %d snapshots: its record stays", id, old.State, len(old.Snapshots))
-	}
-	if err := t.replaceVolume(old, nil); err != nil {
-		return err
 	}
 	if err := t.deleteEntries(KindVolume, string(id)); err != nil {
 		return err
 	}
-	return t.delete(bucketVolumes, []byte(id))
+	return volumes.swap(t, []byte(id), &old, nil)
 }
 
-// Volumes gives every volume in order of id, destroyed ones included.
-func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return all[bourse.Volume](t, bucketVolumes) }
+// Volumes returns every volume in order of id, destroyed ones included.
+func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return volumes.all(t) }
 
-// VolumesOf gives every volume of an app in order of id, destroyed ones
+// VolumesOf returns every volume of an app in order of id, destroyed ones
 // included.
 func (t *Tx) VolumesOf(app bourse.App) iter.Seq2[bourse.Volume, error] {
-	return func(yield func(bourse.Volume, error) bool) {
-		for _, space := range spaces(&app) {
-			for id := range t.under(bucketVolumeApp, append([]byte(space), 0)) {
-				v, err := t.Volume(bourse.VolumeID(id))
-				if err == nil && !v.OwnedBy(&app) {
-					continue // of a former app of this name
-				}
-				if !yield(v, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
+	return volumes.ofApp(t, bucketVolumeApp, &app, func(v *bourse.Volume) bool { return v.OwnedBy(&app) })
 }

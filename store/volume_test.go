@@ -45,7 +45,7 @@ func drawVolume(t *rapid.T) bourse.Volume {
 // volumeModel is what a store of volumes should hold.
 type volumeModel map[bourse.VolumeID]bourse.Volume
 
-// put gives the code that PutVolume should fail with.
+// put returns the code that PutVolume should fail with.
 func (m volumeModel) put(v bourse.Volume) bourse.Code {
 	old := m[v.ID]
 	if old.State != v.State && !old.State.CanBecome(v.State) {
@@ -123,8 +123,8 @@ func (m volumeModel) compare(tx *Tx) error {
 
 // TestVolumeModel compares random transactions on volumes with the model.
 func TestVolumeModel(t *testing.T) {
+	t.Parallel()
 	s := open(t)
-	s.db.NoSync = true // thousands of small transactions, and no crash
 	rapid.Check(t, func(rt *rapid.T) {
 		empty(rt, s, bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots, bucketCommitted)
 		m := volumeModel{}
@@ -207,7 +207,7 @@ func TestPruneVolumes(t *testing.T) {
 			update(t, s, func(tx *Tx) error {
 				v := aVolume(n, state)
 				v.Order, v.UpdatedAt, v.Snapshots = bourse.OrderID(fmt.Sprint("o", n)), x.at, x.snaps
-				if _, err := tx.Append(Entry{At: x.at, Kind: KindVolume, ID: string(v.ID), Type: "t"}); err != nil {
+				if _, err := tx.Append(Entry{Kind: KindVolume, ID: string(v.ID), Event: bourse.Event{Type: "t", At: x.at}}); err != nil {
 					return err
 				}
 				if err := tx.PutOrder(OrderRecord{ID: v.Order, Volume: v.ID, At: x.at}); err != nil {

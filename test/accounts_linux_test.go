@@ -164,7 +164,7 @@ func (s *storm) machine(r *rand.Rand) error {
 	return s.destroy(r, m.ID)
 }
 
-// destroy destroys a machine, or leaves that to whoever has time for it: else
+// destroy destroys a machine, or leaves that to another one: else
 // those whose worker was away would take all slots in the end.
 func (s *storm) destroy(r *rand.Rand, id bourse.MachineID) error {
 	err := s.api(r).Destroy(s.t.Context(), app, id, machinesapi.DestroyMachine{Force: true}, "")
@@ -182,14 +182,14 @@ func (s *storm) destroy(r *rand.Rand, id bourse.MachineID) error {
 func (s *storm) reservation(r *rand.Rand) error {
 	ttl, count := 1+r.Int64N(2), 1+r.Int64N(3)
 	in := slot("", count, 1+r.Int64N(2), ttl)
-	made, err := s.api(r).Reserve(s.t.Context(), in)
+	made, err := s.api(r).Reservations().Create(s.t.Context(), in)
 	if err != nil {
 		return err
 	}
 	s.reserved.Add(1)
 	switch r.IntN(3) {
 	case 0:
-		return s.api(r).ReleaseReservation(s.t.Context(), made.ID)
+		return s.api(r).Reservations().Release(s.t.Context(), made.ID)
 	case 1:
 		order := sleeper("gru", "")
 		order.Reservation = made.ID
@@ -249,7 +249,7 @@ func (s *storm) clear() error {
 	return nil
 }
 
-// accounts gives what is used of each resource of each worker, and held.
+// accounts returns what is used of each resource of each worker, and held.
 func (s *storm) accounts() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}

@@ -25,7 +25,7 @@ var (
 	within      = servertest.Within
 )
 
-// pidsOf gives the processes whose command line has the mark.
+// pidsOf returns the processes whose command line has the mark.
 func pidsOf(t *testing.T, mark string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(linesOf(t, mark)))

@@ -26,7 +26,7 @@ func server80(cmd ...string) ocispec.ImageConfig { return ocispec.ImageConfig{Cm
 var httpd = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/www"}
 
 // An image is built from files, pushed, pulled by its tag, run and used; a
-// newer one takes the tag; the old one is removed when nobody uses it.
+// newer one takes the tag; the old one is removed when no one uses it.
 func TestAnImagesLife(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)

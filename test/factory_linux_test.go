@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factory is a host behind a wall: it can call others, and nobody can call it.
+// factory is a host behind a wall: it can call others, and no one can call it.
 type factory struct {
 	*enclave
 	outside string // the address of this namespace that it reaches

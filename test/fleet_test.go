@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +31,7 @@ func newWorker(t *testing.T, name, region string, more ...string) (s *server, da
 	}, more...)...), data
 }
 
-// eventually asks until there is no error, and gives how long that took.
+// eventually asks until there is no error, and returns how long that took.
 func eventually(t *testing.T, limit time.Duration, what string, ask func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -87,7 +86,7 @@ func toldOf(m *machinesapi.Machine) told {
 
 type machines = map[bourse.MachineID]told
 
-// listed gives what a broker lists.
+// listed returns what a broker lists.
 func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	list, silent, err := api.Machines(ctx, app, machinesapi.ListMachines{})
 	if err == nil && len(silent) > 0 {
@@ -100,7 +99,7 @@ func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	return out, err
 }
 
-// selected gives what a broker's view says in SQL.
+// selected returns what a broker's view says in SQL.
 func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	rows, err := query(ctx, api, `SELECT id, worker, state, instance_id, order_id, pid, host_status FROM machines WHERE app = ?`, string(app))
 	out := machines{}
@@ -134,13 +133,15 @@ func query(ctx context.Context, api *machinesapi.Client, statement string, param
 	return rows, nil
 }
 
-// owned gives what workers themselves have, asked without a broker.
+// emptyQuery is how a query that selects everything travels in a URL.
+const emptyQuery = "oA"
+
+// owned returns what workers themselves have, asked without a broker.
 func owned(t *testing.T, workers ...*server) machines {
 	t.Helper()
-	_, path, _ := strings.Cut(fabric.PathMachines, " ")
 	out := machines{}
 	for _, w := range workers {
-		resp, err := w.HTTP(t).Get("http://" + w.API + path)
+		resp, err := w.HTTP(t).Get("http://" + w.API + fabric.MachineList.Path() + "?" + emptyQuery)
 		if err != nil {
 			t.Fatalf("ask %s for its machines: %v", w.Name, err)
 		}
@@ -183,7 +184,7 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 	return nil
 }
 
-// agreed tells whether so many members say of their views that they are the
+// agreed reports whether so many members say of their views that they are the
 // same, to the checksum of each table.
 func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
@@ -244,7 +245,7 @@ func converged(t *testing.T, limit time.Duration, members int, brokers []*machin
 	return want
 }
 
-// kept tells whether everything that was promised is there as it was.
+// kept reports whether everything that was promised is there as it was.
 func kept(t *testing.T, promised []machinesapi.Machine, have machines) {
 	t.Helper()
 	for i := range promised {

@@ -107,7 +107,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// live makes one machine and perhaps stops or destroys it, and gives what its
+// live makes one machine and perhaps stops or destroys it, and returns what its
 // caller was told.
 func live(ctx context.Context, api *machinesapi.Client, rng *rand.Rand, mark string) (*promise, error) {
 	p := &promise{code: rng.IntN(100), lines: 1 + rng.IntN(20), short: rng.IntN(2) == 0}

@@ -29,7 +29,7 @@ type lan struct {
 	at    map[mac]*host // who sends from which address
 }
 
-// rule tells whether a frame is let through. It is called from many goroutines.
+// rule reports whether a frame is let through. It is called from many goroutines.
 type rule func(from, to *host, frame []byte) bool
 
 type mac [6]byte
@@ -77,7 +77,7 @@ func (l *lan) host(side int) *host {
 	return h
 }
 
-// plug gives the namespace its card.
+// plug returns the namespace its card.
 func (h *host) plug() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *host) plug() error {
 	)
 }
 
-// configure gives a card an address, if it is to have one, and switches it on.
+// configure returns a card an address, if it is to have one, and switches it on.
 func configure(name string, addr netip.Addr) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *lan) serve(h *host) {
 	}
 }
 
-// receivers gives the host that a frame is for, or all the others.
+// receivers returns the host that a frame is for, or all the others.
 func (l *lan) receivers(from *host, frame []byte) []*host {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -171,7 +171,7 @@ func (y *yard) page() {
 func (y *yard) movesAVolume() {
 	y.Helper()
 	size := int64(1)
-	v, err := y.api.CreateVolume(y.Context(), app, machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	v, err := y.api.Volumes(app).Create(y.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
 	if err != nil {
 		y.Fatal(err)
 	}
@@ -211,7 +211,12 @@ func TestTwoNetworks(t *testing.T) {
 	})
 	mark := "bourse-two-networks-" + fmt.Sprint(time.Now().UnixNano())
 	for _, name := range []string{"w-there", "w-here"} {
-		m := create(t, api, on(name, sleeper("gru", mark)))
+		var m machinesapi.Created
+		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
+		eventually(t, 20*time.Second, "an order is filled", func() (err error) { // a worker may be known before it is reached
+			m, err = api.Create(t.Context(), app, in, order)
+			return err
+		})
 		if got, err := api.Machine(t.Context(), app, m.ID); err != nil || got.State != bourse.StateStarted {
 			t.Errorf("machine of %s: %s, %v", name, got.State, err)
 		}

@@ -10,16 +10,29 @@ import (
 )
 
 // Two apps on one worker serve the same port, each in its own network. A
-// machine reaches those of its network by name and address, and no others.
+// machine reaches those of its network by name and address, and no others. The
+// default app's names are there before any app is made.
 func TestNetworksAreApart(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
+	image := y.push("web:1", server80(httpd...), program(t, "curl"))
+	first := y.order(image.Ref())
+	first.Name = "db"
+	first.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("db")}}
+	m := y.run(bourse.DefaultAppName, first)
+	for _, name := range []string{"default.internal", "db.vm.default.internal"} {
+		eventually(t, 10*time.Second, name, func() error {
+			if out, code := y.sh(bourse.DefaultAppName, m.ID, "curl -gsS -m 3 -o /dev/null http://"+name+":8080/ 2>&1"); code != 0 {
+				return bourse.Errorf(bourse.CodeUnavailable, "%q, code %d", out, code)
+			}
+			return nil
+		})
+	}
 	for _, a := range []machinesapi.CreateApp{{Name: "red", Network: "red"}, {Name: "rose", Network: "red"}, {Name: "blue", Network: "blue"}} {
 		if _, err := y.api.CreateApp(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	image := y.push("web:1", server80(httpd...), program(t, "curl"))
 	serve := func(app bourse.AppName) machinesapi.Machine {
 		order := y.order(image.Ref())
 		order.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("served by " + string(app))}}
@@ -36,7 +49,7 @@ func TestNetworksAreApart(t *testing.T) {
 		return y.sh(app, from.ID, "curl -gsS -m 3 http://"+host+":8080/ 2>&1")
 	}
 	for name, host := range map[string]string{
-		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's name": string(other.ID) + ".vm.red.internal",
+		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's id": string(other.ID) + ".vm.red.internal", "another one's name": other.Name + ".vm.red.internal",
 		"the app's name": "red.internal", "the app's name in the region": "gru.red.internal",
 	} {
 		eventually(t, 10*time.Second, name, func() error { // names come with the view

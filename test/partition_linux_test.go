@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +52,7 @@ func TestPartition(t *testing.T) {
 	s.loseReplies(&lost)
 	s.lan.cut()
 	cut := time.Now()
-	s.orderInBothHalves() // nobody knows yet
+	s.orderInBothHalves() // no one knows yet
 	s.noticed()
 	t.Logf("both halves show the other as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
 	s.orderInBothHalves()
@@ -118,8 +117,7 @@ func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) mac
 // come back. It returns when both machines run.
 func (s *split) loseReplies(waits *sync.WaitGroup) {
 	s.t.Helper()
-	method, path, _ := strings.Cut(fabric.PathClaim, " ")
-	hear, passed := deaf(fabric.AppendMessage(nil, &fabric.Message{Method: method, URI: path}))
+	hear, passed := deaf([]byte(" " + fabric.OrderClaim.Path() + " ")) // as a call has it
 	s.lan.set(hear)
 	place := func(region string, into *lostOrder) {
 		in := sleeper(region, s.mark)

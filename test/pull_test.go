@@ -52,7 +52,7 @@ func (g *gate) order(script string) (machinesapi.Created, error) {
 	}}, "")
 }
 
-// call calls the gateway, and gives the status and what it said.
+// call calls the gateway, and returns the status and what it said.
 func (g *gate) call(method, path, body string) (int, map[string]any) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), method, g.addr+"/sched/"+path, strings.NewReader(body))
@@ -89,7 +89,7 @@ func (g *gate) submit(name, script string) {
 	}
 }
 
-// ended waits for the end of a job and gives its status.
+// ended waits for the end of a job and returns its status.
 func (g *gate) ended(name string) map[string]any {
 	g.t.Helper()
 	var said map[string]any
@@ -102,17 +102,17 @@ func (g *gate) ended(name string) map[string]any {
 	return said
 }
 
-// documented gives the script of a worker as the documents have it.
+// documented returns the script of a worker as the documents have it.
 func documented(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "pull.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(text), "<!-- worker -->\n```sh\n")
+	_, rest, found := strings.Cut(string(text), "<!-- file: gate poller.sh -->\n```sh\n")
 	script, _, ended := strings.Cut(rest, "```\n")
 	if !found || !ended {
-		t.Fatal("docs/pull.md has no script marked <!-- worker -->")
+		t.Fatal("docs/pull.md has no script poller.sh")
 	}
 	if lines := strings.Count(strings.TrimPrefix(script, "#!/bin/sh\n"), "\n"); lines > 10 {
 		t.Errorf("the worker of ten lines has %d", lines)
@@ -207,7 +207,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if err := g.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while nobody hears it
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while no one hears it
 		t.Fatal(err)
 	}
 	if !within(10*time.Second, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {

@@ -67,13 +67,13 @@ func slot(id bourse.ReservationKey, count, each, ttl int64) machinesapi.CreateRe
 func TestReservationsOnRealWorkers(t *testing.T) {
 	brokers, workers := slotted(t, 5)
 	a, b := client(t, brokers[0]), client(t, brokers[1])
-	made, err := a.Reserve(t.Context(), slot("", 2, 3, 300))
+	made, err := a.Reservations().Create(t.Context(), slot("", 2, 3, 300))
 	if err != nil || len(made.Holds) != 2 || made.Holds[0].Worker == made.Holds[1].Worker {
 		t.Fatalf("reserve: %+v, %v; want a hold on each worker", made, err)
 	}
 	wantSlots(t, b, "after the reservation", 6)
 
-	if _, err = b.Reserve(t.Context(), slot("", 3, 2, 300)); bourse.CodeOf(err) != bourse.CodeInsufficient {
+	if _, err = b.Reservations().Create(t.Context(), slot("", 3, 2, 300)); bourse.CodeOf(err) != bourse.CodeInsufficient {
 		t.Errorf("three where there is room for two: %v", err)
 	}
 	wantSlots(t, b, "after all-or-nothing was nothing", 6)
@@ -86,13 +86,13 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 20*time.Second, "the killed worker's part is there", func() error {
-		r, err := b.Reservation(t.Context(), made.ID)
+		r, err := b.Reservations().Get(t.Context(), made.ID)
 		if err == nil && (len(r.Holds) != 2 || len(r.Gone) > 0) {
 			err = fmt.Errorf("%+v", r)
 		}
 		return err
 	})
-	if r, err := b.ExtendReservation(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); err != nil || !r.ExpiresAt.After(made.ExpiresAt) {
+	if r, err := b.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); err != nil || !r.ExpiresAt.After(made.ExpiresAt) {
 		t.Errorf("extend: %+v, %v", r, err)
 	}
 
@@ -112,7 +112,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	}
 	wantSlots(t, a, "with both machines", 6)
 	for range 2 {
-		if err := b.ReleaseReservation(t.Context(), made.ID); err != nil {
+		if err := b.Reservations().Release(t.Context(), made.ID); err != nil {
 			t.Errorf("release: %v", err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 }
 
 // Invariant 9: a broker is killed while it reserves. Another finds what is held
-// by the reservation's id and holds the rest, once; and what nobody comes back
+// by the reservation's id and holds the rest, once; and what no one comes back
 // for ends by its time.
 func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	const count, ttl = 64, 6
@@ -139,7 +139,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 		})
 		told := make(chan error, 1)
 		go func() {
-			_, err := a.Reserve(t.Context(), slot(id, count, 1, ttl))
+			_, err := a.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
 			told <- err
 		}()
 		if !within(10*time.Second, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
@@ -152,7 +152,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 			t.Log("the broker was faster than its death")
 		}
 		if again {
-			r, err := b.Reserve(t.Context(), slot(id, count, 1, ttl))
+			r, err := b.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
 			if err != nil || len(r.Holds) != count {
 				t.Fatalf("again: %d holds, %v", len(r.Holds), err)
 			}

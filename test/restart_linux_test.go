@@ -1,6 +1,12 @@
 package test
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +23,7 @@ func TestDevBringsServersBack(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second // within a second, on a host that has nothing else to do
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
+	log := followCounter(t, dev)
 	for _, s := range dev.Servers {
 		for n := range 10 {
 			began := time.Now()
@@ -36,6 +43,72 @@ func TestDevBringsServersBack(t *testing.T) {
 		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
 		return err
 	})
+	log.check(t)
+}
+
+// followed is what machine logs -f has printed of a program that counts.
+type followed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (f *followed) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.text.Write(b)
+}
+
+// lines returns the numbers so far.
+func (f *followed) lines() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Fields(f.text.String())
+}
+
+// followCounter starts a program that counts, and a command that follows it.
+func followCounter(t *testing.T, dev *servertest.Dev) *followed {
+	t.Helper()
+	counter := sleeper("gru", "bourse-counts")
+	counter.Config.Init.Exec[2] = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"
+	m, err := dev.Client().Create(t.Context(), app, counter, bourse.NewOrderID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &followed{}
+	cmd := exec.Command(servertest.Program, "--api", dev.API, "machine", "logs", "-f", "-a", string(app), string(m.ID))
+	cmd.Stdout, cmd.Stderr = f, t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt) // it may have failed
+		_ = cmd.Wait()                       // with the status of an interrupt
+	})
+	eventually(t, 5*time.Second, "the program's lines are followed", func() error {
+		if len(f.lines()) == 0 {
+			return errors.New("no line")
+		}
+		return nil
+	})
+	return f
+}
+
+// check fails unless each line was printed once, and more come.
+func (f *followed) check(t *testing.T) {
+	t.Helper()
+	now := len(f.lines())
+	eventually(t, 20*time.Second, "lines still come", func() error {
+		if len(f.lines()) <= now {
+			return errors.New("no more lines")
+		}
+		return nil
+	})
+	for i, n := range f.lines() {
+		if n != strconv.Itoa(i+1) {
+			t.Fatalf("line %d says %s: lines were lost or came twice", i+1, n)
+		}
+	}
 }
 
 // Shows that a destroy that is cut by its worker's death, and repeated until it

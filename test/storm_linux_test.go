@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +39,7 @@ type killStorm struct {
 
 	mu     sync.Mutex
 	orders []*stormOrder
-	counts struct{ kills, answers, repeats atomic.Int64 }
+	counts struct{ kills, updates, answers, repeats atomic.Int64 }
 }
 
 // stormOrder is one order and what its client was told of it.
@@ -46,13 +48,15 @@ type stormOrder struct {
 	machine bourse.MachineID
 	worker  bourse.WorkerID
 	ended   string // "filled", "refused", "destroyed"; "" while it is not known
-	why     error  // of the last answer
+	version int    // of its program: how often it was updated
+	current bourse.InstanceID
+	why     error // of the last answer
 }
 
 // Nothing is lost, doubled, undead or unknown when workers and brokers are
 // killed every 150 to 600 ms under clients that repeat each request, by its
 // order's or machine's id, until it is answered: what they were told is what
-// runs, to a process.
+// runs, to a process and the version of its program.
 func TestStorm(t *testing.T) {
 	s := newKillStorm(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -158,6 +162,9 @@ func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 		if o.ended == "filled" {
 			mine = append(mine, o)
 		}
+		if len(mine) > 0 && rng.IntN(3) == 0 {
+			s.update(rng, mine[rng.IntN(len(mine))])
+		}
 		for len(mine) > stormLives || len(mine) > 0 && rng.IntN(3) == 0 {
 			i := rng.IntN(len(mine))
 			s.destroy(rng, mine[i])
@@ -181,7 +188,7 @@ func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (an
 	}
 }
 
-// unanswered tells whether a client may repeat what had this error.
+// unanswered reports whether a client may repeat what had this error.
 func unanswered(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeRateLimited:
@@ -192,19 +199,47 @@ func unanswered(err error) bool {
 }
 
 func (s *killStorm) create(rng *rand.Rand, o *stormOrder) {
-	in := sleeper(s.regions[rng.IntN(2)], s.mark+string(o.id))
+	in := sleeper(s.regions[rng.IntN(2)], s.program(o))
 	in.Deadline = bourse.Duration(5 * time.Second)
 	s.repeat(rng, func(api *machinesapi.Client) bool {
 		var m machinesapi.Created
 		m, o.why = api.Create(s.t.Context(), app, in, o.id)
 		switch {
 		case o.why == nil:
-			o.ended, o.machine, o.worker = "filled", m.ID, m.Worker
+			o.ended, o.machine, o.worker, o.current = "filled", m.ID, m.Worker, m.InstanceID
 		case unanswered(o.why):
 			return false
 		default:
 			o.ended = "refused"
 		}
+		return true
+	})
+}
+
+// program returns how a process of an order's machine is known: its version, and
+// at the end the order.
+func (s *killStorm) program(o *stormOrder) string {
+	return fmt.Sprintf("%sv%d-%s", s.mark, o.version, o.id)
+}
+
+// update gives an order's machine another program, until the client knows that it
+// has it: an answer that is lost is looked for in the machine's config, since
+// another one of it is refused then.
+func (s *killStorm) update(rng *rand.Rand, o *stormOrder) {
+	o.ended = ""
+	o.version++
+	config := sleeper("gru", s.program(o)).Config
+	s.repeat(rng, func(api *machinesapi.Client) bool {
+		var m machinesapi.Machine
+		if m, o.why = api.Update(s.t.Context(), app, o.machine, machinesapi.UpdateMachine{Config: config, CurrentVersion: o.current}, ""); o.why != nil {
+			now, err := api.Machine(s.t.Context(), app, o.machine)
+			if err != nil || now.Config == nil || now.State != bourse.StateStarted || !slices.Equal(now.Config.Init.Exec, config.Init.Exec) {
+				return false
+			}
+			m = now
+		}
+		o.ended, o.current = "filled", m.InstanceID
+		s.counts.updates.Add(1)
 		return true
 	})
 }
@@ -246,17 +281,17 @@ func (s *killStorm) account() {
 			destroyed++
 		}
 	}
-	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d answers, %d requests repeated",
-		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.answers.Load(), s.counts.repeats.Load())
+	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d updates; %d answers, %d requests repeated",
+		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.updates.Load(), s.counts.answers.Load(), s.counts.repeats.Load())
 	if len(s.orders) < int(s.counts.kills.Load())/4 {
 		s.t.Errorf("only %d orders under %d kills: no load", len(s.orders), s.counts.kills.Load())
 	}
 }
 
-// problems gives each order that is not as its client was told.
+// problems returns each order that is not as its client was told.
 func (s *killStorm) problems() []string {
-	running := map[bourse.OrderID][]string{}
-	for pid, line := range linesOf(s.t, s.mark) {
+	running, lines := map[bourse.OrderID][]string{}, linesOf(s.t, s.mark)
+	for pid, line := range lines {
 		if i := len(line) - 26; i > 0 {
 			running[bourse.OrderID(line[i:])] = append(running[bourse.OrderID(line[i:])], pid)
 		}
@@ -272,6 +307,8 @@ func (s *killStorm) problems() []string {
 			out = append(out, fmt.Sprintf("unknown: order %s, machine %q of %q, processes %v, last answer: %v", o.id, o.machine, o.worker, pids, o.why))
 		case o.ended == "filled" && n == 0:
 			out = append(out, fmt.Sprintf("lost: order %s was filled by machine %s of %s, and nothing runs", o.id, o.machine, o.worker))
+		case o.ended == "filled" && !strings.HasSuffix(lines[pids[0]], s.program(o)):
+			out = append(out, fmt.Sprintf("outdated: machine %s of %s was updated %d times, and runs %s", o.machine, o.worker, o.version, lines[pids[0]]))
 		case o.ended == "destroyed" && n > 0:
 			out = append(out, fmt.Sprintf("undead: order %s, machine %s of %s, was told gone (%v), and process %v runs", o.id, o.machine, o.worker, o.why, pids))
 		case o.ended == "refused":

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// documentedProgram gives the program as the documents have it, in a file.
+// documentedProgram returns the program as the documents have it, in a file.
 func documentedProgram(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "tasks.md"))

@@ -94,7 +94,7 @@ func TestTasksOfImages(t *testing.T) {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
 	_, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: y.registry.Name("nothing:1")}, "")
-	if reply, told := errors.AsType[*machinesapi.ReplyError](err); !told || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedImage {
+	if reply, told := errors.AsType[*machinesapi.ReplyError](err); !told || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedNoImage || bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("an image that is not there: %v, %+v", err, reply)
 	}
 	if _, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: bourse.ImagePull, Command: []string{"x"}}, ""); bourse.CodeOf(err) != bourse.CodeInvalid {

@@ -62,7 +62,7 @@ func fill(path string) error {
 	return f.Close()
 }
 
-// unwritable tells whether some member says that its copy cannot be written.
+// unwritable reports whether some member says that its copy cannot be written.
 func (c *files) unwritable() error {
 	h, err := c.healthy.ViewHealth(c.t.Context())
 	if err != nil {

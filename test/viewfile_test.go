@@ -130,18 +130,18 @@ func (c *files) replaced(path, how string, harm func(path string) error) {
 			c.t.Fatalf("%s: %v", what, err)
 		}
 		c.orders()
-		took := eventually(c.t, 10*time.Second, what+": it is made anew", func() error {
+		took := eventually(c.t, 10*time.Second, what+": it is made again", func() error {
 			if is, err := os.Stat(path); err != nil || os.SameFile(was, is) {
 				return fmt.Errorf("it is not: %v", err) //nolint:errorlint // only shown
 			}
 			return nil
 		})
-		c.t.Logf("%s: made anew %v later", what, took.Round(time.Millisecond))
+		c.t.Logf("%s: made again %v later", what, took.Round(time.Millisecond))
 	})
 }
 
 // moment is how long lists may lack machines that are there: while a copy is
-// made anew, or while a worker begins a new life in the others' copies.
+// made again, or while a worker begins a new life in the others' copies.
 const moment = 3 * time.Second
 
 // endures looks that lists go on while something is done, and waits until the

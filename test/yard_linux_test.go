@@ -102,7 +102,7 @@ func (y *yard) restart(id bourse.MachineID) {
 	})
 }
 
-// sh runs a line of shell in a machine and gives what it wrote and its code.
+// sh runs a line of shell in a machine and returns what it wrote and its code.
 func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string, int) {
 	y.Helper()
 	r, err := y.api.Exec(y.Context(), app, id, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", line}, Timeout: 30})
@@ -162,7 +162,7 @@ func (tunnelConn) SetDeadline(time.Time) error      { return nil }
 func (tunnelConn) SetReadDeadline(time.Time) error  { return nil }
 func (tunnelConn) SetWriteDeadline(time.Time) error { return nil }
 
-// program gives a program of the host with the libraries that it is linked
+// program returns a program of the host with the libraries that it is linked
 // with, as a layer. The test is skipped, with the reason, where it is missing.
 func program(t *testing.T, name string) registrytest.Layer {
 	t.Helper()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Outcome says what became of a transaction.
@@ -23,7 +25,7 @@ const (
 // Verdict is the answer to a transaction of another site.
 type Verdict struct {
 	Outcome  Outcome
-	Position Position // of the transaction
+	Position wire.Position // of the transaction
 }
 
 // Apply takes in an encoded transaction of another site, when the site has
@@ -32,7 +34,7 @@ type Verdict struct {
 // CodeForbidden: it is not of its site, whatever member passed it on.
 // CodeUnavailable: Run has ended.
 func (v *View) Apply(encoded []byte) (Verdict, error) {
-	p, err := Peek(encoded)
+	p, err := wire.Peek(encoded)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -40,15 +42,15 @@ func (v *View) Apply(encoded []byte) (Verdict, error) {
 	if out, err := v.known(p); out != 0 || err != nil {
 		return Verdict{out, p}, err
 	}
-	tx, err := openTx(encoded)
+	tx, err := wire.OpenTx(encoded)
 	if err != nil {
 		return Verdict{}, err
 	}
 	return v.take(tx, nil)
 }
 
-// known gives 0 for a transaction that has to be looked at.
-func (v *View) known(p Position) (Outcome, error) {
+// known returns 0 for a transaction that has to be looked at.
+func (v *View) known(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h, ok := v.state.heads[p.Stream]
@@ -56,14 +58,14 @@ func (v *View) known(p Position) (Outcome, error) {
 	case v.ended:
 		return 0, errEnded()
 	case v.ahead(p):
-		return 0, v.checkEpoch(p.Stream)
+		return 0, wire.CheckEpoch(p.Stream, v.config.Now())
 	case v.intake.has(p, h.seq):
 		v.poke() // it may have been queued only now
 		return Known, nil
 	case ok:
 		return 0, nil
 	}
-	if err := v.checkEpoch(p.Stream); err != nil {
+	if err := wire.CheckEpoch(p.Stream, v.config.Now()); err != nil {
 		return 0, err
 	}
 	return 0, p.Site.Validate()
@@ -71,42 +73,42 @@ func (v *View) known(p Position) (Outcome, error) {
 
 // ahead reports whether a position is one of ours that we have not come to. The
 // lock is held.
-func (v *View) ahead(p Position) bool {
+func (v *View) ahead(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// take takes in a transaction that is new. vouched is who has signed it, when
+// take takes in a transaction that is new. proven is who has signed it, when
 // that is known from a later one.
-func (v *View) take(tx *sealed, vouched *author) (Verdict, error) {
-	by := vouched
+func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
+	by := proven
 	if by == nil {
 		var err error
-		if by, err = v.authorOf(tx); err == nil && by != nil && !v.notary.sealedBy(tx, by) {
-			err = errForged
+		if by, err = v.authorOf(tx); err == nil && by != nil && !v.verifier.SealedBy(tx, by) {
+			err = wire.ErrForged
 		}
 		if err != nil {
 			v.noteForged(err)
-			return Verdict{Position: tx.at}, err
+			return Verdict{Position: tx.Pos}, err
 		}
 		if by == nil {
-			return Verdict{Unproven, tx.at}, nil
+			return Verdict{Unproven, tx.Pos}, nil
 		}
 	}
 	in := v.decode(tx, by)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.ahead(tx.at) {
-		return Verdict{Ahead, tx.at}, nil
+	if v.ahead(tx.Pos) {
+		return Verdict{Ahead, tx.Pos}, nil
 	}
-	if pinned := v.pinned(tx.at.Stream); pinned != nil && !pinned.same(by) {
-		return Verdict{Position: tx.at}, errForged
+	if pinned := v.pinned(tx.Pos.Stream); pinned != nil && !pinned.Same(by) {
+		return Verdict{Position: tx.Pos}, wire.ErrForged
 	}
-	out := v.intake.admit(in, v.state.heads[tx.at.Stream].seq)
+	out := v.intake.admit(in, v.state.heads[tx.Pos.Stream].seq)
 	if out == Taken {
 		v.poke()
 	}
-	return Verdict{out, tx.at}, nil
+	return Verdict{out, tx.Pos}, nil
 }
 
 // noteForged counts what is not of its site.
@@ -118,16 +120,11 @@ func (v *View) noteForged(err error) {
 	}
 }
 
-// sealedBy reports whether an author has signed a transaction.
-func (n *notary) sealedBy(tx *sealed, by *author) bool {
-	return signed(by.key, message(signedTransaction, n.cluster, tx.body), tx.sig)
-}
-
 // pinned returns the author of a stream, nil when we do not have it. The lock is
 // held.
-func (v *View) pinned(s Stream) *author {
+func (v *View) pinned(s wire.Stream) *wire.Author {
 	if s == v.state.self {
-		return &author{stream: s, birth: v.state.pen.birth}
+		return &wire.Author{Stream: s, Birth: v.state.signer.Birth}
 	}
 	if by := v.state.heads[s].by; by != nil {
 		return by
@@ -135,31 +132,31 @@ func (v *View) pinned(s Stream) *author {
 	return v.intake.authors[s]
 }
 
-// authorOf returns who writes a transaction's stream: nil when neither we know
-// nor it says. CodeForbidden: not who it says.
-func (v *View) authorOf(tx *sealed) (*author, error) {
+// authorOf returns the author of a transaction's stream: nil when neither we
+// know it nor the transaction does. CodeForbidden: it is another than it claims.
+func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 	v.mu.Lock()
-	by := v.pinned(tx.at.Stream)
+	by := v.pinned(tx.Pos.Stream)
 	v.mu.Unlock()
 	switch {
 	case by == nil && len(tx.Birth) == 0:
 		return nil, nil
 	case by == nil:
-		by = &author{stream: tx.at.Stream, birth: bytes.Clone(tx.Birth)}
-	case len(tx.Birth) > 0 && !bytes.Equal(tx.Birth, by.birth):
-		return nil, errForged
+		by = &wire.Author{Stream: tx.Pos.Stream, Birth: bytes.Clone(tx.Birth)}
+	case len(tx.Birth) > 0 && !bytes.Equal(tx.Birth, by.Birth):
+		return nil, wire.ErrForged
 	}
-	return by, by.read(v.notary.keys)
+	return by, by.Read(v.verifier.Keys)
 }
 
 // decode reads a transaction and sorts out the rows that do not fit.
-func (v *View) decode(tx *sealed, by *author) *incoming {
-	in := &incoming{Position: tx.at, at: tx.At, by: by, encoded: bytes.Clone(tx.encoded), rows: make([]entry, 0, len(tx.Rows))}
-	st := stamp{tx.at, tx.At}
+func (v *View) decode(tx *wire.Sealed, by *wire.Author) *incoming {
+	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
+	st := wire.Stamp{Position: tx.Pos, At: tx.At}
 	for _, raw := range tx.Rows {
 		e, err := v.decodeEntry(st, by, raw)
 		if err != nil {
-			in.bad = append(in.bad, refusal{stamp: st, table: e.table, key: e.key, reason: err, raw: raw})
+			in.bad = append(in.bad, refusal{Stamp: st, table: e.Table, key: e.Key, reason: err, raw: raw})
 			continue
 		}
 		in.rows = append(in.rows, e)
@@ -167,23 +164,26 @@ func (v *View) decode(tx *sealed, by *author) *incoming {
 	return in
 }
 
-func (v *View) decodeEntry(st stamp, by *author, raw []byte) (entry, error) {
-	if len(raw) > MaxRow+MaxKey+MaxColumns*maxName {
-		return entry{}, fmt.Errorf("a row of %d bytes, at most %d", len(raw), MaxRow)
+func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.Entry, error) {
+	if len(raw) > wire.MaxRow+wire.MaxKey+wire.MaxColumns*wire.MaxName {
+		return schema.Entry{}, fmt.Errorf("a row of %d bytes, at most %d", len(raw), wire.MaxRow)
 	}
-	w, err := decodeRow(raw)
+	w, err := wire.DecodeRow(raw)
 	if err != nil {
-		return entry{table: w.Table, key: w.Key}, err
+		return schema.Entry{Table: w.Table, Key: w.Key}, err
 	}
-	e, err := v.tables.check(st.Site, w.row())
-	if err != nil || !e.shared {
+	e, err := v.tables.Check(st.Site, w.Row())
+	if err == nil {
+		err = by.CheckMay(e.Shared)
+	}
+	if err != nil || !e.Shared {
 		return e, err
 	}
 	// Its site has signed the transaction, but others get the row alone.
-	e.proof = proof{by: by, sig: bytes.Clone(w.Sig)}
-	r := e.version(st)
-	err = v.notary.attest(&r)
-	e.proof.checked = err == nil
+	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
+	r := e.Version(st)
+	err = v.verifier.Attest(&r)
+	e.Proof.Checked = err == nil
 	return e, err
 }
 

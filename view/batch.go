@@ -7,77 +7,81 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // maxSkew is how far another member's clock may be ahead of ours.
 const maxSkew = 5 * time.Minute
 
 // batch is what one commit will change: the statements go to the file at once,
-// what the state will be stands here until the file has it.
+// what the state will be is here until the file has it.
 type batch struct {
-	conn    *sqlite.Conn
-	tables  tables
-	base    *state
-	now     time.Time
-	hasher  *hasher
-	notary  *notary
-	careful bool // each row alone: one that fails is quarantined
+	conn     *sqlite.Conn
+	tables   schema.Tables
+	base     *state
+	now      time.Time
+	hasher   *wire.Hasher
+	verifier *wire.Verifier
+	careful  bool // each row alone: one that fails is quarantined
 	overlay
 	aftermath
 }
 
 // overlay is what the state will be, where it changes.
 type overlay struct {
-	self   Stream
-	clock  Clock
-	heads  map[Stream]head
+	self   wire.Stream
+	clock  wire.Clock
+	heads  map[wire.Stream]head
 	newest map[bourse.WorkerID]uint64
 	sums   map[sumKey]sum
 	epochs map[bourse.WorkerID][]uint64
-	gone   map[Stream]bool // streams that were forgotten
-	pen    pen
+	gone   map[wire.Stream]bool // streams that were forgotten
+	signer wire.Signer
 
 	refused    bool        // the quarantine has changed
 	quarantine *Quarantine // as it will be; nil: as it is
 	written    bool        // something else has changed
 }
 
-// aftermath is what has to be told once the file has the batch.
+// aftermath is what others have to know once the file has the batch.
 type aftermath struct {
-	touched   map[string]bool // tables, for watchers
-	gaps      map[Stream]bool // streams of which a transaction had to be skipped
-	recent    []recent        // for the ring
-	published []announcement
-	lost      bool // a new epoch of ours has begun
-	forged    int  // shared rows that are not of their sites
+	touched      map[string]bool      // tables, for watchers
+	gaps         map[wire.Stream]bool // streams of which a transaction had to be skipped
+	recent       []recent             // for the ring
+	published    []announcement
+	lost         bool // a new epoch of ours has begun
+	wasForgotten bool // since an operator took us for gone
+	forged       int  // shared rows that are not of their sites
 }
 
 // recent is a transaction for the ring; without a frame, the stream was taken
 // from a snapshot.
 type recent struct {
-	Position
+	wire.Position
 	frame []byte
 }
 
-// announcement is a transaction of ours that others have to hear of.
+// announcement is a transaction of ours that others have to receive.
 type announcement struct {
-	tx      *Transaction
+	tx      *wire.Transaction
 	encoded []byte
 }
 
-func newBatch(c *sqlite.Conn, all tables, base *state, now time.Time, h *hasher, n *notary) *batch {
+func newBatch(c *sqlite.Conn, all schema.Tables, base *state, now time.Time, h *wire.Hasher, n *wire.Verifier) *batch {
 	return &batch{
-		conn: c, tables: all, base: base, now: now, hasher: h, notary: n,
+		conn: c, tables: all, base: base, now: now, hasher: h, verifier: n,
 		overlay: overlay{
-			self: base.self, clock: base.clock, pen: base.pen,
-			heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
-			epochs: map[bourse.WorkerID][]uint64{}, gone: map[Stream]bool{},
+			self: base.self, clock: base.clock, signer: base.signer,
+			heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+			epochs: map[bourse.WorkerID][]uint64{}, gone: map[wire.Stream]bool{},
 		},
-		aftermath: aftermath{touched: map[string]bool{}, gaps: map[Stream]bool{}},
+		aftermath: aftermath{touched: map[string]bool{}, gaps: map[wire.Stream]bool{}},
 	}
 }
 
-func (b *batch) head(s Stream) head {
+func (b *batch) head(s wire.Stream) head {
 	if h, ok := b.heads[s]; ok || b.gone[s] {
 		return h
 	}
@@ -98,23 +102,23 @@ func (b *batch) sum(k sumKey) sum {
 	return b.base.sums[k]
 }
 
-// dirty tells whether there is anything to commit.
+// dirty reports whether there is anything to commit.
 func (b *batch) dirty() bool {
 	return len(b.heads)+len(b.gone)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
 }
 
-// flush writes what stands in memory into the file, before the commit.
+// flush writes what is in memory into the file, before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
-		err := run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		err := sqlfile.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (site, epoch) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at = excluded.at, rows = excluded.rows, bytes = excluded.bytes`,
-			s.Site, s.Epoch, h.seq, h.hash, h.at, h.rows, h.bytes, h.by.birth)
+			s.Site, s.Epoch, h.seq, h.hash, h.at, h.rows, h.bytes, h.by.Birth)
 		if err != nil {
 			return err
 		}
 	}
 	for k, s := range b.sums {
-		err := run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
+		err := sqlfile.Run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
 			ON CONFLICT (tbl, shared) DO UPDATE SET rows = excluded.rows, sum = excluded.sum`, k.table, k.shared, s.rows, s.hash)
 		if err != nil {
 			return err
@@ -131,7 +135,7 @@ func (b *batch) flush() error {
 		b.quarantine = &q
 	}
 	if b.self != b.base.self || b.clock != b.base.clock {
-		return run(b.conn, "UPDATE meta SET epoch = ?, clock = ?", b.self.Epoch, b.clock)
+		return sqlfile.Run(b.conn, "UPDATE meta SET epoch = ?, clock = ?", b.self.Epoch, int64(b.clock))
 	}
 	return nil
 }
@@ -139,7 +143,7 @@ func (b *batch) flush() error {
 // committed makes the batch the present. The caller holds the view's lock.
 func (b *batch) committed() {
 	st := b.base
-	st.self, st.clock, st.pen = b.self, b.clock, b.pen
+	st.self, st.clock, st.signer = b.self, b.clock, b.signer
 	for s := range b.gone {
 		delete(st.heads, s)
 	}
@@ -160,18 +164,18 @@ func (b *batch) committed() {
 	}
 }
 
-// tick gives the clock of a write of ours over a version with the clock below,
+// tick returns the clock of a write of ours over a version with the clock below,
 // and 0 for none.
-func (b *batch) tick(below Clock) Clock {
-	physical := clockAt(b.now)
+func (b *batch) tick(below wire.Clock) wire.Clock {
+	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)
 	// A clock that was far ahead once does not keep ours there.
-	if b.clock < clockAt(b.now.Add(maxSkew)) {
+	if b.clock < wire.ClockAt(b.now.Add(maxSkew)) {
 		next = max(next, b.clock+1)
 		b.clock = next
 	}
 	return next
 }
 
-// hear notes the clock of another member's write.
-func (b *batch) hear(c Clock) { b.clock = max(b.clock, c) }
+// observe notes the clock of another member's write.
+func (b *batch) observe(c wire.Clock) { b.clock = max(b.clock, c) }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// retention is how long deletions of shared rows and cancelled orders are
-// kept. A file that missed more than that is thrown away at Open.
+// retention is how long deletions of shared rows, cancelled orders and forgotten
+// workers are kept. A file that missed more than that is thrown away at Open.
 const retention = 7 * 24 * time.Hour
 
 // apply takes in the next transaction of a stream. One that is known already is
@@ -22,11 +23,11 @@ func (b *batch) apply(in *incoming) error {
 	case b.outlived(in.Stream):
 		b.gaps[in.Stream] = true
 		return nil
-	case in.Seq > h.seq+1 || h.by != nil && !h.by.same(in.by): // of two births the first one that came stands
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // of two births the first one that came counts
 		b.gaps[in.Stream] = true
 		return nil
 	}
-	st := stamp{in.Position, in.at}
+	st := wire.Stamp{Position: in.Position, At: in.at}
 	if err := b.advance(st, in.by); err != nil {
 		return err
 	}
@@ -44,10 +45,10 @@ func (b *batch) apply(in *incoming) error {
 	return nil
 }
 
-// skip takes in a transaction without its rows: they brought down whoever
+// skip takes in a transaction without its rows: they brought down what
 // tried to apply it.
 func (b *batch) skip(in *incoming, reason error) error {
-	st := stamp{in.Position, in.at}
+	st := wire.Stamp{Position: in.Position, At: in.at}
 	if in.Seq != b.head(in.Stream).seq+1 || b.ours(in.Stream) {
 		return nil
 	}
@@ -55,16 +56,16 @@ func (b *batch) skip(in *incoming, reason error) error {
 		return err
 	}
 	b.recent = append(b.recent, recent{in.Position, in.encoded})
-	return b.refuse(refusal{stamp: st, reason: fmt.Errorf("the whole transaction: %w", reason)})
+	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("the whole transaction: %w", reason)})
 }
 
-// ours tells whether a stream is the one that we write. Earlier lives of ours
+// ours reports whether a stream is the one that we write. Earlier lives of ours
 // are as good as another site's.
-func (b *batch) ours(s Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
+func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
 // advance moves a stream's head. The first transaction of a site's new life
 // ends the rows of the lives before it.
-func (b *batch) advance(st stamp, by *author) error {
+func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	if st.Epoch > b.newestOf(st.Site) {
 		if err := b.disown(st.Site); err != nil {
 			return err
@@ -78,35 +79,21 @@ func (b *batch) advance(st stamp, by *author) error {
 		}
 		h.by = by
 	}
-	h.seq, h.at = st.Seq, st.at
+	h.seq, h.at = st.Seq, st.At
 	b.heads[st.Stream] = h
 	return nil
 }
 
-// disown deletes all owned rows of a site.
+// disown deletes all owned rows of a site, a part at a time.
 func (b *batch) disown(site bourse.WorkerID) error {
-	for name, t := range b.tables {
-		if !t.shared {
-			if err := b.removeAll(t.all+" WHERE site = ?", t.scan, site); err != nil {
-				return fmt.Errorf("forget the rows of %s in %s: %w", site, name, err)
-			}
-		}
-	}
-	return b.removeAll(selectUnknown+" WHERE site = ? AND shared = 0", scanUnknown, site)
-}
-
-// removeAll deletes what a SELECT gives, a part at a time.
-func (b *batch) removeAll(sql string, scan func(*sqlite.Stmt) (record, error), args ...any) error {
 	const part = 512
 	for {
-		var found []record
-		err := query(b.conn, fmt.Sprintf("%s LIMIT %d", sql, part), func(s *sqlite.Stmt) error {
-			r, err := scan(s)
-			found = append(found, r)
-			return err
-		}, args...)
-		if err != nil || len(found) == 0 {
-			return err
+		found, err := b.tables.Owned(b.conn, site, part)
+		if err != nil {
+			return fmt.Errorf("forget the rows of %s: %w", site, err)
+		}
+		if len(found) == 0 {
+			return nil
 		}
 		for _, r := range found {
 			if err := b.remove(r); err != nil {
@@ -118,11 +105,11 @@ func (b *batch) removeAll(sql string, scan func(*sqlite.Stmt) (record, error), a
 
 // takeOne merges a row. In a careful batch a row that fails, even by a panic,
 // is quarantined and the rest goes on.
-func (b *batch) takeOne(st stamp, e *entry) error {
+func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 	if !b.careful {
 		return b.take(st, e)
 	}
-	if err := run(b.conn, "SAVEPOINT one_row"); err != nil {
+	if err := sqlfile.Run(b.conn, "SAVEPOINT one_row"); err != nil {
 		return err
 	}
 	cause := recovered(func() error { return b.take(st, e) })
@@ -130,47 +117,47 @@ func (b *batch) takeOne(st stamp, e *entry) error {
 		return cause
 	}
 	if cause != nil {
-		if err := run(b.conn, "ROLLBACK TO one_row"); err != nil {
+		if err := sqlfile.Run(b.conn, "ROLLBACK TO one_row"); err != nil {
 			return err
 		}
 	}
-	if err := run(b.conn, "RELEASE one_row"); err != nil {
+	if err := sqlfile.Run(b.conn, "RELEASE one_row"); err != nil {
 		return err
 	}
 	if cause != nil {
-		return b.refuse(e.refusal(st, cause))
+		return b.refuse(refusalOf(e, st, cause))
 	}
 	return nil
 }
 
 // take merges a row that fits the schema.
-func (b *batch) take(st stamp, e *entry) error {
-	if e.shared {
+func (b *batch) take(st wire.Stamp, e *schema.Entry) error {
+	if e.Shared {
 		return b.takeShared(st, e)
 	}
 	return b.takeOwned(st, e)
 }
 
-func (b *batch) takeOwned(st stamp, e *entry) error {
+func (b *batch) takeOwned(st wire.Stamp, e *schema.Entry) error {
 	if st.Epoch < b.newestOf(st.Site) {
 		return nil // of an earlier life
 	}
-	old, ok, err := b.find(e.table, false, st.Site, e.key)
+	old, ok, err := b.tables.Find(b.conn, e.Table, false, st.Site, e.Key)
 	switch {
 	case err != nil:
 		return err
-	case e.deleted && ok:
+	case e.Deleted && ok:
 		return b.remove(old)
-	case e.deleted:
+	case e.Deleted:
 		return nil
 	}
-	r := record{stamp: st, table: e.table, key: e.key, cols: old.cols.with(e.change)}
-	err = checkSize(r.cols)
+	r := wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Columns: old.Columns.With(e.Change)}
+	err = schema.CheckSize(r.Columns)
 	if err == nil {
 		err = b.checkShare(r, old)
 	}
 	if err != nil {
-		return b.refuse(e.refusal(st, err))
+		return b.refuse(refusalOf(e, st, err))
 	}
 	if !ok {
 		return b.replace(nil, r)
@@ -178,42 +165,34 @@ func (b *batch) takeOwned(st stamp, e *entry) error {
 	return b.replace(&old, r)
 }
 
-func (b *batch) takeShared(st stamp, e *entry) error {
-	if ahead := e.clock.Time().Sub(b.now); ahead > maxSkew {
-		version := e.version(st)
-		if !b.notary.vouches(&version) {
+func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
+	if ahead := e.Clock.Time().Sub(b.now); ahead > maxSkew {
+		version := e.Version(st)
+		if !b.verifier.Valid(&version) {
 			b.forged++
 			return nil
 		}
-		r := e.refusal(st, fmt.Errorf("its clock is %s ahead of ours", ahead.Round(time.Second)))
-		r.retry = e.clock.Time().Add(-maxSkew).UnixNano()
+		r := refusalOf(e, st, fmt.Errorf("its clock is %s ahead of ours", ahead.Round(time.Second)))
+		r.retry = e.Clock.Time().Add(-maxSkew).UnixNano()
 		return b.refuse(r)
 	}
-	_, err := b.mergeIn(e.version(st))
+	_, err := b.mergeIn(e.Version(st))
 	return err
 }
 
-// version is what a shared row of another site says.
-func (e *entry) version(st stamp) record {
-	return record{
-		stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock,
-		cols: columns(nil).with(e.change), proof: e.proof,
-	}
-}
-
-// mergeIn puts a version of a shared row in the place of the one that stands,
-// if it is the greater one, and tells whether it was.
-func (b *batch) mergeIn(r record) (bool, error) {
-	r.hash = b.hasher.of(r)
-	old, ok, err := b.find(r.table, true, r.Site, r.key)
-	if err != nil || ok && order(old, r) >= 0 {
+// mergeIn puts a version of a shared row in the place of the one in the file,
+// if it is the greater one, and reports whether it was.
+func (b *batch) mergeIn(r wire.Version) (bool, error) {
+	r.Hash = b.hasher.Of(r)
+	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)
+	if err != nil || ok && wire.Order(old, r) >= 0 {
 		return false, err
 	}
-	if !b.notary.vouches(&r) {
+	if !b.verifier.Valid(&r) {
 		b.forged++ // dropped without a trace: it may be about any site
 		return false, nil
 	}
-	b.hear(r.clock)
+	b.observe(r.Clock)
 	switch {
 	case !ok && b.expired(r):
 		return false, nil
@@ -225,7 +204,7 @@ func (b *batch) mergeIn(r record) (bool, error) {
 	return true, b.replace(&old, r)
 }
 
-// expired tells whether a version has served its time.
-func (b *batch) expired(r record) bool {
-	return (r.deleted || r.table == TableCancelled) && r.clock < clockAt(b.now.Add(-retention))
+// expired reports whether a version has served its time.
+func (b *batch) expired(r wire.Version) bool {
+	return schema.Expired(&r, wire.ClockAt(b.now.Add(-retention)))
 }

@@ -1,26 +1,25 @@
 package view
 
 import (
-	"fmt"
-
-	"zombiezen.com/go/sqlite"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // maxBody of a transaction of ours: what its rows may take of MaxTx.
-const maxBody = MaxTx - 1024
+const maxBody = wire.MaxTx - 1024
 
 // writing collects what becomes our next transaction.
 type writing struct {
-	tx    *Transaction
+	tx    *wire.Transaction
 	rows  [][]byte
 	bytes int
 }
 
-// publish writes rows of ours that say something new. It gives the position of
+// publish writes rows of ours that say something new. It returns the position of
 // the last transaction, zero when there was nothing to say.
-func (b *batch) publish(rows []entry) (Position, error) {
+func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	var w writing
-	var last Position
+	var last wire.Position
 	for i := range rows {
 		change, old, err := b.news(&rows[i])
 		if err != nil {
@@ -29,19 +28,19 @@ func (b *batch) publish(rows []entry) (Position, error) {
 		if change == nil {
 			continue
 		}
-		said := Row{Table: change.table, Key: change.key, Columns: change.change.asMap(), Deleted: change.deleted, Clock: change.clock}
+		said := wire.Row{Table: change.Table, Key: change.Key, Columns: change.Change.Map(), Deleted: change.Deleted, Clock: change.Clock}
 		raw, err := b.encode(said, change)
 		if err != nil {
 			return last, err
 		}
-		if w.tx != nil && (len(w.rows) == MaxRows || w.bytes+len(raw) > maxBody) {
+		if w.tx != nil && (len(w.rows) == wire.MaxRows || w.bytes+len(raw) > maxBody) {
 			if last, err = b.close(&w); err != nil {
 				return last, err
 			}
 		}
 		b.begin(&w)
 		w.tx.Rows, w.rows, w.bytes = append(w.tx.Rows, said), append(w.rows, raw), w.bytes+len(raw)+8
-		if err := b.write(stamp{w.tx.Position, w.tx.At}, change, old); err != nil {
+		if err := b.write(wire.Stamp{Position: w.tx.Position, At: w.tx.At}, change, old); err != nil {
 			return last, err
 		}
 	}
@@ -52,73 +51,80 @@ func (b *batch) publish(rows []entry) (Position, error) {
 }
 
 // encode writes a row of ours, and signs one that belongs to no site.
-func (b *batch) encode(said Row, e *entry) ([]byte, error) {
-	w, err := wireRowOf(said)
+func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
+	w, err := wire.BodyOf(said)
 	if err != nil {
 		return nil, err
 	}
-	if e.shared {
-		r := b.version(stamp{Position: Position{Stream: b.self}}, e)
+	if e.Shared {
+		r := b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, e)
 		if err := b.prove(&r); err != nil {
 			return nil, err
 		}
-		e.proof, w.Sig = r.proof, r.proof.sig
+		e.Proof, w.Sig = r.Proof, r.Proof.Sig
 	}
-	return encodeRow(w)
+	return wire.EncodeRow(w)
+}
+
+// prove signs a version of a shared row of ours.
+func (b *batch) prove(r *wire.Version) error {
+	sig, err := wire.Sign(b.signer.Key, wire.Message(wire.SignedRow, b.verifier.Cluster, b.hasher.Encode(*r)))
+	r.Proof = wire.Proof{By: &wire.Author{Stream: b.self, Birth: b.signer.Birth}, Sig: sig, Checked: true}
+	return err
 }
 
 // begin makes the next transaction of ours unless it has begun.
 func (b *batch) begin(w *writing) {
 	if w.tx == nil {
-		w.tx = &Transaction{Position: Position{b.self, b.head(b.self).seq + 1}, At: b.now.UnixNano()}
+		w.tx = &wire.Transaction{Position: wire.Position{Stream: b.self, Seq: b.head(b.self).seq + 1}, At: b.now.UnixNano()}
 	}
 }
 
 // close ends a transaction of ours.
-func (b *batch) close(w *writing) (Position, error) {
-	by := Seal{Cluster: b.notary.cluster, Key: b.pen.key, Prev: []byte(b.pen.prev)}
+func (b *batch) close(w *writing) (wire.Position, error) {
+	by := wire.Seal{Cluster: b.verifier.Cluster, Key: b.signer.Key, Prev: []byte(b.signer.Prev)}
 	if w.tx.Seq == 1 {
-		by.Birth = b.pen.birth
+		by.Birth = b.signer.Birth
 	}
-	encoded, err := encodeTx(w.tx, w.rows, by)
+	encoded, err := wire.EncodeTx(w.tx, w.rows, by)
 	if err != nil {
-		return Position{}, err
+		return wire.Position{}, err
 	}
-	b.pen.prev = string(Link(encoded))
+	b.signer.Prev = string(wire.Link(encoded))
 	p := w.tx.Position
 	b.published = append(b.published, announcement{w.tx, encoded})
 	b.recent = append(b.recent, recent{p, encoded})
-	err = b.advance(stamp{p, w.tx.At}, &author{stream: p.Stream, birth: b.pen.birth})
+	err = b.advance(wire.Stamp{Position: p, At: w.tx.At}, &wire.Author{Stream: p.Stream, Birth: b.signer.Birth})
 	*w = writing{}
 	return p, err
 }
 
 // news cuts a row of ours down to what is new: nil when nothing is.
-func (b *batch) news(e *entry) (change *entry, old *record, err error) {
-	stands, ok, err := b.find(e.table, e.shared, b.self.Site, e.key)
+func (b *batch) news(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
+	stands, ok, err := b.tables.Find(b.conn, e.Table, e.Shared, b.self.Site, e.Key)
 	if err != nil {
 		return nil, nil, err
 	}
 	if ok {
 		old = &stands
 	}
-	lives := ok && !stands.deleted
-	if e.deleted && !lives {
+	lives := ok && !stands.Deleted
+	if e.Deleted && !lives {
 		return nil, nil, nil
 	}
 	out := *e
-	if !e.deleted {
-		delta := stands.cols.until(e.change)
+	if !e.Deleted {
+		delta := stands.Columns.Until(e.Change)
 		if lives && len(delta) == 0 {
 			return nil, nil, nil
 		}
-		if !e.shared {
-			out.change = delta
+		if !e.Shared {
+			out.Change = delta
 		}
 	}
-	if e.shared {
-		out.clock = b.tick(stands.clock)
-		if ok && order(stands, b.version(stamp{Position: Position{Stream: b.self}}, &out)) >= 0 {
+	if e.Shared {
+		out.Clock = b.tick(stands.Clock)
+		if ok && wire.Order(stands, b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, &out)) >= 0 {
 			return nil, nil, nil // another app of that name was first
 		}
 	}
@@ -126,43 +132,43 @@ func (b *batch) news(e *entry) (change *entry, old *record, err error) {
 }
 
 // version is what a change of a shared row makes of it.
-func (b *batch) version(st stamp, e *entry) record {
-	return record{stamp: st, table: e.table, key: e.key, shared: true, deleted: e.deleted, clock: e.clock, cols: e.change, proof: e.proof}
+func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
+	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }
 
 // write puts a change of ours into the file.
-func (b *batch) write(st stamp, e *entry, old *record) error {
+func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	switch {
-	case e.shared:
+	case e.Shared:
 		return b.replace(old, b.version(st, e))
-	case e.deleted:
+	case e.Deleted:
 		return b.remove(*old)
 	}
-	r := record{stamp: st, table: e.table, key: e.key, cols: e.change.set()}
+	r := wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Columns: e.Change.Set()}
 	if old != nil {
-		r.cols = old.cols.with(e.change)
+		r.Columns = old.Columns.With(e.Change)
 	}
 	return b.replace(old, r)
 }
 
 // missing makes deletions of the rows of ours in some tables that are not among
 // rows.
-func (b *batch) missing(names []string, rows []entry) ([]entry, error) {
+func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
 	keep := make(map[address]bool, len(rows))
 	for _, e := range rows {
-		keep[address{e.table, e.key}] = true
+		keep[address{e.Table, e.Key}] = true
 	}
-	var out []entry
+	var out []schema.Entry
 	for _, name := range names {
-		err := query(b.conn, fmt.Sprintf("SELECT key FROM %s%s WHERE site = ?", name, suffix), func(s *sqlite.Stmt) error {
-			if key := s.ColumnText(0); !keep[address{name, key}] {
-				out = append(out, entry{table: name, key: key, deleted: true})
-			}
-			return nil
-		}, b.self.Site)
+		keys, err := b.tables.Keys(b.conn, name, b.self.Site)
 		if err != nil {
 			return nil, err
+		}
+		for _, key := range keys {
+			if !keep[address{name, key}] {
+				out = append(out, schema.Entry{Table: name, Key: key, Deleted: true})
+			}
 		}
 	}
 	return out, nil
@@ -170,9 +176,9 @@ func (b *batch) missing(names []string, rows []entry) ([]entry, error) {
 
 // announce makes the first transaction of a life even of nothing, so that
 // others forget the lives before it.
-func (b *batch) announce() (Position, error) {
+func (b *batch) announce() (wire.Position, error) {
 	if b.head(b.self).seq > 0 {
-		return Position{}, nil
+		return wire.Position{}, nil
 	}
 	var w writing
 	b.begin(&w)
@@ -186,7 +192,7 @@ func (b *batch) renew(after uint64) error {
 	}
 	b.self.Epoch = max(uint64(max(b.now.UnixMilli(), 1)), after+1, b.self.Epoch+1)
 	b.newest[b.self.Site] = b.self.Epoch
-	b.pen = b.notary.newPen()
+	b.signer = b.verifier.NewSigner()
 	b.lost = true
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // TestBelieveOnlyProofs: a copy of an app that was kept elsewhere comes back as
@@ -16,37 +18,37 @@ import (
 func TestBelieveOnlyProofs(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
-	broker.publish(AppRow(shop))
+	broker.publish(inventory.AppRow(shop))
 	app, err := broker.Prove(t.Context(), "shop")
 	if err != nil || len(app.Proof) == 0 {
 		t.Fatalf("%+v, %v", app, err)
 	}
 	m := startMember(t, Config{Site: "w1", Role: bourse.RoleWorker})
-	var w wireProof
-	if err := wire.dec.Unmarshal(app.Proof, &w); err != nil {
+	var w wire.ProofBody
+	if err := wire.ReadBody(app.Proof, &w); err != nil {
 		t.Fatal(err)
 	}
-	row, err := decodeRow(w.Row)
+	row, err := wire.DecodeRow(w.Row)
 	if err != nil {
 		t.Fatal(err)
 	}
 	worker := sealOf(newTestKey(t, bourse.RoleWorker))
-	for name, change := range map[string]func(w *wireProof, row *wireRow){
-		"of another organization": func(_ *wireProof, row *wireRow) { row.Columns["org"] = "thief" },
-		"born earlier":            func(_ *wireProof, row *wireRow) { row.Columns["created_at"] = int64(1) },
-		"signed by a worker": func(w *wireProof, row *wireRow) {
+	for name, change := range map[string]func(w *wire.ProofBody, row *wire.RowBody){
+		"of another organization": func(_ *wire.ProofBody, row *wire.RowBody) { row.Columns["org"] = "thief" },
+		"born earlier":            func(_ *wire.ProofBody, row *wire.RowBody) { row.Columns["created_at"] = int64(1) },
+		"signed by a worker": func(w *wire.ProofBody, row *wire.RowBody) {
 			w.Birth, row.Sig = worker.Birth, signRow(t, worker, row)
 		},
-		"without a signature": func(_ *wireProof, row *wireRow) { row.Sig = nil },
-		"without a birth":     func(w *wireProof, _ *wireRow) { w.Birth = nil },
+		"without a signature": func(_ *wire.ProofBody, row *wire.RowBody) { row.Sig = nil },
+		"without a birth":     func(w *wire.ProofBody, _ *wire.RowBody) { w.Birth = nil },
 	} {
 		forged, bad := w, row
 		bad.Columns = maps.Clone(row.Columns)
 		change(&forged, &bad)
-		if forged.Row, err = encodeRow(bad); err != nil {
+		if forged.Row, err = wire.EncodeRow(bad); err != nil {
 			t.Fatal(err)
 		}
-		b, err := wire.enc.Marshal(forged)
+		b, err := wire.EncodeBody(forged)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,10 +72,10 @@ func TestBelieveOnlyProofs(t *testing.T) {
 	m.sound()
 }
 
-// FuzzBelieve gives a view whatever proof.
+// FuzzBelieve returns a view whatever proof.
 func FuzzBelieve(f *testing.F) {
 	broker := startMember(f, Config{Site: "b1"})
-	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
+	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
 	app, err := broker.Prove(f.Context(), "shop")
 	if err != nil {
 		f.Fatal(err)

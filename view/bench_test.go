@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // benchMachine is a machine's row of a usual size, about 700 bytes.
-func benchMachine(n int) Row {
-	return Row{Table: TableMachines, Key: fmt.Sprintf("00000100%06x", n), Columns: map[string]Value{
+func benchMachine(n int) wire.Row {
+	return wire.Row{Table: wire.TableMachines, Key: fmt.Sprintf("00000100%06x", n), Columns: map[string]wire.Value{
 		"app": fmt.Sprintf("app%d", n%1000), "name": fmt.Sprintf("machine-%d", n), "region": "gru", "order_id": "01JAAAAAAAAAAAAAAAAAAAAAAA",
 		"instance": "01JBBBBBBBBBBBBBBBBBBBBBBB", "state": "started",
 		"config":     `{"image":"registry.example/shop:v12","guest":{"cpu_kind":"shared","cpus":1,"memory_mb":256},"env":{"PORT":"8080","MODE":"production"},"services":[{"protocol":"tcp","internal_port":8080,"ports":[{"port":443,"handlers":["tls","http"]}]}]}`,
@@ -21,7 +22,7 @@ func benchMachine(n int) Row {
 	}}
 }
 
-func benchLog(b *testing.B, n int, row func(i int) Row) [][]byte {
+func benchLog(b *testing.B, n int, row func(i int) wire.Row) [][]byte {
 	b.Helper()
 	log := make([][]byte, n)
 	for i := range log {
@@ -34,12 +35,12 @@ func benchLog(b *testing.B, n int, row func(i int) Row) [][]byte {
 // commit.
 func BenchmarkApply(b *testing.B) {
 	const machines = 10_000
-	state := func(i int) Row {
-		return Row{Table: TableMachines, Key: benchMachine(i % machines).Key, Columns: map[string]Value{
+	state := func(i int) wire.Row {
+		return wire.Row{Table: wire.TableMachines, Key: benchMachine(i % machines).Key, Columns: map[string]wire.Value{
 			"state": fmt.Sprint("s", i), "updated_at": int64(i), "boot": fmt.Sprintf(`{"number":%d}`, i),
 		}}
 	}
-	for name, row := range map[string]func(int) Row{"new": benchMachine, "changed": state} {
+	for name, row := range map[string]func(int) wire.Row{"new": benchMachine, "changed": state} {
 		b.Run(name, func(b *testing.B) {
 			m := startMember(b, Config{Path: tempFile(b), Site: "w1"})
 			log := benchLog(b, max(b.N, 20_000), row)[:b.N]
@@ -51,13 +52,13 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkNewcomer gives a member 100 000 machines in a snapshot.
+// BenchmarkNewcomer returns a member 100 000 machines in a snapshot.
 func BenchmarkNewcomer(b *testing.B) {
 	const machines = 100_000
 	from := startMember(b, Config{Path: tempFile(b), Site: "w1"})
-	for i := 0; i < machines; i += MaxRows {
-		rows := make([]Row, 0, MaxRows)
-		for n := i; n < min(i+MaxRows, machines); n++ {
+	for i := 0; i < machines; i += wire.MaxRows {
+		rows := make([]wire.Row, 0, wire.MaxRows)
+		for n := i; n < min(i+wire.MaxRows, machines); n++ {
 			rows = append(rows, benchMachine(n))
 		}
 		from.publish(rows...)
@@ -103,7 +104,7 @@ func BenchmarkKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest gives that of a thousand sites.
+// BenchmarkDigest returns that of a thousand sites.
 func BenchmarkDigest(b *testing.B) {
 	m := startMember(b, Config{Site: "w1"})
 	for i := range 1000 {

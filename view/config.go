@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Config says where a view is and whose it is.
@@ -12,7 +13,7 @@ type Config struct {
 	Path    string           // the SQLite file; "": in memory, for tests and simulations
 	Cluster string           // the cluster's id; a file of another one is replaced
 	Site    bourse.WorkerID  // ours: this server's id; required
-	Keys    Keys             // default: a Key in a file beside Path
+	Keys    wire.Keys        // default: a Key in a file beside Path
 	Role    bourse.Role      // of that key; default RoleBroker
 	Now     func() time.Time // default time.Now
 	Log     *slog.Logger     // default: discards
@@ -33,7 +34,7 @@ type FaultStage int
 // The stages.
 const (
 	FaultBefore FaultStage = iota + 1 // of a commit: nothing of it is in the file
-	FaultAfter                        // of a commit: all of it is, and nobody was told
+	FaultAfter                        // of a commit: all of it is, and no one knows
 	FaultApply                        // before a transaction of another site is applied in the commit to come
 )
 

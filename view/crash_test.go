@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // storyTime is recent, so that its deletions are remembered.
@@ -21,14 +23,14 @@ var storyTime = time.Now()
 // someStory is a history with every kind of commit: the transactions of another
 // site, and what a member does between them.
 func someStory(t testing.TB) (log [][]byte) {
-	at := clockAt(storyTime)
+	at := wire.ClockAt(storyTime)
 	for seq := range uint64(6) {
 		log = append(log, encoded(t, "w2", 5, seq+1,
-			volume(fmt.Sprint("v", seq%3), fmt.Sprint("app", seq)), secret("shop/a", fmt.Sprint(seq), at+Clock(seq)),
-			Row{Table: "future", Key: "f", Columns: map[string]Value{"n": int64(seq)}}))
+			volume(fmt.Sprint("v", seq%3), fmt.Sprint("app", seq)), secret("shop/a", fmt.Sprint(seq), at+wire.Clock(seq)),
+			wire.Row{Table: "future", Key: "f", Columns: map[string]wire.Value{"n": int64(seq)}}))
 	}
 	log = append(log,
-		encoded(t, "w2", 5, 7, Row{Table: TableVolumes, Key: "v1", Deleted: true}, Row{Table: TableSecrets, Key: "shop/a", Deleted: true, Clock: at + 9}),
+		encoded(t, "w2", 5, 7, wire.Row{Table: wire.TableVolumes, Key: "v1", Deleted: true}, wire.Row{Table: wire.TableSecrets, Key: "shop/a", Deleted: true, Clock: at + 9}),
 		encoded(t, "w2", 6, 1, volume("v9", "new life")),
 	)
 	return log
@@ -122,7 +124,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Fatalf("Run ended with %v", err)
 	}
 	again := startMember(t, Config{Path: left})
-	if again.Generation() != 1 || fileExists(left+badSuffix) {
+	if again.Generation() != 1 || fileExists(left+sqlfile.BadSuffix) {
 		t.Error("the file was replaced")
 	}
 	again.sound()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// mountSmall gives a directory on a file system of 16 MiB.
+// mountSmall returns a directory on a file system of 16 MiB.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

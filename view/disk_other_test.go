@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// mountSmall gives a directory on a small file system.
+// mountSmall returns a directory on a small file system.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	t.Skip("a small file system is made on Linux only")

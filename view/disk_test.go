@@ -15,10 +15,12 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // ballast is a row that fills a disk.
-func ballast(n int) Row {
+func ballast(n int) wire.Row {
 	row := volume(fmt.Sprint("ballast", n), "x")
 	row.Columns["name"] = strings.Repeat("x", 256<<10)
 	return row
@@ -43,8 +45,8 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 	if kept == 0 {
 		return errors.New("nothing fitted at all")
 	}
-	theirs := &Transaction{Position: Position{Stream{"w2", 1}, 1}, Rows: []Row{ballast(-1)}}
-	b, err := Encode(theirs, testSeal())
+	theirs := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 1}, Rows: []wire.Row{ballast(-1)}}
+	b, err := wire.Encode(theirs, testSeal())
 	if err != nil {
 		return err
 	}
@@ -79,8 +81,8 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 }
 
 func count(ctx context.Context, v *View) (n int, err error) {
-	err = v.read(ctx, func(c *sqlite.Conn) error {
-		return query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error {
+	err = v.Read(ctx, func(c *sqlite.Conn) error {
+		return sqlfile.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error {
 			n = s.ColumnInt(0)
 			return nil
 		})
@@ -129,14 +131,14 @@ func TestDiskRefusesForAWhile(t *testing.T) {
 		}
 		time.Sleep(10 * retryAfter)
 		synctest.Wait()
-		if m.Head(Stream{"w2", 1}) != 0 || m.Health().Error == "" {
-			t.Errorf("while the disk refuses: head %d, health %q", m.Head(Stream{"w2", 1}), m.Health().Error)
+		if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 0 || m.Health().Error == "" {
+			t.Errorf("while the disk refuses: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
 		}
 		refuse.Store(false)
 		time.Sleep(retryAfter)
 		synctest.Wait()
-		if m.Head(Stream{"w2", 1}) != 1 || m.Health().Error != "" {
-			t.Errorf("a second after it does again: head %d, health %q", m.Head(Stream{"w2", 1}), m.Health().Error)
+		if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 1 || m.Health().Error != "" {
+			t.Errorf("a second after it does again: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
 		}
 		m.publish(volume("v", "x"))
 		if err := m.stop(); err != nil {

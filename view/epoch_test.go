@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // TestEpochOfTheFuture: a stream whose epoch is more than an hour ahead of our
@@ -15,27 +16,27 @@ func TestEpochOfTheFuture(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Now: func() time.Time { return now }})
 	self := m.publish(volume("ours", "x"))
-	soon := uint64(now.Add(maxEpochSkew).UnixMilli())
+	soon := uint64(now.Add(wire.MaxEpochSkew).UnixMilli())
 	m.take(encoded(t, "w2", soon, 1, volume("v", "x")))
 	before := m.dump()
-	for _, epoch := range []uint64{soon + 1, maxEpoch - 1} {
+	for _, epoch := range []uint64{soon + 1, wire.MaxEpoch - 1} {
 		for _, site := range []bourse.WorkerID{"w2", "w3", "w1"} {
 			if v, err := m.Apply(encoded(t, site, epoch, 1)); bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("epoch %d of %s: %v, error %v, want %s", epoch, site, v, err, bourse.CodeInvalid)
 			}
 		}
-		if err := m.Renew(t.Context(), Stream{"w1", epoch}); bourse.CodeOf(err) != bourse.CodeInvalid {
+		if err := m.Renew(t.Context(), wire.Stream{Site: "w1", Epoch: epoch}); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("renew after epoch %d: %v, want %s", epoch, err, bourse.CodeInvalid)
 		}
 		var snapshot bytes.Buffer
-		f, err := newFrameWriter(&snapshot, wireSnapshot{Site: "w2", Epoch: epoch, Seq: 1})
+		f, err := wire.NewFrameWriter(&snapshot, wire.SnapshotHead{Site: "w2", Epoch: epoch, Seq: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.close(); err != nil {
+		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Restore(t.Context(), Stream{"w2", epoch}, &snapshot); bourse.CodeOf(err) != bourse.CodeInvalid {
+		if err := m.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: epoch}, &snapshot); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("restore epoch %d: %v, want %s", epoch, err, bourse.CodeInvalid)
 		}
 	}
@@ -46,7 +47,7 @@ func TestEpochOfTheFuture(t *testing.T) {
 }
 
 // TestOwnEpochOfTheFuture: a server whose clock was once far ahead begins again
-// when it is right, or nobody would hear it until then.
+// when it is right, or no one would hear it until then.
 func TestOwnEpochOfTheFuture(t *testing.T) {
 	path, now := tempFile(t), time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Path: path, Now: func() time.Time { return now.AddDate(1, 0, 0) }})

@@ -7,9 +7,10 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// A worker tells of a machine; whoever has the view lists it.
+// A worker tells of a machine; anyone with the view lists it.
 func Example() {
 	v, err := view.Open(view.Config{Cluster: "demo", Site: "w1"}) // without a path: in memory
 	if err != nil {
@@ -21,10 +22,10 @@ func Example() {
 	go func() { ended <- v.Run(ctx) }()
 
 	machine := bourse.Machine{ID: "00000100c0ffee", App: "shop", Name: "web", Region: "gru", State: bourse.StateStarted}
-	if _, err := v.Publish(ctx, view.MachineRow(&machine)); err != nil {
+	if _, err := v.Publish(ctx, inventory.MachineRow(&machine)); err != nil {
 		fmt.Println(err)
 	}
-	list, err := v.Machines(ctx, view.Filter{App: "shop"})
+	list, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: "shop"}))
 	if err != nil {
 		fmt.Println(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 func TestReopenKeepsEverything(t *testing.T) {
@@ -50,7 +52,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(run(c, sql), c.Close()); err != nil {
+		if err := errors.Join(sqlfile.Run(c, sql), c.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +91,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 			if got := m.dump(); len(got) != 0 {
 				t.Errorf("rows of the old file: %v", got)
 			}
-			if !fileExists(path + badSuffix) {
+			if !fileExists(path + sqlfile.BadSuffix) {
 				t.Error("the old file was not kept aside")
 			}
 			m.publish(volume("mine", "y"))
@@ -161,7 +163,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 		"overwritten": func(t *testing.T, m *member) {
 			overwrite(t, m.Path())
 			// A reader finds out, or the writer.
-			if err := m.read(t.Context(), func(c *sqlite.Conn) error { return allRecords(c, m.tables, func(record) error { return nil }) }); err == nil {
+			if err := m.Read(t.Context(), func(c *sqlite.Conn) error { return m.tables.Each(c, func(wire.Version) error { return nil }) }); err == nil {
 				t.Log("the reader saw nothing of it")
 			}
 			_, err := m.Publish(t.Context(), volume("mine", "z"))
@@ -175,14 +177,14 @@ func TestFileLostWhileRunning(t *testing.T) {
 			m.publish(volume("mine", "x"))
 			m.SetPresence("w2", true, time.Now())
 			before, lost, generation := m.Self(), m.Lost(), m.Generation()
-			changes := m.Watch(TableMachines)
+			changes := m.Watch(wire.TableMachines)
 			defer changes.Stop()
 			lose(t, m)
 			m.replaced(lost)
 			if m.Self().Epoch <= before.Epoch || m.Generation() <= generation {
 				t.Errorf("epoch %d after %d, generation %d after %d", m.Self().Epoch, before.Epoch, m.Generation(), generation)
 			}
-			<-changes.C // whoever watches looks again
+			<-changes.C // a watcher looks again
 			m.publish(volume("mine", "x"))
 			m.take(someStory(t)...)
 			m.sound()
@@ -204,7 +206,7 @@ func overwrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(run(c, "PRAGMA wal_checkpoint(TRUNCATE)"), c.Close()); err != nil {
+	if err := errors.Join(sqlfile.Run(c, "PRAGMA wal_checkpoint(TRUNCATE)"), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -228,8 +230,8 @@ func (r *member) alive(site bourse.WorkerID) string {
 	r.t.Helper()
 	for {
 		got := "no row"
-		err := r.read(r.t.Context(), func(c *sqlite.Conn) error {
-			return query(c, "SELECT coalesce(alive, 'unknown') FROM sites WHERE site = ?", func(s *sqlite.Stmt) error {
+		err := r.Read(r.t.Context(), func(c *sqlite.Conn) error {
+			return sqlfile.Query(c, "SELECT coalesce(alive, 'unknown') FROM sites WHERE site = ?", func(s *sqlite.Stmt) error {
 				got = s.ColumnText(0)
 				return nil
 			}, site)
@@ -265,8 +267,8 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	for _, path := range []string{"", tempFile(t)} {
 		m := startMember(t, Config{Path: path})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		err := m.read(ctx, func(c *sqlite.Conn) error {
-			return query(c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", func(*sqlite.Stmt) error { return nil })
+		err := m.Read(ctx, func(c *sqlite.Conn) error {
+			return sqlfile.Query(c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", func(*sqlite.Stmt) error { return nil })
 		})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -274,7 +276,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_ = m.read(t.Context(), func(*sqlite.Conn) error { panic("a reader's") })
+			_ = m.Read(t.Context(), func(*sqlite.Conn) error { panic("a reader's") })
 		}()
 		m.publish(volume("v", "x"))
 		m.sound()
@@ -282,7 +284,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 }
 
 // TestHostCrash: after another boot the last commits may be missing, so that
-// our stream begins anew.
+// our stream begins again.
 func TestHostCrash(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -296,7 +298,7 @@ func TestHostCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(run(c, "UPDATE meta SET boot = 'before'"), c.Close()); err != nil {
+	if err := errors.Join(sqlfile.Run(c, "UPDATE meta SET boot = 'before'"), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	m = startMember(t, Config{Path: path})

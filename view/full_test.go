@@ -18,7 +18,7 @@ func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	cfg := Config{Path: dir + "/view.db", Role: bourse.RoleWorker}
 	m := startMember(t, cfg)
 	m.publish(volume("v", "x"))
-	birth, _ := m.notary.keys.Own()
+	birth, _ := m.verifier.Keys.Own()
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 		t.Errorf("a broker's: %v, want unavailable", err)
 	}
 	m = startMember(t, cfg)
-	if now, _ := m.notary.keys.Own(); m.Path() != "" || !bytes.Equal(now, birth) {
+	if now, _ := m.verifier.Keys.Own(); m.Path() != "" || !bytes.Equal(now, birth) {
 		t.Errorf("the view is in %q, of key %v; want it in memory, of key %v", m.Path(), now, birth)
 	}
 	m.publish(volume("v", "x"))

@@ -4,21 +4,20 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// FuzzApply gives a view whatever bytes. It takes them in or refuses them as
+// FuzzApply returns a view whatever bytes. It takes them in or refuses them as
 // invalid, and its file stays sound.
 func FuzzApply(f *testing.F) {
-	good, err := Encode(goldenTransaction(), testSeal())
+	good, err := wire.Encode(goldenTransaction(), testSeal())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
 	f.Add(good[:len(good)/2])
-	f.Add([]byte{WireVersion, 0xa5, 0x01, 0x62, 'w', '2', 0x02, 0x01, 0x03, 0x01, 0x04, 0x00, 0x05, 0x81, 0x40})
+	f.Add([]byte{wire.WireVersion, 0xa5, 0x01, 0x62, 'w', '2', 0x02, 0x01, 0x03, 0x01, 0x04, 0x00, 0x05, 0x81, 0x40})
 	for _, row := range badRows() {
 		if b := raw(f, 1, row); len(b) < 1<<16 {
 			f.Add(b)
@@ -43,40 +42,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// FuzzDecode: what can be decoded is encoded to the same again.
-func FuzzDecode(f *testing.F) {
-	good, err := Encode(goldenTransaction(), testSeal())
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte{WireVersion})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		tx, err := Decode(b)
-		if err != nil {
-			if bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Fatalf("error %v, want code %s", err, bourse.CodeInvalid)
-			}
-			return
-		}
-		if p, err := Peek(b); err != nil || p != tx.Position {
-			t.Fatalf("peek gives %v, %v, decode %v", p, err, tx.Position)
-		}
-		again, err := Encode(tx, testSeal())
-		if err != nil {
-			return // a value that no column has
-		}
-		back, err := Decode(again)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(tx, back); d != "" {
-			t.Fatalf("encoded and decoded again:\n%s", d)
-		}
-	})
-}
-
-// FuzzRestore gives a view whatever snapshot.
+// FuzzRestore returns a view whatever snapshot.
 func FuzzRestore(f *testing.F) {
 	a := startMember(f, Config{})
 	a.take(someStory(f)...)
@@ -90,14 +56,14 @@ func FuzzRestore(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(shared.Bytes(), true)
-	f.Add([]byte{WireVersion, frameHead, 0xff, 0xff, 0xff, 0xff}, true)
+	f.Add([]byte{wire.WireVersion, wire.FrameHead, 0xff, 0xff, 0xff, 0xff}, true)
 	m := startMember(f, Config{Site: "w3"})
 	f.Fuzz(func(t *testing.T, b []byte, shared bool) {
 		var err error
 		if shared {
 			err = m.RestoreShared(t.Context(), bytes.NewReader(b))
 		} else {
-			err = m.Restore(t.Context(), Stream{"w2", 5}, bytes.NewReader(b))
+			err = m.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 5}, bytes.NewReader(b))
 		}
 		if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Fatalf("error %v, want code %s", err, bourse.CodeInvalid)
@@ -106,25 +72,6 @@ func FuzzRestore(f *testing.F) {
 			if err := m.verify(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// FuzzExtra reads whatever may stand in a column of JSON of ours.
-func FuzzExtra(f *testing.F) {
-	f.Add(`{"a":1,"b":1.5,"c":"x","d":{"base64":"AAE="}}`)
-	f.Add(`{"a":[1]}`)
-	f.Fuzz(func(t *testing.T, s string) {
-		c, err := decodeExtra(s)
-		if err != nil {
-			return
-		}
-		text, err := encodeExtra(c.set())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := decodeExtra(text); err != nil {
-			t.Fatalf("%s became %s: %v", s, text, err)
 		}
 	})
 }

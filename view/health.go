@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Health is how the view is.
 type Health struct {
 	Site       bourse.WorkerID `json:"site"`
-	Self       Position        `json:"self"`
+	Self       wire.Position   `json:"self"`
 	FileBytes  int64           `json:"file_bytes"`
 	Error      string          `json:"error,omitzero"` // why nothing can be written at present
 	Queue      QueueHealth     `json:"queue"`
@@ -21,15 +22,15 @@ type Health struct {
 	Streams    []StreamHealth  `json:"streams"` // by site and epoch
 }
 
-// QueueHealth tells of the transactions that wait to be applied.
+// QueueHealth describes the transactions that wait to be applied.
 type QueueHealth struct {
 	Length  int    `json:"length"`
 	Bytes   int    `json:"bytes"`
 	Waiting int    `json:"waiting"` // for transactions before them
-	Dropped uint64 `json:"dropped"` // for lack of room, since the start
+	Dropped uint64 `json:"dropped"` // for lack of space, since the start
 }
 
-// Quarantine tells of the rows that could not be taken in.
+// Quarantine describes the rows that could not be taken in.
 type Quarantine struct {
 	Count  int           `json:"count"`
 	Newest []Quarantined `json:"newest,omitempty"` // at most 20
@@ -37,11 +38,11 @@ type Quarantine struct {
 
 // Quarantined is a row that could not be taken in.
 type Quarantined struct {
-	Origin Position  `json:"origin"`
-	Table  string    `json:"table"`
-	Key    string    `json:"key"`
-	Reason string    `json:"reason"`
-	Since  time.Time `json:"since"`
+	Origin wire.Position `json:"origin"`
+	Table  string        `json:"table"`
+	Key    string        `json:"key"`
+	Reason string        `json:"reason"`
+	Since  time.Time     `json:"since"`
 }
 
 // TableHealth is a table's size and checksum: equal on members that agree.
@@ -51,20 +52,20 @@ type TableHealth struct {
 	Checksum uint64 `json:"checksum"`
 }
 
-// StreamHealth tells how far a stream is.
+// StreamHealth says how far a stream is.
 type StreamHealth struct {
 	Head
 	Lag  time.Duration `json:"lag"`           // since the site wrote its last transaction, by both clocks
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for others before them
 }
 
-// Health tells how the view is. It is cheap enough for every few seconds.
+// Health returns how the view is. It is cheap enough for every few seconds.
 func (v *View) Health() Health {
 	now := v.config.Now()
 	v.mu.Lock()
 	st := v.state
 	h := Health{
-		Site: st.self.Site, Self: Position{st.self, st.heads[st.self].seq}, Quarantine: st.quarantine,
+		Site: st.self.Site, Self: wire.Position{Stream: st.self, Seq: st.heads[st.self].seq}, Quarantine: st.quarantine,
 		Queue:  QueueHealth{len(v.intake.items), v.intake.bytes, v.intake.allWaiting(), v.intake.dropped},
 		Tables: st.tableHealth(),
 	}
@@ -73,7 +74,7 @@ func (v *View) Health() Health {
 		h.Error = v.faults.writing.Error()
 	}
 	for _, head := range st.sorted(now) {
-		lag := max(now.Sub(timeOf(head.At)), 0)
+		lag := max(now.Sub(wire.TimeOf(head.At)), 0)
 		h.Streams = append(h.Streams, StreamHealth{head, lag, v.intake.waits(head.Stream)})
 	}
 	v.mu.Unlock()

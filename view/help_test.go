@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // member is an open view whose writer is at work, until stop or the test's
@@ -49,7 +50,7 @@ func withTestDefaults(cfg Config) Config {
 func startView(t testing.TB, v *View) *member {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &member{View: v, t: t, cancel: cancel, ended: make(chan error, 1)}
-	v.OnPublish(func(_ *Transaction, encoded []byte) { r.told = append(r.told, encoded) })
+	v.OnPublish(func(_ *wire.Transaction, encoded []byte) { r.told = append(r.told, encoded) })
 	go func() { r.ended <- v.Run(ctx) }()
 	t.Cleanup(r.end)
 	return r
@@ -73,7 +74,7 @@ func (r *member) stop() error {
 	return err
 }
 
-func (r *member) publish(rows ...Row) Position {
+func (r *member) publish(rows ...wire.Row) wire.Position {
 	r.t.Helper()
 	p, err := r.Publish(r.t.Context(), rows...)
 	if err != nil {
@@ -108,16 +109,16 @@ func (r *member) sound() {
 	}
 }
 
-// dump gives all rows that stand, as text, in order.
+// dump returns all rows that stand, as text, in order.
 func (r *member) dump() []string {
 	r.t.Helper()
 	var out []string
-	err := r.read(r.t.Context(), func(c *sqlite.Conn) error {
-		add := func(rec record) error {
-			out = append(out, fmt.Sprintf("%s/%s by %s: %v clock %d deleted %v", rec.table, rec.key, rec.Site, rec.cols, rec.clock, rec.deleted))
+	err := r.Read(r.t.Context(), func(c *sqlite.Conn) error {
+		add := func(rec wire.Version) error {
+			out = append(out, fmt.Sprintf("%s/%s by %s: %v clock %d deleted %v", rec.Table, rec.Key, rec.Site, rec.Columns, rec.Clock, rec.Deleted))
 			return nil
 		}
-		return allRecords(c, r.tables, add)
+		return r.tables.Each(c, add)
 	})
 	if err != nil {
 		r.t.Fatalf("dump: %v", err)
@@ -127,10 +128,10 @@ func (r *member) dump() []string {
 }
 
 // encoded makes a transaction of another site.
-func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...Row) []byte {
+func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
-	tx := &Transaction{Position: Position{Stream{site, epoch}, seq}, At: testStart + int64(seq), Rows: rows}
-	b, err := Encode(tx, testSeal())
+	tx := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: epoch}, Seq: seq}, At: testStart + int64(seq), Rows: rows}
+	b, err := wire.Encode(tx, testSeal())
 	if err != nil {
 		t.Fatalf("encode: %v", err)
 	}
@@ -142,16 +143,16 @@ func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...Row)
 var testStart = time.Now().UnixNano()
 
 // testKey signs for all sites that a test makes up.
-var testKey = newKey(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
+var testKey = wire.KeyOf(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
 
-func testSeal() Seal { return Seal{Cluster: "test", Birth: testKey.birth, Key: testKey.key} }
+func testSeal() wire.Seal { return wire.Seal{Cluster: "test", Birth: testKey.Birth, Key: testKey.Key} }
 
-func volume(key, app string) Row {
-	return Row{Table: TableVolumes, Key: key, Columns: map[string]Value{"app": app, "size_gb": int64(len(key))}}
+func volume(key, app string) wire.Row {
+	return wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": app, "size_gb": int64(len(key))}}
 }
 
-func secret(key, digest string, clock Clock) Row {
-	return Row{Table: TableSecrets, Key: key, Columns: map[string]Value{"digest": digest, "sealed": []byte{1, 2, 0}}, Clock: clock}
+func secret(key, digest string, clock wire.Clock) wire.Row {
+	return wire.Row{Table: wire.TableSecrets, Key: key, Columns: map[string]wire.Value{"digest": digest, "sealed": []byte{1, 2, 0}}, Clock: clock}
 }
 
 func testLog(t testing.TB) *slog.Logger {
@@ -161,10 +162,10 @@ func testLog(t testing.TB) *slog.Logger {
 func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "view.db") }
 
 // row reads one row of an owned table.
-func (r *member) row(table string, site bourse.WorkerID, key string) (rec record, ok bool) {
+func (r *member) row(table string, site bourse.WorkerID, key string) (rec wire.Version, ok bool) {
 	r.t.Helper()
-	err := r.read(r.t.Context(), func(c *sqlite.Conn) (err error) {
-		rec, ok, err = r.tables[table].row(c, site, key)
+	err := r.Read(r.t.Context(), func(c *sqlite.Conn) (err error) {
+		rec, ok, err = r.tables.Find(c, table, false, site, key)
 		return err
 	})
 	if err != nil {

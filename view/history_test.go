@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // owner is a site of a random history, with a model of what it owns.
@@ -51,14 +52,14 @@ func (h *history) step() {
 	switch rapid.IntRange(0, 9).Draw(t, "op") {
 	case 0, 1, 2:
 		o.owns[key] = text
-		o.publish(Row{Table: TableVolumes, Key: key, Columns: map[string]Value{"app": text, "name": key}})
+		o.publish(wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": text, "name": key}})
 	case 3:
 		delete(o.owns, key)
-		o.publish(Row{Table: TableVolumes, Key: key, Deleted: true})
+		o.publish(wire.Row{Table: wire.TableVolumes, Key: key, Deleted: true})
 	case 4:
 		o.publish(secret(key, text, 0), secret("other-"+key, text, 0))
 	case 5:
-		o.publish(Row{Table: TableSecrets, Key: key, Deleted: true})
+		o.publish(wire.Row{Table: wire.TableSecrets, Key: key, Deleted: true})
 	case 6:
 		h.app(o, key)
 	case 7, 8:
@@ -72,7 +73,7 @@ func (h *history) step() {
 }
 
 func (h *history) app(o *owner, name string) {
-	row := Row{Table: TableApps, Key: name, Columns: map[string]Value{
+	row := wire.Row{Table: wire.TableApps, Key: name, Columns: map[string]wire.Value{
 		"id": rapid.SampledFrom([]string{"i", "j"}).Draw(h.t, "id"), "org": string(o.config.Site),
 		"life": rapid.Int64Range(0, 1).Draw(h.t, "life"), "created_at": rapid.Int64Range(1, 3).Draw(h.t, "created"),
 	}}
@@ -87,16 +88,16 @@ func (h *history) renew(o *owner) {
 	if err := o.Renew(h.t.Context(), o.Self().Stream); err != nil {
 		h.t.Fatal(err)
 	}
-	var rows []Row
+	var rows []wire.Row
 	for _, key := range slices.Sorted(maps.Keys(o.owns)) {
-		rows = append(rows, Row{Table: TableVolumes, Key: key, Columns: map[string]Value{"app": o.owns[key], "name": key}})
+		rows = append(rows, wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": o.owns[key], "name": key}})
 	}
-	if _, err := o.Republish(h.t.Context(), []string{TableVolumes}, rows); err != nil {
+	if _, err := o.Republish(h.t.Context(), []string{wire.TableVolumes}, rows); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// deliver gives a member what the owners told, out of order, twice, and now
+// deliver returns a member what the owners told, out of order, twice, and now
 // and then as a snapshot from somebody who has it.
 func (h *history) deliver(m *member, peers []*member) {
 	var all [][]byte
@@ -137,7 +138,7 @@ func (h *history) snapshot(m, peer *member) {
 	}
 }
 
-// complete gives a member everything, in order.
+// complete returns a member everything, in order.
 func (h *history) complete(m *member) {
 	for _, o := range h.owners {
 		if o.member != m {
@@ -191,9 +192,9 @@ func (h *history) compare(rt *rapid.T, members []*member) {
 	for _, o := range h.owners {
 		got := map[string]string{}
 		for _, key := range []string{"k1", "k2", "k3"} {
-			row, ok := first.row(TableVolumes, o.config.Site, key)
+			row, ok := first.row(wire.TableVolumes, o.config.Site, key)
 			if ok {
-				got[key] = textOf(row.cols.get("app"))
+				got[key] = wire.TextOf(row.Columns.Get("app"))
 			}
 		}
 		if !maps.Equal(got, o.owns) {

@@ -14,12 +14,14 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // raw makes a transaction of rows that no encoder of ours would write.
 func raw(t testing.TB, seq uint64, rows ...any) []byte {
 	t.Helper()
-	w := wireTx{wireHeader: wireHeader{"w2", 1, seq, 1}, Birth: testKey.birth}
+	w := wire.TxBody{TxHead: wire.TxHead{Site: "w2", Epoch: 1, Seq: seq, At: 1}, Birth: testKey.Birth}
 	for _, r := range rows {
 		b, ok := r.([]byte)
 		if !ok {
@@ -30,11 +32,11 @@ func raw(t testing.TB, seq uint64, rows ...any) []byte {
 		}
 		w.Rows = append(w.Rows, b)
 	}
-	b, err := wire.enc.Marshal(w)
+	b, err := wire.EncodeBody(w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := seal(b, testSeal())
+	sealed, err := wire.SealBody(b, testSeal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,7 @@ func badRows() map[string]any {
 		"no table":                   m{2: "k"},
 		"a table's name with SQL":    m{1: `x" (`, 2: "k"},
 		"no key":                     m{1: "volume"},
-		"a long key":                 m{1: "volume", 2: strings.Repeat("k", MaxKey+1)},
+		"a long key":                 m{1: "volume", 2: strings.Repeat("k", wire.MaxKey+1)},
 		"a key with a zero byte":     m{1: "volume", 2: "a\x00b"},
 		"text in a number's column":  cols(m2{"size_gb": "big"}),
 		"a number in text":           cols(m2{"name": 7}),
@@ -64,10 +66,10 @@ func badRows() map[string]any {
 		"a column's name with SQL":   cols(m2{"a\"; DROP": 1}),
 		"another's site":             cols(m2{"site": "w1"}),
 		"our bookkeeping":            cols(m2{"seq": 1}),
-		"a value too large":          cols(m2{"name": strings.Repeat("x", MaxValue+1)}),
+		"a value too large":          cols(m2{"name": strings.Repeat("x", wire.MaxValue+1)}),
 		"a row of 10 MB":             cols(m2{"name": strings.Repeat("x", 10<<20)}),
 		"a row of 10 MB in columns":  cols(manyColumns(60, 1<<17)),
-		"too many columns":           cols(manyColumns(MaxColumns+1, 1)),
+		"too many columns":           cols(manyColumns(wire.MaxColumns+1, 1)),
 		"far too many columns":       cols(manyColumns(5000, 1)),
 		"malformed JSON":             m{1: "machine", 2: "k", 3: m2{"config": `{"services":`}},
 		"JSON too deep":              m{1: "machine", 2: "k", 3: m2{"config": strings.Repeat("[", 500) + strings.Repeat("]", 500)}},
@@ -76,7 +78,7 @@ func badRows() map[string]any {
 		"a shared row without one":   m{1: "secret", 2: "k"},
 		"a deletion with columns":    m{1: "volume", 2: "k", 3: m2{"name": "x"}, 4: true},
 		"a deleted app":              m{1: "app", 2: "k", 4: true, 5: 1},
-		"a clock a year ahead":       m{1: "secret", 2: "future", 5: uint64(clockAt(time.Now().AddDate(1, 0, 0)))},
+		"a clock a year ahead":       m{1: "secret", 2: "future", 5: uint64(wire.ClockAt(time.Now().AddDate(1, 0, 0)))},
 		"a clock at the end of time": m{1: "secret", 2: "future", 5: uint64(math.MaxUint64)},
 	}
 }
@@ -101,11 +103,11 @@ func TestBadRowIsQuarantinedAlone(t *testing.T) {
 			good := map[int]any{1: "volume", 2: "good", 3: m2{"name": "x"}}
 			last := map[int]any{1: "volume", 2: "last", 3: m2{"name": "y"}}
 			m.take(raw(t, 1, good, row, last), raw(t, 2, last))
-			if got := m.dump(); len(got) != 2 || m.Head(Stream{"w2", 1}) != 2 {
-				t.Errorf("head %d, rows %v", m.Head(Stream{"w2", 1}), got)
+			if got := m.dump(); len(got) != 2 || m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 2 {
+				t.Errorf("head %d, rows %v", m.Head(wire.Stream{Site: "w2", Epoch: 1}), got)
 			}
 			q := m.Health().Quarantine
-			if q.Count != 1 || q.Newest[0].Origin != (Position{Stream{"w2", 1}, 1}) || q.Newest[0].Reason == "" {
+			if q.Count != 1 || q.Newest[0].Origin != (wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 1}) || q.Newest[0].Reason == "" {
 				t.Errorf("quarantine: %+v", q)
 			}
 			if p := m.publish(secret("ours", "d", 0)); p.Seq != 1 {
@@ -121,16 +123,16 @@ func TestMalformedTransactionsLeaveNothing(t *testing.T) {
 	good := encoded(t, "w2", 1, 1, volume("v", "x"))
 	bad := map[string][]byte{
 		"nothing":           {},
-		"another version":   append([]byte{WireVersion + 1}, good[1:]...),
-		"too large":         make([]byte, maxFrame+1),
+		"another version":   append([]byte{wire.WireVersion + 1}, good[1:]...),
+		"too large":         make([]byte, wire.MaxFrame+1),
 		"trailing bytes":    append(slices.Clone(good), 0),
 		"site with a slash": encoded(t, "../w2", 1, 1),
 		"no site":           encoded(t, "", 1, 1),
 		"no epoch":          encoded(t, "w2", 0, 1),
-		"a huge epoch":      encoded(t, "w2", maxEpoch, 1),
+		"a huge epoch":      encoded(t, "w2", wire.MaxEpoch, 1),
 		"number 0":          encoded(t, "w2", 1, 0),
-		"a huge number":     encoded(t, "w2", 1, maxSeq),
-		"too many rows":     raw(t, 1, make([]any, MaxRows+1)...),
+		"a huge number":     encoded(t, "w2", 1, wire.MaxSeq),
+		"too many rows":     raw(t, 1, make([]any, wire.MaxRows+1)...),
 	}
 	for n := range len(good) {
 		bad[fmt.Sprintf("cut at %d", n)] = good[:n]
@@ -163,12 +165,12 @@ func TestReplayedAndReordered(t *testing.T) {
 		}
 	}
 	m.flush()
-	if m.Head(Stream{"w2", 1}) != 5 {
-		t.Errorf("head %d, want 5: what came early should have been kept", m.Head(Stream{"w2", 1}))
+	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 5 {
+		t.Errorf("head %d, want 5: what came early should have been kept", m.Head(wire.Stream{Site: "w2", Epoch: 1}))
 	}
 	m.take(log...)
-	if r, _ := m.row(TableVolumes, "w2", "v"); textOf(r.cols.get("app")) != "4" {
-		t.Errorf("the row is %v after a replay", r.cols)
+	if r, _ := m.row(wire.TableVolumes, "w2", "v"); wire.TextOf(r.Columns.Get("app")) != "4" {
+		t.Errorf("the row is %v after a replay", r.Columns)
 	}
 }
 
@@ -178,8 +180,8 @@ func TestNobodyWritesForUs(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("mine", "x"))
 	self, want := m.Self(), m.dump()
-	next := Position{self.Stream, self.Seq + 1}
-	for p, out := range map[Position]Outcome{self: Known, {Stream{self.Site, self.Epoch + 1}, 1}: Ahead} {
+	next := wire.Position{Stream: self.Stream, Seq: self.Seq + 1}
+	for p, out := range map[wire.Position]Outcome{self: Known, {Stream: wire.Stream{Site: self.Site, Epoch: self.Epoch + 1}, Seq: 1}: Ahead} {
 		v, err := m.Apply(encoded(t, p.Site, p.Epoch, p.Seq, volume("mine", "stolen")))
 		if err != nil || v.Outcome != out {
 			t.Errorf("%v: %v, %v, want outcome %d", p, v, err, out)
@@ -188,8 +190,8 @@ func TestNobodyWritesForUs(t *testing.T) {
 	if v, err := m.Apply(encoded(t, next.Site, next.Epoch, next.Seq)); bourse.CodeOf(err) != bourse.CodeForbidden {
 		t.Errorf("what another has signed: %v, %v, want %s", v, err, bourse.CodeForbidden)
 	}
-	birth, key := m.notary.keys.Own()
-	lastWord, err := Encode(&Transaction{Position: next}, Seal{Cluster: "test", Birth: birth, Key: key})
+	birth, key := m.verifier.Keys.Own()
+	lastWord, err := wire.Encode(&wire.Transaction{Position: next}, wire.Seal{Cluster: "test", Birth: birth, Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +202,11 @@ func TestNobodyWritesForUs(t *testing.T) {
 	if d := cmp.Diff(want, m.dump()); d != "" {
 		t.Errorf("our rows have changed:\n%s", d)
 	}
-	if err := m.Renew(t.Context(), Stream{"w2", 1}); bourse.CodeOf(err) != bourse.CodeInvalid {
+	if err := m.Renew(t.Context(), wire.Stream{Site: "w2", Epoch: 1}); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("renew after another's stream: %v", err)
 	}
 	lost := m.Lost()
-	if err := m.Renew(t.Context(), Stream{self.Site, self.Epoch + 1000}); err != nil {
+	if err := m.Renew(t.Context(), wire.Stream{Site: self.Site, Epoch: self.Epoch + 1000}); err != nil {
 		t.Fatal(err)
 	}
 	<-lost
@@ -219,22 +221,22 @@ func TestUnknownColumnsAndTablesAreKept(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	row := volume("v", "x")
 	row.Columns["colour"], row.Columns["weight"], row.Columns["seal"] = "red", 2.0, []byte{7}
-	shared := Row{Table: "quota", Key: "k", Clock: 5, Columns: map[string]Value{"n": int64(3)}}
-	owned := Row{Table: "gadget", Key: "k", Columns: map[string]Value{"n": int64(3)}}
+	shared := wire.Row{Table: "quota", Key: "k", Clock: 5, Columns: map[string]wire.Value{"n": int64(3)}}
+	owned := wire.Row{Table: "gadget", Key: "k", Columns: map[string]wire.Value{"n": int64(3)}}
 	a.take(encoded(t, "w2", 1, 1, row, shared, owned),
-		encoded(t, "w2", 1, 2, Row{Table: TableVolumes, Key: "v", Columns: map[string]Value{"colour": nil, "weight": 2.5}}))
-	restore(t, a, b, Stream{"w2", 1})
+		encoded(t, "w2", 1, 2, wire.Row{Table: wire.TableVolumes, Key: "v", Columns: map[string]wire.Value{"colour": nil, "weight": 2.5}}))
+	restore(t, a, b, wire.Stream{Site: "w2", Epoch: 1})
 	for _, m := range []*member{a, b} {
 		m.sound()
 		if d := cmp.Diff(a.dump(), m.dump()); d != "" || len(a.dump()) != 3 {
 			t.Errorf("%s has %v:\n%s", m.config.Site, m.dump(), d)
 		}
 	}
-	if r, _ := b.row(TableVolumes, "w2", "v"); r.cols.get("colour") != nil || r.cols.get("weight") != 2.5 {
-		t.Errorf("extra columns: %v", r.cols)
+	if r, _ := b.row(wire.TableVolumes, "w2", "v"); r.Columns.Get("colour") != nil || r.Columns.Get("weight") != 2.5 {
+		t.Errorf("extra columns: %v", r.Columns)
 	}
-	// A later version, and a deletion, of what nobody here understands.
-	a.take(encoded(t, "w9", 1, 1, Row{Table: "quota", Key: "k", Clock: 6, Deleted: true}), encoded(t, "w2", 1, 3, Row{Table: "gadget", Key: "k", Deleted: true}))
+	// A later version, and a deletion, of what no one here understands.
+	a.take(encoded(t, "w9", 1, 1, wire.Row{Table: "quota", Key: "k", Clock: 6, Deleted: true}), encoded(t, "w2", 1, 3, wire.Row{Table: "gadget", Key: "k", Deleted: true}))
 	a.take(encoded(t, "w8", 1, 1, shared))
 	if got := a.dump(); len(got) != 2 {
 		t.Errorf("after deletions: %v", got)
@@ -248,8 +250,8 @@ func TestFutureClockComesInItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := startMember(t, Config{})
 		defer m.end()
-		ahead := clockAt(time.Now().Add(time.Hour))
-		m.take(encoded(t, "w2", 1, 1, secret("shop/a", "late", ahead), secret("shop/b", "good", clockAt(time.Now()))))
+		ahead := wire.ClockAt(time.Now().Add(time.Hour))
+		m.take(encoded(t, "w2", 1, 1, secret("shop/a", "late", ahead), secret("shop/b", "good", wire.ClockAt(time.Now()))))
 		q := m.Health().Quarantine
 		if len(m.dump()) != 1 || q.Count != 1 || !strings.Contains(q.Newest[0].Reason, "clock") {
 			t.Fatalf("at once: %v, %+v", m.dump(), q)
@@ -299,8 +301,8 @@ func TestWhatBringsDownTheWriterIsSkipped(t *testing.T) {
 			if len(poison) != 3 {
 				t.Fatalf("failed %d times, want 3", len(poison))
 			}
-			if m.Head(Stream{"w2", 1}) != 6 || len(m.dump()) != 5 || m.Health().Quarantine.Count != 1 {
-				t.Errorf("head %d, %d rows, quarantine %+v", m.Head(Stream{"w2", 1}), len(m.dump()), m.Health().Quarantine)
+			if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 6 || len(m.dump()) != 5 || m.Health().Quarantine.Count != 1 {
+				t.Errorf("head %d, %d rows, quarantine %+v", m.Head(wire.Stream{Site: "w2", Epoch: 1}), len(m.dump()), m.Health().Quarantine)
 			}
 			m.publish(volume("mine", "x"))
 			m.sound()
@@ -314,7 +316,7 @@ func TestOnePoisonousRowOfMany(t *testing.T) {
 	m := startMember(t, Config{})
 	err := m.submit(t.Context(), false, func(b *batch) error {
 		b.written = true
-		return run(b.conn, `CREATE TRIGGER poison BEFORE INSERT ON volume_rows WHEN new.app = 'poison' BEGIN SELECT raise(ABORT, 'poison'); END`)
+		return sqlfile.Run(b.conn, `CREATE TRIGGER poison BEFORE INSERT ON volume_rows WHEN new.app = 'poison' BEGIN SELECT raise(ABORT, 'poison'); END`)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +331,7 @@ func TestOnePoisonousRowOfMany(t *testing.T) {
 	m.sound()
 	other := startMember(t, Config{Site: "w7"})
 	other.take(encoded(t, "w2", 1, 1, volume("a", "x"), volume("b", "poison"), volume("c", "x")))
-	restore(t, other, m, Stream{"w2", 1})
+	restore(t, other, m, wire.Stream{Site: "w2", Epoch: 1})
 	if m.Health().Quarantine.Count != 2 || len(m.dump()) != 3 {
 		t.Errorf("after a snapshot with it: rows %v, quarantine %+v", m.dump(), m.Health().Quarantine)
 	}
@@ -339,7 +341,7 @@ func TestOnePoisonousRowOfMany(t *testing.T) {
 func TestQuarantineIsBounded(t *testing.T) {
 	m := startMember(t, Config{})
 	for seq := range uint64(3) {
-		rows := make([]any, MaxRows)
+		rows := make([]any, wire.MaxRows)
 		for i := range rows {
 			rows[i] = map[int]any{1: "volume", 2: fmt.Sprint(i), 3: m2{"name": 7}}
 		}

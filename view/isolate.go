@@ -8,14 +8,14 @@ import (
 )
 
 // isolate writes each part of a failed batch alone.
-func (v *View) isolate(jobs []*job, items []*incoming) error {
+func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	for _, j := range jobs {
-		err := v.transact(j.do, nil)
+		err := w.transact(j.do, nil)
 		if _, meant := errors.AsType[*bourse.Error](err); err != nil && !meant && fateOf(err) == fateBadRow {
-			err = v.transact(func(b *batch) error { b.careful = true; return j.do(b) }, nil)
+			err = w.transact(func(b *batch) error { b.careful = true; return j.do(b) }, nil)
 		}
 		if err != nil && fateOf(err) != fateBadRow {
-			if err := v.failed(err, []*job{j}, nil); err != nil {
+			if err := w.failed(err, []*job{j}, nil); err != nil {
 				return err
 			}
 			continue
@@ -23,33 +23,33 @@ func (v *View) isolate(jobs []*job, items []*incoming) error {
 		answer([]*job{j}, err)
 	}
 	for i, in := range items {
-		err := v.applyAlone(in)
+		err := w.applyAlone(in)
 		if err == nil {
 			continue
 		}
 		if fateOf(err) == fateBadRow { // not even its number can be noted: it is the file
-			v.replace(err)
+			w.replace(err)
 			return nil
 		}
-		return v.failed(err, nil, items[i:])
+		return w.failed(err, nil, items[i:])
 	}
 	return nil
 }
 
 // applyAlone applies a transaction by itself: if it fails, its rows one by
 // one; if that fails too, its number without its rows.
-func (v *View) applyAlone(in *incoming) error {
-	settle := func() { v.settleItems([]*incoming{in}) }
-	err := v.transact(func(b *batch) error { return v.applyIn(b, in) }, settle)
+func (w *writer) applyAlone(in *incoming) error {
+	settle := func() { w.settleItems([]*incoming{in}) }
+	err := w.transact(func(b *batch) error { return w.applyIn(b, in) }, settle)
 	if err == nil || fateOf(err) != fateBadRow {
 		return err
 	}
 	first := err
-	err = v.transact(func(b *batch) error { b.careful = true; return v.applyIn(b, in) }, settle)
+	err = w.transact(func(b *batch) error { b.careful = true; return w.applyIn(b, in) }, settle)
 	if err == nil || fateOf(err) != fateBadRow {
 		return err
 	}
-	v.config.Log.Warn("a transaction could not be applied", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
+	w.v.config.Log.Warn("a transaction could not be applied", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
 		slog.Uint64("seq", in.Seq), slog.Any("err", first))
-	return v.transact(func(b *batch) error { return b.skip(in, first) }, settle)
+	return w.transact(func(b *batch) error { return b.skip(in, first) }, settle)
 }

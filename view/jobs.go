@@ -7,12 +7,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// job is a change that somebody waits for.
+// job is a change that a caller waits for.
 type job struct {
 	alone bool               // has a commit of its own: it is large
 	do    func(*batch) error // may be called again when its batch failed for another's fault
 	given func() bool        // its caller has given up: nothing needs to be done
-	done  chan error         // has room for the answer
+	done  chan error         // holds one: the answer
 }
 
 // submit has the writer do something in its next commit and waits for it.
@@ -38,7 +38,7 @@ func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) er
 
 func errEnded() error { return bourse.Errorf(bourse.CodeUnavailable, "the view has been closed") }
 
-// errRefused tells the caller of a job why it was not done.
+// errRefused returns why a job was not done, for its caller.
 func errRefused(err error) error {
 	if code := bourse.CodeOf(err); code != bourse.CodeInternal {
 		return err
@@ -51,20 +51,20 @@ func errRefused(err error) error {
 	return err
 }
 
-// takeJobs gives the jobs of the next commit: one that is alone, or all up to
+// takeJobs returns the jobs of the next commit: one that is alone, or all up to
 // it.
-func (v *View) takeJobs() []*job {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (w *writer) takeJobs() []*job {
+	w.v.mu.Lock()
+	defer w.v.mu.Unlock()
 	n := 0
-	for n < len(v.jobs) && !v.jobs[n].alone {
+	for n < len(w.v.jobs) && !w.v.jobs[n].alone {
 		n++
 	}
-	if n == 0 && len(v.jobs) > 0 {
+	if n == 0 && len(w.v.jobs) > 0 {
 		n = 1
 	}
-	out := v.jobs[:n:n]
-	v.jobs = v.jobs[n:]
+	out := w.v.jobs[:n:n]
+	w.v.jobs = w.v.jobs[n:]
 	return out
 }
 

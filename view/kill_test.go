@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // envChild tells the test binary to be a child process: what to do, a space,
@@ -56,13 +59,13 @@ func child(what, path string) error {
 }
 
 // longLog is an endless stream of another site, whose rows change all the time.
-func longLog(seq uint64) *Transaction {
-	clock := clockAt(timeOf(1_700_000_000_000_000_000)) + Clock(seq)
-	tx := &Transaction{Position: Position{Stream{"w2", 1}, seq}, At: int64(seq)}
+func longLog(seq uint64) *wire.Transaction {
+	clock := wire.ClockAt(wire.TimeOf(1_700_000_000_000_000_000)) + wire.Clock(seq)
+	tx := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: seq}, At: int64(seq)}
 	for i := range seq%4 + 1 {
 		row := volume(fmt.Sprint("v", (seq+i)%50), fmt.Sprint(seq))
 		if seq%7 == 0 {
-			row = Row{Table: TableVolumes, Key: row.Key, Deleted: true}
+			row = wire.Row{Table: wire.TableVolumes, Key: row.Key, Deleted: true}
 		}
 		tx.Rows = append(tx.Rows, row)
 	}
@@ -73,9 +76,9 @@ func longLog(seq uint64) *Transaction {
 // childApplies takes in the stream for ever and tells on stdout how far the
 // file has it.
 func childApplies(ctx context.Context, v *View) error {
-	of := Stream{"w2", 1}
+	of := wire.Stream{Site: "w2", Epoch: 1}
 	for seq := v.Head(of) + 1; ; seq++ {
-		b, err := Encode(longLog(seq), testSeal())
+		b, err := wire.Encode(longLog(seq), testSeal())
 		if err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func childApplies(ctx context.Context, v *View) error {
 	}
 }
 
-// TestKill kills a process that applies, again and again at moments of chance.
+// TestKill kills a process that applies, again and again at random moments.
 // What it said is in the file has to be there, the file has to be sound, and
 // the next one goes on from there, to what one has that was never killed.
 func TestKill(t *testing.T) {
@@ -127,10 +130,10 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // killed
 		m := startMember(t, Config{Path: path})
-		if m.Generation() != 1 || fileExists(path+badSuffix) {
+		if m.Generation() != 1 || fileExists(path+sqlfile.BadSuffix) {
 			t.Fatal("the file was replaced")
 		}
-		if got := m.Head(Stream{"w2", 1}); got < said {
+		if got := m.Head(wire.Stream{Site: "w2", Epoch: 1}); got < said {
 			t.Fatalf("round %d: the file has the stream up to %d, was said to have it up to %d", round, got, said)
 		}
 		m.sound()
@@ -144,8 +147,8 @@ func TestKill(t *testing.T) {
 func compareWithUnharmed(t *testing.T, path string) {
 	t.Helper()
 	killed, unharmed := startMember(t, Config{Path: path}), startMember(t, Config{})
-	for seq := range killed.Head(Stream{"w2", 1}) {
-		b, err := Encode(longLog(seq+1), testSeal())
+	for seq := range killed.Head(wire.Stream{Site: "w2", Epoch: 1}) {
+		b, err := wire.Encode(longLog(seq+1), testSeal())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
 )
 
 // presenceStep is how old the heard_at of a site that is alive may become: to
-// write each of its signs of life would cost more than it tells.
+// write each of its signs of life would cost more than it is worth.
 const presenceStep = 15 * time.Second
 
 // presence is what is known of a site's being alive.
@@ -21,11 +22,11 @@ type presence struct {
 
 // sites is what is known of all sites.
 type sites struct {
-	seen   map[bourse.WorkerID]presence
-	untold map[bourse.WorkerID]bool // whose presence the file does not know
+	seen      map[bourse.WorkerID]presence
+	unwritten map[bourse.WorkerID]bool // whose presence the file does not know
 }
 
-// due tells whether the file has to be told.
+// due reports whether the file has to be changed.
 func (p presence) due() bool {
 	return p.written == 0 || p.alive != p.shown || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
 }
@@ -38,7 +39,7 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 	p.alive, p.at = alive, max(at.UnixNano(), 1)
 	v.sites.seen[site] = p
 	if p.due() {
-		v.sites.untold[site] = true
+		v.sites.unwritten[site] = true
 	}
 	v.mu.Unlock()
 	if p.due() {
@@ -47,31 +48,33 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 }
 
 // forgetPresence drops what is known of sites that were not heard from for long.
-func (v *View) forgetPresence() {
-	limit := v.config.Now().Add(-forgetAfter).UnixNano()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	maps.DeleteFunc(v.sites.seen, func(site bourse.WorkerID, p presence) bool { return !p.alive && p.at < limit && !v.sites.untold[site] })
+func (w *writer) forgetPresence() {
+	limit := w.v.config.Now().Add(-forgetAfter).UnixNano()
+	w.v.mu.Lock()
+	defer w.v.mu.Unlock()
+	maps.DeleteFunc(w.v.sites.seen, func(site bourse.WorkerID, p presence) bool {
+		return !p.alive && p.at < limit && !w.v.sites.unwritten[site]
+	})
 }
 
-// takePresence gives what the file has to be told. The caller is the writer.
-func (v *View) takePresence() map[bourse.WorkerID]presence {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.sites.untold) == 0 {
+// takePresence returns what the file does not have yet. The caller is the writer.
+func (w *writer) takePresence() map[bourse.WorkerID]presence {
+	w.v.mu.Lock()
+	defer w.v.mu.Unlock()
+	if len(w.v.sites.unwritten) == 0 {
 		return nil
 	}
-	due := make(map[bourse.WorkerID]presence, len(v.sites.untold))
-	for site := range v.sites.untold {
-		due[site] = v.sites.seen[site]
+	due := make(map[bourse.WorkerID]presence, len(w.v.sites.unwritten))
+	for site := range w.v.sites.unwritten {
+		due[site] = w.v.sites.seen[site]
 	}
 	return due
 }
 
-// writePresence tells the file.
+// writePresence writes it into the file.
 func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	for site, p := range due {
-		err := run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
+		err := sqlfile.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
 			ON CONFLICT (site) DO UPDATE SET alive = excluded.alive, heard_at = excluded.heard_at`, site, p.alive, p.at)
 		if err != nil {
 			return err
@@ -81,15 +84,15 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	return nil
 }
 
-// presenceWritten notes what the file was told. The caller holds the view's
+// presenceWritten notes what the file has now. The caller holds the view's
 // lock.
-func (v *View) presenceWritten(due map[bourse.WorkerID]presence) {
+func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, told := range due {
-		p := v.sites.seen[site]
+		p := w.v.sites.seen[site]
 		p.written, p.shown = told.at, told.alive
-		v.sites.seen[site] = p
+		w.v.sites.seen[site] = p
 		if !p.due() {
-			delete(v.sites.untold, site)
+			delete(w.v.sites.unwritten, site)
 		}
 	}
 }

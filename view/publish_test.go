@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
@@ -14,7 +15,7 @@ func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
 	if first.Seq != 1 || first.Stream != v.Self().Stream {
 		t.Fatalf("first transaction at %v", first)
 	}
-	if p := v.publish(volume("v1", "shop"), secret("shop/a", "d1", 0)); p != (Position{}) {
+	if p := v.publish(volume("v1", "shop"), secret("shop/a", "d1", 0)); p != (wire.Position{}) {
 		t.Errorf("the same rows again: position %v, want none", p)
 	}
 	changed := volume("v1", "shop")
@@ -23,11 +24,11 @@ func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
 	if p := v.publish(changed); p.Seq != 2 {
 		t.Errorf("a change: position %v", p)
 	}
-	tx, err := Decode(v.told[1])
+	tx, err := wire.Decode(v.told[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Row{{Table: TableVolumes, Key: "v1", Columns: map[string]Value{"state": "attached", "size_gb": nil}}}
+	want := []wire.Row{{Table: wire.TableVolumes, Key: "v1", Columns: map[string]wire.Value{"state": "attached", "size_gb": nil}}}
 	if d := cmp.Diff(want, tx.Rows); d != "" {
 		t.Errorf("what was told of the change (-want +got):\n%s", d)
 	}
@@ -36,13 +37,13 @@ func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
 
 func TestPublishRefusesWhatDoesNotFit(t *testing.T) {
 	v := startMember(t, Config{})
-	for name, row := range map[string]Row{
+	for name, row := range map[string]wire.Row{
 		"unknown table": {Table: "nonsense", Key: "a"},
-		"no key":        {Table: TableVolumes},
-		"wrong type":    {Table: TableVolumes, Key: "a", Columns: map[string]Value{"size_gb": "big"}},
-		"bookkeeping":   {Table: TableVolumes, Key: "a", Columns: map[string]Value{"site": "w2"}},
-		"not JSON":      {Table: TableMachines, Key: "a", Columns: map[string]Value{"config": "{"}},
-		"other worker":  {Table: TableWorkers, Key: "w2"},
+		"no key":        {Table: wire.TableVolumes},
+		"wrong type":    {Table: wire.TableVolumes, Key: "a", Columns: map[string]wire.Value{"size_gb": "big"}},
+		"bookkeeping":   {Table: wire.TableVolumes, Key: "a", Columns: map[string]wire.Value{"site": "w2"}},
+		"not JSON":      {Table: wire.TableMachines, Key: "a", Columns: map[string]wire.Value{"config": "{"}},
+		"other worker":  {Table: wire.TableWorkers, Key: "w2"},
 	} {
 		if _, err := v.Publish(t.Context(), volume("good", "x"), row); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%s: got error %v, want %s", name, err, bourse.CodeInvalid)
@@ -55,14 +56,14 @@ func TestPublishRefusesWhatDoesNotFit(t *testing.T) {
 
 func TestRepublishMakesRowsExactlyThese(t *testing.T) {
 	v, other := startMember(t, Config{}), startMember(t, Config{Site: "w2"})
-	if p, err := v.Republish(t.Context(), []string{TableVolumes}, nil); err != nil || p.Seq != 1 {
+	if p, err := v.Republish(t.Context(), []string{wire.TableVolumes}, nil); err != nil || p.Seq != 1 {
 		t.Fatalf("the first republication of nothing: %v, %v: others have to hear of it", p, err)
 	}
 	v.publish(volume("v1", "a"), volume("v2", "a"))
-	if _, err := v.Republish(t.Context(), []string{TableVolumes, TableImages}, []Row{volume("v2", "b"), volume("v3", "a")}); err != nil {
+	if _, err := v.Republish(t.Context(), []string{wire.TableVolumes, wire.TableImages}, []wire.Row{volume("v2", "b"), volume("v3", "a")}); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := v.Republish(t.Context(), []string{TableVolumes}, []Row{volume("v2", "b"), volume("v3", "a")}); err != nil || p != (Position{}) {
+	if p, err := v.Republish(t.Context(), []string{wire.TableVolumes}, []wire.Row{volume("v2", "b"), volume("v3", "a")}); err != nil || p != (wire.Position{}) {
 		t.Errorf("the same again: %v, %v, want nothing", p, err)
 	}
 	other.take(v.told...)
@@ -73,8 +74,8 @@ func TestRepublishMakesRowsExactlyThese(t *testing.T) {
 
 func TestPublishIsCutIntoTransactions(t *testing.T) {
 	v, other := startMember(t, Config{}), startMember(t, Config{Site: "w2"})
-	var rows []Row
-	for i := range 2*MaxRows + 1 {
+	var rows []wire.Row
+	for i := range 2*wire.MaxRows + 1 {
 		rows = append(rows, volume(string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)), "x"))
 	}
 	if p := v.publish(rows...); p.Seq != 3 {

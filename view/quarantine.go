@@ -4,6 +4,10 @@ import (
 	"strings"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Bounds of the quarantine. It is there to be looked at: it keeps the newest
@@ -15,17 +19,17 @@ const (
 	healthNewest  = 20
 )
 
-// refusal says why a row was not taken in. It is kept as it stands on the wire.
-func (e *entry) refusal(st stamp, reason error) refusal {
-	r := refusal{stamp: st, table: e.table, key: e.key, reason: reason}
-	w := wireRow{
-		Table: e.table, Key: e.key, Columns: map[string]any{}, Deleted: e.deleted, Clock: uint64(e.clock), Seq: st.Seq, At: st.at,
+// refusalOf says why a row was not taken in. It is kept as it is on the wire.
+func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
+	r := refusal{Stamp: st, table: e.Table, key: e.Key, reason: reason}
+	w := wire.RowBody{
+		Table: e.Table, Key: e.Key, Columns: map[string]any{}, Deleted: e.Deleted, Clock: uint64(e.Clock), Seq: st.Seq, At: st.At,
 	}
-	w.Sig = e.proof.sig
-	for _, c := range e.change {
-		w.Columns[c.name] = c.value
+	w.Sig = e.Proof.Sig
+	for _, c := range e.Change {
+		w.Columns[c.Name] = c.Value
 	}
-	if raw, err := wire.enc.Marshal(w); err == nil { // without it the row is only told of
+	if raw, err := wire.EncodeBody(w); err == nil { // without it the row is only named
 		r.raw = raw
 	}
 	return r
@@ -41,8 +45,8 @@ func (b *batch) refuse(r refusal) error {
 		retry = r.retry
 	}
 	b.refused = true
-	return run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.Site, r.Epoch, r.Seq, shown(r.table, maxName), shown(r.key, MaxKey), shown(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
+	return sqlfile.Run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.Site, r.Epoch, r.Seq, shown(r.table, wire.MaxName), shown(r.key, wire.MaxKey), shown(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
 }
 
 // shown cuts a text that anybody may have written to what can be stored.
@@ -55,23 +59,23 @@ func shown(s string, most int) string {
 
 // trimQuarantine lets the oldest go.
 func trimQuarantine(c *sqlite.Conn) error {
-	return run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
+	return sqlfile.Run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
 }
 
-// readQuarantine reads what Health tells of it.
+// readQuarantine reads what Health says of it.
 func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	var q Quarantine
-	err := query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
+	err := sqlfile.Query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
 		q.Count = s.ColumnInt(0)
 		return nil
 	})
 	if err != nil {
 		return q, err
 	}
-	err = query(c, "SELECT site, tbl, epoch, seq, since, key, reason FROM quarantine ORDER BY id DESC LIMIT ?", func(s *sqlite.Stmt) error {
-		st := stampOf(s)
+	err = sqlfile.Query(c, "SELECT site, tbl, epoch, seq, since, key, reason FROM quarantine ORDER BY id DESC LIMIT ?", func(s *sqlite.Stmt) error {
+		st := schema.StampOf(s)
 		q.Newest = append(q.Newest, Quarantined{
-			Origin: st.Position, Table: s.ColumnText(1), Key: s.ColumnText(5), Reason: s.ColumnText(6), Since: timeOf(st.at),
+			Origin: st.Position, Table: s.ColumnText(1), Key: s.ColumnText(5), Reason: s.ColumnText(6), Since: wire.TimeOf(st.At),
 		})
 		return nil
 	}, healthNewest)
@@ -81,7 +85,7 @@ func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 // quarantined is a row whose time has come.
 type quarantined struct {
 	id  int64
-	st  stamp
+	st  wire.Stamp
 	raw []byte
 }
 
@@ -89,9 +93,9 @@ type quarantined struct {
 func (b *batch) release() error {
 	const most = 256
 	var due []quarantined
-	err := query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
-		raw, _ := valueAt(s, 5).([]byte)
-		due = append(due, quarantined{s.ColumnInt64(1), stampOf(s), raw})
+	err := sqlfile.Query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
+		raw, _ := sqlfile.ValueAt(s, 5).([]byte)
+		due = append(due, quarantined{s.ColumnInt64(1), schema.StampOf(s), raw})
 		return nil
 	}, b.now.UnixNano(), most)
 	if err != nil {
@@ -99,23 +103,23 @@ func (b *batch) release() error {
 	}
 	for _, q := range due {
 		b.refused = true
-		if err := run(b.conn, "DELETE FROM quarantine WHERE id = ?", q.id); err != nil {
+		if err := sqlfile.Run(b.conn, "DELETE FROM quarantine WHERE id = ?", q.id); err != nil {
 			return err
 		}
-		w, err := decodeRow(q.raw)
+		w, err := wire.DecodeRow(q.raw)
 		if err != nil {
 			continue // it was too large to be kept; comparing shared rows brings it
 		}
-		e, err := b.tables.check(q.st.Site, w.row())
-		if err != nil || !e.shared {
+		e, err := b.tables.Check(q.st.Site, w.Row())
+		if err != nil || !e.Shared {
 			continue
 		}
 		by := b.head(q.st.Stream).by
 		if by == nil {
 			continue // comparing shared rows brings it
 		}
-		e.proof = proof{by: by, sig: w.Sig}
-		q.st.at = w.At
+		e.Proof = wire.Proof{By: by, Sig: w.Sig}
+		q.st.At = w.At
 		if err := b.takeOne(q.st, &e); err != nil {
 			return err
 		}

@@ -1,21 +1,26 @@
 package view
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/wire"
+)
 
 // incoming is a transaction of another site on its way into the file.
 type incoming struct {
-	Position
+	wire.Position
 	at      int64
-	rows    []entry
+	rows    []schema.Entry
 	bad     []refusal
 	encoded []byte
-	by      *author
+	by      *wire.Author
 	ticket  uint64 // grows in the order of the queue
 }
 
 // refusal is a row that cannot be taken in.
 type refusal struct {
-	stamp
+	wire.Stamp
 	table, key string
 	reason     error
 	raw        []byte // nil when it is too large to keep
@@ -42,10 +47,10 @@ type intake struct {
 	max     int
 	dropped uint64
 
-	tails   map[Stream]uint64 // the last queued of a stream, while it is beyond the file's
-	waiting map[Stream]map[uint64]*incoming
-	ahead   int                // bytes waiting
-	authors map[Stream]*author // of streams that the file does not have yet
+	tails   map[wire.Stream]uint64 // the last queued of a stream, while it is beyond the file's
+	waiting map[wire.Stream]map[uint64]*incoming
+	ahead   int                          // bytes waiting
+	authors map[wire.Stream]*wire.Author // of streams that the file does not have yet
 
 	given, done uint64 // tickets: the last given, and all up to it have left the queue
 	flushes     []flush
@@ -58,7 +63,7 @@ type flush struct {
 }
 
 func newIntake(maxBytes int) intake {
-	return intake{max: maxBytes, tails: map[Stream]uint64{}, waiting: map[Stream]map[uint64]*incoming{}, authors: map[Stream]*author{}}
+	return intake{max: maxBytes, tails: map[wire.Stream]uint64{}, waiting: map[wire.Stream]map[uint64]*incoming{}, authors: map[wire.Stream]*wire.Author{}}
 }
 
 // admit puts a transaction where it belongs, given the last one of its stream
@@ -79,15 +84,15 @@ func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	return Taken
 }
 
-// has tells whether a transaction is in the file or on its way.
-func (q *intake) has(p Position, applied uint64) bool {
+// has reports whether a transaction is in the file or on its way.
+func (q *intake) has(p wire.Position, applied uint64) bool {
 	q.resume(p.Stream, applied)
 	return p.Seq <= max(applied, q.tails[p.Stream]) || q.waiting[p.Stream][p.Seq] != nil
 }
 
-// resume queues what waits for nothing any more: there was no room for it, or
+// resume queues what waits for nothing any more: there was no space for it, or
 // a snapshot brought what it waited for.
-func (q *intake) resume(s Stream, applied uint64) {
+func (q *intake) resume(s wire.Stream, applied uint64) {
 	tail := max(applied, q.tails[s])
 	if q.waiting[s][tail+1] == nil {
 		return
@@ -111,8 +116,8 @@ func (q *intake) wait(in *incoming, tail uint64) {
 }
 
 // follow queues what waited for the present tail of a stream, as far as there
-// is room: it must not drive out what it follows.
-func (q *intake) follow(s Stream) {
+// is space: it must not drive out what it follows.
+func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
 		if next == nil || len(q.items) > 0 && q.bytes+len(next.encoded)+overhead > q.max {
@@ -122,7 +127,7 @@ func (q *intake) follow(s Stream) {
 	}
 }
 
-func (q *intake) unwait(s Stream, seq uint64) *incoming {
+func (q *intake) unwait(s wire.Stream, seq uint64) *incoming {
 	in := q.waiting[s][seq]
 	if in == nil {
 		return nil
@@ -157,7 +162,7 @@ func (q *intake) pop() *incoming {
 	return in
 }
 
-// take gives the next transactions to apply together.
+// take returns the next transactions to apply together.
 func (q *intake) take(maxItems, maxBytes int) []*incoming {
 	var out []*incoming
 	for n := 0; len(q.items) > 0 && len(out) < maxItems && n < maxBytes; {
@@ -177,7 +182,7 @@ func (q *intake) back(items []*incoming) {
 }
 
 // settle tidies up when the file has a stream up to applied.
-func (q *intake) settle(s Stream, applied uint64) {
+func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)
 	}
@@ -217,15 +222,15 @@ func (q *intake) forget() {
 	q.finish()
 }
 
-// forgetWaiting gives up those whose predecessors did not come.
+// forgetWaiting drops those whose predecessors did not come.
 func (q *intake) forgetWaiting() {
 	clear(q.waiting)
 	q.ahead = 0
-	maps.DeleteFunc(q.authors, func(s Stream, _ *author) bool { return q.tails[s] == 0 })
+	maps.DeleteFunc(q.authors, func(s wire.Stream, _ *wire.Author) bool { return q.tails[s] == 0 })
 }
 
 // waits counts the transactions of a stream that wait for others.
-func (q *intake) waits(s Stream) int { return len(q.waiting[s]) }
+func (q *intake) waits(s wire.Stream) int { return len(q.waiting[s]) }
 
 func (q *intake) allWaiting() (n int) {
 	for _, w := range q.waiting {

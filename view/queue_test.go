@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // TestQueueAppliesInOrder drives the queue at random, full and not, and applies
@@ -15,18 +16,18 @@ import (
 func TestQueueAppliesInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const perStream = 12
-		streams := []Stream{{"a", 1}, {"b", 1}, {"c", 7}}
-		applied := map[Stream]uint64{}
+		streams := []wire.Stream{{Site: "a", Epoch: 1}, {Site: "b", Epoch: 1}, {Site: "c", Epoch: 7}}
+		applied := map[wire.Stream]uint64{}
 		q := newIntake(rapid.IntRange(1, 4000).Draw(t, "max"))
-		offer := func(s Stream, seq uint64) {
-			in := &incoming{Position: Position{s, seq}, encoded: make([]byte, 100)}
+		offer := func(s wire.Stream, seq uint64) {
+			in := &incoming{Position: wire.Position{Stream: s, Seq: seq}, encoded: make([]byte, 100)}
 			if q.admit(in, applied[s]) == Known && seq > applied[s] && !holds(&q, s, seq) {
-				t.Fatalf("%v %d is known, and nobody has it", s, seq)
+				t.Fatalf("%v %d is known, and no one has it", s, seq)
 			}
 		}
 		apply := func(n int) {
 			items := q.take(n, 1<<20)
-			gaps := map[Stream]bool{}
+			gaps := map[wire.Stream]bool{}
 			for _, in := range items {
 				switch {
 				case in.Seq == applied[in.Stream]+1:
@@ -77,8 +78,8 @@ func TestQueueAppliesInOrder(t *testing.T) {
 	})
 }
 
-// holds tells whether a transaction is on its way.
-func holds(q *intake, s Stream, seq uint64) bool {
+// holds reports whether a transaction is on its way.
+func holds(q *intake, s wire.Stream, seq uint64) bool {
 	if q.waiting[s][seq] != nil {
 		return true
 	}
@@ -94,14 +95,14 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 	q := newIntake(10 * (1000 + overhead))
 	for i := range uint64(25) {
 		site := bourse.WorkerID(fmt.Sprint("w", i))
-		if out := q.admit(&incoming{Position: Position{Stream{site, 1}, 1}, encoded: make([]byte, 1000)}, 0); out != Taken {
+		if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: 1}, encoded: make([]byte, 1000)}, 0); out != Taken {
 			t.Fatalf("transaction %d: outcome %d", i, out)
 		}
 	}
 	if len(q.items) != 10 || q.dropped != 15 || q.items[0].Site != "w15" {
 		t.Errorf("%d in the queue from %s on, %d dropped", len(q.items), q.items[0].Site, q.dropped)
 	}
-	if out := q.admit(&incoming{Position: Position{Stream{"w0", 1}, 1}}, 0); out != Taken {
+	if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w0", Epoch: 1}, Seq: 1}}, 0); out != Taken {
 		t.Errorf("a dropped one that comes again: outcome %d", out)
 	}
 }
@@ -109,13 +110,13 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	q := newIntake(1 << 20)
 	for seq := range uint64(2 * maxAhead) {
-		q.admit(&incoming{Position: Position{Stream{"w", 1}, seq + 2}, encoded: make([]byte, 10)}, 0)
+		q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w", Epoch: 1}, Seq: seq + 2}, encoded: make([]byte, 10)}, 0)
 	}
-	if n := q.waits(Stream{"w", 1}); n != maxAhead-1 {
+	if n := q.waits(wire.Stream{Site: "w", Epoch: 1}); n != maxAhead-1 {
 		t.Errorf("%d wait", n)
 	}
 	for i := range 100 {
-		q.admit(&incoming{Position: Position{Stream{bourse.WorkerID(fmt.Sprint("s", i)), 1}, 2}, encoded: make([]byte, 1<<20)}, 0)
+		q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: bourse.WorkerID(fmt.Sprint("s", i)), Epoch: 1}, Seq: 2}, encoded: make([]byte, 1<<20)}, 0)
 	}
 	if q.ahead > maxWaitingBytes {
 		t.Errorf("%d bytes wait", q.ahead)
@@ -128,15 +129,17 @@ func TestWaitingIsBounded(t *testing.T) {
 
 func TestRingGivesWhatItHas(t *testing.T) {
 	r := newRing(10 * (100 + overhead))
-	a, b := Stream{"a", 1}, Stream{"b", 1}
-	push := func(s Stream, seq uint64) { r.push(Position{s, seq}, append(make([]byte, 99), byte(seq))) }
+	a, b := wire.Stream{Site: "a", Epoch: 1}, wire.Stream{Site: "b", Epoch: 1}
+	push := func(s wire.Stream, seq uint64) {
+		r.push(wire.Position{Stream: s, Seq: seq}, append(make([]byte, 99), byte(seq)))
+	}
 	for seq := range uint64(8) {
 		push(a, seq+1)
 	}
 	for seq := range uint64(5) {
 		push(b, seq+1)
 	}
-	check := func(p Position, head uint64, maxBytes, n int, ok bool) {
+	check := func(p wire.Position, head uint64, maxBytes, n int, ok bool) {
 		t.Helper()
 		frames, got := r.since(p, head, maxBytes)
 		if got != ok || len(frames) != n {
@@ -148,16 +151,16 @@ func TestRingGivesWhatItHas(t *testing.T) {
 			}
 		}
 	}
-	check(Position{a, 3}, 8, 1<<20, 5, true)
-	check(Position{a, 2}, 8, 1<<20, 0, false) // evicted
-	check(Position{a, 8}, 8, 1<<20, 0, true)
-	check(Position{b, 0}, 5, 250, 2, true)
-	check(Position{b, 0}, 5, 1, 1, true)
-	check(Position{Stream{"c", 1}, 0}, 0, 1, 0, true)
-	check(Position{Stream{"c", 1}, 0}, 9, 1, 0, false)
+	check(wire.Position{Stream: a, Seq: 3}, 8, 1<<20, 5, true)
+	check(wire.Position{Stream: a, Seq: 2}, 8, 1<<20, 0, false) // evicted
+	check(wire.Position{Stream: a, Seq: 8}, 8, 1<<20, 0, true)
+	check(wire.Position{Stream: b, Seq: 0}, 5, 250, 2, true)
+	check(wire.Position{Stream: b, Seq: 0}, 5, 1, 1, true)
+	check(wire.Position{Stream: wire.Stream{Site: "c", Epoch: 1}, Seq: 0}, 0, 1, 0, true)
+	check(wire.Position{Stream: wire.Stream{Site: "c", Epoch: 1}, Seq: 0}, 9, 1, 0, false)
 	push(b, 9) // after a gap
-	check(Position{b, 4}, 9, 1<<20, 0, false)
-	check(Position{b, 8}, 9, 1<<20, 1, true)
+	check(wire.Position{Stream: b, Seq: 4}, 9, 1<<20, 0, false)
+	check(wire.Position{Stream: b, Seq: 8}, 9, 1<<20, 1, true)
 	r.forget(a)
 	r.forget(b)
 	if r.bytes != 0 || len(r.order) != 0 || len(r.streams) != 0 {

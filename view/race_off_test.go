@@ -2,5 +2,5 @@
 
 package view
 
-// raceEnabled tells whether the race detector slows things down.
+// raceEnabled reports whether the race detector slows things down.
 const raceEnabled = false

@@ -13,12 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // replaced is the keys of a site whose certificate is replaced while it runs.
 type replaced struct {
-	*Key
-	own atomic.Pointer[Key]
+	*wire.Key
+	own atomic.Pointer[wire.Key]
 }
 
 func (r *replaced) Own() ([]byte, crypto.Signer) { return r.own.Load().Own() }
@@ -49,9 +51,9 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 		late.take(site.told[1:]...)
 
 		now := site.Self()
-		forge := func(k *Key, birth []byte, after Position) []byte {
-			tx := &Transaction{Position: Position{after.Stream, after.Seq + 1}, At: time.Now().UnixNano(), Rows: []Row{volume("v", "stolen")}}
-			b, err := Encode(tx, Seal{Cluster: "test", Birth: birth, Key: k.key})
+		forge := func(k *wire.Key, birth []byte, after wire.Position) []byte {
+			tx := &wire.Transaction{Position: wire.Position{Stream: after.Stream, Seq: after.Seq + 1}, At: time.Now().UnixNano(), Rows: []wire.Row{volume("v", "stolen")}}
+			b, err := wire.Encode(tx, wire.Seal{Cluster: "test", Birth: birth, Key: k.Key})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,10 +61,10 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 		}
 		for _, m := range []*member{knows, late} {
 			for name, b := range map[string][]byte{
-				"in the old epoch":                     forge(before, before.birth, old),
+				"in the old epoch":                     forge(before, before.Birth, old),
 				"in the new epoch":                     forge(before, nil, now),
-				"in the new epoch, with its birth":     forge(before, before.birth, now),
-				"in the new epoch, with the new birth": forge(before, after.birth, now),
+				"in the new epoch, with its birth":     forge(before, before.Birth, now),
+				"in the new epoch, with the new birth": forge(before, after.Birth, now),
 			} {
 				_, _ = m.Apply(b) // what comes of it shows below
 				m.flush()
@@ -90,11 +92,11 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 // of their own, see gossip.Replicator for whose snapshot is asked for.
 func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
-	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "true", 0))
-	broker.publish(AppRow(bourse.App{Name: "blog", ID: "y", Org: "acme", CreatedAt: time.Now()}), secret("blog/a", "true", 0), volume("v", "shop"))
+	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "true", 0))
+	broker.publish(inventory.AppRow(bourse.App{Name: "blog", ID: "y", Org: "acme", CreatedAt: time.Now()}), secret("blog/a", "true", 0), volume("v", "shop"))
 	stranger := newTestKey(t, bourse.RoleBroker)
-	forge := func(row *wireRow) {
-		if row.Table == TableApps && row.Key == "blog" {
+	forge := func(row *wire.RowBody) {
+		if row.Table == wire.TableApps && row.Key == "blog" {
 			row.Columns["org"] = "thief"
 			row.Sig = signRow(t, sealOf(stranger), row)
 		}
@@ -106,11 +108,11 @@ func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
 	}
 	t.Run("of shared rows", func(t *testing.T) {
 		m := startMember(t, Config{Site: "w1", Path: tempFile(t), Role: bourse.RoleWorker})
-		in := rewritten(t, broker, func(_ *[]byte, row *wireRow) { forge(row) })
+		in := rewritten(t, broker, func(_ *[]byte, row *wire.RowBody) { forge(row) })
 		if err := m.RestoreShared(t.Context(), bytes.NewReader(in)); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(without(TableApps+"/blog ", TableVolumes+"/"), m.dump()); d != "" || m.Forged() != 1 {
+		if d := cmp.Diff(without(wire.TableApps+"/blog ", wire.TableVolumes+"/"), m.dump()); d != "" || m.Forged() != 1 {
 			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
 		}
 		m.sound()
@@ -121,7 +123,7 @@ func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
 		if err := m.Restore(t.Context(), broker.Self().Stream, bytes.NewReader(in)); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(without(TableApps+"/blog "), m.dump()); d != "" || m.Forged() != 1 {
+		if d := cmp.Diff(without(wire.TableApps+"/blog "), m.dump()); d != "" || m.Forged() != 1 {
 			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
 		}
 		m.sound()
@@ -130,24 +132,24 @@ func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
 
 // rewrittenStream is a member's snapshot of its own stream after rows of it were
 // changed on the way.
-func rewrittenStream(t *testing.T, from *member, change func(*wireRow)) []byte {
+func rewrittenStream(t *testing.T, from *member, change func(*wire.RowBody)) []byte {
 	t.Helper()
-	sp, err := from.spool(t.Context(), bytes.NewReader(snapshot(t, from, from.Self().Stream)), func(wireSnapshot) error { return nil })
+	sp, err := wire.Receive(t.Context(), from.Path(), bytes.NewReader(snapshot(t, from, from.Self().Stream)), func(wire.SnapshotHead) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	f, err := newFrameWriter(&out, sp.head)
+	f, err := wire.NewFrameWriter(&out, sp.Head)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = sp.rows(func(_ []byte, w wireRow, _ error) error {
-		w.Site, w.Epoch = sp.head.Site, sp.head.Epoch
+	err = sp.Rows(func(_ []byte, w wire.RowBody, _ error) error {
+		w.Site, w.Epoch = sp.Head.Site, sp.Head.Epoch
 		change(&w)
 		w.Site, w.Epoch = "", 0
-		return f.row(w)
+		return f.Row(w)
 	})
-	if err := errorsOf(err, f.close(), sp.close()); err != nil {
+	if err := errorsOf(err, f.Close(), sp.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()

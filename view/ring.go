@@ -1,13 +1,17 @@
 package view
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/bourse-dev/bourse/view/wire"
+)
 
 // ring keeps recent transactions of all streams, encoded, for members that are
 // a little behind. Its owner holds the view's lock.
 type ring struct {
 	max, bytes int
-	streams    map[Stream]*stretch
-	order      []Stream // whose oldest transaction goes next; a stream may have fewer than it says
+	streams    map[wire.Stream]*stretch
+	order      []wire.Stream // whose oldest transaction goes next; a stream may have fewer than it says
 }
 
 // stretch is the recent part of a stream, without gaps.
@@ -16,9 +20,9 @@ type stretch struct {
 	frames [][]byte
 }
 
-func newRing(maxBytes int) ring { return ring{max: maxBytes, streams: map[Stream]*stretch{}} }
+func newRing(maxBytes int) ring { return ring{max: maxBytes, streams: map[wire.Stream]*stretch{}} }
 
-func (r *ring) push(p Position, frame []byte) {
+func (r *ring) push(p wire.Position, frame []byte) {
 	s := r.streams[p.Stream]
 	if s != nil && s.first+uint64(len(s.frames)) != p.Seq {
 		r.forget(p.Stream)
@@ -38,7 +42,7 @@ func (r *ring) push(p Position, frame []byte) {
 	}
 }
 
-func (r *ring) shift(of Stream) {
+func (r *ring) shift(of wire.Stream) {
 	s := r.streams[of]
 	if s == nil {
 		return
@@ -52,19 +56,19 @@ func (r *ring) shift(of Stream) {
 }
 
 // forget drops a stream: a snapshot took its place.
-func (r *ring) forget(of Stream) {
+func (r *ring) forget(of wire.Stream) {
 	if s := r.streams[of]; s != nil {
 		for _, f := range s.frames {
 			r.bytes -= len(f) + overhead
 		}
 		delete(r.streams, of)
-		r.order = slices.DeleteFunc(r.order, func(s Stream) bool { return s == of })
+		r.order = slices.DeleteFunc(r.order, func(s wire.Stream) bool { return s == of })
 	}
 }
 
-// since gives the frames after p, about maxBytes of them and at least one, and
+// since returns the frames after p, about maxBytes of them and at least one, and
 // whether they are all there up to head.
-func (r *ring) since(p Position, head uint64, maxBytes int) ([][]byte, bool) {
+func (r *ring) since(p wire.Position, head uint64, maxBytes int) ([][]byte, bool) {
 	if p.Seq >= head {
 		return nil, true
 	}

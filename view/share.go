@@ -9,6 +9,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // What one site may have in everyone's view, and how many may have something.
@@ -21,18 +23,18 @@ const (
 )
 
 // forgetAfter is how long a stream without rows is kept after its last
-// transaction: who comes back later begins with a snapshot.
+// transaction: a member that comes back later begins with a snapshot.
 const forgetAfter = 24 * time.Hour
 
 // checkShare refuses what exceeds a site's share; what makes it smaller gets in.
-func (b *batch) checkShare(r, old record) error {
-	h := b.head(Stream{r.Site, b.newestOf(r.Site)})
-	grows := r.size() - old.size()
-	if old.table == "" {
+func (b *batch) checkShare(r, old wire.Version) error {
+	h := b.head(wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)})
+	grows := r.Size() - old.Size()
+	if old.Table == "" {
 		if h.rows >= MaxSiteRows {
 			return fmt.Errorf("its site has %d rows: no more are taken in", h.rows)
 		}
-		grows = r.size()
+		grows = r.Size()
 	}
 	if grows > 0 && h.bytes+grows > MaxSiteBytes {
 		return fmt.Errorf("its site has %d bytes: no more are taken in", h.bytes)
@@ -42,7 +44,7 @@ func (b *batch) checkShare(r, old record) error {
 
 // outlived reports whether a stream is one that would be forgotten at once: its
 // site has begun enough later ones.
-func (b *batch) outlived(s Stream) bool {
+func (b *batch) outlived(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false
 	}
@@ -58,10 +60,10 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 	return b.base.epochs[site]
 }
 
-// makeRoom notes a new stream, and forgets others so that it has room: earlier
+// makeRoom notes a new stream, and forgets others for it: earlier
 // ones of its site, and where there are too many altogether those that matter
 // least.
-func (b *batch) makeRoom(s Stream) error {
+func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
 		if err := b.evict(maxStreams / 64); err != nil {
 			return err
@@ -72,7 +74,7 @@ func (b *batch) makeRoom(s Stream) error {
 	slices.Sort(epochs)
 	b.epochs[s.Site] = epochs
 	for _, epoch := range epochs[:max(len(epochs)-maxEpochs, 0)] {
-		if of := (Stream{s.Site, epoch}); of != b.self {
+		if of := (wire.Stream{Site: s.Site, Epoch: epoch}); of != b.self {
 			if err := b.forget(of); err != nil {
 				return err
 			}
@@ -88,13 +90,13 @@ func (b *batch) evict(some int) error {
 	if err != nil {
 		return err
 	}
-	var idle []Stream
+	var idle []wire.Stream
 	for s := range b.base.heads {
 		if !alive[s.Site] && !b.gone[s] {
 			idle = append(idle, s)
 		}
 	}
-	slices.SortFunc(idle, func(x, y Stream) int {
+	slices.SortFunc(idle, func(x, y wire.Stream) int {
 		a, c := b.head(x), b.head(y)
 		return cmp.Or(cmp.Compare(min(a.rows, 1), min(c.rows, 1)), cmp.Compare(a.at, c.at))
 	})
@@ -114,7 +116,7 @@ func (b *batch) evict(some int) error {
 // alive returns the sites that are heard from, and our own.
 func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 	out := map[bourse.WorkerID]bool{b.self.Site: true}
-	err := query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
+	err := sqlfile.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
 		out[bourse.WorkerID(s.ColumnText(0))] = true
 		return nil
 	})
@@ -123,8 +125,8 @@ func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 
 // forget drops what is known of a stream. The shared rows that it wrote stay:
 // they prove themselves.
-func (b *batch) forget(s Stream) error {
-	if err := run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
+func (b *batch) forget(s wire.Stream) error {
+	if err := sqlfile.Run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
 		return err
 	}
 	delete(b.heads, s)
@@ -137,9 +139,9 @@ func (b *batch) forget(s Stream) error {
 	return nil
 }
 
-// over reports whether a stream has served its time: nothing stands of it, and
-// nothing was heard of it for long. All members find so at about the same
-// moment, and count it no more when they compare, whoever still has it.
+// over reports whether a stream has served its time: nothing is left of it, and
+// nothing came of it for long. All members find so at about the same
+// moment, and do not count it when they compare, even if they still have it.
 func (h head) over(now time.Time) bool {
 	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-forgetAfter).UnixNano()
 }
@@ -158,7 +160,7 @@ func (b *batch) forgetOver() error {
 			}
 		}
 	}
-	err = run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
+	err = sqlfile.Run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
 		b.now.Add(-forgetAfter).UnixNano())
 	b.written = b.written || b.conn.Changes() > 0
 	return err

@@ -8,10 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // setShare has a view believe that a stream has so many rows and bytes.
-func (r *member) setShare(s Stream, rows, bytes int64) {
+func (r *member) setShare(s wire.Stream, rows, bytes int64) {
 	r.t.Helper()
 	err := r.submit(r.t.Context(), true, func(b *batch) error {
 		h := b.head(s)
@@ -28,7 +30,7 @@ func (r *member) setShare(s Stream, rows, bytes int64) {
 // quarantined, its stream goes on, and it can make room.
 func TestShareOfASite(t *testing.T) {
 	m := startMember(t, Config{})
-	s := Stream{"w2", 1}
+	s := wire.Stream{Site: "w2", Epoch: 1}
 	m.take(encoded(t, "w2", 1, 1, volume("a", "x"), volume("b", "x")))
 	m.sound()
 	held := m.state.heads[s]
@@ -36,7 +38,7 @@ func TestShareOfASite(t *testing.T) {
 		t.Fatalf("it has %d rows with %d bytes", held.rows, held.bytes)
 	}
 	seq := uint64(1)
-	say := func(rows ...Row) (quarantined int) {
+	say := func(rows ...wire.Row) (quarantined int) {
 		t.Helper()
 		seq++
 		m.take(encoded(t, "w2", 1, seq, rows...))
@@ -53,7 +55,7 @@ func TestShareOfASite(t *testing.T) {
 	if n := say(volume("a", "longer"), volume("b", "")); n != 2 {
 		t.Errorf("%d rows in quarantine, want the one that grew too", n)
 	}
-	if n := say(Row{Table: TableVolumes, Key: "b", Deleted: true}); n != 2 || len(m.dump()) != 1 {
+	if n := say(wire.Row{Table: wire.TableVolumes, Key: "b", Deleted: true}); n != 2 || len(m.dump()) != 1 {
 		t.Errorf("%d rows in quarantine after a deletion, rows %v", n, m.dump())
 	}
 	if m.take(encoded(t, "w3", 1, 1, volume("c", "x"))); len(m.dump()) != 2 {
@@ -65,7 +67,7 @@ func TestShareOfASite(t *testing.T) {
 func TestEpochsOfASite(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	for epoch := range uint64(20) {
-		m.take(encoded(t, "w2", epoch+1, 1, volume("v", fmt.Sprint(epoch)), secret(fmt.Sprint("k", epoch), "d", clockAt(time.Now()))))
+		m.take(encoded(t, "w2", epoch+1, 1, volume("v", fmt.Sprint(epoch)), secret(fmt.Sprint("k", epoch), "d", wire.ClockAt(time.Now()))))
 	}
 	heads := m.Digest().Heads
 	if len(heads) != maxEpochs || heads[0].Epoch != 17 || len(m.dump()) != 21 {
@@ -80,7 +82,7 @@ func TestEpochsOfASite(t *testing.T) {
 	m.sound()
 }
 
-// TestMadeUpSitesFreezeNothing: sites that nobody hears from make room for one
+// TestMadeUpSitesFreezeNothing: sites that no one hears from make room for one
 // that begins, those first that own nothing.
 func TestMadeUpSitesFreezeNothing(t *testing.T) {
 	m := startMember(t, Config{})
@@ -92,8 +94,8 @@ func TestMadeUpSitesFreezeNothing(t *testing.T) {
 	for from := range maxStreams / part {
 		err := m.submit(t.Context(), true, func(b *batch) error {
 			for n := range part {
-				s := Stream{bourse.WorkerID(fmt.Sprint("made-up-", from*part+n)), 1}
-				if err := b.advance(stamp{Position{s, 1}, time.Now().UnixNano()}, &author{stream: s, birth: testKey.birth}); err != nil {
+				s := wire.Stream{Site: bourse.WorkerID(fmt.Sprint("made-up-", from*part+n)), Epoch: 1}
+				if err := b.advance(wire.Stamp{Position: wire.Position{Stream: s, Seq: 1}, At: time.Now().UnixNano()}, &wire.Author{Stream: s, Birth: testKey.Birth}); err != nil {
 					return err
 				}
 			}
@@ -105,7 +107,7 @@ func TestMadeUpSitesFreezeNothing(t *testing.T) {
 	}
 	m.take(encoded(t, "w5", 1, 1, volume("new", "x")))
 	for site, want := range map[bourse.WorkerID]uint64{"w2": 1, "w3": 1, "w4": 0, "w5": 1} {
-		if got := m.Head(Stream{site, 1}); got != want {
+		if got := m.Head(wire.Stream{Site: site, Epoch: 1}); got != want {
 			t.Errorf("%s: head %d, want %d", site, got, want)
 		}
 	}
@@ -124,7 +126,7 @@ func TestForgottenSites(t *testing.T) {
 	a, b := startMember(t, Config{Path: tempFile(t), Now: clock}), startMember(t, Config{Site: "w9", Now: clock})
 	story := [][]byte{
 		encoded(t, "w2", 1, 1, volume("v", "x")), encoded(t, "w3", 1, 1, volume("v", "x")), encoded(t, "w4", 1, 1),
-		encoded(t, "w2", 1, 2, Row{Table: TableVolumes, Key: "v", Deleted: true}, secret("k", "d", clockAt(now))),
+		encoded(t, "w2", 1, 2, wire.Row{Table: wire.TableVolumes, Key: "v", Deleted: true}, secret("k", "d", wire.ClockAt(now))),
 	}
 	for _, m := range []*member{a, b} {
 		m.take(story...)
@@ -132,7 +134,7 @@ func TestForgottenSites(t *testing.T) {
 			m.SetPresence(site, false, now)
 		}
 		m.SetPresence("w4", true, now)
-		m.setShare(Stream{"w4", 1}, 0, 0) // a commit, which writes that down too
+		m.setShare(wire.Stream{Site: "w4", Epoch: 1}, 0, 0) // a commit, which writes that down too
 	}
 	now = now.Add(forgetAfter + time.Minute)
 	forget := func(m *member) {
@@ -140,14 +142,14 @@ func TestForgottenSites(t *testing.T) {
 		if err := m.submit(t.Context(), true, func(b *batch) error { return b.forgetOver() }); err != nil {
 			t.Fatal(err)
 		}
-		m.forgetPresence()
+		m.writer.forgetPresence()
 	}
 	forget(a)
 	if d := cmp.Diff(a.Digest(), b.Digest()); d != "" || len(a.Digest().Heads) != 1 {
 		t.Errorf("%v (-one that has forgotten +one that has not):\n%s", a.Digest().Heads, d)
 	}
 	for site, want := range map[bourse.WorkerID]uint64{"w2": 0, "w3": 1, "w4": 1} {
-		if got := a.Head(Stream{site, 1}); got != want {
+		if got := a.Head(wire.Stream{Site: site, Epoch: 1}); got != want {
 			t.Errorf("%s: head %d, want %d", site, got, want)
 		}
 	}
@@ -156,13 +158,13 @@ func TestForgottenSites(t *testing.T) {
 	}
 	a.sound()
 	a.take(encoded(t, "w2", 1, 1), encoded(t, "w2", 1, 2), encoded(t, "w2", 1, 3, volume("again", "x")))
-	if a.Head(Stream{"w2", 1}) != 3 || len(a.dump()) != 3 {
-		t.Errorf("it came back: head %d, rows %v", a.Head(Stream{"w2", 1}), a.dump())
+	if a.Head(wire.Stream{Site: "w2", Epoch: 1}) != 3 || len(a.dump()) != 3 {
+		t.Errorf("it came back: head %d, rows %v", a.Head(wire.Stream{Site: "w2", Epoch: 1}), a.dump())
 	}
 	a.sound()
 }
 
-// TestAppStaysWhose: of an app nothing but its deletion changes, whoever signs
+// TestAppStaysWhose: of an app nothing but its deletion changes, no matter who signs
 // a later record of it.
 func TestAppStaysWhose(t *testing.T) {
 	m := startMember(t, Config{})
@@ -170,8 +172,8 @@ func TestAppStaysWhose(t *testing.T) {
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", Network: "blue", CreatedAt: at}
 	theft := shop
 	theft.Org, theft.Network = "thief", "red"
-	first, later := AppRow(shop), AppRow(theft)
-	first.Clock, later.Clock = clockAt(at), clockAt(at.Add(time.Minute))
+	first, later := inventory.AppRow(shop), inventory.AppRow(theft)
+	first.Clock, later.Clock = wire.ClockAt(at), wire.ClockAt(at.Add(time.Minute))
 	delete(first.Columns, "deleted_at")
 	delete(later.Columns, "deleted_at")
 	for _, story := range [][][]byte{
@@ -179,18 +181,18 @@ func TestAppStaysWhose(t *testing.T) {
 		{encoded(t, "b2", 2, 1, later), encoded(t, "b1", 2, 1, first)},
 	} {
 		m.take(story...)
-		if app, ok, err := m.App(t.Context(), "shop"); err != nil || !ok || app.Org != "acme" || app.Network != "blue" {
-			t.Errorf("%+v, %v, %v", app, ok, err)
+		if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app == nil || app.Org != "acme" || app.Network != "blue" {
+			t.Errorf("%+v, %v", app, err)
 		}
 	}
-	m.publish(AppRow(theft))
-	if app, _, _ := m.App(t.Context(), "shop"); app.Org != "acme" {
+	m.publish(inventory.AppRow(theft))
+	if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app.Org != "acme" {
 		t.Errorf("after our own record: %+v", app)
 	}
 	gone := at.Add(time.Hour)
 	shop.DeletedAt = &gone
-	m.publish(AppRow(shop))
-	if app, _, _ := m.App(t.Context(), "shop"); app.DeletedAt == nil {
+	m.publish(inventory.AppRow(shop))
+	if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app.DeletedAt == nil {
 		t.Errorf("after its deletion: %+v", app)
 	}
 }

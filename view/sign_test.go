@@ -17,23 +17,25 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-func newTestKey(t testing.TB, role bourse.Role) *Key {
+func newTestKey(t testing.TB, role bourse.Role) *wire.Key {
 	t.Helper()
-	k, err := NewKey(role)
+	k, err := wire.NewKey(role)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-func sealOf(k *Key) Seal { return Seal{Cluster: "test", Birth: k.birth, Key: k.key} }
+func sealOf(k *wire.Key) wire.Seal { return wire.Seal{Cluster: "test", Birth: k.Birth, Key: k.Key} }
 
 // signedTx makes a transaction of a site that has a key.
-func signedTx(t testing.TB, by Seal, site bourse.WorkerID, seq uint64, rows ...Row) []byte {
+func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
-	b, err := Encode(&Transaction{Position: Position{Stream{site, 1}, seq}, At: int64(seq), Rows: rows}, by)
+	b, err := wire.Encode(&wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: seq}, At: int64(seq), Rows: rows}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +44,13 @@ func signedTx(t testing.TB, by Seal, site bourse.WorkerID, seq uint64, rows ...R
 
 // linked makes a stream of so many transactions, each with the link to the one
 // before it and the first with a birth.
-func linked(t testing.TB, k *Key, site bourse.WorkerID, n int) [][]byte {
+func linked(t testing.TB, k *wire.Key, site bourse.WorkerID, n int) [][]byte {
 	t.Helper()
 	var out [][]byte
 	by := sealOf(k)
 	for seq := range uint64(n) {
 		out = append(out, signedTx(t, by, site, seq+1, volume(fmt.Sprint("v", seq%3), fmt.Sprint(site, seq))))
-		by.Birth, by.Prev = nil, Link(out[seq])
+		by.Birth, by.Prev = nil, wire.Link(out[seq])
 	}
 	return out
 }
@@ -63,10 +65,10 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	want.take(genuine...)
 	forged := map[string][]byte{}
 	for n, b := range genuine[:5] {
-		forged[fmt.Sprint("a stranger's ", n)] = signedTx(t, Seal{Cluster: "test", Key: thief.key}, "w2", uint64(n+1), volume("v0", "stolen"))
+		forged[fmt.Sprint("a stranger's ", n)] = signedTx(t, wire.Seal{Cluster: "test", Key: thief.Key}, "w2", uint64(n+1), volume("v0", "stolen"))
 		forged[fmt.Sprint("a stranger's with a birth ", n)] = signedTx(t, sealOf(thief), "w2", uint64(n+1), volume("v0", "stolen"))
-		forged[fmt.Sprint("of another cluster ", n)] = signedTx(t, Seal{Cluster: "other", Birth: owner.birth, Key: owner.key}, "w2", uint64(n+1))
-		forged[fmt.Sprint("with the site's birth ", n)] = signedTx(t, Seal{Cluster: "test", Birth: owner.birth, Key: thief.key}, "w2", uint64(n+1))
+		forged[fmt.Sprint("of another cluster ", n)] = signedTx(t, wire.Seal{Cluster: "other", Birth: owner.Birth, Key: owner.Key}, "w2", uint64(n+1))
+		forged[fmt.Sprint("with the site's birth ", n)] = signedTx(t, wire.Seal{Cluster: "test", Birth: owner.Birth, Key: thief.Key}, "w2", uint64(n+1))
 		for _, at := range []int{3, 40, len(b) / 2, len(b) - 1} {
 			turned := slices.Clone(b)
 			turned[at] ^= 1
@@ -123,7 +125,7 @@ func TestForgedIsCounted(t *testing.T) {
 		t.Errorf("%d forged, quarantine of %d", m.Forged(), m.Health().Quarantine.Count)
 	}
 	m.take(genuine[1])
-	if m.Head(Stream{"w2", 1}) != 2 {
+	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 2 {
 		t.Error("the site itself is not heard any more")
 	}
 }
@@ -139,8 +141,8 @@ func TestUnprovenIsNotKept(t *testing.T) {
 		}
 	}
 	m.take(genuine...)
-	if m.Head(Stream{"w2", 1}) != 3 {
-		t.Errorf("head %d, want 3", m.Head(Stream{"w2", 1}))
+	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 3 {
+		t.Errorf("head %d, want 3", m.Head(wire.Stream{Site: "w2", Epoch: 1}))
 	}
 }
 
@@ -149,11 +151,11 @@ func TestUnprovenIsNotKept(t *testing.T) {
 func TestOneSignatureVouchesForARun(t *testing.T) {
 	key := newTestKey(t, bourse.RoleWorker)
 	run := linked(t, key, "w2", 100)
-	by := Seal{Cluster: "test", Birth: key.birth, Key: newTestKey(t, bourse.RoleWorker).key} // no good signature
+	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // no good signature
 	vouched := [][]byte{signedTx(t, by, "w2", 1)}
 	for seq := uint64(2); seq <= 10; seq++ {
-		if by.Birth, by.Prev = nil, Link(vouched[len(vouched)-1]); seq == 10 {
-			by.Key = key.key
+		if by.Birth, by.Prev = nil, wire.Link(vouched[len(vouched)-1]); seq == 10 {
+			by.Key = key.Key
 		}
 		vouched = append(vouched, signedTx(t, by, "w2", seq))
 	}
@@ -175,20 +177,20 @@ func TestOneSignatureVouchesForARun(t *testing.T) {
 		}
 	}
 	m.flush()
-	if !slices.Equal(forged, []uint64{51}) || m.Head(Stream{"w2", 1}) != 50 {
-		t.Errorf("forged %v, head %d", forged, m.Head(Stream{"w2", 1}))
+	if !slices.Equal(forged, []uint64{51}) || m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 50 {
+		t.Errorf("forged %v, head %d", forged, m.Head(wire.Stream{Site: "w2", Epoch: 1}))
 	}
 }
 
 // TestWorkersWriteNoSharedRows: neither an app, nor a secret, a release, a
 // canceled order or something that only a later release knows.
 func TestWorkersWriteNoSharedRows(t *testing.T) {
-	clock := clockAt(time.Now())
-	rows := []Row{
-		CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
-		{Table: TableReleases, Key: "shop/1", Columns: map[string]Value{"version": int64(1)}},
+	clock := wire.ClockAt(time.Now())
+	rows := []wire.Row{
+		inventory.CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
+		{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"version": int64(1)}},
 		{Table: "quota", Key: "k"},
-		{Table: TableSecrets, Key: "gone", Deleted: true},
+		{Table: wire.TableSecrets, Key: "gone", Deleted: true},
 	}
 	for i := range rows {
 		rows[i].Clock = clock
@@ -202,13 +204,13 @@ func TestWorkersWriteNoSharedRows(t *testing.T) {
 	// Nor by way of a repair, or of its own.
 	broker := startMember(t, Config{Site: "b1"})
 	broker.take(signedTx(t, sealOf(newTestKey(t, bourse.RoleBroker)), "w2", 1, rows...))
-	for name, change := range map[string]func(birth *[]byte, w *wireRow){
-		"a worker's":        func(birth *[]byte, w *wireRow) { *birth, w.Sig = worker.Birth, signRow(t, worker, w) },
-		"without signature": func(_ *[]byte, w *wireRow) { w.Sig = nil },
-		"without a birth":   func(_ *[]byte, w *wireRow) { w.Birth = nil },
-		"of another site":   func(_ *[]byte, w *wireRow) { w.Site = "w7" },
-		"with another time": func(_ *[]byte, w *wireRow) { w.Clock++ },
-		"about another":     func(_ *[]byte, w *wireRow) { w.Key += "x" },
+	for name, change := range map[string]func(birth *[]byte, w *wire.RowBody){
+		"a worker's":        func(birth *[]byte, w *wire.RowBody) { *birth, w.Sig = worker.Birth, signRow(t, worker, w) },
+		"without signature": func(_ *[]byte, w *wire.RowBody) { w.Sig = nil },
+		"without a birth":   func(_ *[]byte, w *wire.RowBody) { w.Birth = nil },
+		"of another site":   func(_ *[]byte, w *wire.RowBody) { w.Site = "w7" },
+		"with another time": func(_ *[]byte, w *wire.RowBody) { w.Clock++ },
+		"about another":     func(_ *[]byte, w *wire.RowBody) { w.Key += "x" },
 	} {
 		other := startMember(t, Config{})
 		if err := other.RestoreShared(t.Context(), bytes.NewReader(rewritten(t, broker, change))); err != nil {
@@ -225,9 +227,28 @@ func TestWorkersWriteNoSharedRows(t *testing.T) {
 	}
 }
 
-func signRow(t testing.TB, by Seal, w *wireRow) []byte {
+// TestProxiesWriteNothing: neither of themselves nor of anything else, not by
+// way of a repair either.
+func TestProxiesWriteNothing(t *testing.T) {
+	t.Parallel()
+	m := startMember(t, Config{})
+	proxy := sealOf(newTestKey(t, bourse.RoleProxy))
+	rows := []wire.Row{volume("v", "x"), {Table: wire.TableWorkers, Key: "p1"}, {Table: "later", Key: "k"}}
+	m.take(signedTx(t, proxy, "p1", 1, rows...))
+	if got := m.dump(); len(got) != 0 || m.Health().Quarantine.Count != len(rows) {
+		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
+	}
+	own := startMember(t, Config{Site: "p2", Role: bourse.RoleProxy})
+	for _, row := range []wire.Row{volume("v", "x"), secret("shop/a", "d", 0)} {
+		if _, err := own.Publish(t.Context(), row); bourse.CodeOf(err) != bourse.CodeForbidden {
+			t.Errorf("a proxy publishes a row of %s: %v, want %s", row.Table, err, bourse.CodeForbidden)
+		}
+	}
+}
+
+func signRow(t testing.TB, by wire.Seal, w *wire.RowBody) []byte {
 	t.Helper()
-	sig, err := sign(by.Key, message(signedRow, by.Cluster, new(hasher).encode(w.row().version(bourse.WorkerID(w.Site)))))
+	sig, err := wire.Sign(by.Key, wire.Message(wire.SignedRow, by.Cluster, new(wire.Hasher).Encode(w.Row().Version(bourse.WorkerID(w.Site)))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,35 +257,35 @@ func signRow(t testing.TB, by Seal, w *wireRow) []byte {
 
 // rewritten is a member's snapshot of shared rows after somebody has changed
 // each of them.
-func rewritten(t testing.TB, from *member, change func(birth *[]byte, w *wireRow)) []byte {
+func rewritten(t testing.TB, from *member, change func(birth *[]byte, w *wire.RowBody)) []byte {
 	t.Helper()
 	var b, out bytes.Buffer
 	if err := from.SharedSnapshot(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	sp, err := from.spool(t.Context(), &b, func(wireSnapshot) error { return nil })
+	sp, err := wire.Receive(t.Context(), from.Path(), &b, func(wire.SnapshotHead) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFrameWriter(&out, sp.head)
+	f, err := wire.NewFrameWriter(&out, sp.Head)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = sp.rows(func(_ []byte, w wireRow, _ error) error {
-		birth := sp.births[string(w.Birth)]
+	err = sp.Rows(func(_ []byte, w wire.RowBody, _ error) error {
+		birth := sp.Births[string(w.Birth)]
 		change(&birth, &w)
 		if w.Birth != nil {
-			w.Birth = birthID(birth)
+			w.Birth = wire.BirthID(birth)
 		}
-		if err := f.frame(frameBirths, [][]byte{birth}); err != nil {
+		if err := f.Birth(birth); err != nil {
 			return err
 		}
-		return f.row(w)
+		return f.Row(w)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errorsOf(f.close(), sp.close()); err != nil {
+	if err := errorsOf(f.Close(), sp.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -279,12 +300,12 @@ func errorsOf(list ...error) error {
 	return nil
 }
 
-// TestSharedRowsProveThemselves: a broker's row is taken from whoever has it,
+// TestSharedRowsProveThemselves: a broker's row is taken from anyone who has it,
 // also by who never heard of the broker.
 func TestSharedRowsProveThemselves(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
-	broker.publish(AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
-	broker.publish(Gone(TableSecrets, "shop/a"))
+	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
+	broker.publish(wire.Gone(wire.TableSecrets, "shop/a"))
 	at := []*member{broker, startMember(t, Config{Site: "w1", Role: bourse.RoleWorker}), startMember(t, Config{Site: "w2", Path: tempFile(t), Role: bourse.RoleWorker})}
 	for i, m := range at[1:] {
 		var b bytes.Buffer
@@ -308,11 +329,11 @@ func TestKeyOfASite(t *testing.T) {
 	m := startMember(t, Config{Path: path})
 	m.publish(volume("v", "x"))
 	first := m.Self()
-	info, err := os.Stat(path + keySuffix)
+	info, err := os.Stat(path + wire.KeySuffix)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("its key: %v, %v", info, err)
 	}
-	again := func() Position {
+	again := func() wire.Position {
 		if err := m.stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +343,7 @@ func TestKeyOfASite(t *testing.T) {
 	if p := again(); p != first {
 		t.Errorf("with its key it is at %v, was at %v", p, first)
 	}
-	write(t, path+keySuffix, []byte("no key"))
+	write(t, path+wire.KeySuffix, []byte("no key"))
 	if p := again(); p.Epoch <= first.Epoch || p.Seq != 0 || len(m.dump()) != 0 {
 		t.Errorf("with another key it is at %v, was at %v, with %v", p, first, m.dump())
 	}
@@ -339,12 +360,12 @@ func TestKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []crypto.Signer{p256, r2048, testKey.key} {
-		sig, err := sign(key, []byte("a"))
+	for _, key := range []crypto.Signer{p256, r2048, testKey.Key} {
+		sig, err := wire.Sign(key, []byte("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !signed(key.Public(), []byte("a"), sig) || signed(key.Public(), []byte("b"), sig) || signed(key.Public(), []byte("a"), sig[1:]) || signed(nil, []byte("a"), sig) {
+		if !wire.Verify(key.Public(), []byte("a"), sig) || wire.Verify(key.Public(), []byte("b"), sig) || wire.Verify(key.Public(), []byte("a"), sig[1:]) || wire.Verify(nil, []byte("a"), sig) {
 			t.Errorf("%T: its signature is not checked", key)
 		}
 	}
@@ -352,11 +373,11 @@ func TestKinds(t *testing.T) {
 
 // FuzzBirth reads whatever claims to be a key.
 func FuzzBirth(f *testing.F) {
-	f.Add(testKey.birth)
-	f.Add([]byte(keyBirth))
+	f.Add(testKey.Birth)
+	f.Add([]byte(wire.KeyBirth))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		site, role, key, err := testKey.Author(b, time.Time{})
-		if err == nil && (site != "" || bourse.WorkerID(role).Validate() != nil || signed(key, nil, nil)) {
+		if err == nil && (site != "" || bourse.WorkerID(role).Validate() != nil || wire.Verify(key, nil, nil)) {
 			t.Errorf("read as %q, %q", site, role)
 		}
 	})

@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-func snapshot(t testing.TB, from *member, s Stream) []byte {
+func snapshot(t testing.TB, from *member, s wire.Stream) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := from.Snapshot(t.Context(), s, &b); err != nil {
@@ -22,7 +23,7 @@ func snapshot(t testing.TB, from *member, s Stream) []byte {
 	return b.Bytes()
 }
 
-func restore(t testing.TB, from, to *member, s Stream) {
+func restore(t testing.TB, from, to *member, s wire.Stream) {
 	t.Helper()
 	if err := to.Restore(t.Context(), s, bytes.NewReader(snapshot(t, from, s))); err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestSnapshotReplacesWhatIsThere(t *testing.T) {
 		// An older one changes nothing, one of our own stream is refused.
 		older := startMember(t, Config{Site: "w4"})
 		older.take(encoded(t, "w2", 5, 1, volume("old", "x")))
-		restore(t, older, b, Stream{"w2", 5})
+		restore(t, older, b, wire.Stream{Site: "w2", Epoch: 5})
 		if d := cmp.Diff(a.Digest(), b.Digest()); d != "" {
 			t.Errorf("after an older snapshot:\n%s", d)
 		}
@@ -60,8 +61,8 @@ func TestSnapshotReplacesWhatIsThere(t *testing.T) {
 
 func TestSnapshotOfNothing(t *testing.T) {
 	m := startMember(t, Config{})
-	if err := m.Snapshot(t.Context(), Stream{"w2", 1}, io.Discard); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("a stream that nobody has: %v, want %s", err, bourse.CodeNotFound)
+	if err := m.Snapshot(t.Context(), wire.Stream{Site: "w2", Epoch: 1}, io.Discard); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("a stream that no one has: %v, want %s", err, bourse.CodeNotFound)
 	}
 }
 
@@ -70,24 +71,24 @@ func TestSnapshotOfNothing(t *testing.T) {
 func TestDamagedSnapshotsLeaveNothing(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	a.take(someStory(t)...)
-	whole := snapshot(t, a, Stream{"w2", 6})
+	whole := snapshot(t, a, wire.Stream{Site: "w2", Epoch: 6})
 	for n := range whole {
 		turned := slices.Clone(whole)
 		turned[n] ^= 0x55
 		for what, bad := range map[string][]byte{"cut": whole[:n], "turned": turned} {
-			if err := b.Restore(t.Context(), Stream{"w2", 6}, bytes.NewReader(bad)); bourse.CodeOf(err) != bourse.CodeInvalid {
+			if err := b.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 6}, bytes.NewReader(bad)); bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Fatalf("%s at byte %d of %d: %v, want %s", what, n, len(whole), err, bourse.CodeInvalid)
 			}
 		}
 	}
-	if err := b.Restore(t.Context(), Stream{"w2", 5}, bytes.NewReader(whole)); bourse.CodeOf(err) != bourse.CodeInvalid {
+	if err := b.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 5}, bytes.NewReader(whole)); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("a snapshot of another stream: %v", err)
 	}
 	if err := b.RestoreShared(t.Context(), bytes.NewReader(whole)); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("a stream's snapshot for one of shared rows: %v", err)
 	}
 	broken := io.MultiReader(bytes.NewReader(whole[:len(whole)/2]), errReader{})
-	if err := b.Restore(t.Context(), Stream{"w2", 6}, broken); !errors.Is(err, errBroken) {
+	if err := b.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 6}, broken); !errors.Is(err, errBroken) {
 		t.Errorf("a connection that broke: %v", err)
 	}
 	if len(b.dump()) != 0 || len(b.Digest().Heads) != 0 {
@@ -104,10 +105,10 @@ func (errReader) Read([]byte) (int, error) { return 0, errBroken }
 // TestSharedSnapshotRepairs: what two members lack of each other's shared rows
 // they have after one exchange, whatever their heads say.
 func TestSharedSnapshotRepairs(t *testing.T) {
-	now := clockAt(storyTime)
+	now := wire.ClockAt(storyTime)
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	a.take(encoded(t, "w2", 1, 1, secret("k1", "old", now), secret("k2", "new", now+9), secret("k3", "x", now)))
-	b.take(encoded(t, "w4", 1, 1, secret("k1", "new", now+1), secret("k2", "old", now), Row{Table: TableSecrets, Key: "k3", Deleted: true, Clock: now + 1}))
+	b.take(encoded(t, "w4", 1, 1, secret("k1", "new", now+1), secret("k2", "old", now), wire.Row{Table: wire.TableSecrets, Key: "k3", Deleted: true, Clock: now + 1}))
 	for _, pair := range [][2]*member{{a, b}, {b, a}} {
 		var buf bytes.Buffer
 		if err := pair[0].SharedSnapshot(t.Context(), &buf); err != nil {
@@ -138,15 +139,15 @@ func TestSnapshotOverQueuedTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.take(log[:3]...)
-	restore(t, a, b, Stream{"w2", 1})
+	restore(t, a, b, wire.Stream{Site: "w2", Epoch: 1})
 	b.flush()
-	if got := b.Head(Stream{"w2", 1}); got != 11 {
+	if got := b.Head(wire.Stream{Site: "w2", Epoch: 1}); got != 11 {
 		t.Errorf("head %d, want 11: the snapshot's 10 and the one that waited", got)
 	}
-	if frames, ok := b.Since(Position{Stream{"w2", 1}, 2}, 1<<20); ok {
+	if frames, ok := b.Since(wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 2}, 1<<20); ok {
 		t.Errorf("%d transactions from before the snapshot", len(frames))
 	}
-	if frames, ok := b.Since(Position{Stream{"w2", 1}, 10}, 1<<20); !ok || len(frames) != 1 {
+	if frames, ok := b.Since(wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 10}, 1<<20); !ok || len(frames) != 1 {
 		t.Errorf("after the snapshot: %d transactions, %v", len(frames), ok)
 	}
 	b.take(log...)

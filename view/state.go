@@ -6,6 +6,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // head is how far a stream has been applied.
@@ -13,9 +15,9 @@ type head struct {
 	seq   uint64
 	hash  uint64 // of its owned rows
 	at    int64
-	by    *author // never nil in a stream that we have
-	rows  int64   // owned ones
-	bytes int64   // of theirs, about
+	by    *wire.Author // never nil in a stream that we have
+	rows  int64        // owned ones
+	bytes int64        // of theirs, about
 }
 
 // sumKey names a checksum. An unknown table may have owned and shared rows.
@@ -33,28 +35,28 @@ type sum struct {
 // state is what the file says, as far as it is asked for all the time. The
 // writer alone changes it, with the view's lock held, after each commit.
 type state struct {
-	self       Stream
-	clock      Clock
-	heads      map[Stream]head
-	newest     map[bourse.WorkerID]uint64   // the epoch of each site whose owned rows stand
+	self       wire.Stream
+	clock      wire.Clock
+	heads      map[wire.Stream]head
+	newest     map[bourse.WorkerID]uint64   // the epoch of each site whose owned rows are in the file
 	epochs     map[bourse.WorkerID][]uint64 // of the streams that we have, in order; never changed in place
 	sums       map[sumKey]sum
 	quarantine Quarantine
-	pen        pen
+	signer     wire.Signer
 }
 
-// readState reads it from the file. self and clock stand in meta.
-func readState(c *sqlite.Conn, self Stream, clock Clock) (*state, error) {
+// readState reads it from the file. self and clock are in meta.
+func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, error) {
 	st := &state{
 		self: self, clock: clock,
-		heads: map[Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]sum{},
+		heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]sum{},
 	}
-	err := query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
-		of := Stream{bourse.WorkerID(s.ColumnText(0)), uint64(s.ColumnInt64(1))}
-		birth, _ := valueAt(s, 7).([]byte)
+	err := sqlfile.Query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
+		of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(1))}
+		birth, _ := sqlfile.ValueAt(s, 7).([]byte)
 		st.heads[of] = head{
 			seq: uint64(s.ColumnInt64(2)), hash: uint64(s.ColumnInt64(3)), at: s.ColumnInt64(4),
-			rows: s.ColumnInt64(5), bytes: s.ColumnInt64(6), by: &author{stream: of, birth: birth},
+			rows: s.ColumnInt64(5), bytes: s.ColumnInt64(6), by: &wire.Author{Stream: of, Birth: birth},
 		}
 		st.newest[of.Site] = max(st.newest[of.Site], of.Epoch)
 		st.epochs[of.Site] = append(st.epochs[of.Site], of.Epoch)
@@ -63,8 +65,11 @@ func readState(c *sqlite.Conn, self Stream, clock Clock) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the streams: %w", err)
 	}
+	if err := st.readForgotten(c); err != nil {
+		return nil, fmt.Errorf("read the forgotten workers: %w", err)
+	}
 	st.newest[self.Site] = self.Epoch
-	err = query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
+	err = sqlfile.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
 		st.sums[sumKey{s.ColumnText(0), s.ColumnBool(1)}] = sum{s.ColumnInt64(2), uint64(s.ColumnInt64(3))}
 		return nil
 	})

@@ -5,26 +5,17 @@ import (
 	"fmt"
 
 	"zombiezen.com/go/sqlite"
-)
 
-// allRecords calls each with every record of the file.
-func allRecords(c *sqlite.Conn, all tables, each func(record) error) error {
-	for _, t := range all.sorted() {
-		if err := records(c, t.all, t.scan, each); err != nil {
-			return err
-		}
-	}
-	if err := records(c, selectTombstones, tombstoneAt, each); err != nil {
-		return err
-	}
-	return records(c, selectUnknown, scanUnknown, each)
-}
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
 
 // verify compares the file with itself: SQLite's own checks, the hash of each
 // row with what it says, and the checksums with the rows. It reads everything.
 func (v *View) verify(ctx context.Context) error {
-	return v.read(ctx, func(c *sqlite.Conn) error {
-		err := query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {
+	return v.Read(ctx, func(c *sqlite.Conn) error {
+		err := sqlfile.Query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {
 			if word := s.ColumnText(0); word != "ok" {
 				return fmt.Errorf("integrity check: %s", word)
 			}
@@ -33,34 +24,34 @@ func (v *View) verify(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		got, err := readState(c, Stream{}, 0)
+		got, err := readState(c, wire.Stream{}, 0)
 		if err != nil {
 			return err
 		}
-		var h hasher
-		sums, streams := map[sumKey]sum{}, map[Stream]uint64{}
-		shares := map[Stream]head{}
-		err = allRecords(c, v.tables, func(r record) error {
-			if hash := h.of(r); hash != r.hash {
-				return fmt.Errorf("row %s of %s has hash %x, says %x", r.key, r.table, r.hash, hash)
+		var h wire.Hasher
+		sums, streams := map[sumKey]sum{}, map[wire.Stream]uint64{}
+		shares := map[wire.Stream]head{}
+		err = v.tables.Each(c, func(r wire.Version) error {
+			if hash := h.Of(r); hash != r.Hash {
+				return fmt.Errorf("row %s of %s has hash %x, says %x", r.Key, r.Table, r.Hash, hash)
 			}
-			k := sumKey{r.table, r.shared}
+			k := sumKey{r.Table, r.Shared}
 			s := sums[k]
-			s.hash ^= r.hash
-			if !r.deleted {
+			s.hash ^= r.Hash
+			if !r.Deleted {
 				s.rows++
 			}
 			sums[k] = s
-			if !r.shared {
-				streams[r.Stream] ^= r.hash
+			if !r.Shared {
+				streams[r.Stream] ^= r.Hash
 				h := shares[r.Stream]
-				h.rows, h.bytes = h.rows+1, h.bytes+r.size()
+				h.rows, h.bytes = h.rows+1, h.bytes+r.Size()
 				shares[r.Stream] = h
 				return nil
 			}
-			_, _, ok, err := proofOf(c, r.table, r.key)
+			_, _, ok, err := schema.ProofOf(c, r.Table, r.Key)
 			if err == nil && !ok {
-				err = fmt.Errorf("shared row %s of %s has no proof", r.key, r.table)
+				err = fmt.Errorf("shared row %s of %s has no proof", r.Key, r.Table)
 			}
 			return err
 		})
@@ -77,7 +68,7 @@ func (v *View) verify(ctx context.Context) error {
 }
 
 // compareSums compares what the file says of its rows with what they are.
-func compareSums(got *state, sums map[sumKey]sum, streams map[Stream]uint64) error {
+func compareSums(got *state, sums map[sumKey]sum, streams map[wire.Stream]uint64) error {
 	for k, s := range got.sums {
 		if sums[k] != s {
 			return fmt.Errorf("table %s: the file says %+v, the rows %+v", k.table, s, sums[k])

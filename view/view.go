@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // View is an open view. It is safe for concurrent use.
 type View struct {
-	config Config
-	tables tables // of the schema; fixed
-	notary notary
-	// mayShare: our own role lets us write rows that belong to no site.
-	mayShare bool
-	writer   writer // the writer's own
-	pool     pool   // the readers'; has its own lock
+	config   Config
+	tables   schema.Tables // of the schema; fixed
+	verifier wire.Verifier
+	author   *wire.Author // we ourselves: what our role lets us write
+	writer   writer       // the writer's own
+	pool     sqlfile.Pool // the readers'; has its own lock
 
 	work    chan struct{} // has one element when the writer has something to do
 	stopped chan struct{} // closed when the writer has ended
@@ -45,13 +47,13 @@ type faults struct {
 }
 
 // Open opens the view's file, and makes it when there is none. A file that is
-// damaged, of a newer schema, of another cluster or site, or that nobody used
-// for long, is moved aside and made anew. CodeAlreadyExists: another process
+// damaged, of a newer schema, of another cluster or site, or that was not used
+// for long, is moved aside and made again. CodeAlreadyExists: another process
 // has it open. CodeUnavailable: the disk refuses. It starts nothing.
-func Open(cfg Config) (*View, error) { return openWith(cfg, migrations()) }
+func Open(cfg Config) (*View, error) { return openWith(cfg, schema.Current()) }
 
-// openWith is Open with another history of the schema.
-func openWith(cfg Config, history []string) (*View, error) {
+// openWith is Open with another schema.
+func openWith(cfg Config, s sqlfile.Schema) (*View, error) {
 	if err := cfg.Site.Validate(); err != nil {
 		return nil, fmt.Errorf("open view: %w", err)
 	}
@@ -61,29 +63,29 @@ func openWith(cfg Config, history []string) (*View, error) {
 		intake: newIntake(cfg.QueueBytes), ring: newRing(cfg.RingBytes), watchers: map[*Watcher]struct{}{},
 		sites: sites{map[bourse.WorkerID]presence{}, map[bourse.WorkerID]bool{}},
 	}
-	v.writer = writer{history: history, hear: func(*Transaction, []byte) {}}
+	v.writer = writer{v: v, schema: s, onPublish: func(*wire.Transaction, []byte) {}}
 	unlock := func() error { return nil }
 	if cfg.Path != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "open view: %w", err)
 		}
 		var err error
-		if unlock, err = lock(cfg.Path + ".lock"); err != nil {
+		if unlock, err = sqlfile.Lock(cfg.Path + ".lock"); err != nil {
 			return nil, fmt.Errorf("open view %s: %w", cfg.Path, err)
 		}
-		clearSpools(cfg.Path)
+		wire.ClearSpools(cfg.Path)
 	}
 	v.writer.unlock = unlock
 	if err := v.openKeys(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
-	err := v.openFile(0)
-	if err != nil && v.config.Role == bourse.RoleWorker && noRoom(err) {
-		// What is in it the worker knows better, or hears again. The file stays as
+	err := v.writer.openFile(0)
+	if err != nil && v.config.Role == bourse.RoleWorker && sqlfile.NoRoom(err) {
+		// What is in it the worker knows better, or receives again. The file stays as
 		// it is, with its lock and its key, for the next start.
 		v.config.Log.Error("the view is in memory until the next start: its disk has no room", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
-		err = v.openFile(0)
+		err = v.writer.openFile(0)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
@@ -94,26 +96,26 @@ func openWith(cfg Config, history []string) (*View, error) {
 // openKeys makes or reads the key of a site that has no certificate, and finds
 // out what our own birth lets us do.
 func (v *View) openKeys() error {
-	v.notary = notary{v.config.Keys, v.config.Cluster}
-	if v.notary.keys == nil {
+	v.verifier = wire.Verifier{Keys: v.config.Keys, Cluster: v.config.Cluster}
+	if v.verifier.Keys == nil {
 		k, err := v.openKey()
 		if err != nil {
 			return err
 		}
-		v.notary.keys = k
+		v.verifier.Keys = k
 	}
-	birth, _ := v.notary.keys.Own()
+	birth, _ := v.verifier.Keys.Own()
 	now := uint64(max(v.config.Now().UnixMilli(), 1))
-	self := &author{stream: Stream{v.config.Site, now}, birth: birth}
-	v.mayShare = self.read(v.notary.keys) == nil && self.mayShare()
-	return self.err
+	self := &wire.Author{Stream: wire.Stream{Site: v.config.Site, Epoch: now}, Birth: birth}
+	v.author = self
+	return self.Read(v.verifier.Keys)
 }
 
-func (v *View) openKey() (*Key, error) {
+func (v *View) openKey() (*wire.Key, error) {
 	if v.config.Path == "" {
-		return NewKey(v.config.Role)
+		return wire.NewKey(v.config.Role)
 	}
-	return loadKey(v.config.Path+keySuffix, v.config.Role)
+	return wire.LoadKey(v.config.Path+wire.KeySuffix, v.config.Role)
 }
 
 func (c Config) withDefaults() Config {
@@ -139,20 +141,20 @@ func (c Config) withDefaults() Config {
 }
 
 // Close closes the file. Call it when Run has returned, or was never called,
-// and nobody reads.
+// and no one reads.
 func (v *View) Close() error {
 	v.end()
-	err := v.pool.close()
+	err := v.pool.Close()
 	if v.writer.file != nil {
-		err = errors.Join(err, v.writer.file.close())
+		err = errors.Join(err, v.writer.file.Close())
 		v.writer.file = nil
 	}
 	return errors.Join(err, v.writer.unlock())
 }
 
-// Path gives the file's path, "" when the view is in memory.
+// Path returns the file's path, "" when the view is in memory.
 func (v *View) Path() string { return v.config.Path }
 
 // Generation counts the files that this view has had: it grows when a damaged
-// or vanished one is replaced. Who has connections of its own opens them anew.
-func (v *View) Generation() uint64 { return v.pool.generation() }
+// or vanished one is replaced. A package with connections of its own opens them again.
+func (v *View) Generation() uint64 { return v.pool.Generation() }

@@ -8,7 +8,7 @@ const (
 	TableServices = "service" // derived from machines
 )
 
-// Watcher is told when tables have changed.
+// Watcher is notified when tables have changed.
 type Watcher struct {
 	C <-chan struct{} // has one element when something changed since the last receive
 
@@ -17,7 +17,7 @@ type Watcher struct {
 	view   *View
 }
 
-// Watch tells of commits that touch one of the tables, by their names without
+// Watch notifies of commits that touch one of the tables, by their names without
 // "_rows"; without any, of all commits. Replacing the file touches all.
 func (v *View) Watch(tables ...string) *Watcher {
 	c := make(chan struct{}, 1)

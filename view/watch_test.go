@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 func TestWatchersHearOfTheirTables(t *testing.T) {
@@ -15,7 +18,7 @@ func TestWatchersHearOfTheirTables(t *testing.T) {
 		m := startMember(t, Config{})
 		defer m.end()
 		synctest.Wait()
-		volumes, services, sites, all := m.Watch(TableVolumes), m.Watch(TableServices), m.Watch(TableSites), m.Watch()
+		volumes, services, sites, all := m.Watch(wire.TableVolumes), m.Watch(TableServices), m.Watch(TableSites), m.Watch()
 		stopped := m.Watch()
 		stopped.Stop()
 		expect := func(what string, w *Watcher, want bool) {
@@ -41,7 +44,7 @@ func TestWatchersHearOfTheirTables(t *testing.T) {
 		expect("a stopped one", stopped, false)
 		m.publish(volume("v", "c"))
 		expect("volumes after nothing new", volumes, false)
-		m.take(encoded(t, "w2", 1, 1, Row{Table: TableMachines, Key: "m"}))
+		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: wire.TableMachines, Key: "m"}))
 		expect("services after a machine", services, true)
 		expect("sites after a machine", sites, false)
 		m.SetPresence("w2", true, time.Now())
@@ -78,9 +81,9 @@ func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
 		now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		m := startMember(t, Config{Now: now})
 		defer m.end()
-		m.publish(secret("k", "x", 0), Row{Table: TableCancelled, Key: "o/w", Columns: map[string]Value{"worker": "w"}})
-		m.publish(Row{Table: TableSecrets, Key: "k", Deleted: true})
-		m.take(encoded(t, "w2", 1, 1, Row{Table: "future", Key: "k", Deleted: true, Clock: clockAt(time.Now())}))
+		m.publish(secret("k", "x", 0), wire.Row{Table: wire.TableCancelled, Key: "o/w", Columns: map[string]wire.Value{"worker": "w"}})
+		m.publish(wire.Row{Table: wire.TableSecrets, Key: "k", Deleted: true})
+		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: "future", Key: "k", Deleted: true, Clock: wire.ClockAt(time.Now())}))
 		old := m.told
 		passed.Store(int64(retention - time.Hour))
 		time.Sleep(2 * tidyEvery)
@@ -132,12 +135,12 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	m.publish(volume("v1", "x"))
 	size := func(c *sqlite.Conn) (n int) {
-		if err := query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error { n = s.ColumnInt(0); return nil }); err != nil {
+		if err := sqlfile.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error { n = s.ColumnInt(0); return nil }); err != nil {
 			t.Error(err)
 		}
 		return n
 	}
-	err := m.read(t.Context(), func(c *sqlite.Conn) error {
+	err := m.Read(t.Context(), func(c *sqlite.Conn) error {
 		before := size(c)
 		m.publish(volume("v2", "x")) // would hang if it had to wait for us
 		if after := size(c); before != 1 || after != 1 {

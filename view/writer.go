@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of one commit: it is short, so that whoever waits for the next one
-// does not wait for long.
+// Bounds of one commit: it is short, so that a caller that waits for the next
+// one does not wait for long.
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 4 << 20
@@ -24,15 +26,16 @@ const (
 	touchBefore = time.Hour // how old meta.touched_at may be
 )
 
-// writer is what only the writer uses.
+// writer is the goroutine that alone changes the file and View.state.
 type writer struct {
-	file    *file    // nil while there is none
-	history []string // of the schema
-	unlock  func() error
-	hear    func(*Transaction, []byte)
-	hasher  hasher
-	commits uint64
-	retry   <-chan time.Time // what others send is not written until then: the disk refuses; nil when it does not
+	v         *View
+	file      *sqlfile.File // nil while there is none
+	schema    sqlfile.Schema
+	unlock    func() error
+	onPublish func(*wire.Transaction, []byte)
+	hasher    wire.Hasher
+	commits   uint64
+	retry     <-chan time.Time // what others send is not written until then: the disk refuses; nil when it does not
 }
 
 // rest leaves the disk in peace for a while.
@@ -42,10 +45,15 @@ func (w *writer) rest() { w.retry = time.After(retryAfter) }
 // returns nil when ctx ends. Call it once.
 func (v *View) Run(ctx context.Context) error {
 	defer v.end()
+	return v.writer.run(ctx)
+}
+
+func (w *writer) run(ctx context.Context) error {
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
+	v := w.v
 	if v.config.Path == "" {
 		check.Stop() // memory does not vanish, nor fill up
 	}
@@ -55,43 +63,43 @@ func (v *View) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-v.work:
-		case <-v.writer.retry:
-			v.writer.retry = nil
+		case <-w.retry:
+			w.retry = nil
 		case <-check.C:
-			if err := v.checkFile(); err != nil {
-				v.replace(err)
+			if err := w.checkFile(); err != nil {
+				w.replace(err)
 			}
 		case <-tidy.C:
 			v.SetPresence(v.config.Site, true, v.config.Now())
-			if err := v.tidy(); err != nil {
+			if err := w.tidy(); err != nil {
 				return err
 			}
 		}
-		if err := v.writeAll(ctx); err != nil {
+		if err := w.writeAll(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // writeAll writes all that there is to write.
-func (v *View) writeAll(ctx context.Context) error {
+func (w *writer) writeAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := v.takeSuspicion(); err != nil {
-			v.replace(err)
+		if err := w.takeSuspicion(); err != nil {
+			w.replace(err)
 		}
-		jobs := v.takeJobs()
-		presences := v.takePresence()
+		jobs := w.takeJobs()
+		presences := w.takePresence()
 		var items []*incoming
 		if len(jobs) != 1 || !jobs[0].alone {
-			items = v.takeItems()
+			items = w.takeItems()
 		}
 		if len(jobs)+len(presences)+len(items) == 0 {
 			return nil
 		}
-		if err := v.step(jobs, presences, items); err != nil {
+		if err := w.step(jobs, presences, items); err != nil {
 			return err
 		}
-		if v.writer.retry != nil && !v.hasJobs() {
+		if w.retry != nil && !w.hasJobs() {
 			return nil
 		}
 	}
@@ -100,8 +108,8 @@ func (v *View) writeAll(ctx context.Context) error {
 
 // step writes one commit, or several when one of its parts is bad. An error
 // ends Run.
-func (v *View) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
-	err := v.transact(func(b *batch) error {
+func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
+	err := w.transact(func(b *batch) error {
 		for _, j := range jobs {
 			if j.given() {
 				continue
@@ -114,24 +122,24 @@ func (v *View) step(jobs []*job, due map[bourse.WorkerID]presence, items []*inco
 			return err
 		}
 		for _, in := range items {
-			if err := v.applyIn(b, in); err != nil {
+			if err := w.applyIn(b, in); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, func() { v.presenceWritten(due); v.settleItems(items) })
+	}, func() { w.presenceWritten(due); w.settleItems(items) })
 	if err == nil {
 		answer(jobs, nil)
 		return nil
 	}
 	if fateOf(err) == fateBadRow && len(jobs)+len(items) > 0 {
-		return v.isolate(jobs, items)
+		return w.isolate(jobs, items)
 	}
-	return v.failed(err, jobs, items)
+	return w.failed(err, jobs, items)
 }
 
-func (v *View) applyIn(b *batch, in *incoming) error {
-	if err := v.config.Fault(FaultApply, v.writer.commits+1); err != nil {
+func (w *writer) applyIn(b *batch, in *incoming) error {
+	if err := w.v.config.Fault(FaultApply, w.commits+1); err != nil {
 		return err
 	}
 	return b.apply(in)
@@ -139,17 +147,17 @@ func (v *View) applyIn(b *batch, in *incoming) error {
 
 // failed does what the fate of an error demands. Transactions of others go
 // back into the queue, jobs are refused.
-func (v *View) failed(err error, jobs []*job, items []*incoming) error {
+func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	switch fateOf(err) {
 	case fateKilled:
 		answer(jobs, err)
 		return err
 	case fateUnavailable:
-		v.giveBack(items)
-		v.setTrouble(err)
-		v.writer.rest()
+		w.giveBack(items)
+		w.setTrouble(err)
+		w.rest()
 	case fateDamaged, fateBadRow:
-		v.replace(err)
+		w.replace(err)
 	}
 	answer(jobs, err)
 	return nil
@@ -157,14 +165,14 @@ func (v *View) failed(err error, jobs []*job, items []*incoming) error {
 
 // transact writes one commit: what fill does, and nothing when it fails.
 // committed is called with the view's lock held, when all of it is in the file.
-func (v *View) transact(fill func(*batch) error, committed func()) error {
-	if v.writer.file == nil {
+func (w *writer) transact(fill func(*batch) error, committed func()) error {
+	if w.file == nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "there is no file: %w", errNoFile)
 	}
-	c := v.writer.file.conn
-	defer v.pool.exclusive()()
-	b := newBatch(c, v.tables, v.state, v.config.Now(), &v.writer.hasher, &v.notary)
-	if err := run(c, "BEGIN IMMEDIATE"); err != nil {
+	c := w.file.Conn
+	defer w.v.pool.Exclusive()()
+	b := newBatch(c, w.v.tables, w.v.state, w.v.config.Now(), &w.hasher, &w.v.verifier)
+	if err := sqlfile.Run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	err := recovered(func() error {
@@ -174,36 +182,36 @@ func (v *View) transact(fill func(*batch) error, committed func()) error {
 		return b.flush()
 	})
 	if err == nil {
-		err = v.commit(b)
+		err = w.commit(b)
 	}
 	if err != nil {
 		if !c.AutocommitEnabled() {
-			_ = run(c, "ROLLBACK") // the cause is told
+			_ = sqlfile.Run(c, "ROLLBACK") // the cause is returned
 		}
 		return err
 	}
-	v.publishState(b, committed)
+	w.publishState(b, committed)
 	return nil
 }
 
 // commit makes the batch durable against the end of this process.
-func (v *View) commit(b *batch) error {
+func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
-		return run(b.conn, "ROLLBACK")
+		return sqlfile.Run(b.conn, "ROLLBACK")
 	}
-	v.writer.commits++
-	if err := v.fault(FaultBefore); err != nil {
+	w.commits++
+	if err := w.fault(FaultBefore); err != nil {
 		return err
 	}
-	// Readers never stand in the way: the log file takes the commit.
-	if err := run(b.conn, "COMMIT"); err != nil {
+	// Readers never block it: the log file takes the commit.
+	if err := sqlfile.Run(b.conn, "COMMIT"); err != nil {
 		return err
 	}
-	return v.fault(FaultAfter)
+	return w.fault(FaultAfter)
 }
 
-func (v *View) fault(stage FaultStage) error {
-	err := v.config.Fault(stage, v.writer.commits)
+func (w *writer) fault(stage FaultStage) error {
+	err := w.v.config.Fault(stage, w.commits)
 	if err == nil || fateOf(err) != fateBadRow {
 		return err
 	}
@@ -211,35 +219,38 @@ func (v *View) fault(stage FaultStage) error {
 }
 
 // publishState lets everybody know of a commit.
-func (v *View) publishState(b *batch, committed func()) {
-	v.mu.Lock()
+func (w *writer) publishState(b *batch, committed func()) {
+	w.v.mu.Lock()
 	b.committed()
 	for _, r := range b.recent {
 		if r.frame == nil {
-			v.ring.forget(r.Stream)
-			v.intake.settle(r.Stream, v.state.heads[r.Stream].seq)
+			w.v.ring.forget(r.Stream)
+			w.v.intake.settle(r.Stream, w.v.state.heads[r.Stream].seq)
 		} else {
-			v.ring.push(r.Position, r.frame)
+			w.v.ring.push(r.Position, r.frame)
 		}
 	}
 	if committed != nil {
 		committed()
 	}
 	for s := range b.gaps {
-		delete(v.intake.tails, s) // what follows is taken when it comes again
+		delete(w.v.intake.tails, s) // what follows is taken when it comes again
 	}
-	v.intake.finish()
-	v.faults.writing = nil
-	v.writer.retry = nil
-	v.forged += uint64(b.forged)
+	w.v.intake.finish()
+	w.v.faults.writing = nil
+	w.retry = nil
+	w.v.forged += uint64(b.forged)
 	if b.lost {
-		close(v.lost)
-		v.lost = make(chan struct{})
+		close(w.v.lost)
+		w.v.lost = make(chan struct{})
 	}
-	v.wakeWatchers(b.touched)
-	v.mu.Unlock()
+	w.v.wakeWatchers(b.touched)
+	w.v.mu.Unlock()
+	if b.wasForgotten {
+		w.v.logForgotten()
+	}
 	for _, p := range b.published {
-		v.writer.hear(p.tx, p.encoded)
+		w.onPublish(p.tx, p.encoded)
 	}
 }
 

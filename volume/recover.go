@@ -59,7 +59,7 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 		if keep {
 			return failed(s.undo(ctx, id), "repair %s", id)
 		}
-		s.log.Info("removing what nobody has a record of", "id", id)
+		s.log.Info("removing what has no record", "id", id)
 		return s.remove(ctx, id)
 	}
 }

@@ -13,7 +13,7 @@ const minScratchMiB = 4
 
 // Scratch returns a mounted directory of this size for a machine's temporary
 // files. It has no journal: one that was damaged by a crash of its host is made
-// again, empty.
+// again, empty, and so is one of another size.
 func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	if err := machine.Validate(); err != nil {
 		return "", err
@@ -22,6 +22,11 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid size of scratch space: %d MiB, use %d to %d", sizeMiB, minScratchMiB, bourse.MaxVolumeGB<<10)
 	}
 	id := string(machine)
+	if is, err := os.Stat(s.path(id, complete, imageFile)); err == nil && is.Size() != sizeMiB<<20 {
+		if err := s.remove(ctx, id); err != nil {
+			return "", err
+		}
+	}
 	unlock, err := s.locks.lock(ctx, id)
 	if err != nil {
 		return "", err
@@ -64,7 +69,7 @@ func (s *Store) discardDirty(id string) error {
 			return nil
 		}
 	}
-	s.log.Warn("scratch space is in disorder and made anew", "machine", id, "err", err)
+	s.log.Warn("scratch space is damaged and is made again", "machine", id, "err", err)
 	return s.clear(id, complete)
 }
 

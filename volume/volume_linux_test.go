@@ -75,6 +75,10 @@ func TestSizeIsLimited(t *testing.T) {
 	if again, err := s.Scratch(t.Context(), mach1, 16); err != nil || again != dir {
 		t.Errorf("scratch space again: %q, %v", again, err)
 	}
+	if _, err := s.Scratch(t.Context(), mach1, 64); err != nil { // of a new version of the machine
+		t.Errorf("scratch space of another size: %v", err)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 32<<20), 0o600))
 	must(t, s.RemoveScratch(t.Context(), mach1))
 	if left := leftovers(t, s.dir); len(left) > 0 {
 		t.Errorf("left over: %q", left)

@@ -238,7 +238,7 @@ func TestAConnectionThatIsLeft(t *testing.T) {
 	}
 	close(release)
 	if got := <-ended; got != "late<nil>" {
-		t.Errorf("the call under way: %s", got)
+		t.Errorf("the call in progress: %s", got)
 	}
 	<-c.Done()
 }

@@ -70,7 +70,7 @@ func TestHandlersAtOnce(t *testing.T) {
 	close(release)
 	group.Wait()
 	if n := began.Load(); n != 3*most {
-		t.Errorf("%d handlers began, want %d: what was given up is not begun", n, 3*most)
+		t.Errorf("%d handlers began, want %d: what was abandoned is not begun", n, 3*most)
 	}
 }
 

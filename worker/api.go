@@ -3,29 +3,26 @@ package worker
 import (
 	"context"
 	"net/http"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/internal/metrics"
 )
 
-// Handler serves the worker's API, package fabric's paths, whatever fabric a
+// Handler serves the worker's API, package fabric's verbs, whatever fabric a
 // request came by. Until the worker has recovered every call is unavailable.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
-	w.handleOrders(mux)
-	w.handleMachines(mux)
-	w.handleVerbs(mux)
-	w.handleApps(mux)
-	w.handleRuns(mux)
-	w.handleVolumes(mux)
-	w.handleImages(mux)
-	w.handleStreams(mux)
-	w.handleMetrics(mux)
-	w.handleReservations(mux)
-	mux.HandleFunc(fabric.PathFacts, reply(func(*http.Request) (bourse.Facts, error) { return w.Facts() }))
+	handleOrders(mux, w)
+	handleMachines(mux, w)
+	handleVolumes(mux, w)
+	handleImages(mux, w)
+	handleRuns(mux, w)
+	fabric.AppList.Handle(mux, func(_ context.Context, name bourse.AppName) ([]bourse.App, error) { return w.state.Apps(name) })
+	fabric.WorkerFacts.Handle(mux, func(context.Context, struct{}) (bourse.Facts, error) { return w.Facts() })
+	mux.Handle(fabric.WorkerMetrics.Method+" "+fabric.WorkerMetrics.Path(), metrics.Handler(append(slices.Clone(w.cfg.Metrics), w.Metrics())...))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		fabric.Unbounded(rw, r)
 		if !w.ready.Load() {
@@ -36,119 +33,140 @@ func (w *Worker) Handler() http.Handler {
 	})
 }
 
-// reply makes a handler of a function of the request.
-func reply[T any](fn func(*http.Request) (T, error)) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		v, err := fn(r)
-		if err != nil {
-			fabric.WriteFailure(rw, err)
-			return
-		}
-		fabric.WriteBody(rw, v)
-	}
-}
-
-// take makes a handler of a function of the request and its decoded body.
-func take[Body, T any](fn func(*http.Request, *Body) (T, error)) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		var body Body
-		if err := fabric.ReadBody(rw, r, &body); err != nil {
-			fabric.WriteFailure(rw, err)
-			return
-		}
-		reply(func(r *http.Request) (T, error) { return fn(r, &body) })(rw, r)
-	}
-}
-
-func (w *Worker) handleOrders(mux *http.ServeMux) {
-	mux.HandleFunc(fabric.PathQuote, take(func(r *http.Request, order *bourse.Order) (bourse.Quote, error) {
+func handleOrders(mux *http.ServeMux, w *Worker) {
+	fabric.OrderQuote.Handle(mux, func(ctx context.Context, order bourse.Order) (bourse.Quote, error) {
 		if err := order.Validate(); err != nil {
 			return bourse.Quote{}, err
 		}
-		return w.quote(r.Context(), order)
-	}))
-	mux.HandleFunc(fabric.PathClaim, take(func(r *http.Request, c *bourse.Claim) (fabric.ClaimReply, error) {
+		return w.quote(ctx, &order)
+	})
+	fabric.OrderClaim.Handle(mux, func(ctx context.Context, c bourse.Claim) (fabric.ClaimReply, error) {
 		if err := c.Order.Validate(); err != nil {
 			return fabric.ClaimReply{}, err
 		}
-		fill, refusal, err := w.admit(r.Context(), c)
-		return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
-	}))
-	mux.HandleFunc(fabric.PathClaimStream, w.handleClaimStream)
-	mux.HandleFunc(fabric.PathCancel, reply(func(r *http.Request) (bourse.Cancellation, error) {
-		return w.cancelFor(r.Context(), bourse.OrderID(r.PathValue("order")), "a request from "+r.RemoteAddr)
-	}))
-	mux.HandleFunc(fabric.PathOrder, reply(func(r *http.Request) (bourse.Decision, error) {
-		return w.decision(r.Context(), bourse.OrderID(r.PathValue("order")))
-	}))
-}
-
-// decision gives the record of an order that was filled here.
-func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
-	if err := w.store.Sync(ctx); err != nil {
-		return bourse.Decision{}, err
-	}
-	var d bourse.Decision
-	err := w.store.View(func(tx *store.Tx) error {
-		rec, ok, err := tx.Order(id)
-		if err == nil && rec.Task != nil {
-			d = taskDecision(&rec)
-			return nil
-		}
-		if err == nil && (!ok || rec.Machine == "" && rec.Volume == "" && !rec.Held) {
-			err = bourse.Errorf(bourse.CodeNotFound, "order not found")
-		}
-		d = rec.Decision
-		return err
+		return claimed(w.admit(ctx, &c))
 	})
-	return d, err
+	fabric.OrderStream.Handle(mux, w.claimStream)
+	fabric.OrderCancel.HandleFrom(mux, func(r *http.Request, id bourse.OrderID) (bourse.Cancellation, error) {
+		return w.cancelFor(r.Context(), id, "a request from "+r.RemoteAddr)
+	})
+	fabric.OrderShow.Handle(mux, w.decision)
+	fabric.OrderPull.Handle(mux, w.machines.Pulling)
+	fabric.ReservationList.Handle(mux, func(ctx context.Context, _ struct{}) ([]bourse.Hold, error) { return w.holds.All(ctx) })
+	fabric.ReservationShow.Handle(mux, w.holds.Of)
+	fabric.ReservationExtend.Handle(mux, func(ctx context.Context, e fabric.ExtendHolds) ([]bourse.Hold, error) {
+		return w.holds.Extend(ctx, e.Reservation, time.Duration(e.TTL))
+	})
+	fabric.ReservationRelease.Handle(mux, func(ctx context.Context, key bourse.ReservationKey) (struct{}, error) {
+		return struct{}{}, w.releaseHolds(ctx, key)
+	})
 }
 
-func (w *Worker) handleApps(mux *http.ServeMux) {
-	mux.HandleFunc(fabric.PathApps, reply(func(r *http.Request) ([]bourse.App, error) {
-		return w.apps(bourse.AppName(r.URL.Query().Get("name")))
-	}))
-	mux.HandleFunc(fabric.PathApp, take(func(r *http.Request, app *bourse.App) (bourse.App, error) {
-		if name := bourse.AppName(r.PathValue("app")); app.Name != name {
-			return bourse.App{}, bourse.Errorf(bourse.CodeInvalid, "the body's app is %s, the path's %s", bourse.Quoted(string(app.Name)), bourse.Quoted(string(name)))
-		}
-		if err := app.Name.Validate(); err != nil {
-			return bourse.App{}, err
-		}
-		var now bourse.App
-		err := w.store.Update(r.Context(), func(tx *store.Tx) error {
-			if err := mergeApp(tx, *app); err != nil {
-				return err
-			}
-			var err error
-			now, _, err = tx.App(app.Name)
-			return err
+func claimed(fill *bourse.Fill, refusal *bourse.Refusal, err error) (fabric.ClaimReply, error) {
+	return fabric.ClaimReply{Fill: fill, Refusal: refusal}, err
+}
+
+func handleMachines(mux *http.ServeMux, w *Worker) {
+	fabric.MachineList.Handle(mux, func(ctx context.Context, q fabric.MachinesQuery) ([]bourse.Machine, error) {
+		return w.machines.List(ctx, queriedApp(q.App, q.AppID), func(m *bourse.Machine) bool {
+			return (q.App == "" || m.App == q.App) && (q.Name == "" || m.Name == q.Name) && (q.Deleted || m.State != bourse.StateDestroyed)
 		})
-		if err != nil { // the transaction may still be at work on now
-			return bourse.App{}, err
+	})
+	fabric.MachineShow.Handle(mux, w.state.Machine)
+	fabric.MachineEvents.Handle(mux, w.machineEvents)
+	fabric.MachineWait.Handle(mux, w.waitQuery)
+	fabric.MachineUsage.Handle(mux, func(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
+		u, err := w.machines.Usage(ctx, id)
+		u.Tasks = w.tasks.Tally(id)
+		return u, err
+	})
+	fabric.MachineLogs.Handle(mux, w.logs)
+	for verb, do := range map[*fabric.Verb[fabric.Act, fabric.ActReply]]actor{
+		&fabric.MachineStart:   w.machines.Start,
+		&fabric.MachineStop:    w.machines.Stop,
+		&fabric.MachineSuspend: w.machines.Suspend,
+		&fabric.MachineRestart: w.machines.Restart,
+		&fabric.MachineDestroy: w.machines.Destroy,
+		&fabric.MachineSignal:  w.machines.Signal,
+		&fabric.MachineRelease: w.machines.Release,
+		&fabric.MachineCordon: func(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+			return w.machines.Cordon(ctx, id, act, true)
+		},
+		&fabric.MachineUncordon: func(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+			return w.machines.Cordon(ctx, id, act, false)
+		},
+	} {
+		verb.Handle(mux, do.checked)
+	}
+	fabric.MachineExec.Handle(mux, func(ctx context.Context, e fabric.ExecRequest) (fabric.ExecReply, error) {
+		if _, err := w.machines.Running(ctx, e.Machine); err != nil {
+			return fabric.ExecReply{}, err
 		}
-		return now, nil
+		defer w.uses.Begin(e.Machine)()
+		return w.machines.Exec(ctx, e.Machine, &e)
+	})
+	fabric.MachineVersions.Handle(mux, w.state.Versions)
+	fabric.MachineUpdate.Handle(mux, w.machines.Update)
+	fabric.MachineLease.Handle(mux, func(ctx context.Context, l fabric.LeaseRequest) (bourse.Lease, error) {
+		return w.machines.Lease(ctx, l.Machine, l)
+	})
+	fabric.MachineMetadata.Handle(mux, func(ctx context.Context, m fabric.MetadataRequest) (bourse.Machine, error) {
+		return w.machines.SetMetadata(ctx, m.Machine, m)
+	})
+	fabric.MachineAttach.Handle(mux, w.handleAttach)
+	fabric.MachineTunnel.Handle(mux, w.handleTunnel)
+	fabric.MachineUse.Handle(mux, w.reach.Use)
+}
+
+// actor is a verb about one machine.
+type actor func(context.Context, bourse.MachineID, fabric.Act) (fabric.ActReply, error)
+
+// checked does what a valid request asks for.
+func (do actor) checked(ctx context.Context, act fabric.Act) (fabric.ActReply, error) {
+	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
+		return fabric.ActReply{}, err
+	}
+	if act.Timeout < 0 || time.Duration(act.Timeout) > bourse.MaxStopTimeout {
+		return fabric.ActReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid timeout %s: use 0 to %s", time.Duration(act.Timeout), bourse.MaxStopTimeout)
+	}
+	return do(ctx, act.Machine, act)
+}
+
+func handleVolumes(mux *http.ServeMux, w *Worker) {
+	fabric.VolumeList.Handle(mux, func(ctx context.Context, q fabric.VolumesQuery) ([]bourse.Volume, error) {
+		return w.volumes.List(ctx, queriedApp(q.App, q.AppID), func(v *bourse.Volume) bool {
+			return (q.App == "" || v.App == q.App) && (q.Deleted || v.State != bourse.VolumeDestroyed)
+		})
+	})
+	fabric.VolumeShow.Handle(mux, w.volumes.Get)
+	fabric.VolumeUpdate.Handle(mux, func(ctx context.Context, c fabric.VolumeChange) (bourse.Volume, error) {
+		return w.volumes.Change(ctx, c.Volume, c)
+	})
+	fabric.VolumeExtend.Handle(mux, func(ctx context.Context, e fabric.ExtendRequest) (bourse.Volume, error) {
+		return w.volumes.Extend(ctx, e.Volume, e.SizeGB)
+	})
+	fabric.VolumeDestroy.Handle(mux, w.volumes.Destroy)
+	fabric.VolumeSnapshot.Handle(mux, w.volumes.Snapshot)
+	fabric.VolumeGrant.Handle(mux, func(ctx context.Context, g fabric.GrantRequest) (string, error) {
+		return w.volumes.Grant(ctx, g.ID, &g, time.Now())
+	})
+	handleExports(mux, w)
+}
+
+func handleRuns(mux *http.ServeMux, w *Worker) {
+	fabric.RunList.Handle(mux, func(_ context.Context, q fabric.RunsQuery) ([]fabric.Run, error) { return w.listRuns(q.Ended) })
+	fabric.RunRetry.Handle(mux, w.onRun(w.engine.Retry))
+	fabric.RunSkip.Handle(mux, w.onRun(w.engine.Skip))
+	fabric.RunCancel.Handle(mux, w.onRun(func(ctx context.Context, run string) error {
+		return w.engine.Cancel(ctx, run, "canceled by an operator")
 	}))
 }
 
-// query reads an optional parameter of a query string.
-func query[T any](r *http.Request, name string, parse func(string) (T, error)) (T, error) {
-	var zero T
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return zero, nil
+// queriedApp returns the app whose records a query is for; nil: of all, or of
+// every app that has or had the name.
+func queriedApp(name bourse.AppName, id string) *bourse.App {
+	if name == "" || id == "" {
+		return nil
 	}
-	v, err := parse(text)
-	if err != nil {
-		return zero, bourse.Errorf(bourse.CodeInvalid, "invalid %s %s", name, bourse.Quoted(text))
-	}
-	return v, nil
+	return &bourse.App{Name: name, ID: id}
 }
-
-func queryInt(r *http.Request, name string) (int, error) { return query(r, name, strconv.Atoi) }
-
-func queryTime(r *http.Request, name string) (time.Time, error) {
-	return query(r, name, func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) })
-}
-
-func machineID(r *http.Request) bourse.MachineID { return bourse.MachineID(r.PathValue("machine")) }

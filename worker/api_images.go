@@ -1,94 +1,87 @@
 package worker
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 )
 
-func (w *Worker) handleImages(mux *http.ServeMux) {
-	mux.HandleFunc(fabric.PathImages, reply(func(r *http.Request) ([]bourse.Image, error) {
-		if w.cfg.Images == nil {
-			return []bourse.Image{}, nil
+func handleImages(mux *http.ServeMux, w *Worker) {
+	none := func(context.Context) ([]bourse.Image, error) { return []bourse.Image{}, nil }
+	list, prune := none, none
+	if w.cfg.Images != nil {
+		list, prune = w.cfg.Images.List, w.cfg.Images.Prune
+	}
+	fabric.ImageList.Handle(mux, func(ctx context.Context, _ struct{}) ([]bourse.Image, error) { return list(ctx) })
+	fabric.ImagePrune.Handle(mux, func(ctx context.Context, _ struct{}) ([]bourse.Image, error) { return prune(ctx) })
+	fabric.ImagePull.Handle(mux, w.pullImage)
+	fabric.ImageResolve.Handle(mux, func(ctx context.Context, req fabric.ResolveRequest) (bourse.ImageRef, error) {
+		if err := w.mayPull(req.Image); err != nil {
+			return bourse.ImageRef{}, err
 		}
-		return w.cfg.Images.List(r.Context())
-	}))
-	mux.HandleFunc(fabric.PathImagePrune, reply(func(r *http.Request) ([]bourse.Image, error) {
-		if w.cfg.Images == nil {
-			return []bourse.Image{}, nil
-		}
-		return w.cfg.Images.Prune(r.Context())
-	}))
-	mux.HandleFunc(fabric.PathImagePull, w.handlePull)
+		return w.cfg.Images.Resolve(ctx, req.Org, req.Image)
+	})
 }
 
 // pullEvery bounds how often progress of a pull is sent.
 const pullEvery = 250 * time.Millisecond
 
-// handlePull pulls an image, and streams how far it has come as NDJSON.
-func (w *Worker) handlePull(rw http.ResponseWriter, r *http.Request) {
-	var req fabric.PullRequest
-	if err := fabric.ReadBody(rw, r, &req); err != nil {
-		fabric.WriteFailure(rw, err)
-		return
-	}
+// pullImage pulls an image, and writes its progress as lines.
+func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *ndjson.Writer) error {
 	if err := w.mayPull(req.Image); err != nil {
-		fabric.WriteFailure(rw, err)
-		return
+		return err
 	}
-	ctx := r.Context()
 	ref, err := w.cfg.Images.Resolve(ctx, "", req.Image)
 	if err != nil {
-		fabric.WriteFailure(rw, err)
-		return
+		return err
 	}
-	out := newStream(rw, true)
 	var progress progress
 	image, err := w.cfg.Images.Pull(ctx, "", ref, func(i bourse.Image) {
-		progress.tell(time.Now(), func() error { return out.write(i) })
+		progress.send(time.Now(), func() error { return out.Write(i) })
 	})
 	progress.end()
 	image.Pull = nil
-	if err != nil && out.begun { // too late for a failure: the last line tells
+	if err != nil && !out.Begun() {
+		return err
+	}
+	if err != nil { // too late for a failure: it is the last line
 		image.Ref, image.Pull = ref, &bourse.PullProgress{Status: "failed", Code: bourse.CodeOf(err), Error: bourse.MessageOf(err)}
-		err = nil
 	}
-	if err == nil {
-		err = out.write(image)
-	}
-	out.end(err)
+	return out.Write(image)
 }
 
 func (w *Worker) mayPull(image string) error {
 	config := bourse.Config{Image: image}
 	switch {
 	case w.cfg.Images == nil:
-		return errNoContainers
-	case !bourse.InRegistry(image):
+		return bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
+	case bourse.KindOfImage(image) != bourse.RegistryImage:
 		return bourse.Errorf(bourse.CodeInvalid, "image %s is in no registry", image)
 	}
 	return config.Normalize()
 }
 
-// progress passes some of many words on, and none after its end. What is told
-// may come from any goroutine.
+// progress sends some of many reports, and none after its end. They may come
+// from any goroutine.
 type progress struct {
 	mu    sync.Mutex
-	at    time.Time // guarded by mu; of the last word
-	ended bool      // guarded by mu; also after an error: then nobody listens
+	at    time.Time // guarded by mu; of the latest that was sent
+	ended bool      // guarded by mu; also after an error: then no one reads
 }
 
-func (p *progress) tell(now time.Time, say func() error) {
+func (p *progress) send(now time.Time, send func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended || now.Sub(p.at) < pullEvery {
 		return
 	}
 	p.at = now
-	p.ended = say() != nil
+	p.ended = send() != nil
 }
 
 func (p *progress) end() {

@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -17,79 +16,60 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/codec"
-	"github.com/bourse-dev/bourse/internal/codec/codectest"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// served is a host whose worker's API can be reached.
+// served is a host whose worker's API can be used.
 type served struct {
 	*host
-	url string
+	api fabric.Fabric
 }
+
+var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker}
 
 func newServed(t *testing.T) *served {
 	t.Helper()
 	h := newRigged(t, newRig)
 	h.rig.images.takes = 0
 	h.start(nil)
-	server := httptest.NewServer(h.Handler())
-	t.Cleanup(func() {
-		server.Close()
-		http.DefaultClient.CloseIdleConnections()
-		h.crash()
-	})
-	return &served{h, server.URL}
+	t.Cleanup(h.crash)
+	return &served{h, fabrictest.Serving(h.Handler())}
 }
 
-// do sends a request to a pattern of package fabric, and gives the status and
-// the body.
-func (s *served) do(pattern string, id bourse.MachineID, query, body string) (int, string) {
+// pull pulls an image, and returns the lines before the last, and that one.
+func (s *served) pull(image string) (progress []bourse.Image, last bourse.Image, err error) {
 	s.t.Helper()
-	method, path, _ := strings.Cut(pattern, " ")
-	url := s.url + strings.Replace(path, "{machine}", string(id), 1) + query
-	req, err := http.NewRequestWithContext(s.t.Context(), method, url, bytes.NewReader(codectest.Body(s.t, body)))
-	if err != nil {
-		s.t.Fatal(err)
+	var lines []bourse.Image
+	err = fabric.ImagePull.Call(s.t.Context(), s.api, w1, fabric.PullRequest{Image: image}, func(i bourse.Image) error {
+		lines = append(lines, i)
+		return nil
+	})
+	if n := len(lines) - 1; n >= 0 {
+		progress, last = lines[:n], lines[n]
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	all, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatalf("%s: %v", pattern, err)
-	}
-	return resp.StatusCode, string(all)
+	return progress, last, err
 }
 
-func TestImagesOverHTTP(t *testing.T) {
+func TestImages(t *testing.T) {
 	s := newServed(t)
-	status, lines := s.do(fabric.PathImagePull, "", "", `{"image":"`+rigImage+`"}`)
-	var last bourse.Image
-	n := 0
-	for line := range strings.Lines(lines) {
-		n++
-		last = bourse.Image{}
-		if err := json.Unmarshal([]byte(line), &last); err != nil {
-			t.Fatalf("line %q: %v", line, err)
-		}
+	progress, last, err := s.pull(rigImage)
+	if err != nil || len(progress) == 0 || last.Pull != nil || last.Bytes != rigBytes {
+		t.Errorf("pull: %v with %d lines, the last %+v; want progress and at last the image", err, len(progress), last)
 	}
-	if status != http.StatusOK || n < 2 || last.Pull != nil || last.Bytes != rigBytes {
-		t.Errorf("pull: %d with %d lines, the last %+v; want progress and at last the image", status, n, last)
+	if _, _, err := s.pull("example.com/none"); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("pull of nothing: %v", err)
 	}
-	if status, body := s.do(fabric.PathImagePull, "", "", `{"image":"example.com/none"}`); status != http.StatusNotFound {
-		t.Errorf("pull of nothing: %d %s", status, body)
+	if _, _, err := s.pull("host"); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("pull of the host: %v", err)
 	}
-	if status, body := s.do(fabric.PathImagePull, "", "", `{"image":"host"}`); status != http.StatusBadRequest {
-		t.Errorf("pull of the host: %d %s", status, body)
+	if list, err := fabric.ImageList.Call(t.Context(), s.api, w1, struct{}{}); err != nil || len(list) != 1 {
+		t.Errorf("list: %v, %v", list, err)
 	}
-	if status, body := s.do(fabric.PathImages, "", "", ""); status != http.StatusOK || strings.Count(body, "digest") != 1 {
-		t.Errorf("list: %d %s", status, body)
+	if gone, err := fabric.ImagePrune.Call(t.Context(), s.api, w1, struct{}{}); err != nil || len(gone) != 1 {
+		t.Errorf("prune: %v, %v", gone, err)
 	}
-	if status, body := s.do(fabric.PathImagePrune, "", "", "{}"); status != http.StatusOK || strings.Count(body, "digest") != 1 {
-		t.Errorf("prune: %d %s", status, body)
-	}
+
 	// Once lines have been sent, an error comes as the last of them.
 	s.rig.images.failing(func(_ context.Context, call string, after bool) error {
 		if call == "Pull" && after {
@@ -97,24 +77,34 @@ func TestImagesOverHTTP(t *testing.T) {
 		}
 		return nil
 	})
-	if _, body := s.do(fabric.PathImagePull, "", "", `{"image":"`+rigImage+`"}`); !strings.Contains(body, `"failed"`) || !strings.Contains(body, "the layer lies") {
-		t.Errorf("a pull that fails half-way ends with %s", body)
+	if _, last, err := s.pull(rigImage); err != nil || last.Pull == nil || last.Pull.Status != "failed" || last.Pull.Error != "the layer lies" {
+		t.Errorf("a pull that fails half-way ends with %+v, %v", last.Pull, err)
 	}
+}
+
+// metrics scrapes the worker.
+func (s *served) metrics(t *testing.T) (status int, text string) {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	s.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/worker/metrics", nil))
+	return rec.Code, rec.Body.String()
 }
 
 func TestUsageAndMetrics(t *testing.T) {
 	s := newServed(t)
 	m := s.place(image(rigImage))
-	status, body := s.do(fabric.PathUsage, m.ID, "", "")
-	var u fabric.Usage
-	if err := codec.Unmarshal([]byte(body), &u); err != nil || status != http.StatusOK {
-		t.Fatalf("usage: %d %s, %v", status, body, err)
+	u, err := fabric.MachineUsage.Call(t.Context(), s.api, w1, m.ID)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if u.CPUs < 0.5 || u.CPUs > 1.5 || u.Memory != 1<<20 || u.MayCPUs != 1 || u.MayMemory != 64<<20 || u.ReadByte != -1 {
 		t.Errorf("usage %+v of a program that is always busy, want about one core", u)
 	}
-	status, text := s.do(pathMetrics, "", "", "")
+	status, text := s.metrics(t)
 	for _, line := range []string{
+		`bourse_worker_ledger_capacity{resource="memory"} `, `bourse_worker_machine_restarts_total 0`, `bourse_worker_runs{status="stuck"} 0`,
+		`bourse_worker_store_faults_total 0`, `bourse_worker_store_full 0`, `bourse_worker_volumes{state="created"} 0`, `bourse_worker_volume_bytes 0`,
+		`go_goroutines `, `process_cpu_seconds_total `,
 		`bourse_worker_machines{state="started"} 1`,
 		`bourse_worker_ledger_used{resource="memory"} 64`,
 		`bourse_worker_start_seconds_count 1`,
@@ -127,10 +117,10 @@ func TestUsageAndMetrics(t *testing.T) {
 			t.Errorf("metrics (%d) have no %s:\n%s", status, line, text)
 		}
 	}
-	s.must(s.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+	s.must(s.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 	s.reaches(m.ID, bourse.StateStopped)
-	if status, body := s.do(fabric.PathUsage, m.ID, "", ""); status != http.StatusPreconditionFailed {
-		t.Errorf("usage of a stopped machine: %d %s", status, body)
+	if u, err := fabric.MachineUsage.Call(t.Context(), s.api, w1, m.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("usage of a stopped machine: %+v, %v", u, err)
 	}
 }
 
@@ -144,22 +134,33 @@ func TestUsageComparesWithTheAnswerBefore(t *testing.T) {
 		for i, wait := range []time.Duration{0, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 			time.Sleep(wait)
 			begin := time.Now()
-			u, err := h.usage(t.Context(), m.ID)
+			u, err := h.machines.Usage(t.Context(), m.ID)
 			if err != nil || u.CPUs < 0.99 || u.CPUs > 1.01 {
 				t.Errorf("answer %d: %g cores, %v; want 1", i, u.CPUs, err)
 			}
-			if took, want := time.Since(begin), map[int]time.Duration{0: usageGap, 1: usageGap, 3: usageGap}[i]; took != want {
+			if took, want := time.Since(begin), map[int]time.Duration{0: 250 * time.Millisecond, 1: 250 * time.Millisecond, 3: 250 * time.Millisecond}[i]; took != want {
 				t.Errorf("answer %d took %s, want %s", i, took, want)
 			}
 		}
 	})
 }
 
+// tunnel returns what comes from a port of a machine.
+func (s *served) tunnel(id bourse.MachineID, port int) (string, error) {
+	r, err := fabric.MachineTunnel.Open(s.t.Context(), s.api, w1, fabric.TunnelRequest{Machine: id, Port: uint16(port)}, io.NopCloser(strings.NewReader("")))
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
 func TestTunnels(t *testing.T) {
 	s := newServed(t)
 	private := s.place(image(rigImage))
-	if status, body := s.do(fabric.PathTunnel, private.ID, "?port=8080", ""); status != http.StatusOK || body != "hello" {
-		t.Errorf("tunnel to a machine of its own network: %d %q", status, body)
+	if text, err := s.tunnel(private.ID, 8080); err != nil || text != "hello" {
+		t.Errorf("tunnel to a machine of its own network: %q, %v", text, err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -176,14 +177,12 @@ func TestTunnels(t *testing.T) {
 	defer listener.Close()
 	own := listener.Addr().(*net.TCPAddr).Port
 	shared := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":` + strconv.Itoa(own) + `}]`) })
-	if status, body := s.do(fabric.PathTunnel, shared.ID, "?port="+strconv.Itoa(own), ""); status != http.StatusOK || body != "hi" {
-		t.Errorf("tunnel to a service: %d %q", status, body)
+	if text, err := s.tunnel(shared.ID, own); err != nil || text != "hi" {
+		t.Errorf("tunnel to a service: %q, %v", text, err)
 	}
-	for query, want := range map[string]int{
-		"?port=22": http.StatusForbidden, "?port=0": http.StatusBadRequest, "?port=65536": http.StatusBadRequest, "": http.StatusBadRequest,
-	} {
-		if status, body := s.do(fabric.PathTunnel, shared.ID, query, ""); status != want {
-			t.Errorf("tunnel %q: %d %s, want %d", query, status, body, want)
+	for port, want := range map[int]bourse.Code{22: bourse.CodeForbidden, 0: bourse.CodeInvalid} {
+		if text, err := s.tunnel(shared.ID, port); bourse.CodeOf(err) != want {
+			t.Errorf("tunnel to port %d: %q, %v, want code %s", port, text, err, want)
 		}
 	}
 }
@@ -202,7 +201,7 @@ func TestExecStreams(t *testing.T) {
 		sizes <- fabric.Size{Rows: 50, Cols: 100}
 		for name, terminal := range map[string]*fabric.Terminal{"with a terminal": {}, "without": nil} {
 			out.Reset()
-			exit, err := execStream(t.Context(), d, taskOf(&m), fabric.ExecIO{
+			exit, err := execStream(t.Context(), d, machines.TaskOf(&m), fabric.ExecIO{
 				Start: fabric.ExecStart{Command: []string{"print", "a", "warn", "b", "cat", "exit", "7"}, Terminal: terminal},
 				Stdin: strings.NewReader("c\n"), Stdout: &out, Stderr: &errs, Resize: sizes,
 			})

@@ -1,95 +1,89 @@
 package worker
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/idle"
+	"github.com/bourse-dev/bourse/worker/machines"
+	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/worker/waits"
 )
 
-func (w *Worker) handleMachines(mux *http.ServeMux) {
-	mux.HandleFunc(fabric.PathMachines, reply(func(r *http.Request) ([]bourse.Machine, error) {
-		q := r.URL.Query()
-		name, deleted := q.Get("name"), q.Get("deleted") == "true"
-		appName, app := queryApp(q)
-		return w.machines(r.Context(), app, func(m *bourse.Machine) bool {
-			return (appName == "" || m.App == appName) && (name == "" || m.Name == name) && (deleted || m.State != bourse.StateDestroyed)
-		})
-	}))
-	mux.HandleFunc(fabric.PathMachine, reply(func(r *http.Request) (bourse.Machine, error) {
-		return w.machine(r.Context(), machineID(r))
-	}))
-	mux.HandleFunc(fabric.PathEvents, reply(func(r *http.Request) ([]bourse.Event, error) {
-		limit, err := queryInt(r, "limit")
-		if err != nil {
-			return nil, err
-		}
-		if err := w.store.Sync(r.Context()); err != nil {
-			return nil, err
-		}
-		var m bourse.Machine
-		err = w.store.View(func(tx *store.Tx) error {
-			var err error
-			m, err = readMachine(tx, machineID(r), max(0, limit))
-			return err
-		})
-		return m.LastEvents, err
-	}))
-	mux.HandleFunc(fabric.PathWait, reply(w.handleWait))
-	mux.HandleFunc(fabric.PathLogs, w.handleLogs)
+// machineEvents returns a machine's latest events.
+func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bourse.Event, error) {
+	if err := w.store.Sync(ctx); err != nil {
+		return nil, err
+	}
+	var m bourse.Machine
+	err := w.store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = state.ReadMachine(tx, q.Machine, max(0, q.Limit))
+		return err
+	})
+	return m.LastEvents, err
 }
 
-// waitMost bounds a wait, whatever its caller says.
-const waitMost = 5 * time.Minute
+// maxWait bounds a wait, whatever its caller says.
+const maxWait = 5 * time.Minute
 
-func (w *Worker) handleWait(r *http.Request) (fabric.WaitReply, error) {
-	limit, err := query(r, "timeout", time.ParseDuration)
-	if err != nil {
-		return fabric.WaitReply{}, err
+// waitQuery waits for what its caller asks for.
+func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
+	want := waits.Query{Instance: q.Instance, After: q.After}
+	for _, s := range q.States {
+		want.States = append(want.States, string(s))
 	}
-	if limit <= 0 || limit > waitMost {
-		limit = waitMost
+	limit := time.Duration(q.Timeout)
+	if limit <= 0 || limit > maxWait {
+		limit = maxWait
 	}
-	q := r.URL.Query()
-	return w.wait(r.Context(), machineID(r), waitFor{
-		states: q["state"], instance: bourse.InstanceID(q.Get("instance")), after: bourse.EventID(q.Get("after")),
-	}, limit)
+	return waits.For(ctx, w.state, q.Machine, want, limit)
 }
 
-// handleLogs streams a machine's output as NDJSON.
-func (w *Worker) handleLogs(rw http.ResponseWriter, r *http.Request) {
-	since, err := queryTime(r, "since")
+// logs writes a machine's output as lines.
+func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *ndjson.Writer) error {
+	m, err := w.state.Machine(ctx, q.Machine)
+	if err != nil {
+		return err
+	}
+	d, err := w.machines.DriverOf(&m)
+	if err != nil {
+		return err
+	}
+	out.Buffered = !q.Follow
+	if q.Follow {
+		out.Begin() // the first line may be long in coming
+	}
+	return d.Logs(ctx, q.Machine, driver.LogQuery{After: q.After, Since: q.Since, Tail: q.Tail, Follow: q.Follow}, func(l driver.LogLine) error {
+		return out.Write(fabric.LogLine{At: l.At, Stream: l.Stream, Text: l.Text, Position: l.Position})
+	})
+}
+
+// handleAttach runs a command whose input and output stream.
+func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse.MachineID) {
+	m, d, err := w.runningOn(r.Context(), id)
 	if err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}
-	tail, err := queryInt(r, "tail")
+	defer w.uses.Begin(id)()
+	fabric.ServeExec(rw, r, func(ctx context.Context, streams fabric.ExecIO) (bourse.Exit, error) {
+		return execStream(ctx, d, machines.TaskOf(&m), streams)
+	})
+}
+
+// handleTunnel passes bytes to a port of a machine, and back.
+func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
+	conn, err := w.dial(r.Context(), to.Machine, to.Port)
 	if err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}
-	m, err := w.machine(r.Context(), machineID(r))
-	if err != nil {
-		fabric.WriteFailure(rw, err)
-		return
-	}
-	d, err := w.driverOf(m.Config.Image)
-	if err != nil {
-		fabric.WriteFailure(rw, err)
-		return
-	}
-	follow := r.URL.Query().Get("follow") == "true"
-	out := newStream(rw, follow)
-	if follow {
-		out.begin()
-		_ = http.NewResponseController(rw).Flush() // the first line may be long in coming
-	}
-	err = d.Logs(r.Context(), machineID(r), driver.LogQuery{Since: since, Tail: tail, Follow: follow},
-		func(l driver.LogLine) error {
-			return out.write(fabric.LogLine{At: l.At, Stream: l.Stream, Text: l.Text})
-		})
-	out.end(err)
+	fabric.ServeTunnel(rw, r, idle.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }

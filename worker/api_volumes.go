@@ -1,78 +1,49 @@
 package worker
 
 import (
+	"io"
 	"net/http"
-	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/volume"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-func (w *Worker) handleVolumes(mux *http.ServeMux) {
-	mux.HandleFunc(fabric.PathVolumes, reply(func(r *http.Request) ([]bourse.Volume, error) {
-		q := r.URL.Query()
-		deleted := q.Get("deleted") == "true"
-		name, app := queryApp(q)
-		return w.listVolumes(r.Context(), app, func(v *bourse.Volume) bool {
-			return (name == "" || v.App == name) && (deleted || living(v))
-		})
-	}))
-	mux.HandleFunc(fabric.PathVolume, reply(func(r *http.Request) (bourse.Volume, error) {
-		return w.usedVolume(r.Context(), volumeID(r))
-	}))
-	mux.HandleFunc(fabric.PathVolumeChange, take(func(r *http.Request, c *fabric.VolumeChange) (bourse.Volume, error) {
-		return w.keepVolume(r.Context(), volumeID(r), *c)
-	}))
-	mux.HandleFunc(fabric.PathVolumeExtend, take(func(r *http.Request, e *fabric.ExtendRequest) (bourse.Volume, error) {
-		return w.extendVolume(r.Context(), volumeID(r), e.SizeGB)
-	}))
-	mux.HandleFunc(fabric.PathVolumeDestroy, reply(func(r *http.Request) (bourse.Volume, error) {
-		return w.destroyVolume(r.Context(), volumeID(r))
-	}))
-	mux.HandleFunc(fabric.PathSnapshot, reply(func(r *http.Request) (bourse.Snapshot, error) {
-		return w.snapshot(r.Context(), volumeID(r))
-	}))
-	mux.HandleFunc(fabric.PathGrant, take(func(r *http.Request, g *fabric.GrantRequest) (fabric.Grant, error) {
-		grant, err := w.grant(r.Context(), r.PathValue("volume"), g, time.Now())
-		return fabric.Grant{Grant: grant}, err
-	}))
-	mux.HandleFunc(fabric.PathExport, reply(func(r *http.Request) (volume.Manifest, error) {
-		if err := w.granted(r); err != nil {
-			return volume.Manifest{}, err
+// handleExports serves volumes and snapshots to other workers, as far as brokers
+// have granted it.
+func handleExports(mux *http.ServeMux, w *Worker) {
+	fabric.VolumeExport.HandleFrom(mux, func(r *http.Request, e fabric.Export) (codec.Raw, error) {
+		if err := w.volumes.Granted(e.ID, e.Grant, r.TLS); err != nil {
+			return nil, err
 		}
-		return w.manifest(r.Context(), r.PathValue("volume"))
-	}))
-	mux.HandleFunc(fabric.PathExportEnd, reply(func(r *http.Request) (struct{}, error) {
-		if err := w.granted(r); err != nil {
+		m, err := w.volumes.Manifest(r.Context(), e.ID)
+		if err != nil {
+			return nil, err
+		}
+		return codec.Marshal(m)
+	})
+	fabric.VolumeRelease.HandleFrom(mux, func(r *http.Request, e fabric.Export) (struct{}, error) {
+		if err := w.volumes.Granted(e.ID, e.Grant, r.TLS); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, w.giveBack(r.Context(), r.PathValue("volume"))
-	}))
-	mux.HandleFunc(fabric.PathChunk, w.handleChunk)
+		return struct{}{}, w.volumes.Release(r.Context(), e.ID)
+	})
+	fabric.VolumeChunk.Handle(mux, w.handleChunk)
 }
 
-func volumeID(r *http.Request) bourse.VolumeID { return bourse.VolumeID(r.PathValue("volume")) }
-
-// handleChunk sends the bytes of one chunk. What arrives is for the receiver
-// to verify.
-func (w *Worker) handleChunk(rw http.ResponseWriter, r *http.Request) {
-	n, err := queryInt(r, "n")
-	if err == nil {
-		err = w.granted(r)
-	}
-	if err != nil {
+// handleChunk sends the bytes of one chunk. The receiver verifies what arrives.
+func (w *Worker) handleChunk(rw http.ResponseWriter, r *http.Request, c fabric.Chunk) {
+	if err := w.volumes.Granted(c.Of.ID, c.Of.Grant, r.TLS); err != nil {
 		fabric.WriteFailure(rw, err)
 		return
 	}
 	body := &chunkBody{rw: rw}
-	err = w.chunk(r.Context(), r.PathValue("volume"), n, body)
+	err := w.volumes.Chunk(r.Context(), c.Of.ID, c.N, body)
 	switch {
 	case err == nil:
 	case !body.begun:
 		fabric.WriteFailure(rw, err)
 	default:
-		panic(http.ErrAbortHandler) // the only way to say so
+		panic(http.ErrAbortHandler) // half of it is out: the caller must see that it ends here
 	}
 }
 
@@ -82,6 +53,8 @@ type chunkBody struct {
 	rw    http.ResponseWriter
 	begun bool
 }
+
+var _ io.Writer = (*chunkBody)(nil)
 
 // Write implements io.Writer.
 func (b *chunkBody) Write(p []byte) (int, error) {

@@ -1,119 +1,118 @@
 package worker
 
 import (
-	"bytes"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"io"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/internal/codec"
-	"github.com/bourse-dev/bourse/internal/codec/codectest"
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// The worker's API, as other parts of the project speak it.
-func TestVolumeAPI(t *testing.T) {
+// readChunk reads one chunk of a manifest.
+func readChunk(t *testing.T, f fabric.Fabric, c fabric.Chunk) (string, error) {
+	t.Helper()
+	r, err := fabric.VolumeChunk.Open(t.Context(), f, w1, c, nil)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
+// readManifest asks for a manifest.
+func readManifest(t *testing.T, f fabric.Fabric, e fabric.Export) (m volume.Manifest, err error) {
+	t.Helper()
+	raw, err := fabric.VolumeExport.Call(t.Context(), f, w1, e)
+	if err == nil {
+		err = codec.Unmarshal(raw, &m)
+	}
+	return m, err
+}
+
+// The worker's verbs about volumes, as other servers use them.
+func TestVolumeVerbs(t *testing.T) {
 	h, vols := newVolumeHost(t)
 	v := h.placeVolume()
-	vols.write(v.ID, "0123456789")
-	server := httptest.NewServer(h.Handler())
-	defer server.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	call := func(method, path, body string, into any) int {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, bytes.NewReader(codectest.Body(t, body)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		var b bytes.Buffer
-		if _, err := b.ReadFrom(resp.Body); err != nil {
-			t.Fatal(err)
-		}
-		switch to := into.(type) {
-		case nil:
-		case *string:
-			*to = b.String()
-		default:
-			unmarshal(t, b.Bytes(), into)
-		}
-		return resp.StatusCode
+	vols.Write(v.ID, "0123456789")
+	f, ctx := fabrictest.Serving(h.Handler()), t.Context()
+
+	list, err := fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{App: "web"})
+	if diff := cmp.Diff([]bourse.Volume{h.getVolume(v.ID)}, list); err != nil || diff != "" {
+		t.Errorf("volumes of the app: %v (-want +got):\n%s", err, diff)
 	}
-	var list []bourse.Volume
-	call(http.MethodGet, "/worker/volumes?app=web", "", &list)
-	if diff := cmp.Diff([]bourse.Volume{h.getVolume(v.ID)}, list); diff != "" {
-		t.Errorf("volumes of the app (-want +got):\n%s", diff)
+	if list, err := fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{App: "other"}); err != nil || len(list) != 0 {
+		t.Errorf("volumes of another app: %v, %v", list, err)
 	}
-	if call(http.MethodGet, "/worker/volumes?app=other", "", &list); len(list) != 0 {
-		t.Errorf("volumes of another app: %v", list)
+	got, err := fabric.VolumeShow.Call(ctx, f, w1, v.ID)
+	if err != nil || got.Usage == nil || got.Usage.Blocks-got.Usage.BlocksFree != 10 {
+		t.Errorf("volume %+v, %v, want 10 blocks in use", got, err)
 	}
-	path := "/worker/volumes/" + string(v.ID)
-	var got bourse.Volume
-	if call(http.MethodGet, path, "", &got); got.Usage == nil || got.Usage.Blocks-got.Usage.BlocksFree != 10 {
-		t.Errorf("volume %+v, want 10 blocks in use", got)
+	got, err = fabric.VolumeUpdate.Call(ctx, f, w1, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(7), ScheduledSnaps: new(true)})
+	if err != nil || got.Spec.RetentionDays != 7 || !got.Spec.ScheduledSnaps {
+		t.Errorf("changed %+v, %v", got.Spec, err)
 	}
-	if call(http.MethodPatch, path, `{"retention_days":7,"scheduled_snaps":true}`, &got); got.Spec.RetentionDays != 7 || !got.Spec.ScheduledSnaps {
-		t.Errorf("changed %+v", got.Spec)
+	if _, err := fabric.VolumeUpdate.Call(ctx, f, w1, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(61)}); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("retention of 61 days: %v", err)
 	}
-	if status := call(http.MethodPatch, path, `{"retention_days":61}`, nil); status != http.StatusBadRequest {
-		t.Errorf("retention of 61 days: status %d", status)
+	if got, err = fabric.VolumeExtend.Call(ctx, f, w1, fabric.ExtendRequest{Volume: v.ID, SizeGB: 11}); err != nil || got.Spec.SizeGB != 11 {
+		t.Errorf("extended %+v, %v", got, err)
 	}
-	if call(http.MethodPost, path+"/extend", `{"size_gb":11}`, &got); got.Spec.SizeGB != 11 {
-		t.Errorf("extended %+v", got)
-	}
-	var snap bourse.Snapshot
-	if call(http.MethodPost, path+"/snapshots", "", &snap); snap.State != bourse.SnapshotCreated || snap.RetentionDays != 7 {
-		t.Errorf("snapshot %+v", snap)
+	snap, err := fabric.VolumeSnapshot.Call(ctx, f, w1, v.ID)
+	if err != nil || snap.State != bourse.SnapshotCreated || snap.RetentionDays != 7 {
+		t.Errorf("snapshot %+v, %v", snap, err)
 	}
 	for _, id := range []string{string(snap.ID), string(v.ID)} {
-		var g fabric.Grant
-		call(http.MethodPost, "/worker/grants/"+id, fmt.Sprintf(`{"to":"w2","app":{"name":"web","id":%q}}`, v.AppID), &g)
-		grant := "grant=" + g.Grant
-		var m volume.Manifest
-		if call(http.MethodGet, "/worker/exports/"+id+"?"+grant, "", &m); m.Volume != v.ID || len(m.Chunks) != 3 {
-			t.Errorf("manifest of %s: %+v", id, m)
-		}
-		at := "/worker/exports/" + strings.ReplaceAll(m.ID, " ", "%20")
-		var text string
-		if status := call(http.MethodGet, at+"/chunk?n=2&"+grant, "", &text); status != http.StatusOK || text != "89" {
-			t.Errorf("chunk 2 of %s: %d %q", m.ID, status, text)
-		}
-		for _, n := range []string{"3", "-1", "x", "99999999999999999999"} {
-			if status := call(http.MethodGet, at+"/chunk?n="+n+"&"+grant, "", nil); status < 400 || status >= 500 {
-				t.Errorf("chunk %s of %s: status %d", n, m.ID, status)
-			}
-		}
-		if status := call(http.MethodDelete, at+"?"+grant, "", nil); status != http.StatusOK {
-			t.Errorf("release %s: status %d", m.ID, status)
-		}
+		checkExport(t, f, id, &v)
 	}
-	if _, forks := vols.kept(); forks != 0 {
+	if _, forks := vols.Kept(); forks != 0 {
 		t.Errorf("%d copies left", forks)
 	}
-	for _, id := range []string{"nothing", "..%2f..%2fetc", string(bourse.NewVolumeID(1)), string(bourse.NewSnapshotID(1)), "fork%20of%20x"} {
-		if status := call(http.MethodGet, "/worker/exports/"+id, "", nil); status != http.StatusForbidden {
-			t.Errorf("export of %s: status %d, want it forbidden", id, status)
+	for _, id := range []string{"nothing", "../../etc", string(bourse.NewVolumeID(1)), string(bourse.NewSnapshotID(1)), "fork of x"} {
+		if _, err := readManifest(t, f, fabric.Export{ID: id}); bourse.CodeOf(err) != bourse.CodeForbidden {
+			t.Errorf("export of %s: %v, want it forbidden", id, err)
 		}
-		if status := call(http.MethodPost, "/worker/grants/"+id, `{"to":"w2","app":{"name":"web"}}`, nil); status != http.StatusNotFound {
-			t.Errorf("grant of %s: status %d, want not found", id, status)
+		if _, err := fabric.VolumeGrant.Call(ctx, f, w1, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web"}}); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("grant of %s: %v, want not found", id, err)
 		}
 	}
-	if call(http.MethodPost, path+"/destroy", "", &got); got.State != bourse.VolumeDestroyed {
-		t.Errorf("destroyed %+v", got)
+	if got, err = fabric.VolumeDestroy.Call(ctx, f, w1, v.ID); err != nil || got.State != bourse.VolumeDestroyed {
+		t.Errorf("destroyed %+v, %v", got, err)
 	}
-	if call(http.MethodGet, "/worker/volumes?deleted=true", "", &list); len(list) != 1 || !slices.Equal(ids(list[0].Snapshots), []bourse.SnapshotID{snap.ID}) {
-		t.Errorf("destroyed ones: %+v, want it with its snapshot", list)
+	list, err = fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{Deleted: true})
+	if err != nil || len(list) != 1 || !slices.Equal(ids(list[0].Snapshots), []bourse.SnapshotID{snap.ID}) {
+		t.Errorf("destroyed ones: %+v, %v, want it with its snapshot", list, err)
+	}
+}
+
+// checkExport reads a volume or snapshot as another worker does.
+func checkExport(t *testing.T, f fabric.Fabric, id string, v *bourse.Volume) {
+	t.Helper()
+	grant, err := fabric.VolumeGrant.Call(t.Context(), f, w1, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web", ID: v.AppID}})
+	if err != nil {
+		t.Errorf("grant of %s: %v", id, err)
+	}
+	m, err := readManifest(t, f, fabric.Export{ID: id, Grant: grant})
+	if err != nil || m.Volume != v.ID || len(m.Chunks) != 3 {
+		t.Errorf("manifest of %s: %+v, %v", id, m, err)
+	}
+	at := fabric.Export{ID: m.ID, Grant: grant}
+	if text, err := readChunk(t, f, fabric.Chunk{Of: at, N: 2}); err != nil || text != "89" {
+		t.Errorf("chunk 2 of %s: %q, %v", m.ID, text, err)
+	}
+	for _, n := range []int{3, -1} {
+		if _, err := readChunk(t, f, fabric.Chunk{Of: at, N: n}); err == nil || bourse.CodeOf(err) == bourse.CodeInternal {
+			t.Errorf("chunk %d of %s: %v", n, m.ID, err)
+		}
+	}
+	if _, err := fabric.VolumeRelease.Call(t.Context(), f, w1, at); err != nil {
+		t.Errorf("release %s: %v", m.ID, err)
 	}
 }
 
@@ -122,11 +121,4 @@ func ids(list []bourse.Snapshot) (out []bourse.SnapshotID) {
 		out = append(out, s.ID)
 	}
 	return out
-}
-
-func unmarshal(t testing.TB, b []byte, into any) {
-	t.Helper()
-	if err := codec.Unmarshal(b, into); err != nil {
-		t.Fatalf("%s: %v", b, err)
-	}
 }

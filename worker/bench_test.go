@@ -64,7 +64,7 @@ func BenchmarkTask(b *testing.B) {
 		}
 	}()
 	h := newHost(b, nil)
-	h.place((&program{listener: ln, protocol: bourse.TaskFrames}).warmed("echo", 8))
+	h.place((&program{Listener: ln, Protocol: bourse.TaskFrames}).Warmed("echo", 8))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	b.ReportAllocs()
@@ -80,32 +80,4 @@ func BenchmarkTask(b *testing.B) {
 		})
 	}
 	wg.Wait()
-}
-
-// blackHole is a view that takes everything and has nothing.
-type blackHole struct{ *memView }
-
-func (blackHole) Publish(context.Context, Update) error { return nil }
-
-// BenchmarkPublish is what a worker does, off the path of any request, for
-// each machine that has changed: noting the change, and reading the machine
-// with its events for the view.
-func BenchmarkPublish(b *testing.B) {
-	h := newHost(b, func(c *Config) { c.Capacity.CPUs, c.Capacity.Memory, c.Capacity.Disk = 4000, 1<<30, 1<<30 })
-	ids := make([]bourse.MachineID, publishBatch)
-	for i := range ids {
-		ids[i] = h.place().ID
-	}
-	p := newPublisher(h.Worker, blackHole{newMemView()})
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ { // b.N counts machines
-		p.box.add(ids[i%publishBatch], false)
-		if (i+1)%publishBatch > 0 {
-			continue
-		}
-		out := p.box.take()
-		if err := p.send(b.Context(), &out); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

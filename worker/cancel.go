@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/holds"
+	"github.com/bourse-dev/bourse/worker/tasks"
+	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
 // cancel makes sure that this worker does not fill the order, now or later:
@@ -32,24 +34,23 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 			rec = store.OrderRecord{ID: id, At: time.Now().UTC()}
 		}
 		filled = bourse.Cancellation{Machine: rec.Machine, Volume: rec.Volume}
-		if rec.Task != nil && rec.Task.Cold != nil {
-			_, err := tx.TaskEnded(id, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+errWithdrawn.Error()), time.Now().UTC())
-			return err
+		if rec.Task != nil {
+			return tasks.Cancel(tx, &rec)
 		}
-		if rec.Canceled || rec.Task != nil { // its call records its end; one that has ended stays as it was told
+		if rec.Canceled {
 			return nil
 		}
-		if err := mayCancelVolume(tx, rec.Volume); err != nil {
+		if err := volumes.MayCancel(tx, rec.Volume); err != nil {
 			return err
 		}
-		if err := endHolds(tx, id); err != nil {
+		if err := holds.End(tx, id); err != nil {
 			return err
 		}
 		rec.Canceled = true
 		rec.Decision.Outcome = bourse.OutcomeCanceled
 		return tx.PutOrder(rec)
 	})
-	w.calls.withdraw(id) // what begins after the transaction is refused
+	w.tasks.Withdraw(id) // what begins after the transaction is refused
 	// A crash before the next step leaves a canceled order with a living
 	// machine or volume: recovery looks for those.
 	switch {
@@ -57,20 +58,20 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
 		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
-		return filled, w.destroyCanceled(ctx, filled.Machine)
+		return filled, w.machines.Discard(ctx, filled.Machine)
 	case filled.Volume != "":
 		w.log.Info("order canceled: its volume is destroyed", "order", id, "volume", filled.Volume, "source", source)
-		return filled, w.destroyCanceledVolume(ctx, filled.Volume)
+		return filled, w.volumes.DestroyCanceled(ctx, filled.Volume)
 	}
 	return filled, nil
 }
 
-func (w *Worker) destroyCanceled(ctx context.Context, id bourse.MachineID) error {
-	_, err := w.beginDestroy(ctx, id, bourse.SourceWorker, func(*bourse.Machine) error { return nil })
-	if c := bourse.CodeOf(err); c == bourse.CodeNotFound {
-		return nil
+// releaseHolds ends all that a reservation holds here, and refuses whatever it
+// asks for later: a release that overtakes its reserve wins (invariant 7).
+func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
+	if err := key.Validate(); err != nil {
+		return err
 	}
+	_, err := w.cancel(ctx, key.All())
 	return err
 }
-
-var _ fsm.Tx = (*store.Tx)(nil)

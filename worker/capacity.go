@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // Capacity is what a worker has to sell: what the host has, or what the
@@ -27,7 +28,7 @@ type Capacity struct {
 // otherwise.
 const imagesPart = 5
 
-// ImageBudget gives what images may take of the disk. It is no line of the
+// ImageBudget returns what images may take of the disk. It is no line of the
 // ledger: what machines and volumes take is counted against the rest.
 func (c *Capacity) ImageBudget() bourse.MiB {
 	if c.Images > 0 {
@@ -44,7 +45,7 @@ const overcommitShared = "shared"
 
 // DetectCapacity asks the host what it has. Memory leaves a tenth to the host.
 // dir is on the file system whose free space counts as disk. Where the host
-// does not tell, the amount is 0 and has to be stated.
+// does not report it, the amount is 0 and has to be stated.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),
@@ -104,10 +105,30 @@ func (c *Capacity) amounts() bourse.Amounts {
 	return a.Sorted()
 }
 
-// shared gives how many shared vCPUs are sold for each core.
+// shared returns how many shared vCPUs are sold for each core.
 func (c *Capacity) shared() float64 {
 	if f, ok := c.Overcommit[overcommitShared]; ok {
 		return f
 	}
 	return DefaultShared
+}
+
+// ledger is what the worker sells: its capacity times overcommit, without what
+// is set aside for images.
+func (c *Config) ledger() admit.Ledger {
+	totals := c.Capacity.amounts()
+	for i, a := range totals {
+		if a.Resource == bourse.ResourceDisk && c.Images != nil {
+			totals[i].Amount -= int64(c.Capacity.ImageBudget())
+			a = totals[i]
+		}
+		if f, ok := c.Capacity.Overcommit[string(a.Resource)]; ok {
+			totals[i].Amount = int64(min(float64(a.Amount)*f, float64(bourse.MaxAmount)))
+		}
+	}
+	l := admit.Ledger{Totals: totals, Shared: c.Capacity.shared(), Rootfs: c.Rootfs}
+	if totals.Has(bourse.ResourceDisk) {
+		l.Kept = c.Kept
+	}
+	return l
 }

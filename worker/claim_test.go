@@ -69,10 +69,10 @@ func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
 		defer h.crash()
 		order := newOrder(t, run("missing"))
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedDriver {
-			t.Fatalf("claim: %+v, %v; want a refusal by the driver", refusal, err)
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedProgram {
+			t.Fatalf("claim: %+v, %v; want a refusal of the program", refusal, err)
 		}
-		all, err := h.machines(t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+		all, err := h.machines.List(t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 		if err != nil || len(all) != 0 {
 			t.Errorf("left behind: %v, %v", all, err)
 		}
@@ -185,10 +185,10 @@ func TestInvariant4NeverOversold(t *testing.T) {
 					continue
 				}
 				if rng.IntN(2) == 0 {
-					_, _ = h.Worker.stop(ctx, id, fabric.Act{})  // may lose a race
-					_, _ = h.Worker.start(ctx, id, fabric.Act{}) // may be refused
+					_, _ = h.machines.Stop(ctx, id, fabric.Act{})  // may lose a race
+					_, _ = h.machines.Start(ctx, id, fabric.Act{}) // may be refused
 				}
-				if _, err := h.destroy(ctx, id, fabric.Act{Force: true}); err != nil {
+				if _, err := h.machines.Destroy(ctx, id, fabric.Act{Force: true}); err != nil {
 					t.Errorf("destroy: %v", err)
 				}
 			}
@@ -205,7 +205,7 @@ func TestInvariant4NeverOversold(t *testing.T) {
 }
 
 // claimOverHTTP sends a claim with numbers that a client may not know to be
-// nonsense, and gives the machine if one was made.
+// nonsense, and returns the machine if one was made.
 func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	hostile := []string{"-1", "0", "1", "64", "256", "701", "1e3", "1e300", "9223372036854775807", "-9223372036854775808", "18446744073709551616", "0.5", `"64"`, "null"}
 	pick := func() string { return hostile[rng.IntN(len(hostile))] }
@@ -215,7 +215,7 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	body := fmt.Sprintf(`{"order":{"id":%q,"app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","init":{"exec":["run"]},
 		"guest":{"cpu_kind":"shared","cpus":%s,"memory_mb":%s},"requirements":{"slots":%s}}}}`,
 		bourse.NewOrderID(), []string{"1", pick()}[rng.IntN(2)], pick(), []string{"1", "2", pick()}[rng.IntN(3)])
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/worker/claim", bytes.NewReader(codectest.Body(t, body)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+fabric.OrderClaim.Path(), bytes.NewReader(codectest.Body(t, body)))
 	if err != nil {
 		t.Error(err)
 		return ""
@@ -254,7 +254,7 @@ func TestAClaimOfLessThanNothing(t *testing.T) {
 	}
 	body = bytes.Replace(body, count, []byte("\x65Count\x28"), 1) // -9
 	rec := httptest.NewRecorder()
-	h.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/worker/claim", bytes.NewReader(body)))
+	h.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, fabric.OrderClaim.Path(), bytes.NewReader(body)))
 	if rec.Code != http.StatusBadRequest {
 		t.Errorf("answered %d: %q", rec.Code, rec.Body)
 	}

@@ -84,7 +84,7 @@ func TestAColdTaskOfNoImage(t *testing.T) {
 		order := coldImage(t, "", "cat")
 		order.Config.Image = "example.com/nothing"
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedImage || refusal.Resource != order.Config.Image {
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedNoImage || refusal.Resource != order.Config.Image {
 			t.Errorf("refusal %+v, %v", refusal, err)
 		}
 		order = coldImage(t, "", "cat")

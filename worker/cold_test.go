@@ -76,7 +76,7 @@ func TestAColdTaskThatCannotBeStarted(t *testing.T) {
 		h := newHost(t, nil)
 		order := cold(t, "", "missing")
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedDriver {
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedProgram {
 			t.Errorf("refusal %+v, %v", refusal, err)
 		}
 		if n := h.slots(); n != 0 || len(h.openTasks()) != 0 {
@@ -100,7 +100,7 @@ func TestAColdTaskIsCut(t *testing.T) {
 			return err
 		},
 		"destroyed": func(h *host, _ *bourse.Order, m bourse.MachineID, _ context.CancelFunc) error {
-			return h.destroyCanceled(h.t.Context(), m)
+			return h.machines.Discard(h.t.Context(), m)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,10 +3,19 @@ package worker
 import (
 	"errors"
 	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/publish"
+	"github.com/bourse-dev/bourse/worker/secrets"
+	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
 // Config says what a worker is and has. Identity fields are fixed at the
@@ -17,15 +26,17 @@ type Config struct {
 	Tag      func() bourse.WorkerTag // chooses a tag at the first start; default at random
 	Region   bourse.Region
 	Capacity Capacity
-	Ports    PortRange     // of $PORT; zero: 20000 to 29999
-	Driver   driver.Driver // of image "host"; required
-	NoHost   bool          // refuse orders for image "host"
+	Ports    admit.PortRange // of $PORT; zero: 20000 to 29999
+	Driver   driver.Driver   // of image "host"; required
+	NoHost   bool            // refuse orders for image "host"
 	Version  string
-	View     View                                 // told of machines and capacity, asked for cancelled orders and apps; may be nil
+	View     publish.View                         // gets machines and capacity, has cancelled orders and apps; may be nil
+	Standby  standby.View                         // the machines of other workers; nil: there are none, and spares never start by themselves
 	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
 	Forget   bool                                 // remove machines of the host that the store does not know, rather than refusing to start
 	Failed   func(error)                          // called when the store has failed: ends the daemon; see store.Config
 	Log      *slog.Logger                         // of this worker alone: its id is not added
+	Metrics  []prometheus.Collector               // what the server counts beside, for its metrics
 	Parts
 	Policy
 }
@@ -37,18 +48,23 @@ type Parts struct {
 	Images    Images
 	Network   Network
 	Volumes   Volumes
-	Pull      Puller // runs image "pull"
-	Peers     Peers  // where volumes and snapshots of other workers come from
+	Pull      Puller              // runs image "pull"
+	Secrets   secrets.View        // has the secrets of apps; nil: machines get none
+	Opener    func() *seal.Opener // opens them; nil: machines of apps with secrets are refused
+	Peers     volumes.Peers       // where volumes and snapshots of other workers come from
 }
 
 // Policy says how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode NetworkMode
-	NoNetwork   error      // why machines of images, which are to have networks, cannot: their orders are refused; nil: they can, or need none
-	SharedQuota bool       // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
-	PIDs        int        // most processes of a machine with an image; default DefaultPIDs, negative: no limit
-	Rootfs      bourse.MiB // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
-	Kept        bourse.MiB // what the log and the record of a machine may take of the disk: part of what each takes, stopped ones too; 0: not counted
+	NoNetwork   error         // why machines of images, which are to have networks, cannot: their orders are refused; nil: they can, or need none
+	SharedQuota bool          // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
+	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative: no limit
+	Rootfs      bourse.MiB    // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
+	Patience    time.Duration // of spares with a worker that is not heard from; default standby.Patience
+	IdleAfter   time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that; default idle.After
+	Awake       bool          // programs of the host have a socket through which they keep their machines awake
+	Kept        bourse.MiB    // what the log and the record of a machine may take of the disk: part of what each takes, stopped ones too; 0: not counted
 }
 
 // DefaultPIDs is how many processes and threads a machine with an image may
@@ -69,8 +85,8 @@ const (
 // withDefaults fills in what c leaves out, and reports CodeInvalid for what
 // makes no sense.
 func (c Config) withDefaults() (Config, error) {
-	if c.Ports == (PortRange{}) {
-		c.Ports = PortRange{First: 20000, Last: 29999}
+	if c.Ports == (admit.PortRange{}) {
+		c.Ports = admit.PortRange{First: 20000, Last: 29999}
 	}
 	if c.PIDs == 0 {
 		c.PIDs = DefaultPIDs

@@ -78,9 +78,7 @@ func (h *host) haunt(d *death) {
 	h.rig.containers.SetHooks(hooks)
 	h.rig.images.failing(call)
 	h.rig.network.failing(call)
-	h.rig.volumes.mu.Lock()
-	defer h.rig.volumes.mu.Unlock()
-	h.rig.volumes.fault = func(name, _ string) error { return call(h.t.Context(), name, false) }
+	h.rig.volumes.SetFault(func(name, _ string) error { return call(h.t.Context(), name, false) })
 }
 
 // haunted runs the scenario with a daemon that dies in its n-th call.

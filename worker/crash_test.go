@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 var errCrash = errors.New("crash")
@@ -31,10 +32,13 @@ func crashAt(stage store.FaultStage, n uint64) func(store.FaultStage, uint64) er
 type diary struct {
 	started   map[bourse.MachineID]int // pid
 	stopped   map[bourse.MachineID]bool
+	suspended map[bourse.MachineID]bool
 	destroyed map[bourse.MachineID]bool
 	canceled  map[bourse.OrderID]bool
 	refused   map[bourse.OrderID]bool
 	events    map[bourse.MachineID][]bourse.EventID
+	ports     map[bourse.MachineID][]int // each time that they were told
+	versions  map[bourse.MachineID]bourse.InstanceID
 }
 
 // lifetime is a scenario that uses every operation. It ends at the first
@@ -84,11 +88,32 @@ func (h *host) lifetime(d *diary) error {
 	if err != nil {
 		return err
 	}
+	lasting, err := claim(run("run"))
+	if err != nil {
+		return err
+	}
+	suspend := func(id bourse.MachineID) error {
+		_, err := h.machines.Suspend(ctx, id, fabric.Act{})
+		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
+			return nil // a poller's
+		}
+		if err == nil {
+			d.suspended[id] = true
+		}
+		return err
+	}
 	for _, step := range []func() error{
-		func() error { return d.verb(h.Worker.start(ctx, prepared.ID, fabric.Act{})) },
-		func() error { return d.verb(h.Worker.restart(ctx, long.ID, fabric.Act{})) },
+		func() error { return d.verb(h.machines.Start(ctx, prepared.ID, fabric.Act{})) },
+		func() error { return d.verb(h.machines.Restart(ctx, long.ID, fabric.Act{})) },
+		func() error { return d.verb(h.update(ctx, long.ID, env("VERSION", "2"))) },
+		func() error { return d.verb(h.update(ctx, prepared.ID, metadata("note", "unnoticed"))) },
+		func() error { return d.verb(h.update(ctx, prepared.ID, h.rig.newImage)) },
+		func() error { return suspend(long.ID) },
+		func() error { return d.verb(h.machines.Start(ctx, long.ID, fabric.Act{})) },
+		func() error { return suspend(lasting.ID) },
+		func() error { return suspend(prepared.ID) },
 		func() error {
-			_, err := h.Worker.stop(ctx, long.ID, fabric.Act{})
+			_, err := h.machines.Stop(ctx, long.ID, fabric.Act{})
 			if err == nil {
 				delete(d.started, long.ID)
 				d.stopped[long.ID] = true
@@ -104,7 +129,7 @@ func (h *host) lifetime(d *diary) error {
 			return err
 		},
 		func() error {
-			_, err := h.destroy(ctx, prepared.ID, fabric.Act{Force: true})
+			_, err := h.machines.Destroy(ctx, prepared.ID, fabric.Act{Force: true})
 			if err == nil {
 				delete(d.started, prepared.ID)
 				d.destroyed[prepared.ID] = true
@@ -115,6 +140,9 @@ func (h *host) lifetime(d *diary) error {
 		// What an operation has begun without its caller being told of the end
 		// may be so or not after a crash.
 		d.uncertain(long.ID, prepared.ID, doomed.ID)
+		if !d.suspended[lasting.ID] {
+			d.uncertain(lasting.ID)
+		}
 		if err := step(); err != nil {
 			return err
 		}
@@ -124,13 +152,15 @@ func (h *host) lifetime(d *diary) error {
 
 func newDiary() *diary {
 	return &diary{
-		started: map[bourse.MachineID]int{}, stopped: map[bourse.MachineID]bool{}, destroyed: map[bourse.MachineID]bool{},
+		started: map[bourse.MachineID]int{}, stopped: map[bourse.MachineID]bool{}, suspended: map[bourse.MachineID]bool{}, destroyed: map[bourse.MachineID]bool{},
 		canceled: map[bourse.OrderID]bool{}, refused: map[bourse.OrderID]bool{}, events: map[bourse.MachineID][]bourse.EventID{},
+		ports: map[bourse.MachineID][]int{}, versions: map[bourse.MachineID]bourse.InstanceID{},
 	}
 }
 
 func (d *diary) note(m *bourse.Machine) {
-	d.started[m.ID] = m.Boot.PID
+	d.started[m.ID], d.versions[m.ID] = m.Boot.PID, m.Instance
+	d.ports[m.ID] = append(d.ports[m.ID], m.Boot.Port)
 	d.events[m.ID] = nil
 	for _, e := range m.LastEvents {
 		d.events[m.ID] = append(d.events[m.ID], e.ID)
@@ -147,6 +177,8 @@ func (d *diary) verb(reply fabric.ActReply, err error) error {
 func (d *diary) uncertain(ids ...bourse.MachineID) {
 	for _, id := range ids {
 		delete(d.started, id)
+		delete(d.versions, id)
+		delete(d.suspended, id)
 	}
 }
 
@@ -212,7 +244,7 @@ func (h *host) checkRunning(before []driver.TaskID) {
 	h.t.Helper()
 	now := h.tasks()
 	for _, id := range before {
-		m, err := h.machine(h.t.Context(), id.Machine)
+		m, err := h.state.Machine(h.t.Context(), id.Machine)
 		if err != nil {
 			h.t.Errorf("task %v ran without a record", id)
 			continue
@@ -227,16 +259,19 @@ func checkIntent(h *host, _ *diary) {
 	h.t.Helper()
 	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
 	recorded := map[bourse.MachineID]bourse.Machine{}
-	all, err := h.machines(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
+	all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, m := range all {
 		recorded[m.ID] = m
+		if m.Next != nil {
+			h.t.Errorf("machine %s is %s and waits for version %s for ever: %v", m.ID, m.State, m.Next.Instance, story(m))
+		}
 		if !m.State.Settled() {
 			h.t.Errorf("machine %s is %s for ever: %v", m.ID, m.State, story(m))
 		}
-		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), taskOf(&m)) {
+		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), machines.TaskOf(&m)) {
 			h.t.Errorf("machine %s is started, its task does not run: %v", m.ID, story(m))
 		}
 		if m.State != bourse.StateDestroyed && h.canceledOrder(m.Order) {
@@ -244,8 +279,12 @@ func checkIntent(h *host, _ *diary) {
 		}
 	}
 	for _, id := range h.tasks() {
-		if m := recorded[id.Machine]; m.State != bourse.StateStarted || m.Boot.Number != id.Boot {
+		m := recorded[id.Machine]
+		if m.State != bourse.StateStarted && m.State != bourse.StateSuspended || m.Boot.Number != id.Boot {
 			h.t.Errorf("task %v runs, its machine is %q at boot %d", id, m.State, m.Boot.Number)
+		}
+		if frozen := slices.Contains(h.frozen(), id); frozen != (m.State == bourse.StateSuspended) {
+			h.t.Errorf("task %v, frozen: %t, its machine is %q: %v", id, frozen, m.State, story(m))
 		}
 	}
 	for _, id := range h.kept() {
@@ -295,6 +334,25 @@ func checkBounce(h *host, d *diary) {
 			}
 		}
 	}
+	for id, told := range d.versions {
+		if m := h.get(id); m.Instance != told {
+			h.t.Errorf("machine %s was told to have version %s and has %s", id, told, m.Instance)
+		}
+	}
+	for id, told := range d.ports { // for life
+		m := h.get(id)
+		if m.State != bourse.StateDestroyed {
+			told = append(told, m.Boot.Port)
+		}
+		if len(slices.Compact(told)) != 1 {
+			h.t.Errorf("machine %s has had the ports %v", id, told)
+		}
+	}
+	for id := range d.suspended {
+		if m := h.get(id); m.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&m)) {
+			h.t.Errorf("machine %s was told suspended and is %s, frozen are %v: %v", id, m.State, h.frozen(), story(m))
+		}
+	}
 	for id := range d.stopped {
 		if m := h.get(id); m.State != bourse.StateStopped {
 			h.t.Errorf("machine %s was told to stop and is %s", id, m.State)
@@ -316,7 +374,7 @@ func checkBounce(h *host, d *diary) {
 // awaitBoot waits until the resumed start has found the task again.
 func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
 	h.t.Helper()
-	m, err := h.await(h.t.Context(), id, func(m *bourse.Machine) bool { return m.Boot.PID == pid || m.Boot.Exit != nil })
+	m, err := h.state.AwaitMachine(h.t.Context(), id, func(m *bourse.Machine) bool { return m.Boot.PID == pid || m.Boot.Exit != nil })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -326,7 +384,7 @@ func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
 // checkExits: as many exits are told as there were starts that have ended.
 func (h *host) checkExits() {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
+	all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -341,7 +399,7 @@ func (h *host) checkExits() {
 			}
 		}
 		running := 0
-		if m.State == bourse.StateStarted {
+		if m.State == bourse.StateStarted || m.State == bourse.StateSuspended {
 			running = 1
 		}
 		if starts != exits+running {

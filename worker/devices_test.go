@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"os"
-	"runtime"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
@@ -44,27 +42,12 @@ func TestImagesHaveTheirPartOfTheDisk(t *testing.T) {
 		"stated":         {Config{Capacity: Capacity{Disk: 1000, Images: 100}, Parts: Parts{Images: newMemImages()}}, 900},
 		"and overcommit": {Config{Capacity: Capacity{Disk: 1000, Overcommit: map[string]float64{"disk": 2}}, Parts: Parts{Images: newMemImages()}}, 1600},
 	} {
-		l := newLedger(&c.cfg)
-		if got := l.totals.Of(bourse.ResourceDisk); got != c.want {
+		l := c.cfg.ledger()
+		if got := l.Totals.Of(bourse.ResourceDisk); got != c.want {
 			t.Errorf("%s: %d MiB, want %d", name, got, c.want)
 		}
 	}
 	if err := (&Capacity{Disk: 10, Images: 11}).Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("more for images than there is: %v", err)
-	}
-}
-
-func TestCutOff(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("namespaces are Linux's")
-	}
-	if cutOff(os.Getpid(), "/proc/self/ns/net") {
-		t.Error("a process is cut off from its own network")
-	}
-	if !cutOff(os.Getpid(), "/proc/self/ns/mnt") { // any other namespace
-		t.Error("a process in another namespace is not cut off")
-	}
-	if cutOff(os.Getpid(), "/nonexistent") || cutOff(1<<30, "/proc/self/ns/net") {
-		t.Error("what cannot be known is told as cut off")
 	}
 }

@@ -14,8 +14,8 @@
 //     is lost (invariant 6).
 //   - A claim is idempotent by order id, and a cancellation that comes first
 //     wins; one that could not be told is found in the view (invariant 7).
-//   - A task is recorded before its payload is sent, and is run once: who asks
-//     again gets how it ended. What a daemon's death cuts off is lost, and its
+//   - A task is recorded before its payload is sent, and is run once: a
+//     repetition returns how it ended. What a daemon's death cuts off is lost, and its
 //     slots are not (invariants 4, 5 and 7).
 //   - The view gets what the store holds, soon after each change and as a
 //     whole whenever it has lost it; no caller ever waits for it, and nothing
@@ -35,12 +35,18 @@
 //
 // # Concurrency
 //
-// All state is in the store. Whoever changes a machine does so in one store
+// All state is in the store. Every change of a machine is made in one store
 // transaction that reads the record, decides and writes; the store runs
 // transactions one after the other, so there is nothing to lock. Operations
 // that touch the host are runs, serialised per machine by the engine. One
-// goroutine per started machine waits for its end (watch.go), one ends what is
-// held when its time is over (hold.go), one publishes to the view (publish.go),
-// one listens to it (listen.go); they, the engine and
-// the housekeeper belong to Run.
+// goroutine per started machine waits for its end (package machines), one ends
+// what is held when its time is over (package holds), one publishes to the view
+// and one reads from it (package publish); they, the engine and the one that
+// prunes the store belong to Run.
+//
+// # Parts
+//
+// The parts stand on package state: the store, the engine, the news of what
+// changes. They do not import one another; this package opens them in order,
+// and passes to each what it needs of the others.
 package worker

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -35,14 +37,12 @@ func newMemImages() *memImages {
 }
 
 // push puts an image into the registry under a name.
-func (f *memImages) push(name string, bytes int64) bourse.Image {
+func (f *memImages) push(name string, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ref := bourse.ParseImageRef(name)
 	ref.Digest = digestOf(name)
-	image := bourse.Image{Ref: ref, Bytes: bytes, Disk: 2 * bytes}
-	f.registry[name] = image
-	return image
+	f.registry[name] = bourse.Image{Ref: ref, Bytes: bytes, Disk: 2 * bytes}
 }
 
 func (f *memImages) failing(fault func(ctx context.Context, call string, after bool) error) {
@@ -199,3 +199,8 @@ func (f *memImages) pulled() int {
 }
 
 var _ Images = (*memImages)(nil)
+
+func digestOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

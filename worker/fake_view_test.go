@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/publish"
 )
 
 var errView = bourse.Errorf(bourse.CodeUnavailable, "the view fails")
@@ -67,7 +68,7 @@ func (v *memView) call(ctx context.Context, name string, fn func() error) error 
 	return err
 }
 
-func (v *memView) Publish(ctx context.Context, u Update) error {
+func (v *memView) Publish(ctx context.Context, u publish.Update) error {
 	return v.call(ctx, "Publish", func() error {
 		if v.refused != nil && slices.ContainsFunc(u.Machines, func(m bourse.Machine) bool { return v.refused(&m) }) {
 			return bourse.Errorf(bourse.CodeInvalid, "a row is too large")
@@ -100,7 +101,7 @@ func (v *memView) Publish(ctx context.Context, u Update) error {
 		}
 		for _, app := range u.Apps {
 			if !bytes.Equal(app.Proof, proven(app).Proof) {
-				return bourse.Errorf(bourse.CodeInvalid, "nobody has signed app %s", app.Name)
+				return bourse.Errorf(bourse.CodeInvalid, "no one has signed app %s", app.Name)
 			}
 			v.put(app)
 		}
@@ -214,4 +215,4 @@ func (v *memView) counted() viewCount {
 	return v.count
 }
 
-var _ View = (*memView)(nil)
+var _ publish.View = (*memView)(nil)

@@ -14,6 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // spy is a driver that remembers what it was told to start.
@@ -73,12 +75,12 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		if h.rig.images.pulled() != 1 || slices.Contains(story(second), "pull/starting") {
 			t.Errorf("%d pulls; events of the second machine: %v", h.rig.images.pulled(), story(second))
 		}
-		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{second.ID}) {
 			t.Errorf("networks of %v after the first machine stopped", got)
 		}
-		h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
 		if got := h.rig.network.attached(); len(got) != 2 || h.get(m.ID).PrivateIP != m.PrivateIP {
 			t.Errorf("started again: networks of %v, address %s, was %s", got, h.get(m.ID).PrivateIP, m.PrivateIP)
 		}
@@ -86,7 +88,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 			t.Errorf("an image in use was removed: %v, %v", gone, err)
 		}
 		for _, id := range []bourse.MachineID{m.ID, second.ID} {
-			h.must(h.destroy(t.Context(), id, fabric.Act{Force: true}))
+			h.must(h.machines.Destroy(t.Context(), id, fabric.Act{Force: true}))
 		}
 		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
 			t.Errorf("the image of nobody was not removed: %v, %v", gone, err)
@@ -102,7 +104,7 @@ func checkTask(t *testing.T, m *bourse.Machine, got driver.Task) {
 	env := got.Env
 	got.Env = nil
 	want := driver.Task{
-		ID: taskOf(m), Image: "example.com/web@" + m.Image.Digest, Command: []string{"run"},
+		ID: machines.TaskOf(m), Image: "example.com/web@" + m.Image.Digest, Command: []string{"run"},
 		Limits: driver.Limits{Memory: 64, CPUWeight: 63, CPUQuota: 1000, PIDs: DefaultPIDs},
 		Network: &driver.Network{
 			Namespace: "/netns/" + string(m.ID), Hostname: "web1", Resolver: []string{"9.9.9.9"}, Search: []string{"ours.internal"},
@@ -132,7 +134,7 @@ func TestRefusalsOfImages(t *testing.T) {
 		reason bourse.RefusalReason
 		what   string
 	}{
-		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedImage, what: "example.com/nothing"},
+		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedNoImage, what: "example.com/nothing"},
 		"no driver":     {func(c *Config) { c.Parts = Parts{} }, image(rigImage), bourse.RefusedImage, rigImage},
 		// The host's network is the operator's to choose, never a fallback.
 		"no network": {
@@ -147,7 +149,7 @@ func TestRefusalsOfImages(t *testing.T) {
 		},
 		"a limit of the disk": {
 			func(c *Config) { c.Volumes = nil }, func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1} },
-			bourse.RefusedUnknown, labelDiskLimit,
+			bourse.RefusedUnknown, admit.LabelDiskLimit,
 		},
 		"a root larger than the disk": {
 			change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
@@ -155,7 +157,7 @@ func TestRefusalsOfImages(t *testing.T) {
 		},
 		"names that are none":         {change: func(o *bourse.Order) { o.Config.DNS = []byte(`{"searches":["a b"]}`) }, reason: bourse.RefusedDriver},
 		"gpus":                        {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
-		"a program that is not there": {change: run("missing"), reason: bourse.RefusedDriver},
+		"a program that is not there": {change: run("missing"), reason: bourse.RefusedProgram},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,13 +184,13 @@ func TestRefusalsOfImages(t *testing.T) {
 // leftNothing: no machine lives, and nothing of one is on the host.
 func (h *host) leftNothing() {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil || len(all) != 0 {
 		h.t.Errorf("left behind: %v, %v", stories(all), err)
 	}
-	if kept := h.kept(); len(kept) != 0 || len(h.rig.network.attached())+len(h.rig.volumes.scratchNow())+len(h.rig.volumes.mountedNow()) != 0 {
+	if kept := h.kept(); len(kept) != 0 || len(h.rig.network.attached())+len(h.rig.volumes.Scratches())+len(h.rig.volumes.Mounted()) != 0 {
 		h.t.Errorf("on the host: machines %v, networks %v, scratch %v, mounts %v",
-			kept, h.rig.network.attached(), h.rig.volumes.scratchNow(), h.rig.volumes.mountedNow())
+			kept, h.rig.network.attached(), h.rig.volumes.Scratches(), h.rig.volumes.Mounted())
 	}
 	h.verify()
 }
@@ -208,16 +210,101 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 		begin := time.Now()
 		order := newOrder(t, image(rigImage), func(o *bourse.Order) { o.Within = bourse.Duration(20 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable {
-			t.Fatalf("refusal %+v, %v; want unavailable", refusal, err)
+		const want = "image " + rigImage + ": not pulled before the order's deadline: the registry hangs up"
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || refusal.Detail != want {
+			t.Fatalf("refusal %+v, %v; want %s", refusal, err, want)
 		}
-		if took := time.Since(begin); took < 20*time.Second || took > 31*time.Second {
-			t.Errorf("refused after %s, want the order's 20 s and perhaps a wait between two attempts", took)
+		if took := time.Since(begin); took < 20*time.Second || took > 21*time.Second {
+			t.Errorf("refused after %s, want the order's 20 s", took)
 		}
 		h.leftNothing()
-		all, err := h.machines(t.Context(), nil, func(*bourse.Machine) bool { return true })
+		all, err := h.machines.List(t.Context(), nil, func(*bourse.Machine) bool { return true })
 		if err != nil || len(all) != 1 || len(all[0].LastEvents) > 5 {
 			t.Errorf("the attempts have left %d events: %v", len(all[0].LastEvents), story(all[0]))
+		}
+	})
+}
+
+// A claim whose caller waits for less than the order's deadline is answered in that time.
+func TestAPullEndsInTimeForItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		h.rig.images.takes = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(t, image(rigImage))})
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || !strings.HasSuffix(refusal.Detail, "deadline") {
+			t.Errorf("refusal %+v, %v", refusal, err)
+		}
+		h.leftNothing()
+	})
+}
+
+// A registry that is not reached is asked twice: the order goes on to another
+// worker at once. One that was reached is waited for.
+func TestARegistryThatIsNotReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		asked := 0
+		h.rig.images.failing(func(_ context.Context, call string, after bool) error {
+			if call == "Resolve" && !after {
+				asked++
+				return bourse.Errorf(bourse.CodeUnavailable, "image %s: example.com is not reached: no such host", rigImage)
+			}
+			return nil
+		})
+		begin := time.Now()
+		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, image(rigImage))})
+		const want = "image " + rigImage + ": example.com is not reached: no such host"
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || refusal.Resource != rigImage || refusal.Detail != want {
+			t.Errorf("refusal %+v, %v; want %s", refusal, err, want)
+		}
+		if took := time.Since(begin); took > time.Second || asked != 2 {
+			t.Errorf("refused after %s and %d attempts", took, asked)
+		}
+		h.leftNothing()
+
+		h.rig.images.failing(func(_ context.Context, call string, after bool) error {
+			switch {
+			case call == "Pull" && !after && asked == 2:
+				asked++
+				return bourse.Errorf(bourse.CodeUnavailable, "the registry breaks off")
+			case call == "Resolve" && !after && asked > 2 && asked < 6:
+				asked++
+				return bourse.Errorf(bourse.CodeUnavailable, "it restarts")
+			}
+			return nil
+		})
+		if m := h.place(image(rigImage)); m.State != bourse.StateStarted || asked != 6 {
+			t.Errorf("%s after %d attempts", m.State, asked)
+		}
+	})
+}
+
+// While an order waits for its image, it tells how far the pull has come.
+func TestAnOrderTellsItsPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		h.rig.images.takes = time.Minute / 2
+		order := newOrder(t, image(rigImage))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); fill == nil {
+				t.Errorf("%+v, %v", refusal, err)
+			}
+		}()
+		time.Sleep(time.Second)
+		got, err := h.machines.Pulling(t.Context(), order.ID)
+		if err != nil || got.Pull == nil || got.Pull.Status != "pulling" || got.Pull.Total == 0 {
+			t.Errorf("while it is pulled: %+v, %v", got, err)
+		}
+		<-done
+		if got, err := h.machines.Pulling(t.Context(), order.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("when it is there: %+v, %v", got, err)
 		}
 	})
 }
@@ -264,7 +351,7 @@ func TestAMachineThatIsNotLaunchedHasItsImage(t *testing.T) {
 		if m = h.get(m.ID); m.Image == nil || !m.PrivateIP.IsValid() {
 			t.Errorf("prepared with image %v and address %s", m.Image, m.PrivateIP)
 		}
-		if m := h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{})); m.State != bourse.StateStarted {
+		if m := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{})); m.State != bourse.StateStarted {
 			t.Errorf("started: %s", m.State)
 		}
 	})
@@ -281,8 +368,8 @@ func TestQuotesKnowWhatIsMissing(t *testing.T) {
 			}
 			return q.MissingBytes
 		}
-		if n := missing(); n != unknownImage {
-			t.Errorf("before: %d bytes missing, want %d", n, int64(unknownImage))
+		if n := missing(); n != admit.UnknownImage {
+			t.Errorf("before: %d bytes missing, want %d", n, int64(admit.UnknownImage))
 		}
 		h.place(image(rigImage))
 		if n := missing(); n != 0 {
@@ -304,7 +391,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, gpu)}); err != nil || refusal == nil || refusal.Resource != "gpu.a10" {
 			t.Errorf("a third: %+v, %v; want a refusal", refusal, err)
 		}
-		h.must(h.Worker.stop(t.Context(), a.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), a.ID, fabric.Act{}))
 		if m := h.reaches(a.ID, bourse.StateStopped); len(m.Devices) != 0 {
 			t.Errorf("stopped, it has %v", m.Devices)
 		}
@@ -312,7 +399,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 		if !slices.Equal(c.Devices, a.Devices) {
 			t.Errorf("the third has %v, want %v", c.Devices, a.Devices)
 		}
-		if _, err := h.Worker.start(t.Context(), a.ID, fabric.Act{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
+		if _, err := h.machines.Start(t.Context(), a.ID, fabric.Act{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start without a device: %v, want insufficient_capacity", err)
 		}
 		h.verify()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // ofOrg orders for an app of an organisation.
@@ -25,18 +26,18 @@ func TestImagesArePulledForTheirOrganisation(t *testing.T) {
 		h.rig.images.private = map[string]string{rigImage: "acme"}
 		order := newOrder(t, image(rigImage), ofOrg("rival"))
 		q, err := h.quote(t.Context(), order)
-		if err != nil || q.MissingBytes != unknownImage {
+		if err != nil || q.MissingBytes != admit.UnknownImage {
 			t.Errorf("before: the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
 		}
 		m := h.place(image(rigImage), ofOrg("acme"))
 		if got := h.rig.images.asked; !slices.Equal(got, []string{"acme"}) {
 			t.Errorf("pulled for %q, want acme", got)
 		}
-		if q, err = h.quote(t.Context(), order); err != nil || q.MissingBytes != unknownImage {
+		if q, err = h.quote(t.Context(), order); err != nil || q.MissingBytes != admit.UnknownImage {
 			t.Errorf("the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
 		}
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedImage || refusal.Resource != rigImage || refusal.Detail == "" {
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedNoImage || refusal.Resource != rigImage || refusal.Detail == "" {
 			t.Errorf("the rival's order: refusal %+v, %v, want the image refused", refusal, err)
 		}
 		if m = h.get(m.ID); m.State != bourse.StateStarted {

@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // While the driver of images is away, what is not its business works; when it
@@ -47,7 +48,7 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable {
 			t.Errorf("refusal %+v, %v; want unavailable", refusal, err)
 		}
-		if _, err := h.exec(t.Context(), m.ID, &fabric.ExecRequest{Command: []string{"print", "x"}}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		if _, err := h.machines.Exec(t.Context(), m.ID, &fabric.ExecRequest{Command: []string{"print", "x"}}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("exec: %v, want unavailable", err)
 		}
 		if got := h.get(m.ID); got.State != bourse.StateStarted {
@@ -60,7 +61,7 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 		if got := h.rig.containers.Running(); len(got) != 1 || got[0].Machine != m.ID {
 			t.Errorf("runs %v, want machine %s alone", got, m.ID)
 		}
-		h.rig.containers.End(taskOf(&m), bourse.Exit{Code: 3})
+		h.rig.containers.End(machines.TaskOf(&m), bourse.Exit{Code: 3})
 		if got := h.reaches(m.ID, bourse.StateStopped); got.Boot.Exit.Code != 3 {
 			t.Errorf("exit %+v, want code 3", got.Boot.Exit)
 		}

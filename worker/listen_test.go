@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/publish"
 )
 
 // Invariant 7, for a worker that could not be told: what was cancelled while
@@ -39,7 +39,7 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 					t.Fatal(r, err)
 				}
 				away(h, func() { v.cancel(filled.ID, unseen.ID, "not an order") })
-				time.Sleep(publishAgainMost + time.Second)
+				time.Sleep(publish.AgainMost + time.Second)
 				h.checkCancelled(filled, unseen)
 				if m := h.get(other.ID); m.State != bourse.StateStarted {
 					t.Errorf("a machine of another order is %s", m.State)
@@ -53,7 +53,7 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 // checkCancelled: the orders have no machine, and get none.
 func (h *host) checkCancelled(orders ...*bourse.Order) {
 	h.t.Helper()
-	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -191,55 +191,4 @@ func TestKnownAppsAreNotWrittenAgain(t *testing.T) {
 			t.Errorf("%d commits while nothing happened", commits)
 		}
 	})
-}
-
-// Whoever exchanges records comes to agree, and with the merge of all.
-func TestReconcile(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		day := func(label string) time.Time { return time.Unix(rapid.Int64Range(1, 3).Draw(t, label), 0).UTC() }
-		draw := func(label string) []bourse.App {
-			byName := map[bourse.AppName]bourse.App{}
-			for range rapid.IntRange(0, 6).Draw(t, label) {
-				name := bourse.AppName(rapid.SampledFrom([]string{"a1", "b1", "c1", "d1"}).Draw(t, "name"))
-				app := bourse.App{Name: name, ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Life: rapid.IntRange(0, 1).Draw(t, "life"), CreatedAt: day("created"), Proof: []byte{1}}
-				if rapid.Bool().Draw(t, "deleted") {
-					app.DeletedAt = new(day("deletion"))
-				}
-				byName[name] = app
-			}
-			var out []bourse.App
-			for _, app := range byName {
-				out = append(out, app)
-			}
-			return out
-		}
-		kept, heard := draw("kept"), draw("heard")
-		want := merged(kept, heard)
-		keep, tell := reconcile(kept, heard)
-		for side, got := range map[string]map[bourse.AppName]bourse.App{"kept": merged(kept, keep), "heard": merged(heard, tell)} {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s (-want +got):\n%s", side, diff)
-			}
-		}
-		after := func(m map[bourse.AppName]bourse.App) (out []bourse.App) {
-			for _, app := range m {
-				out = append(out, app)
-			}
-			return out
-		}
-		if keep, tell := reconcile(after(want), after(want)); len(keep)+len(tell) > 0 {
-			t.Fatalf("two who agree exchange %v and %v", keep, tell)
-		}
-	})
-}
-
-func merged(lists ...[]bourse.App) map[bourse.AppName]bourse.App {
-	out := map[bourse.AppName]bourse.App{}
-	for _, app := range slices.Concat(lists...) {
-		if old, ok := out[app.Name]; ok {
-			app = old.Merge(app)
-		}
-		out[app.Name] = app
-	}
-	return out
 }

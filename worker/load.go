@@ -18,8 +18,8 @@ type loadGauge struct {
 
 const loadMaxAge = time.Second
 
-// read gives the runnable tasks per core, averaged over a minute; 0 where the
-// host does not tell.
+// read returns the runnable tasks per core, averaged over a minute; 0 where the
+// host does not report it.
 func (g *loadGauge) read() float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,14 +6,15 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Local is the worker for who stands in the same process with it: what comes
-// over the network goes through Handler, and ends here, too. Until the worker
-// has recovered every call is CodeUnavailable.
+// Local is the worker for callers in its own process: what comes over the
+// network goes through Handler, and ends here, too. Until the worker has
+// recovered every call is CodeUnavailable.
 type Local struct{ w *Worker }
 
-// Local gives the worker's own side.
+// Local returns the worker for callers in its own process.
 func (w *Worker) Local() Local { return Local{w} }
 
 func (l Local) ready() error {
@@ -23,7 +24,7 @@ func (l Local) ready() error {
 	return nil
 }
 
-// Claim fills an order here, or gives the refusal; as fabric.PathClaim does.
+// Claim fills an order here, or returns the refusal; as fabric.OrderClaim does.
 func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if err := l.ready(); err != nil {
 		return nil, nil, err
@@ -34,7 +35,7 @@ func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bours
 	return l.w.claim(ctx, c)
 }
 
-// Cancel cancels an order here; as fabric.PathCancel does.
+// Cancel cancels an order here; as fabric.OrderCancel does.
 func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Cancellation{}, err
@@ -42,27 +43,17 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 	return l.w.cancel(ctx, id)
 }
 
-// App gives the app of a name, as far as the worker knows. CodeNotFound: there is
+// App returns the app of a name, as far as the worker knows. CodeNotFound: there is
 // none.
-func (l Local) App(_ context.Context, name bourse.AppName) (app bourse.App, err error) {
-	err = l.w.store.View(func(tx *store.Tx) error {
-		known, ok, err := tx.App(name)
-		switch {
-		case err != nil:
-			return err
-		case ok && known.DeletedAt == nil:
-			app = known
-		case name == bourse.DefaultAppName:
-			app = bourse.DefaultApp(known)
-		default:
-			return bourse.Errorf(bourse.CodeNotFound, "app %s not found", name)
-		}
-		return nil
-	})
+func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
+	app, ok, err := l.w.state.App(name)
+	if err == nil && !ok {
+		err = bourse.Errorf(bourse.CodeNotFound, "app %s not found", name)
+	}
 	return app, err
 }
 
-// Named gives the living machine of a name. CodeNotFound: there is none.
+// Named returns the living machine of a name. CodeNotFound: there is none.
 func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine
 	if err := l.ready(); err != nil {
@@ -77,29 +68,29 @@ func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.M
 		case err != nil:
 			return err
 		case !ok:
-			return errNoMachine
+			return state.ErrNoMachine
 		}
-		m, err = readMachine(tx, id, recentEvents)
+		m, err = state.ReadMachine(tx, id, state.RecentEvents)
 		return err
 	})
 	return m, err
 }
 
-// Machines lists the machines of an app, of all for nil, that keep says yes to,
+// Machines lists the machines of an app, of all for nil, for which keep returns true,
 // oldest first.
 func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
-	return l.w.machines(ctx, app, keep)
+	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop asks a machine to end and gives it as it is then.
+// Stop asks a machine to end and returns it as it is then.
 func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
 	}
-	reply, err := l.w.stop(ctx, id, fabric.Act{})
+	reply, err := l.w.machines.Stop(ctx, id, fabric.Act{})
 	return reply.Machine, err
 }
 
@@ -108,6 +99,6 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	_, err := l.w.destroy(ctx, id, fabric.Act{})
+	_, err := l.w.machines.Destroy(ctx, id, fabric.Act{})
 	return err
 }

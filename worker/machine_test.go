@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/waits"
 )
 
 func restart(policy bourse.RestartPolicy, retries int) func(*bourse.Order) {
@@ -27,20 +29,20 @@ func TestLifeOfAMachine(t *testing.T) {
 		if m.State != bourse.StateStarted || m.Boot.PID == 0 || m.Boot.Port == 0 {
 			t.Fatalf("the fill says %s, pid %d, port %d", m.State, m.Boot.PID, m.Boot.Port)
 		}
-		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{}))
 		stopped := h.reaches(m.ID, bourse.StateStopped)
 		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != 2 {
 			t.Errorf("exit event %+v, want a requested stop by SIGINT", e)
 		}
-		again := h.must(h.Worker.start(ctx, m.ID, fabric.Act{}))
+		again := h.must(h.machines.Start(ctx, m.ID, fabric.Act{}))
 		if again.State != bourse.StateStarted || again.Boot.Number != 2 || again.ID != m.ID || again.Instance != m.Instance {
 			t.Errorf("started again as %+v", again.Boot)
 		}
-		restarted := h.must(h.Worker.restart(ctx, m.ID, fabric.Act{}))
+		restarted := h.must(h.machines.Restart(ctx, m.ID, fabric.Act{}))
 		if restarted.State != bourse.StateStarted || restarted.Boot.Number != 3 {
 			t.Errorf("restarted: %s, boot %d", restarted.State, restarted.Boot.Number)
 		}
-		gone := h.must(h.destroy(ctx, m.ID, fabric.Act{Force: true}))
+		gone := h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
 		want := []string{
 			"launch/created", "start/started",
 			"stop/stopping", "exit/stopped", "start/started",
@@ -63,14 +65,15 @@ func TestRestartPolicies(t *testing.T) {
 		retries int
 		program []string
 		starts  int
+		end     string // as it is counted
 	}{
-		"no, failed":              {bourse.RestartNo, 0, []string{"exit", "1"}, 1},
-		"on-failure, well":        {bourse.RestartOnFailure, 0, []string{"exit", "0"}, 1},
-		"on-failure, failed":      {bourse.RestartOnFailure, 3, []string{"exit", "1"}, 4},
-		"on-failure, out of mem":  {bourse.RestartOnFailure, 1, []string{"oom"}, 2},
-		"the default, ten times":  {"", 0, []string{"exit", "1"}, 11},
-		"always, well":            {bourse.RestartAlways, 2, []string{"exit", "0"}, 3},
-		"always, after some time": {bourse.RestartAlways, 2, []string{"sleep", "1s", "exit", "0"}, 3},
+		"no, failed":              {bourse.RestartNo, 0, []string{"exit", "1"}, 1, "failed"},
+		"on-failure, well":        {bourse.RestartOnFailure, 0, []string{"exit", "0"}, 1, "ok"},
+		"on-failure, failed":      {bourse.RestartOnFailure, 3, []string{"exit", "1"}, 4, "failed"},
+		"on-failure, out of mem":  {bourse.RestartOnFailure, 1, []string{"oom"}, 2, "oom_killed"},
+		"the default, ten times":  {"", 0, []string{"exit", "1"}, 11, "failed"},
+		"always, well":            {bourse.RestartAlways, 2, []string{"exit", "0"}, 3, "ok"},
+		"always, after some time": {bourse.RestartAlways, 2, []string{"sleep", "1s", "exit", "0"}, 3, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,6 +87,9 @@ func TestRestartPolicies(t *testing.T) {
 				}
 				if len(m.Takes) != 0 {
 					t.Errorf("stopped, it takes %v", m.Takes)
+				}
+				if ends, restarts := h.state.Counts.Exits(); ends[c.end] != uint64(c.starts) || restarts != uint64(c.starts-1) {
+					t.Errorf("%v and %d restarts are counted, want %d %s", ends, restarts, c.starts, c.end)
 				}
 				h.verify()
 			})
@@ -110,7 +116,7 @@ func TestStopEndsTheWaitForARestart(t *testing.T) {
 		m := h.place(run("exit", "1"), restart(bourse.RestartAlways, 20))
 		time.Sleep(10 * time.Second)
 		h.reaches(m.ID, bourse.StateRestarting)
-		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		before := h.mem.Starts()
 		time.Sleep(5 * time.Minute)
@@ -128,7 +134,7 @@ func TestAutoDestroy(t *testing.T) {
 		defer h.crash()
 		byItself := h.place(run("sleep", "1s", "exit", "7"), auto)
 		onRequest := h.place(run("run"), auto)
-		h.must(h.Worker.stop(t.Context(), onRequest.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), onRequest.ID, fabric.Act{}))
 		time.Sleep(10 * time.Second)
 		for _, id := range []bourse.MachineID{byItself.ID, onRequest.ID} {
 			m := h.get(id)
@@ -150,19 +156,28 @@ func TestAutoDestroy(t *testing.T) {
 func TestVerbsByState(t *testing.T) {
 	act := fabric.Act{}
 	verbs := map[string]func(*host, bourse.MachineID) error{
-		"start": func(h *host, id bourse.MachineID) error { _, err := h.Worker.start(h.t.Context(), id, act); return err },
-		"stop":  func(h *host, id bourse.MachineID) error { _, err := h.Worker.stop(h.t.Context(), id, act); return err },
-		"restart": func(h *host, id bourse.MachineID) error {
-			_, err := h.Worker.restart(h.t.Context(), id, act)
+		"start": func(h *host, id bourse.MachineID) error {
+			_, err := h.machines.Start(h.t.Context(), id, act)
 			return err
 		},
-		"destroy": func(h *host, id bourse.MachineID) error { _, err := h.destroy(h.t.Context(), id, act); return err },
+		"stop": func(h *host, id bourse.MachineID) error {
+			_, err := h.machines.Stop(h.t.Context(), id, act)
+			return err
+		},
+		"restart": func(h *host, id bourse.MachineID) error {
+			_, err := h.machines.Restart(h.t.Context(), id, act)
+			return err
+		},
+		"destroy": func(h *host, id bourse.MachineID) error {
+			_, err := h.machines.Destroy(h.t.Context(), id, act)
+			return err
+		},
 		"signal": func(h *host, id bourse.MachineID) error {
-			_, err := h.signal(h.t.Context(), id, fabric.Act{Signal: "SIGCONT"})
+			_, err := h.machines.Signal(h.t.Context(), id, fabric.Act{Signal: "SIGCONT"})
 			return err
 		},
 		"exec": func(h *host, id bourse.MachineID) error {
-			_, err := h.exec(h.t.Context(), id, &fabric.ExecRequest{Command: []string{"print", "x"}})
+			_, err := h.machines.Exec(h.t.Context(), id, &fabric.ExecRequest{Command: []string{"print", "x"}})
 			return err
 		},
 	}
@@ -171,7 +186,7 @@ func TestVerbsByState(t *testing.T) {
 		"started":   {"start": ok, "stop": ok, "restart": ok, "destroy": wrong, "signal": ok, "exec": ok},
 		"stopped":   {"start": ok, "stop": ok, "restart": ok, "destroy": ok, "signal": wrong, "exec": wrong},
 		"failed":    {"start": wrong, "stop": wrong, "restart": wrong, "destroy": ok, "signal": wrong, "exec": wrong},
-		"destroyed": {"start": gone, "stop": gone, "restart": gone, "destroy": gone, "signal": wrong, "exec": wrong},
+		"destroyed": {"start": gone, "stop": gone, "restart": gone, "destroy": gone, "signal": gone, "exec": gone},
 		"unknown":   {"start": gone, "stop": gone, "restart": gone, "destroy": gone, "signal": gone, "exec": gone},
 	} {
 		for verb, code := range want {
@@ -198,7 +213,7 @@ func (h *host) inState(state string) bourse.MachineID {
 	}
 	if state == "failed" {
 		m := h.place(func(o *bourse.Order) { o.SkipLaunch = true; o.Config.Init.Exec = []string{"missing"} })
-		_, err := h.Worker.start(ctx, m.ID, fabric.Act{})
+		_, err := h.machines.Start(ctx, m.ID, fabric.Act{})
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			h.t.Fatalf("start of a missing program: %v", err)
 		}
@@ -207,10 +222,10 @@ func (h *host) inState(state string) bourse.MachineID {
 	m := h.place(run("run"))
 	switch state {
 	case "stopped":
-		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStopped)
 	case "destroyed":
-		h.must(h.destroy(ctx, m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
 	}
 	return m.ID
 }
@@ -220,15 +235,80 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
 		m := h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 })
-		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 2000 })
-		_, err := h.Worker.start(t.Context(), m.ID, fabric.Act{})
+		_, err := h.machines.Start(t.Context(), m.ID, fabric.Act{})
 		if bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start on a full host: %v, want insufficient_capacity", err)
 		}
+		// A broker writes "aborted: could not reserve resource for machine: " before it.
+		if got, want := bourse.MessageOf(err), "insufficient memory available to fulfill request on the current host (memory: wanted 3000 MiB, free "; !strings.HasPrefix(got, want) {
+			t.Errorf("it says %q, want %q…", got, want)
+		}
 		if h.get(m.ID).State != bourse.StateStopped {
 			t.Error("the refused start changed the machine")
+		}
+		h.verify()
+	})
+}
+
+// Of a thousand who ask for a lease at once one has it; the others are told who. What has
+// the nonce of another machine's lease has none, and may neither act, refresh nor release.
+func TestAThousandAskForOneLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m, other := h.place(run("run")), h.place(run("run"))
+		var asking sync.WaitGroup
+		var mu sync.Mutex
+		var holders []bourse.Lease
+		codes := map[bourse.Code]int{}
+		for i := range 1000 {
+			asking.Go(func() {
+				lease, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Hour, Owner: fmt.Sprint("client ", i)})
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					holders = append(holders, lease)
+					return
+				}
+				codes[bourse.CodeOf(err)]++
+			})
+		}
+		asking.Wait()
+		if len(holders) != 1 || codes[bourse.CodeConflict] != 999 {
+			t.Fatalf("%d hold it, the others: %v; want one, and 999 conflicts", len(holders), codes)
+		}
+		if now := h.get(m.ID); now.Lease == nil || now.Lease.Nonce != holders[0].Nonce {
+			t.Errorf("the record has %+v, want the lease of %s", now.Lease, holders[0].Owner)
+		}
+		foreign, err := h.machines.Lease(ctx, other.ID, fabric.LeaseRequest{TTL: time.Hour, Owner: "eve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update, _ := h.updateOf(ctx, m.ID, env("A", "1"))
+		update.Nonce = foreign.Nonce
+		for what, do := range map[string]func() error{
+			"stop":   func() error { _, err := h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce}); return err },
+			"update": func() error { _, err := h.machines.Update(ctx, update); return err },
+			"destroy": func() error {
+				_, err := h.machines.Destroy(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce, Force: true})
+				return err
+			},
+			"refresh": func() error {
+				_, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Hour, Nonce: foreign.Nonce})
+				return err
+			},
+			"release": func() error { _, err := h.machines.Release(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce}); return err },
+		} {
+			if err := do(); bourse.CodeOf(err) != bourse.CodeConflict {
+				t.Errorf("%s with the nonce of another machine: %v, want conflict", what, err)
+			}
+		}
+		if now := h.get(m.ID); now.State != bourse.StateStarted || now.Instance != m.Instance || now.Lease.Nonce != holders[0].Nonce {
+			t.Errorf("it is %s, version %s, lease %+v; want it as it was", now.State, now.Instance, now.Lease)
 		}
 		h.verify()
 	})
@@ -240,24 +320,37 @@ func TestLeases(t *testing.T) {
 		defer h.crash()
 		ctx := t.Context()
 		m := h.place(run("run"))
-		lease, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: 10 * time.Second, Owner: "ana"})
+		lease, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 10 * time.Second, Owner: "ana"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second}); bourse.CodeOf(err) != bourse.CodeConflict {
+		if _, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second}); bourse.CodeOf(err) != bourse.CodeConflict {
 			t.Errorf("second lease: %v, want conflict", err)
 		}
-		if _, err := h.Worker.stop(ctx, m.ID, fabric.Act{Nonce: "wrong"}); bourse.CodeOf(err) != bourse.CodeConflict {
+		if _, err := h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: "wrong"}); bourse.CodeOf(err) != bourse.CodeConflict {
 			t.Errorf("stop without the nonce: %v, want conflict", err)
 		}
-		if longer, err := h.lease(ctx, m.ID, fabric.LeaseRequest{TTL: 20 * time.Second, Nonce: lease.Nonce}); err != nil || longer.Nonce != lease.Nonce {
+		if longer, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 20 * time.Second, Nonce: lease.Nonce}); err != nil || longer.Nonce != lease.Nonce {
 			t.Errorf("extend: nonce %s, %v; want the same nonce", longer.Nonce, err)
 		}
-		h.must(h.Worker.stop(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}))
 		time.Sleep(21 * time.Second)
-		h.must(h.Worker.start(ctx, m.ID, fabric.Act{})) // it has expired
-		if _, err := h.release(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		h.must(h.machines.Start(ctx, m.ID, fabric.Act{})) // it has expired
+		if _, err := h.machines.Release(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("release of an expired lease: %v, want not_found", err)
+		}
+		// Refreshed after its end, by who had it: flyctl takes another nonce for a lost lease.
+		if late, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 5 * time.Second, Nonce: lease.Nonce}); err != nil || late.Nonce != lease.Nonce || late.Owner != "ana" {
+			t.Errorf("refresh just after its end: %+v, %v; want the same nonce", late, err)
+		}
+		time.Sleep(6 * time.Second)
+		other, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second, Owner: "bob"})
+		if err != nil || other.Nonce == lease.Nonce {
+			t.Errorf("taken by another: %+v, %v", other, err)
+		}
+		time.Sleep(2 * time.Second)
+		if again, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{Nonce: lease.Nonce}); err != nil || again.Nonce == lease.Nonce {
+			t.Errorf("refresh after another had it: %+v, %v; want a new nonce", again, err)
 		}
 	})
 }
@@ -267,20 +360,20 @@ func TestMetadata(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
 		m := h.place(run("run"), func(o *bourse.Order) { o.Config.Metadata = map[string]string{"a": "1", "b": "2"} })
-		got, err := h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{"a": nil, "c": new("3")}})
+		got, err := h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{"a": nil, "c": new("3")}})
 		if diff := cmp.Diff(map[string]string{"b": "2", "c": "3"}, got.Config.Metadata); err != nil || diff != "" {
 			t.Errorf("error %v; metadata (-want +got):\n%s", err, diff)
 		}
 		if got.Instance != m.Instance || got.State != bourse.StateStarted {
 			t.Error("metadata made a new version or moved the machine")
 		}
-		if _, err := h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		if _, err := h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("stale version: %v, want failed_precondition", err)
 		}
 		// Changes that are small one by one do not make a config that is large.
 		var last error
 		for i := range 16 {
-			_, last = h.metadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{fmt.Sprint("k", i): new(strings.Repeat("x", 100<<10))}})
+			_, last = h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{fmt.Sprint("k", i): new(strings.Repeat("x", 100<<10))}})
 		}
 		if bourse.CodeOf(last) != bourse.CodeInvalid || !strings.Contains(last.Error(), "at most") {
 			t.Errorf("16 changes of 100 KiB each: %v, want invalid", last)
@@ -295,33 +388,33 @@ func TestWait(t *testing.T) {
 		ctx := t.Context()
 		m := h.place(run("sleep", "10s", "exit", "0"))
 		begin := time.Now()
-		reply, err := h.wait(ctx, m.ID, waitFor{states: []string{"stopped", "failed"}}, time.Minute)
+		reply, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"stopped", "failed"}}, time.Minute)
 		if err != nil || reply.State != bourse.StateStopped || time.Since(begin) != 10*time.Second {
 			t.Errorf("wait: %+v, %v after %s", reply, err, time.Since(begin))
 		}
-		if _, err := h.wait(ctx, m.ID, waitFor{states: []string{waitSettled}}, time.Minute); err != nil {
+		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"settled"}}, time.Minute); err != nil {
 			t.Errorf("settled: %v", err)
 		}
-		if _, err := h.wait(ctx, m.ID, waitFor{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
+		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
 			t.Errorf("started, never: %v, want timeout", err)
 		}
-		if _, err := h.wait(ctx, m.ID, waitFor{instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{Instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("of another version: %v, want failed_precondition", err)
 		}
-		if _, err := h.wait(ctx, m.ID, waitFor{states: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
+		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("for no state: %v, want invalid", err)
 		}
-		if r, err := h.wait(ctx, m.ID, waitFor{states: []string{"started"}, after: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
+		if r, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"started"}, After: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
 			t.Errorf("a state passed since the event: %+v, %v", r, err)
 		}
 		go func() {
 			time.Sleep(time.Second)
-			_, _ = h.destroy(context.WithoutCancel(ctx), m.ID, fabric.Act{}) // the wait tells whether it worked
+			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.Act{}) // the wait reports whether it worked
 		}()
-		if _, err := h.wait(ctx, m.ID, waitFor{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroyed while waiting for started: %v, want not_found", err)
 		}
-		if r, err := h.wait(ctx, m.ID, waitFor{states: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
+		if r, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
 			t.Errorf("for its end: %+v, %v", r, err)
 		}
 	})

@@ -2,54 +2,66 @@ package worker
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
-
-// pathMetrics serves the worker's metrics as Prometheus reads them.
-const pathMetrics = "GET /worker/metrics"
 
 const (
 	metricsTimeout = 5 * time.Second // of one reading of all machines
 	metricsAtOnce  = 4               // machines asked for their usage at the same time
 )
 
-// metrics describes what a worker tells of itself. The labels app and machine
+// Metrics returns what the worker counts. It may be asked for of a nil worker, to
+// be described.
+func (w *Worker) Metrics() prometheus.Collector { return &collector{w, describe()} }
+
+// descriptions is what a worker reports of itself. The labels app and machine
 // are bounded by what one host can run; all others by their kind.
-type metrics struct {
-	machines, ledgerTotal, ledgerUsed, load *prometheus.Desc
-	starts, pulls, pullBytes, pullSeconds   *prometheus.Desc
-	tasks                                   *prometheus.Desc
-	cpu, throttled, memory, pids            *prometheus.Desc
+type descriptions struct {
+	machines, exits, restarts, runs       *prometheus.Desc
+	capacity, used, load                  *prometheus.Desc
+	volumes, volumeBytes, snapshotBytes   *prometheus.Desc
+	storeFaults, storeFull                *prometheus.Desc
+	starts, pulls, pullBytes, pullSeconds *prometheus.Desc
+	tasks                                 *prometheus.Desc
+	cpu, throttled, memory, pids          *prometheus.Desc
 }
 
-func newMetrics() metrics {
+func describe() descriptions {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bourse_worker_"+name, help, labels, nil)
 	}
-	return metrics{
-		machines:    desc("machines", "Machines by state; destroyed ones do not count.", "state"),
-		ledgerTotal: desc("ledger_total", "Capacity times overcommit, in the resource's own unit.", "resource"),
-		ledgerUsed:  desc("ledger_used", "What machines and volumes take.", "resource"),
-		load:        desc("load", "Runnable tasks per core, averaged over a minute."),
-		starts:      desc("start_seconds", "How long the starting of machines took on the host, by the part that fetched no image."),
-		pulls:       desc("pulls_total", "Images pulled for machines."),
-		pullBytes:   desc("pull_bytes_total", "Compressed bytes of the images pulled for machines."),
-		pullSeconds: desc("pull_seconds_total", "Time that machines have waited for their images."),
-		tasks:       desc("tasks_total", "Tasks by how they ended.", "end"),
-		cpu:         desc("machine_cpu_seconds_total", "Processor time used since the machine's start.", "app", "machine"),
-		throttled:   desc("machine_throttled_seconds_total", "Time that its quota kept the machine waiting.", "app", "machine"),
-		memory:      desc("machine_memory_bytes", "Memory in use, without droppable page cache.", "app", "machine"),
-		pids:        desc("machine_pids", "Processes and threads.", "app", "machine"),
+	return descriptions{
+		machines:      desc("machines", "Machines by state; destroyed ones do not count.", "state"),
+		exits:         desc("machine_exits_total", "Ends of machines' programs; stopped is by request, lost without an exit code.", "end"),
+		restarts:      desc("machine_restarts_total", "Programs that their restart policy starts again."),
+		runs:          desc("runs", "Durable runs by status; a stuck one waits for a person (bourse worker runs).", "status"),
+		capacity:      desc("ledger_capacity", "Capacity times overcommit, in the resource's own unit.", "resource"),
+		used:          desc("ledger_used", "What machines and volumes take.", "resource"),
+		load:          desc("load", "Runnable tasks per core, averaged over a minute."),
+		volumes:       desc("volumes", "Volumes by state; destroyed ones do not count.", "state"),
+		volumeBytes:   desc("volume_bytes", "Sizes of the volumes together, as they were ordered."),
+		snapshotBytes: desc("snapshot_bytes", "What snapshots take of the disk, those of destroyed volumes too."),
+		storeFaults:   desc("store_faults_total", "Writes of the worker's records that the disk refused; nothing of them was acknowledged."),
+		storeFull:     desc("store_full", "1 while the disk of the worker's records is full: orders are refused."),
+		starts:        desc("start_seconds", "How long the starting of machines took on the host, by the part that fetched no image."),
+		pulls:         desc("pulls_total", "Images pulled for machines."),
+		pullBytes:     desc("pull_bytes_total", "Compressed bytes of the images pulled for machines."),
+		pullSeconds:   desc("pull_seconds_total", "Time that machines have waited for their images."),
+		tasks:         desc("tasks_total", "Tasks by how they ended.", "end"),
+		cpu:           desc("machine_cpu_seconds_total", "Processor time used since the machine's start.", "app", "machine"),
+		throttled:     desc("machine_throttled_seconds_total", "Time that its quota kept the machine waiting.", "app", "machine"),
+		memory:        desc("machine_memory_bytes", "Memory in use, without droppable page cache.", "app", "machine"),
+		pids:          desc("machine_pids", "Processes and threads.", "app", "machine"),
 	}
 }
 
@@ -57,21 +69,52 @@ func newMetrics() metrics {
 // in between but counts.
 type collector struct {
 	w *Worker
-	metrics
+	descriptions
 }
 
-// Describe implements prometheus.Collector. The collector is unchecked: what
-// there is to tell depends on the machines.
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.machines, c.exits, c.restarts, c.runs, c.capacity, c.used, c.load, c.volumes, c.volumeBytes, c.snapshotBytes,
+		c.storeFaults, c.storeFull, c.starts, c.pulls, c.pullBytes, c.pullSeconds, c.tasks, c.cpu, c.throttled, c.memory, c.pids,
+	} {
+		out <- d
+	}
+}
+
+// scrape is where a collector writes.
+type scrape chan<- prometheus.Metric
+
+func (out scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (out scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	out := scrape(to)
+	c.collectRecords(out)
+	c.collectCounts(out)
+	for _, u := range c.w.usageOfAll() {
+		app, id := string(u.machine.App), string(u.machine.ID)
+		for d, v := range map[*prometheus.Desc]time.Duration{c.cpu: u.CPU, c.throttled: u.Throttled} {
+			if v >= 0 {
+				out.counter(d, v.Seconds(), app, id)
+			}
+		}
+		for d, v := range map[*prometheus.Desc]int64{c.memory: u.Memory, c.pids: u.PIDs} {
+			if v >= 0 {
+				out.gauge(d, float64(v), app, id)
+			}
+		}
 	}
-	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
+}
+
+// collectRecords reports what the store has.
+func (c *collector) collectRecords(out scrape) {
 	facts, err := c.w.Facts()
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(c.machines, err)
@@ -79,35 +122,76 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, state := range bourse.States() {
 		if state != bourse.StateDestroyed {
-			gauge(c.machines, float64(facts.Machines[state]), string(state))
+			out.gauge(c.machines, float64(facts.Machines[state]), string(state))
 		}
 	}
 	for _, a := range facts.Accounts {
-		gauge(c.ledgerTotal, float64(a.Total), string(a.Resource))
-		gauge(c.ledgerUsed, float64(a.Used), string(a.Resource))
+		out.gauge(c.capacity, float64(a.Total), string(a.Resource))
+		out.gauge(c.used, float64(a.Used), string(a.Resource))
 	}
-	gauge(c.load, facts.Load)
-	n := &c.w.counts
-	count, buckets := n.latencies()
-	out <- prometheus.MustNewConstHistogram(c.starts, count, time.Duration(n.startTime.Load()).Seconds(), buckets)
-	counter(c.pulls, float64(n.pulls.Load()))
-	counter(c.pullBytes, float64(n.pullBytes.Load()))
-	counter(c.pullSeconds, time.Duration(n.pullTime.Load()).Seconds())
-	for i, end := range taskEnds {
-		counter(c.tasks, float64(n.tasks[i].Load()), string(end))
+	out.gauge(c.load, facts.Load)
+	runs := map[fsm.Status]int{fsm.Stuck: 0, fsm.Parked: 0, fsm.Queued: 0, fsm.Delayed: 0, fsm.Running: 0}
+	for _, r := range c.w.engine.Runs() {
+		if !r.Status.Ended() {
+			runs[r.Status]++
+		}
 	}
-	for _, u := range c.w.usageOfAll() {
-		app, id := string(u.machine.App), string(u.machine.ID)
-		for d, v := range map[*prometheus.Desc]time.Duration{c.cpu: u.CPU, c.throttled: u.Throttled} {
-			if v >= 0 {
-				counter(d, v.Seconds(), app, id)
+	for status, n := range runs {
+		out.gauge(c.runs, float64(n), string(status))
+	}
+	if err := c.collectVolumes(out); err != nil {
+		out <- prometheus.NewInvalidMetric(c.volumes, err)
+	}
+}
+
+func (c *collector) collectVolumes(out scrape) error {
+	states := map[bourse.VolumeState]int{bourse.VolumeCreated: 0, bourse.VolumeFailed: 0}
+	var gigabytes, snapshots int64
+	err := c.w.store.View(func(tx *store.Tx) error {
+		for v, err := range tx.Volumes() {
+			if err != nil {
+				return err
+			}
+			for i := range v.Snapshots {
+				snapshots += v.Snapshots[i].Bytes
+			}
+			if v.State != bourse.VolumeDestroyed {
+				states[v.State]++
+				gigabytes += v.Spec.SizeGB
 			}
 		}
-		for d, v := range map[*prometheus.Desc]int64{c.memory: u.Memory, c.pids: u.PIDs} {
-			if v >= 0 {
-				gauge(d, float64(v), app, id)
-			}
-		}
+		return nil
+	})
+	for state, n := range states {
+		out.gauge(c.volumes, float64(n), string(state))
+	}
+	out.gauge(c.volumeBytes, float64(gigabytes)*(1<<30))
+	out.gauge(c.snapshotBytes, float64(snapshots))
+	return err
+}
+
+// collectCounts reports what was counted since the daemon's start.
+func (c *collector) collectCounts(out scrape) {
+	n := &c.w.state.Counts
+	exits, restarts := n.Exits()
+	for end, n := range exits {
+		out.counter(c.exits, float64(n), end)
+	}
+	out.counter(c.restarts, float64(restarts))
+	out.counter(c.storeFaults, float64(c.w.store.Faults()))
+	full := 0.0
+	if c.w.store.Short() != nil {
+		full = 1
+	}
+	out.gauge(c.storeFull, full)
+	starts, took, within := n.Starts()
+	out <- prometheus.MustNewConstHistogram(c.starts, starts, took.Seconds(), within)
+	pulls, bytes, took := n.Pulls()
+	out.counter(c.pulls, float64(pulls))
+	out.counter(c.pullBytes, float64(bytes))
+	out.counter(c.pullSeconds, took.Seconds())
+	for end, n := range n.Tasks() {
+		out.counter(c.tasks, float64(n), string(end))
 	}
 }
 
@@ -119,7 +203,7 @@ type machineUsage struct {
 // usageOfAll asks for the usage of every running machine. One that does not
 // answer in time, or has just ended, is left out.
 func (w *Worker) usageOfAll() []machineUsage {
-	ctx, cancel := context.WithTimeout(w.life, metricsTimeout)
+	ctx, cancel := context.WithTimeout(w.state.Life(), metricsTimeout)
 	defer cancel()
 	var running []bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
@@ -142,7 +226,11 @@ func (w *Worker) usageOfAll() []machineUsage {
 	group.SetLimit(metricsAtOnce)
 	for _, m := range running {
 		group.Go(func() error {
-			if used, _, err := w.sample(ctx, &m); err == nil {
+			d, err := w.machines.DriverOf(&m)
+			if err != nil {
+				return nil //nolint:nilerr // it is left out
+			}
+			if used, err := d.Usage(ctx, machines.TaskOf(&m)); err == nil {
 				mu.Lock()
 				out = append(out, machineUsage{m, used})
 				mu.Unlock()
@@ -152,15 +240,4 @@ func (w *Worker) usageOfAll() []machineUsage {
 	}
 	_ = group.Wait() // none fails
 	return out
-}
-
-// handleMetrics serves metrics. Their registry is made when the first reader
-// comes: most workers that run on a laptop have none.
-func (w *Worker) handleMetrics(mux *http.ServeMux) {
-	handler := sync.OnceValue(func() http.Handler {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(&collector{w, newMetrics()})
-		return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, ErrorHandling: promhttp.ContinueOnError})
-	})
-	mux.HandleFunc(pathMetrics, func(rw http.ResponseWriter, r *http.Request) { handler().ServeHTTP(rw, r) })
 }

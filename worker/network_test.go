@@ -13,7 +13,7 @@ import (
 )
 
 // Which machines get a network of their own is the operator's choice. The
-// others use the host's, with a port that nobody else is told.
+// others use the host's, with a port that no one else is told.
 func TestNetworkModes(t *testing.T) {
 	for _, c := range []struct {
 		mode        NetworkMode
@@ -39,7 +39,7 @@ func TestNetworkModes(t *testing.T) {
 					if attached != own || m.PrivateIP.IsValid() != own || (m.Boot.Port == 0) != own {
 						t.Errorf("%s: attached %t, address %s, port %d; want a network of its own: %t", name, attached, m.PrivateIP, m.Boot.Port, own)
 					}
-					m = h.must(h.Worker.restart(t.Context(), m.ID, fabric.Act{}))
+					m = h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{}))
 					if (m.Boot.Port == 0) != own || slices.Contains(h.rig.network.attached(), m.ID) != own {
 						t.Errorf("%s, restarted: port %d", name, m.Boot.Port)
 					}
@@ -56,11 +56,11 @@ func TestRecoveryOfNetworks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		running, stopped := h.place(image(rigImage)), h.place(image(rigImage))
-		h.must(h.Worker.stop(t.Context(), stopped.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), stopped.ID, fabric.Act{}))
 		h.reaches(stopped.ID, bourse.StateStopped)
 		h.crash()
 		stray := network.Spec{Machine: "abcdef01234567", App: "web", Network: "org:x"}
-		for _, spec := range []network.Spec{stray, specOf(&stopped)} {
+		for _, spec := range []network.Spec{stray, {Machine: stopped.ID, App: stopped.App, Network: stopped.Network}} {
 			if _, err := h.rig.network.Attach(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestRecoveryOfNetworks(t *testing.T) {
 	})
 }
 
-// A network that cannot be released for a while keeps nobody from stopping,
+// A network that cannot be released for a while keeps no one from stopping,
 // and is not left behind.
 func TestANetworkThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -86,11 +86,11 @@ func TestANetworkThatStays(t *testing.T) {
 			}
 			return nil
 		})
-		h.must(h.Worker.stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStopped)
-		h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
 		h.rig.network.failing(nil)
-		h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
 		h.leftNothing()
 	})
 }

@@ -48,10 +48,10 @@ func overlap(t *testing.T, seed uint64) {
 		words = []string{"sleep", "5ms", "exit", "3"}
 	}
 	id := h.place(run(words...)).ID
-	if _, err := h.Worker.stop(t.Context(), id, fabric.Act{}); err != nil && seed%3 != 0 {
+	if _, err := h.machines.Stop(t.Context(), id, fabric.Act{}); err != nil && seed%3 != 0 {
 		t.Fatal(err)
 	}
-	if _, err := h.await(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped }); err != nil {
+	if _, err := h.state.AwaitMachine(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped }); err != nil {
 		t.Fatal(err)
 	}
 
@@ -71,21 +71,21 @@ func overlap(t *testing.T, seed uint64) {
 	reply := func(r fabric.ActReply, err error) (bourse.Machine, error) { return r.Machine, err }
 	ctx := t.Context()
 	for range 2 {
-		do(func() (bourse.Machine, error) { return reply(h.Worker.start(ctx, id, fabric.Act{})) })
+		do(func() (bourse.Machine, error) { return reply(h.machines.Start(ctx, id, fabric.Act{})) })
 	}
 	for n := range 3 {
 		value := fmt.Sprint(n)
 		do(func() (bourse.Machine, error) {
-			return h.metadata(ctx, id, fabric.MetadataRequest{Set: map[string]*string{"n" + value: &value}})
+			return h.machines.SetMetadata(ctx, id, fabric.MetadataRequest{Set: map[string]*string{"n" + value: &value}})
 		})
 	}
-	do(func() (bourse.Machine, error) { return reply(h.cordon(ctx, id, fabric.Act{}, true)) })
+	do(func() (bourse.Machine, error) { return reply(h.machines.Cordon(ctx, id, fabric.Act{}, true)) })
 	if seed%2 == 0 {
-		do(func() (bourse.Machine, error) { return reply(h.Worker.stop(ctx, id, fabric.Act{})) })
+		do(func() (bourse.Machine, error) { return reply(h.machines.Stop(ctx, id, fabric.Act{})) })
 	}
 	wg.Wait()
 	time.Sleep(time.Minute)
-	last, err := h.machine(ctx, id)
+	last, err := h.state.Machine(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
 )
 
 // appOf makes the n-th app of a name.
@@ -74,7 +75,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 		gone := former
 		at := time.Now().UTC()
 		gone.DeletedAt = &at
-		if err := h.store.Update(t.Context(), func(tx *store.Tx) error { return mergeApp(tx, gone) }); err != nil {
+		if err := h.store.Update(t.Context(), func(tx *store.Tx) error { return state.MergeApp(tx, gone) }); err != nil {
 			t.Fatal(err)
 		}
 		refused := func(what string, app bourse.App) {
@@ -97,7 +98,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 		refused("made again", former)
 
 		// Of what the former one has, the new one is shown nothing.
-		list, err := h.machines(t.Context(), &present, func(*bourse.Machine) bool { return true })
+		list, err := h.machines.List(t.Context(), &present, func(*bourse.Machine) bool { return true })
 		if err != nil || len(list) != 1 || list[0].AppID != present.ID {
 			t.Errorf("machines of the new app: %+v, %v", list, err)
 		}
@@ -117,7 +118,7 @@ func TestTheDefaultAppIsUsedAgain(t *testing.T) {
 			}
 			at := app.CreatedAt.Add(time.Hour)
 			app.DeletedAt = &at
-			if err := h.store.Update(t.Context(), func(tx *store.Tx) error { return mergeApp(tx, app) }); err != nil {
+			if err := h.store.Update(t.Context(), func(tx *store.Tx) error { return state.MergeApp(tx, app) }); err != nil {
 				t.Fatal(err)
 			}
 			next, err := h.Local().App(t.Context(), bourse.DefaultAppName)

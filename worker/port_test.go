@@ -1,29 +1,36 @@
 package worker
 
 import (
+	"fmt"
+	"net"
 	"sync"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// freePorts gives n ports in a row that nobody listens on now.
-func freePorts(t *testing.T, n int) PortRange {
+// freePorts returns n ports in a row that no one listens on now.
+func freePorts(t *testing.T, n int) admit.PortRange {
 	t.Helper()
 	for first, have := 40000, 0; first+have < 60000; {
-		if !bindable(first + have) {
+		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", first+have))
+		if err == nil {
+			err = ln.Close()
+		}
+		if err != nil {
 			first, have = first+have+1, 0
 		} else if have++; have == n {
-			return PortRange{First: first, Last: first + n - 1}
+			return admit.PortRange{First: first, Last: first + n - 1}
 		}
 	}
 	t.Fatal("the host has no ports in a row")
-	return PortRange{}
+	return admit.PortRange{}
 }
 
-// Machines that do not listen have their ports all the same: as many as there
-// are ports have one each, also when they are started again, and the next one
+// Machines that do not listen have their ports all the same, for life: as many
+// as there are ports have one each, also while they are stopped, and the next one
 // is refused.
 func TestEachMachineHasAPort(t *testing.T) {
 	const ports = 8
@@ -44,11 +51,16 @@ func TestEachMachineHasAPort(t *testing.T) {
 			t.Errorf("claim %d gives machine %s, want %s", i, fill.Machine.ID, all[ports-1])
 		}
 	}
+	had := map[bourse.MachineID]int{}
 	distinct := func(when string) {
 		t.Helper()
 		used := map[int]bourse.MachineID{}
 		for _, id := range all {
 			port := h.get(id).Boot.Port
+			if had[id] != 0 && had[id] != port {
+				t.Errorf("%s: machine %s has port %d, it had %d", when, id, port, had[id])
+			}
+			had[id] = port
 			if used[port] != "" || port < h.cfg.Ports.First || port > h.cfg.Ports.Last {
 				t.Errorf("%s: machine %s has port %d, which is %q's, of %+v", when, id, port, used[port], h.cfg.Ports)
 			}
@@ -58,7 +70,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	distinct("placed")
 	none := func(how string, r *bourse.Refusal, err error) {
 		t.Helper()
-		if err != nil || r == nil || r.Reason != bourse.RefusedResource || r.Resource != resourcePorts || r.Wanted != 1 || r.Free != 0 {
+		if err != nil || r == nil || r.Reason != bourse.RefusedResource || r.Resource != admit.ResourcePorts || r.Wanted != 1 || r.Free != 0 {
 			t.Errorf("one more than there are ports is %s: %+v, %v", how, r, err)
 		}
 	}
@@ -67,7 +79,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
 	none("claimed", refusal, err)
 	own := newOrder(t)
-	own.Config.Env = map[string]string{envPort: "80"}
+	own.Config.Env = map[string]string{admit.EnvPort: "80"}
 	if q, err := h.quote(t.Context(), own); err != nil || q.Refusal != nil {
 		t.Errorf("one that names its port: %+v, %v", q.Refusal, err)
 	}
@@ -75,13 +87,13 @@ func TestEachMachineHasAPort(t *testing.T) {
 		var again sync.WaitGroup
 		for i, id := range all {
 			again.Go(func() {
-				act := h.restart
+				act := h.machines.Restart
 				if i%2 == 0 {
-					if _, err := h.Worker.stop(t.Context(), id, fabric.Act{}); err != nil {
+					if _, err := h.machines.Stop(t.Context(), id, fabric.Act{}); err != nil {
 						t.Error(err)
 					}
 					h.reaches(id, bourse.StateStopped)
-					act = h.Worker.start
+					act = h.machines.Start
 				}
 				if _, err := act(t.Context(), id, fabric.Act{}); err != nil {
 					t.Error(err)
@@ -91,8 +103,53 @@ func TestEachMachineHasAPort(t *testing.T) {
 		again.Wait()
 		distinct("started again")
 	}
-	h.must(h.destroy(t.Context(), all[0], fabric.Act{Force: true}))
+	h.must(h.machines.Stop(t.Context(), all[1], fabric.Act{}))
+	h.reaches(all[1], bourse.StateStopped)
+	distinct("one is stopped")
+	_, refusal, err = h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
+	none("claimed while one is stopped", refusal, err)
+	h.crash()
+	h.start(nil)
+	distinct("after the daemon's end")
+	h.must(h.machines.Start(t.Context(), all[1], fabric.Act{}))
+	distinct("started after it")
+	h.must(h.machines.Destroy(t.Context(), all[0], fabric.Act{Force: true}))
+	delete(had, all[0])
 	all[0] = h.place().ID
 	distinct("after another has gone")
 	h.verify()
+}
+
+// A program that takes a machine's port while the machine is stopped is named when
+// that one is to be started, and the machine has its port again afterwards.
+func TestAPortThatSomethingElseTook(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, 1) })
+	m := h.place()
+	h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+	h.reaches(m.ID, bourse.StateStopped)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", m.Boot.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.machines.Start(t.Context(), m.ID, fabric.Act{})
+	want := fmt.Sprintf("machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
+	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || bourse.MessageOf(err) != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{})); now.Boot.Port != m.Boot.Port {
+		t.Errorf("port %d, it had %d", now.Boot.Port, m.Boot.Port)
+	}
+}
+
+// A machine that is made to be started later has its port from the start.
+func TestAMachineHasItsPortBeforeItStarts(t *testing.T) {
+	h := newHost(t, nil)
+	m := h.place(func(o *bourse.Order) { o.SkipLaunch = true })
+	now := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+	if m.Boot.Port == 0 || now.Boot.Port != m.Boot.Port {
+		t.Errorf("port %d, then %d", m.Boot.Port, now.Boot.Port)
+	}
 }

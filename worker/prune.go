@@ -9,9 +9,9 @@ import (
 
 const (
 	pruneEvery = time.Minute
-	// farewell bounds how long a worker that leaves nothing behind waits for
-	// the view to hear of it.
-	farewell = time.Second
+	// leaveTimeout bounds how long a worker that leaves nothing behind waits
+	// until that is published.
+	leaveTimeout = time.Second
 )
 
 // pruneStore drops what the store need not keep any longer, until ctx ends.
@@ -24,7 +24,7 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 			return nil
 		case <-prune.C:
 			if _, err := w.store.Prune(ctx, time.Now()); err != nil {
-				w.log.Warn("prune the store", "err", err)
+				w.log.Warn("prune the store failed", "err", err)
 			}
 		}
 	}
@@ -33,27 +33,39 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 // DestroyAll destroys every machine and volume and waits until they are gone or
 // ctx ends. It is for a worker that leaves nothing behind, not in the view either.
 func (w *Worker) DestroyAll(ctx context.Context) error {
-	all, err := w.machines(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
-		if err := w.destroyCanceled(ctx, m.ID); err != nil {
+		if err := w.machines.Discard(ctx, m.ID); err != nil {
 			return err
 		}
 	}
 	for _, m := range all {
-		if _, err := w.await(ctx, m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateDestroyed }); err != nil {
+		if _, err := w.state.AwaitMachine(ctx, m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateDestroyed }); err != nil {
 			return err
 		}
 	}
-	if err := w.destroyAllVolumes(ctx); err != nil {
+	if err := w.volumes.DestroyAll(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if err := w.published(ctx); err != nil {
-		w.log.Warn("tell the view that all machines are gone", "err", err)
+	if w.publisher == nil {
+		return nil
+	}
+	if err := w.publisher.Await(ctx); err != nil {
+		w.log.Warn("publish that all machines are gone failed", "err", err)
 	}
 	return nil
+}
+
+// Leave publishes that the worker takes no more orders, and returns when the
+// view has that, or with the error of ctx. It is called during Run.
+func (w *Worker) Leave(ctx context.Context) error {
+	if w.publisher == nil {
+		return nil
+	}
+	return w.publisher.Leave(ctx)
 }

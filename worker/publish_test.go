@@ -14,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/publish"
 )
 
 // newHostWith makes a large host whose daemons publish to v.
@@ -29,12 +30,12 @@ func newHostWith(t testing.TB, v *memView) *host {
 func (h *host) checkView(v *memView) {
 	h.t.Helper()
 	want := map[bourse.MachineID]bourse.Machine{}
-	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, m := range all {
-		m.LastEvents = m.LastEvents[:min(len(m.LastEvents), publishEvents)]
+		m.LastEvents = m.LastEvents[:min(len(m.LastEvents), publish.Events)]
 		want[m.ID] = m
 	}
 	facts, err := h.Facts()
@@ -51,7 +52,7 @@ func (h *host) checkView(v *memView) {
 		h.t.Errorf("the view has no facts of the worker")
 	} else if heard := *v.facts; true {
 		heard.Load = 0
-		if notable(&facts, &heard) {
+		if publish.Notable(&facts, &heard) {
 			h.t.Errorf("the view believes in %+v, the worker in %+v", heard, facts)
 		}
 	}
@@ -74,7 +75,7 @@ func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := h.cordon(ctx, id, fabric.Act{}, true); err == nil {
+		if _, err := h.machines.Cordon(ctx, id, fabric.Act{}, true); err == nil {
 			t.Fatal("the caller did not leave early: the test shows nothing")
 		}
 		time.Sleep(time.Minute)
@@ -101,14 +102,14 @@ func TestABurstIsPublishedInBatches(t *testing.T) {
 		time.Sleep(time.Second)
 		h.checkView(v)
 		after := v.counted()
-		if got := after.updates - before.updates; got > n/publishBatch+4 {
+		if got := after.updates - before.updates; got > n/publish.Batch+4 {
 			t.Errorf("%d updates of %d machines", got, n)
 		}
 		if got := after.machines - before.machines; got > n+n/10 {
 			t.Errorf("%d machines published, want about one of each of %d", got, n)
 		}
-		if after.largest > publishBatch {
-			t.Errorf("an update has %d machines, want at most %d", after.largest, publishBatch)
+		if after.largest > publish.Batch {
+			t.Errorf("an update has %d machines, want at most %d", after.largest, publish.Batch)
 		}
 	})
 }
@@ -122,8 +123,8 @@ func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := v.counted()
 		m := h.place()
-		h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
-		_, _ = h.cordon(t.Context(), "abcdef01234567", fabric.Act{}, true) // there is none
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		_, _ = h.machines.Cordon(t.Context(), "abcdef01234567", fabric.Act{}, true) // there is none
 		time.Sleep(time.Minute)
 		after := v.counted()
 		if after.machines != before.machines || after.gone != before.gone {
@@ -155,22 +156,16 @@ func TestAViewThatHangsDelaysNothing(t *testing.T) {
 		for range 100 {
 			kept = append(kept, h.place().ID)
 		}
-		h.must(h.destroy(t.Context(), kept[0], fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), kept[0], fabric.Act{Force: true}))
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("claims took %s with a view that hangs", took)
 		}
-		for i := range 2 * maxNoted {
-			h.machineChanged(bourse.MachineID(fmt.Sprintf("%014x", i)))
-			h.publisher.box.mu.Lock()
-			n := len(h.publisher.box.held.ids)
-			h.publisher.box.mu.Unlock()
-			if n > maxNoted {
-				t.Fatalf("the outbox has %d names, want at most %d", n, maxNoted)
-			}
+		for i := range 10_000 { // more than an outbox notes, see package publish
+			h.state.Machines.Changed(bourse.MachineID(fmt.Sprintf("%014x", i)))
 		}
-		time.Sleep(2 * publishCheck)
+		time.Sleep(2 * publish.CheckEvery)
 		hangs.Store(false)
-		time.Sleep(publishPatience + publishAgainMost + time.Second)
+		time.Sleep(publish.Patience + publish.AgainMost + time.Second)
 		h.checkView(v)
 	})
 }
@@ -201,7 +196,7 @@ func TestALostViewIsFilledAgain(t *testing.T) {
 func TestTheStoreWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
-		for i := range 300 { // nobody has v yet
+		for i := range 300 { // no one has v yet
 			id := bourse.MachineID(fmt.Sprintf("%014x", i))
 			v.machines[id] = bourse.Machine{ID: id, State: bourse.StateStarted}
 		}
@@ -210,9 +205,9 @@ func TestTheStoreWins(t *testing.T) {
 		m := h.place()
 		time.Sleep(time.Minute)
 		h.checkView(v)
-		// Nobody tells the worker of this one; the check finds it.
+		// No one tells the worker of this one; the check finds it.
 		v.has(func() { v.machines[m.ID] = bourse.Machine{ID: m.ID, State: bourse.StateFailed} })
-		time.Sleep(publishCheck)
+		time.Sleep(publish.CheckEvery)
 		h.checkView(v)
 	})
 }
@@ -220,7 +215,7 @@ func TestTheStoreWins(t *testing.T) {
 func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
-		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // nobody has v yet
+		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // no one has v yet
 		h := newHostWith(t, v)
 		defer h.crash()
 		for i := range 50 {
@@ -279,14 +274,4 @@ func TestAWorkerThatLeavesSaysSo(t *testing.T) {
 			t.Error("a view that fails was told that the worker leaves")
 		}
 	})
-}
-
-func TestPublishBackoff(t *testing.T) {
-	for n, want := range map[int]time.Duration{
-		1: publishAgainFirst, 2: 2 * publishAgainFirst, 3: 4 * publishAgainFirst, 50: publishAgainMost, 1 << 30: publishAgainMost,
-	} {
-		if got := publishBackoff(n); got != want {
-			t.Errorf("after %d failures: %s, want %s", n, got, want)
-		}
-	}
 }

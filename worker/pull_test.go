@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 	"github.com/bourse-dev/bourse/driver/pull"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // roomy is a driver whose pollers always have room.
@@ -73,7 +74,7 @@ func TestAPulledMachine(t *testing.T) {
 				return refusal
 			},
 		} {
-			if r := ask(); r == nil || r.Reason != bourse.RefusedResource || r.Resource != resourcePollers || r.Worker != "w1" {
+			if r := ask(); r == nil || r.Reason != bourse.RefusedResource || r.Resource != admit.ResourcePollers || r.Worker != "w1" {
 				t.Errorf("%s without a poller: %+v, want a refusal for want of pollers", what, r)
 			}
 		}
@@ -87,20 +88,20 @@ func TestAPulledMachine(t *testing.T) {
 		if m.State != bourse.StateStarted || len(m.Takes) != 0 || m.Boot.PID != 0 || m.Boot.Port != 0 {
 			t.Errorf("machine %+v, want it started, taking nothing of this host", m)
 		}
-		if _, err := h.dial(t.Context(), m.ID, "4281"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		if _, err := h.dial(t.Context(), m.ID, 4281); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("a tunnel to a port of the gateway's host: %v, want failed_precondition", err)
 		}
 		if err := d.End("job", pull.Report{Ticket: "me", Code: 4}); err != nil {
 			t.Fatal(err)
 		}
-		m, err := h.await(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
+		m, err := h.state.AwaitMachine(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
 		if err != nil || m.Boot.Exit.Code != 4 {
 			t.Errorf("machine %+v, %v; want it stopped with code 4", m, err)
 		}
 	})
 }
 
-// Nobody claims what was offered: the order is refused at its deadline, and no
+// No one claims what was offered: the order is refused at its deadline, and no
 // earlier.
 func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 		begin := time.Now()
 		order := newOrder(t, pulled, func(o *bourse.Order) { o.Within = bourse.Duration(40 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || refusal == nil || refusal.Resource != resourcePollers || !strings.Contains(refusal.Detail, "deadline") {
+		if err != nil || refusal == nil || refusal.Resource != admit.ResourcePollers || !strings.Contains(refusal.Detail, "deadline") {
 			t.Errorf("refusal %+v, %v; want that nobody claimed it", refusal, err)
 		}
 		if took := time.Since(begin); took < 39*time.Second || took > 41*time.Second {
@@ -129,7 +130,7 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 				return err
 			},
 			"stop": func(h *host, _ *bourse.Order, id bourse.MachineID) error {
-				_, err := h.Worker.stop(t.Context(), id, fabric.Act{})
+				_, err := h.machines.Stop(t.Context(), id, fabric.Act{})
 				return err
 			},
 		} {
@@ -199,8 +200,8 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 	})
 }
 
-// A claim that is repeated while the first one is under way ends as that does,
-// also when nobody claims the machine.
+// A claim that is repeated while the first one is in progress ends as that does,
+// also when no one claims the machine.
 func TestARepeatedClaimOfWhatNobodyClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := gatewayHost(t)

@@ -72,7 +72,7 @@ func (h *host) reserved(d *holdDiary) error {
 		func() error { return reserve(short, 0, 5*time.Second) },
 		func() error {
 			d.unsure(long)
-			holds, err := h.extend(ctx, long, 2*time.Minute)
+			holds, err := h.holds.Extend(ctx, long, 2*time.Minute)
 			d.note(holds...)
 			return err
 		},
@@ -83,7 +83,7 @@ func (h *host) reserved(d *holdDiary) error {
 				return err
 			}
 			d.machines[fill.Machine.ID] = true
-			holds, err := h.holdsOf(ctx, long)
+			holds, err := h.holds.Of(ctx, long)
 			d.note(holds...)
 			return err
 		},
@@ -108,7 +108,7 @@ func (h *host) checkReserved(d *holdDiary) {
 		h.t.Helper()
 		synctest.Wait()
 		for order, end := range d.ends {
-			holds, err := h.holdsOf(h.t.Context(), d.keys[order])
+			holds, err := h.holds.Of(h.t.Context(), d.keys[order])
 			var have *bourse.Hold
 			for i := range holds {
 				if holds[i].Order == order {
@@ -124,7 +124,7 @@ func (h *host) checkReserved(d *holdDiary) {
 			}
 		}
 		for key, told := range d.released {
-			if _, err := h.holdsOf(h.t.Context(), key); told && bourse.CodeOf(err) != bourse.CodeNotFound {
+			if _, err := h.holds.Of(h.t.Context(), key); told && bourse.CodeOf(err) != bourse.CodeNotFound {
 				h.t.Errorf("%s: of a released reservation: %v", when, err)
 			}
 			if told {
@@ -141,7 +141,7 @@ func (h *host) checkReserved(d *holdDiary) {
 			h.t.Errorf("machine %s was told started and is %s", id, m.State)
 		}
 	}
-	// Nothing stays held, and nobody has lost anything.
+	// Nothing stays held, and no one has lost anything.
 	if err := h.store.View(func(tx *store.Tx) error {
 		if end, ok := tx.NextExpiry(); ok {
 			h.t.Errorf("what has ended at %s is held for ever", end)
@@ -282,7 +282,7 @@ func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
 	case 3, 4:
 		_, err = claim(newOrder(h.t, size, func(o *bourse.Order) { o.Reservation = key.At([]bourse.WorkerTag{1}) }))
 	case 5:
-		if _, err = h.extend(ctx, key, time.Duration(1+rng.IntN(4))*time.Second); bourse.CodeOf(err) == bourse.CodeNotFound {
+		if _, err = h.holds.Extend(ctx, key, time.Duration(1+rng.IntN(4))*time.Second); bourse.CodeOf(err) == bourse.CodeNotFound {
 			err = nil
 		}
 	case 6:
@@ -300,11 +300,11 @@ func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
 
 // destroyOne makes room again.
 func (h *host) destroyOne(rng *rand.Rand) error {
-	all, err := h.machines(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
+	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	_, err = h.destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.Act{Force: true})
+	_, err = h.machines.Destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.Act{Force: true})
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition: // another was faster
 		return nil
@@ -317,7 +317,7 @@ func (h *host) destroyOne(rng *rand.Rand) error {
 func (h *host) undersold() error {
 	return h.store.View(func(tx *store.Tx) error {
 		committed, err := tx.Committed()
-		for _, a := range h.ledger.accounts(committed) {
+		for _, a := range h.host.Ledger.Accounts(committed) {
 			if a.Used > a.Total {
 				err = errors.Join(err, fmt.Errorf("oversold: %s used %d of %d", a.Resource, a.Used, a.Total))
 			}

@@ -2,13 +2,15 @@ package worker
 
 import (
 	"bytes"
+	"encoding/base64"
+	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
 	"github.com/bourse-dev/bourse/store"
@@ -116,7 +118,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		if got := h.used(); got != 3500 {
 			t.Errorf("used %d, want 3500", got)
 		}
-		left, err := h.holdsOf(t.Context(), key)
+		left, err := h.holds.Of(t.Context(), key)
 		if err != nil || len(left) != 1 || left[0].Left.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
 			t.Errorf("left %+v, %v; want nothing of 3000", left, err)
 		}
@@ -140,7 +142,7 @@ func TestHoldsExpire(t *testing.T) {
 		first := h.hold(newHoldOrder(t, key, 0, 10*time.Second))
 		time.Sleep(5 * time.Second)
 		second := h.hold(newHoldOrder(t, key, 1, 10*time.Second)) // and with it the first
-		if holds, err := h.holdsOf(t.Context(), key); err != nil || len(holds) != 2 || !holds[0].ExpiresAt.Equal(holds[1].ExpiresAt) || !second.ExpiresAt.Equal(holds[0].ExpiresAt) {
+		if holds, err := h.holds.Of(t.Context(), key); err != nil || len(holds) != 2 || !holds[0].ExpiresAt.Equal(holds[1].ExpiresAt) || !second.ExpiresAt.Equal(holds[0].ExpiresAt) {
 			t.Errorf("holds %+v, %v; want both to end at %s", holds, err, second.ExpiresAt)
 		}
 		time.Sleep(10*time.Second - 1)
@@ -163,8 +165,8 @@ func TestHoldsExpire(t *testing.T) {
 		h.refuses("a claim that comes too late", newOrder(t, fromHold(first)), bourse.RefusedReservation)
 		h.refuses("a late repetition", newHoldOrder(t, key, 0, 10*time.Second), bourse.RefusedCanceled)
 		for what, call := range map[string]func() error{
-			"show":   func() error { _, err := h.holdsOf(t.Context(), key); return err },
-			"extend": func() error { _, err := h.extend(t.Context(), key, time.Minute); return err },
+			"show":   func() error { _, err := h.holds.Of(t.Context(), key); return err },
+			"extend": func() error { _, err := h.holds.Extend(t.Context(), key, time.Minute); return err },
 		} {
 			if err := call(); bourse.CodeOf(err) != bourse.CodeNotFound {
 				t.Errorf("%s: %v, want not_found", what, err)
@@ -181,7 +183,7 @@ func TestHoldsAreExtended(t *testing.T) {
 		h.hold(newHoldOrder(t, key, 0, 10*time.Second))
 		h.hold(newHoldOrder(t, key, 1, 10*time.Second))
 		time.Sleep(9 * time.Second)
-		holds, err := h.extend(t.Context(), key, time.Minute)
+		holds, err := h.holds.Extend(t.Context(), key, time.Minute)
 		if err != nil || len(holds) != 2 || !holds[1].ExpiresAt.Equal(time.Now().Add(time.Minute)) {
 			t.Fatalf("extended %+v, %v", holds, err)
 		}
@@ -189,7 +191,7 @@ func TestHoldsAreExtended(t *testing.T) {
 		if got := h.used(); got != 128 {
 			t.Errorf("%d are used, want 128", got)
 		}
-		if _, err := h.extend(t.Context(), key, 2*time.Second); err != nil { // sooner than it would have
+		if _, err := h.holds.Extend(t.Context(), key, 2*time.Second); err != nil { // sooner than it would have
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -198,7 +200,7 @@ func TestHoldsAreExtended(t *testing.T) {
 			t.Errorf("%d are used, want 0", got)
 		}
 		for _, ttl := range []time.Duration{-1, 0, bourse.MinHold - 1, bourse.MaxHold + 1} {
-			if _, err := h.extend(t.Context(), key, ttl); bourse.CodeOf(err) != bourse.CodeInvalid {
+			if _, err := h.holds.Extend(t.Context(), key, ttl); bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("extend by %s: %v, want invalid", ttl, err)
 			}
 		}
@@ -230,7 +232,7 @@ func TestReserveIsIdempotent(t *testing.T) {
 }
 
 // Invariant 7: a release that overtakes its reserve wins, of the whole
-// reservation or of one order; it is idempotent and ends nobody else's.
+// reservation or of one order; it is idempotent and ends no one else's.
 func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
 	h := newHost(t, nil)
 	other := h.hold(newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute))
@@ -260,7 +262,7 @@ func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if holds, err := h.holdsOf(t.Context(), other.Reservation); err != nil || len(holds) != 1 {
+	if holds, err := h.holds.Of(t.Context(), other.Reservation); err != nil || len(holds) != 1 {
 		t.Errorf("the other's: %+v, %v", holds, err)
 	}
 	if got := h.get(m.ID); got.State != bourse.StateStarted {
@@ -296,10 +298,10 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 		h.crash()
 		time.Sleep(2 * time.Minute)
 		h.start(nil)
-		if _, err := h.holdsOf(t.Context(), short); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := h.holds.Of(t.Context(), short); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("what ended meanwhile: %v, want not_found", err)
 		}
-		if _, err := h.holdsOf(t.Context(), long); err != nil {
+		if _, err := h.holds.Of(t.Context(), long); err != nil {
 			t.Errorf("what did not: %v", err)
 		}
 		synctest.Wait()
@@ -354,17 +356,25 @@ func FuzzReserve(f *testing.F) {
 	}
 	f.Add("01J00000000000000000000000", seed)
 	f.Add("x", codectest.Body(f, `{"order":{"hold":{"ttl":-1}}}`))
-	f.Add("01J00000000000000000000000", codectest.Body(f, `{"ttl":60000000000}`))
-	f.Add("..", codectest.Body(f, `{"ttl":-5}`))
+	f.Add("01J00000000000000000000000", codectest.Body(f, `{"reservation":"01J00000000000000000000000","ttl":60000000000}`))
+	f.Add("..", codectest.Body(f, `{"reservation":"..","ttl":-5}`))
 	f.Fuzz(func(t *testing.T, key string, body []byte) {
 		h.t = t
-		one := "/worker/reservations/" + url.PathEscape(key)
-		for method, path := range map[string]string{"POST": "/worker/reserve", "PATCH": one, "DELETE": one, "GET": one} {
-			r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(body))
+		encoded, err := codec.Marshal(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := fabric.ReservationShow.Path() + "?" + base64.RawURLEncoding.EncodeToString(encoded)
+		for _, r := range []*http.Request{
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, fabric.OrderClaim.Path(), bytes.NewReader(body)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, fabric.ReservationExtend.Path(), bytes.NewReader(body)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, fabric.ReservationRelease.Path(), bytes.NewReader(encoded)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, shown, nil),
+		} {
 			rec := httptest.NewRecorder()
 			h.Handler().ServeHTTP(rec, r)
 			if rec.Code >= 500 {
-				t.Fatalf("%s %s: status %d %s", method, path, rec.Code, rec.Body)
+				t.Fatalf("%s %s: status %d %s", r.Method, r.URL, rec.Code, rec.Body)
 			}
 		}
 		h.verify()

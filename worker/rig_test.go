@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/drivertest"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
 // rig is what a host has that runs images: it outlives daemons, as the machine
@@ -19,7 +20,7 @@ type rig struct {
 	containers *drivertest.Memory
 	images     *memImages
 	network    *memNetwork
-	volumes    *memVolumes
+	volumes    *volumetest.Host
 	mode       NetworkMode
 	pull       bool // it has no images, and pollers run its machines; see pull_test.go
 
@@ -28,17 +29,19 @@ type rig struct {
 
 const (
 	rigImage  = "example.com/web:1"
+	rigNext   = "example.com/web:2"
 	rigBytes  = 64 << 20
 	rigDevice = "example.com/gpu="
 )
 
 func newRig() *rig {
-	r := &rig{containers: drivertest.NewMemory(), images: newMemImages(), network: newMemNetwork(), volumes: newMemVolumes()}
+	r := &rig{containers: drivertest.NewMemory(), images: newMemImages(), network: newMemNetwork(), volumes: volumetest.NewHost()}
 	r.images.push(rigImage, rigBytes)
+	r.images.push(rigNext, rigBytes)
 	return r
 }
 
-// setup gives a daemon that has just started what the rig has.
+// setup returns a daemon that has just started what the rig has.
 func (r *rig) setup(c *Config) {
 	if r.pull {
 		c.Parts = Parts{Pull: roomy{r.containers.Driver()}}
@@ -112,16 +115,34 @@ func (r *rig) dress(o *bourse.Order) {
 	r.volume = ""
 }
 
+// newImage makes a config one of another image, as far as there is one, and of
+// another program.
+func (r *rig) newImage(c *bourse.Config) {
+	env("VERSION", "next")(c)
+	if c.ImageKind() == bourse.RegistryImage {
+		c.Image = rigNext
+	}
+}
+
 // image makes an order one for an image.
 func image(name string) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Config.Image = name }
 }
 
-// tasks are what the host's process table shows, whoever runs it.
+// tasks are what the host's process table shows, whatever runs it.
 func (h *host) tasks() []driver.TaskID {
 	out := h.mem.Running()
 	if h.rig != nil {
 		out = append(out, h.rig.containers.Running()...)
+	}
+	return out
+}
+
+// frozen are the tasks that are frozen.
+func (h *host) frozen() []driver.TaskID {
+	out := h.mem.Frozen()
+	if h.rig != nil {
+		out = append(out, h.rig.containers.Frozen()...)
 	}
 	return out
 }
@@ -145,7 +166,7 @@ func (h *host) checkRig(all []bourse.Machine) {
 	var attached, mounted, scratch []string
 	devices := map[string]bourse.MachineID{}
 	for _, m := range all {
-		if m.State == bourse.StateStarted {
+		if m.State == bourse.StateStarted || m.State == bourse.StateSuspended {
 			attached = append(attached, string(m.ID))
 			for _, mount := range m.Config.Mounts {
 				mounted = append(mounted, string(mount.Volume))
@@ -169,18 +190,28 @@ func (h *host) checkRig(all []bourse.Machine) {
 	}
 	for what, c := range map[string][2][]string{
 		"networks":      {attached, texts(h.rig.network.attached())},
-		"mounts":        {mounted, texts(h.rig.volumes.mountedNow())},
-		"scratch space": {scratch, texts(h.rig.volumes.scratchNow())},
+		"mounts":        {mounted, texts(h.rig.volumes.Mounted())},
+		"scratch space": {scratch, texts(h.rig.volumes.Scratches())},
 	} {
 		slices.Sort(c[0])
 		if diff := cmp.Diff(c[0], c[1]); diff != "" {
 			h.t.Errorf("%s (-want +got):\n%s\n%s", what, diff, stories(all))
 		}
 	}
-	h.Worker.images.mu.Lock()
-	defer h.Worker.images.mu.Unlock()
-	if held := h.Worker.images.held; len(held) > 0 {
-		h.t.Errorf("images are held for %v", held)
+	recorded := map[string]bool{}
+	for _, m := range all {
+		if m.Image != nil && m.State != bourse.StateDestroyed {
+			recorded[m.Image.Digest] = true
+		}
+	}
+	list, err := h.rig.images.List(h.t.Context())
+	if err != nil {
+		h.t.Error(err)
+	}
+	for _, image := range list {
+		if h.Worker.machines.ImageInUse(image.Ref.Digest) != recorded[image.Ref.Digest] {
+			h.t.Errorf("image %s is held for a machine that is not recorded with it, or may go", image.Ref)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package worker
 
 import (
-	"net/http/httptest"
+	"context"
+	"log/slog"
+	"net"
 	"testing"
 	"time"
 
@@ -21,13 +23,22 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(direct.Handler("w1", h.Handler()))
-	t.Cleanup(server.Close)
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = direct.Serve(ctx, ln, direct.Handler("w1", h.Handler()), nil, slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() { stop(); <-served })
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
-	to := bourse.Member{ID: "w1", Address: server.Listener.Addr().String()}
+	to := bourse.Member{ID: "w1", Address: ln.Addr().String()}
 	claim := &bourse.Claim{Order: *newOrder(t)}
-	client := fabric.NewClient(f)
+	client := fabric.Trader{Fabric: f}
 	if _, refusal, err := client.Claim(t.Context(), to, claim); refusal != nil || bourse.CodeOf(err) != bourse.CodeRateLimited {
 		t.Errorf("beyond the limit: refusal %+v, error %v, want code %s", refusal, err, bourse.CodeRateLimited)
 	}

@@ -13,7 +13,7 @@ import (
 func TestInvariant7ATaskRunsOnce(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)
-	h.place(p.warmed("echo", 1))
+	h.place(p.Warmed("echo", 1))
 	order := call(t, "echo", 1)
 	first := h.result(t.Context(), order)
 	for range 2 {
@@ -29,7 +29,7 @@ func TestInvariant7ATaskRunsOnce(t *testing.T) {
 		if _, err := h.cancel(t.Context(), order.ID); err != nil { // too late: it stays as it was told
 			t.Error(err)
 		}
-		if n := p.times(order.ID); n != 1 {
+		if n := p.Times(order.ID); n != 1 {
 			t.Errorf("the payload arrived %d times", n)
 		}
 		h.slots() // all that was told is durable
@@ -47,7 +47,7 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 		_, _ = w.Write([]byte("late"))
 	})
 	h := newHost(t, nil)
-	h.place(p.warmed("echo", 16))
+	h.place(p.Warmed("echo", 16))
 	order := call(t, "echo", 1)
 	var group sync.WaitGroup
 	var again sync.Map
@@ -61,7 +61,7 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 			again.Store(i, fill.Again)
 		})
 	}
-	<-p.arrived
+	<-p.Arrived
 	close(release)
 	group.Wait()
 	firsts := 0
@@ -71,52 +71,7 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 		}
 		return true
 	})
-	if firsts != 1 || p.calls.Load() != 1 {
-		t.Errorf("%d claims were the first, %d calls", firsts, p.calls.Load())
+	if firsts != 1 || p.Calls.Load() != 1 {
+		t.Errorf("%d claims were the first, %d calls", firsts, p.Calls.Load())
 	}
-}
-
-// A repetition has its answer also when, or just before, others take all places:
-// refused, it would be claimed at another worker and run twice.
-func TestARepetitionNeedsNoPlace(t *testing.T) {
-	p := newProgramOf(t, bourse.TaskFrames, nil)
-	h := newHost(t, nil)
-	h.place(p.warmed("echo", 1))
-	done := call(t, "echo", 1)
-	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
-		t.Fatalf("got %s: %s", ended(got), got.Error)
-	}
-	if err := h.store.Sync(t.Context()); err != nil { // until then it has a call
-		t.Fatal(err)
-	}
-	again := func(how string, result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
-		t.Helper()
-		if err != nil || refusal != nil || result == nil || string(result.Answer) != "answer" {
-			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
-		}
-	}
-	seen, err := h.newTask(done)
-	if err != nil || seen.refusal != nil {
-		t.Fatalf("%+v, %v", seen.refusal, err)
-	}
-	m, _ := h.warm.take(seen.warm) // by another, who is faster
-	v, err := h.outrun(done, seen)
-	again("a place that is gone", v.result, v.refusal, err)
-	if v, err := h.outrun(call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
-		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
-	}
-	for _, how := range []string{"no place", "a place"} {
-		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *done})
-		if fill == nil {
-			fill = &bourse.Fill{}
-		}
-		again(how, fill.Task, refusal, err)
-		if how == "no place" {
-			h.warm.release(m)
-		}
-	}
-	if p.times(done.ID) != 1 {
-		t.Errorf("it ran %d times", p.times(done.ID))
-	}
-	h.verify()
 }

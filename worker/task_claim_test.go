@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/warm"
 )
 
 func TestAWarmTaskIsAnswered(t *testing.T) {
@@ -25,7 +23,7 @@ func TestAWarmTaskIsAnswered(t *testing.T) {
 		_, _ = w.Write([]byte("got " + string(body)))
 	})
 	h := newHost(t, nil)
-	m := h.place(p.warmed("echo", 1))
+	m := h.place(p.Warmed("echo", 1))
 	order := call(t, "echo", 3, func(o *bourse.Order) { o.Task.Type = "text/plain" })
 	q, err := h.quote(t.Context(), order.Asked())
 	if err != nil || q.Refusal != nil || q.Takes.Of("slots") != 3 || q.Takes.Of("task echo") != 1 {
@@ -85,7 +83,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProgram(t, c.serve)
 			h := newHost(t, nil)
-			h.place(p.warmed("bad", 1))
+			h.place(p.Warmed("bad", 1))
 			limit := 30 * time.Second
 			if name == "hangs" {
 				limit = 50 * time.Millisecond
@@ -97,7 +95,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 			if n := h.slots(); n != 0 {
 				t.Errorf("%d slots are lost", n)
 			}
-			<-p.left                                                 // the program sees the end of its request
+			<-p.Left                                                 // the program sees the end of its request
 			h.result(t.Context(), call(t, "bad", 10, within(limit))) // the place is free again
 			h.verify()
 		})
@@ -111,83 +109,25 @@ func TestAMachinesLimitOfItsTask(t *testing.T) {
 		<-r.Context().Done()
 	})
 	h := newHost(t, nil)
-	h.place(p.warmed("slow", 1), func(o *bourse.Order) { o.Config.Task.Timeout = bourse.Duration(30 * time.Millisecond) })
+	h.place(p.Warmed("slow", 1), func(o *bourse.Order) { o.Config.Task.Timeout = bourse.Duration(30 * time.Millisecond) })
 	if got := h.result(t.Context(), call(t, "slow", 0, within(time.Minute))); got.End != bourse.TaskTimeout || got.Took > 20*time.Second {
 		t.Errorf("got %+v", got)
 	}
-}
-
-// A program that listens a moment after its start is waited for; one that
-// never does is a refusal, and nothing is left of the order.
-func TestAProgramThatIsLate(t *testing.T) {
-	for _, protocol := range taskProtocols {
-		t.Run(string(protocol), func(t *testing.T) { programThatIsLate(t, protocol) })
-	}
-}
-
-func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	_ = ln.Close()
-	h := newHost(t, nil)
-	m := h.place(func(o *bourse.Order) {
-		o.Config.Task = &bourse.TaskConfig{Name: "late", Port: port, Protocol: protocol}
-	})
-	order := call(t, "late", 1)
-	go func() {
-		for h.slots() == 0 { // until the call is under way
-			time.Sleep(time.Millisecond)
-		}
-		ln, err := net.Listen("tcp", ln.Addr().String())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if protocol == bourse.TaskFrames {
-			_ = warm.Serve(t.Context(), ln, 0, func(context.Context, *warm.Call) warm.Answer { return warm.Answer{Body: []byte("here")} })
-			return
-		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) })}
-		t.Cleanup(func() { _ = server.Close() })
-		_ = server.Serve(ln)
-	}()
-	if got := h.result(t.Context(), order); ended(got) != "answered 0 here" {
-		t.Errorf("got %s: %s", ended(got), got.Error)
-	}
-
-	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1, Protocol: protocol} })
-	h.warm.patience = 0 // it has had its time
-	order = call(t, "never", 4)
-	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, string(never.ID)) {
-		t.Errorf("refusal %+v, %v", refusal, err)
-	}
-	if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
-		t.Errorf("%d slots, tasks %v are left", n, open)
-	}
-	if _, err := h.decision(t.Context(), order.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("the order has a record: %v", err)
-	}
-	h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
-	h.verify()
 }
 
 func TestRefusalsOfTasks(t *testing.T) {
 	release := make(chan struct{})
 	p := newProgram(t, func(http.ResponseWriter, *http.Request) { <-release })
 	h := newHost(t, nil)
-	m := h.place(p.warmed("one", 1))
-	h.place(p.warmed("many", 100))
+	m := h.place(p.Warmed("one", 1))
+	h.place(p.Warmed("many", 100))
 	var group sync.WaitGroup
 	for _, name := range []string{"one", "many"} {
 		order := call(t, name, 4)
 		group.Go(func() { _, _, _ = h.claim(context.WithoutCancel(t.Context()), &bourse.Claim{Order: *order}) })
 	}
-	<-p.arrived
-	<-p.arrived
+	<-p.Arrived
+	<-p.Arrived
 	for name, c := range map[string]struct {
 		order *bourse.Order
 		want  bourse.Refusal
@@ -237,14 +177,14 @@ func TestRefusalsOfTasks(t *testing.T) {
 
 // stop2 stops a machine and waits until it has stopped.
 func (h *host) stop2(id bourse.MachineID) (fabric.ActReply, error) {
-	reply, err := h.Worker.stop(h.t.Context(), id, fabric.Act{})
+	reply, err := h.machines.Stop(h.t.Context(), id, fabric.Act{})
 	if err == nil {
 		h.reaches(id, bourse.StateStopped)
 	}
 	return reply, err
 }
 
-// done gives an order of a task that has ended.
+// done returns an order of a task that has ended.
 func done(t *testing.T, h *host, _ *program) *bourse.Order {
 	t.Helper()
 	order := call(t, "many", 0)
@@ -278,7 +218,7 @@ func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 				close(cut)
 			})
 			h := newHost(t, nil)
-			h.place(p.warmed("slow", 1))
+			h.place(p.Warmed("slow", 1))
 			order := call(t, "slow", 1)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
@@ -293,8 +233,8 @@ func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 			if fill := <-ended; fill == nil || fill.Task.End != bourse.TaskCanceled {
 				t.Errorf("the claim ended with %+v", fill)
 			}
-			if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled || p.calls.Load() != 1 {
-				t.Errorf("a repetition: %+v, %d calls", got, p.calls.Load())
+			if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled || p.Calls.Load() != 1 {
+				t.Errorf("a repetition: %+v, %d calls", got, p.Calls.Load())
 			}
 			if n := h.slots(); n != 0 {
 				t.Errorf("%d slots are lost", n)
@@ -308,13 +248,13 @@ func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 func TestACanceledTaskDoesNotBegin(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)
-	h.place(p.warmed("echo", 1))
+	h.place(p.Warmed("echo", 1))
 	order := call(t, "echo", 1)
 	if _, err := h.cancel(t.Context(), order.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedCanceled || p.calls.Load() != 0 {
-		t.Errorf("refusal %+v, %v, %d calls", refusal, err, p.calls.Load())
+	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedCanceled || p.Calls.Load() != 0 {
+		t.Errorf("refusal %+v, %v, %d calls", refusal, err, p.Calls.Load())
 	}
 }

@@ -32,7 +32,7 @@ func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
 func (h *host) tasksLife(p *program, orders []*bourse.Order, told map[bourse.OrderID]string) error {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
 	defer cancel()
-	_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(h.t, p.warmed("script", 2))})
+	_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(h.t, p.Warmed("script", 2))})
 	if err != nil || refusal != nil {
 		return errors.Join(err, errCrash)
 	}
@@ -65,7 +65,7 @@ func scriptedOrders(t testing.TB) []*bourse.Order {
 
 // Invariants 4, 5 and 7 of tasks: the daemon dies before and after every single
 // commit of a life with tasks in it. After each death and restart: no slot is
-// lost, nothing is under way, no payload has arrived twice, and who asks again
+// lost, nothing is in progress, no payload has arrived twice, and who asks again
 // gets what was told first, or that the task was lost.
 func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
 	for _, protocol := range taskProtocols {
@@ -106,7 +106,7 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 	}
 	before := map[bourse.OrderID]int{}
 	for _, o := range orders {
-		before[o.ID] = p.times(o.ID)
+		before[o.ID] = p.Times(o.ID)
 	}
 	h.start(nil)
 	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 {
@@ -114,7 +114,7 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 	}
 	for i, o := range orders {
 		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *o})
-		now := p.times(o.ID)
+		now := p.Times(o.ID)
 		switch {
 		case err != nil:
 			t.Errorf("order %d again: %v", i, err)
@@ -130,55 +130,6 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 	}
 	if n := h.slots(); n != 0 {
 		t.Errorf("%d slots are lost", n)
-	}
-	h.verify()
-}
-
-// A disk that is full when a task ends: the caller has its answer, and the
-// slots come back when there is room.
-func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
-	p := newProgram(t, nil)
-	h := newHost(t, nil)
-	h.place(p.warmed("echo", 1))
-	order := call(t, "echo", 4)
-	h.slots()
-	refusing := errors.New("no room")
-	full := make(chan struct{})
-	call, _ := h.calls.enter(t.Context(), order.ID)
-	result := bourse.TaskResult{Order: order.ID, Worker: "w1", Region: "gru", End: bourse.TaskAnswered, Answer: []byte("kept")}
-	if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
-		return h.recordTask(tx, taskRecord(order, bourse.TaskResult{Order: order.ID}))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	h.saveTask(call, func(tx *store.Tx) error {
-		select {
-		case <-full:
-			_, err := tx.TaskEnded(order.ID, result, time.Now())
-			return err
-		default:
-			return refusing
-		}
-	})
-	call.fill = &bourse.Fill{Task: &result}
-	h.calls.settle(call)
-	close(call.done)
-	if got := h.result(t.Context(), order); string(got.Answer) != "kept" { // from memory, as long as the disk is full
-		t.Errorf("again: %+v", got)
-	}
-	if n := h.slots(); n != 4 {
-		t.Errorf("%d slots are taken, want 4: nothing says that they are back", n)
-	}
-	close(full)
-	deadline := time.Now().Add(10 * time.Second)
-	for h.slots() != 0 && time.Now().Before(deadline) { // real time: the retry has its pause
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := h.slots(); n != 0 {
-		t.Errorf("%d slots are lost", n)
-	}
-	if got := h.result(t.Context(), order); string(got.Answer) != "kept" || p.calls.Load() != 0 {
-		t.Errorf("again: %+v", got)
 	}
 	h.verify()
 }

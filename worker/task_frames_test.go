@@ -40,10 +40,10 @@ func rawProgram(t *testing.T, serve func(net.Conn, *bufio.Reader)) *program {
 			})
 		}
 	})
-	return &program{protocol: bourse.TaskFrames, listener: ln}
+	return &program{Protocol: bourse.TaskFrames, Listener: ln}
 }
 
-// readCall reads a call and gives its id, "" at the end.
+// readCall reads a call and returns its id, "" at the end.
 func readCall(r *bufio.Reader) (id string) {
 	line, err := r.ReadString('\n')
 	var order string
@@ -69,14 +69,14 @@ func TestAWarmTaskIsAnsweredOverFrames(t *testing.T) {
 		_, _ = w.Write([]byte("got " + string(body)))
 	})
 	h := newHost(t, nil)
-	h.place(p.warmed("echo", 1))
+	h.place(p.Warmed("echo", 1))
 	var parts []string
 	order := call(t, "echo", 3, func(o *bourse.Order) {
 		o.Task.Type = "text/plain; charset=utf-8"
 		o.Task.Output = func(part []byte) { parts = append(parts, string(part)) }
 	})
 	got := h.result(t.Context(), order)
-	if ended(got) != "answered 0 got payload" || got.Type != order.Task.Type || got.Status != 200 || p.times(order.ID) != 1 {
+	if ended(got) != "answered 0 got payload" || got.Type != order.Task.Type || got.Status != 200 || p.Times(order.ID) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if strings.Join(parts, "|") != "|got payload" {
@@ -126,7 +126,7 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 			}
 			p := rawProgram(t, serve)
 			h := newHost(t, nil)
-			h.place(p.warmed("bad", 1))
+			h.place(p.Warmed("bad", 1))
 			limit := 30 * time.Second
 			if strings.HasPrefix(c.want, "timeout") {
 				limit = 50 * time.Millisecond
@@ -176,8 +176,8 @@ func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 		_, _ = w.Write([]byte("fine"))
 	})
 	h := newHost(t, nil)
-	h.place(bad.warmed("bad", 3))
-	h.place(good.warmed("good", 1))
+	h.place(bad.Warmed("bad", 3))
+	h.place(good.Warmed("good", 1))
 	var broken, group sync.WaitGroup
 	for range 3 {
 		broken.Go(func() {
@@ -194,7 +194,7 @@ func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 	for range 3 {
 		<-arrived
 	}
-	<-good.arrived
+	<-good.Arrived
 	close(breakNow)
 	broken.Wait()
 	close(release)
@@ -217,12 +217,12 @@ func TestAMachineThatStopsIsLeft(t *testing.T) {
 		closed <- struct{}{}
 	})
 	h := newHost(t, nil)
-	m := h.place(p.warmed("echo", 2))
+	m := h.place(p.Warmed("echo", 2))
 	for range 2 {
 		h.result(t.Context(), call(t, "echo", 1))
 		h.must(h.stop2(m.ID))
 		<-closed
-		h.must(h.Worker.start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
 		h.reaches(m.ID, bourse.StateStarted)
 	}
 	if len(opened) != 2 {

@@ -1,32 +1,28 @@
 package worker
 
 import (
-	"net/http"
+	"context"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/ndjson"
 )
 
-// handleClaimStream is a claim of a task whose answer streams.
-func (w *Worker) handleClaimStream(rw http.ResponseWriter, r *http.Request) {
-	var c bourse.Claim
-	err := fabric.ReadBody(rw, r, &c)
-	if err == nil {
-		err = c.Order.Validate()
+// claimStream is a claim of a task whose answer streams.
+func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *ndjson.Writer) error {
+	if err := c.Order.Validate(); err != nil {
+		return err
 	}
-	if err == nil && c.Order.Kind() != bourse.KindTask {
-		err = bourse.Errorf(bourse.CodeInvalid, "the order is for no task: only a task's answer streams")
+	if c.Order.Kind() != bourse.KindTask {
+		return bourse.Errorf(bourse.CodeInvalid, "the order is for no task: only a task's answer streams")
 	}
-	if err != nil {
-		fabric.WriteFailure(rw, err)
-		return
+	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends for a caller that has left
+	end := fabric.ClaimPart{}
+	if reply, err := claimed(w.admit(ctx, &c)); err != nil {
+		end.Failure = fabric.FailureOf(err)
+	} else {
+		end.Reply = &reply
 	}
-	out := newStream(rw, true)
-	c.Order.Task.Output = func(part []byte) { _ = out.write(fabric.ClaimPart{Output: part}) } // who has left is seen by ctx
-	fill, refusal, err := w.admit(r.Context(), &c)
-	if err != nil {
-		_ = out.write(fabric.ClaimPart{Failure: fabric.FailureOf(err)})
-		return
-	}
-	_ = out.write(fabric.ClaimPart{Reply: &fabric.ClaimReply{Fill: fill, Refusal: refusal}})
+	_ = out.Write(end)
+	return nil
 }

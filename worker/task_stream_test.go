@@ -24,12 +24,12 @@ func TestAnAnswerStreams(t *testing.T) {
 		}
 	})
 	h := newHost(t, nil)
-	h.place(p.warmed("slow", 1))
+	h.place(p.Warmed("slow", 1))
 	server := httptest.NewServer(direct.Handler("w1", h.Handler()))
 	defer server.Close()
 	f := direct.New(nil)
 	defer f.Close()
-	c, to := fabric.NewClient(f), bourse.Member{ID: "w1", Address: strings.TrimPrefix(server.URL, "http://")}
+	c, to := fabric.Trader{Fabric: f}, bourse.Member{ID: "w1", Address: strings.TrimPrefix(server.URL, "http://")}
 
 	order := call(t, "slow", 1)
 	var parts []string

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -41,19 +40,4 @@ func TestAClaimIsOvertaken(t *testing.T) {
 			t.Errorf("a claim that comes twice: %+v, %v, %v", again, refusal, err)
 		}
 	})
-}
-
-// Shows that what is remembered of tries is bounded, and the latest of it kept.
-func TestTriesAreBounded(t *testing.T) {
-	var x tries
-	for i := range 5 * maxTries {
-		x.asked(&bourse.Order{ID: bourse.OrderID(fmt.Sprint(i)), Options: bourse.Options{Try: "a"}})
-	}
-	if n := len(x.last) + len(x.old); n > 2*maxTries {
-		t.Errorf("%d orders are remembered, want %d at most", n, 2*maxTries)
-	}
-	late := bourse.Order{ID: bourse.OrderID(fmt.Sprint(5*maxTries - maxTries)), Options: bourse.Options{Try: "b"}}
-	if x.refuse(&late) == nil {
-		t.Error("the try of a late order is forgotten")
-	}
 }

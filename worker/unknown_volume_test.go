@@ -16,7 +16,7 @@ func TestUnknownVolumesAreNotRemoved(t *testing.T) {
 		h, vols := newVolumeHost(t)
 		v := h.placeVolume()
 		h.volumeReaches(v.ID, bourse.VolumeCreated)
-		if _, err := h.snapshot(t.Context(), v.ID); err != nil {
+		if _, err := h.volumes.Snapshot(t.Context(), v.ID); err != nil {
 			t.Fatal(err)
 		}
 		h.crash()
@@ -27,14 +27,14 @@ func TestUnknownVolumesAreNotRemoved(t *testing.T) {
 			!strings.Contains(err.Error(), "--forget-machines") {
 			t.Errorf("start: %v, want a refusal that names volume %s", err, v.ID)
 		}
-		_, there := vols.read(v.ID)
-		if snapshots, _ := vols.kept(); !there || snapshots != 1 {
+		_, there := vols.Read(v.ID)
+		if snapshots, _ := vols.Kept(); !there || snapshots != 1 {
 			t.Errorf("volume there: %t, snapshots: %d; want both to be left alone", there, snapshots)
 		}
 		h.setup = func(c *Config) { setup(c); c.Forget = true }
 		h.start(nil)
-		_, there = vols.read(v.ID)
-		if snapshots, _ := vols.kept(); there || snapshots != 0 {
+		_, there = vols.Read(v.ID)
+		if snapshots, _ := vols.Kept(); there || snapshots != 0 {
 			t.Errorf("volume there: %t, snapshots: %d; want them removed, as was asked", there, snapshots)
 		}
 		h.crash()

@@ -13,7 +13,10 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
+
+const poem = "the quick brown fox jumps over the lazy dog"
 
 // volumeDiary is what callers were told of volumes before a crash.
 type volumeDiary struct {
@@ -29,7 +32,7 @@ func newVolumeDiary() *volumeDiary {
 
 // volumeLife is a scenario that uses every operation on volumes. It ends at
 // the first error, as a caller does whose worker has died.
-func (h *host) volumeLife(d *volumeDiary, vols *memVolumes) error {
+func (h *host) volumeLife(d *volumeDiary, vols *volumetest.Host) error {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
 	defer cancel()
 	place := func(change ...func(*bourse.VolumeOrder)) (bourse.Volume, error) {
@@ -40,10 +43,10 @@ func (h *host) volumeLife(d *volumeDiary, vols *memVolumes) error {
 		if err != nil {
 			return bourse.Volume{}, err
 		}
-		v, err := h.awaitVolume(ctx, fill.Volume.ID, func(v *bourse.Volume) bool { return v.State == bourse.VolumeCreated })
+		v, err := h.volumes.Await(ctx, fill.Volume.ID, func(v *bourse.Volume) bool { return v.State == bourse.VolumeCreated })
 		if err == nil {
-			mem, _ := vols.read(v.ID)
-			d.data[v.ID], d.sizes[v.ID] = mem.data, v.Spec.SizeGB
+			mem, _ := vols.Read(v.ID)
+			d.data[v.ID], d.sizes[v.ID] = mem.Data, v.Spec.SizeGB
 		}
 		return v, err
 	}
@@ -59,20 +62,20 @@ func (h *host) volumeLife(d *volumeDiary, vols *memVolumes) error {
 			}
 			if err == nil {
 				m = fill.Machine
-				vols.write(base.ID, poem)
+				vols.Write(base.ID, poem)
 				d.data[base.ID] = poem
 			}
 			return err
 		},
 		func() error {
-			v, err := h.extendVolume(ctx, base.ID, 12)
+			v, err := h.volumes.Extend(ctx, base.ID, 12)
 			if err == nil {
 				d.sizes[base.ID] = v.Spec.SizeGB
 			}
 			return err
 		},
 		func() (err error) {
-			if snap, err = h.snapshot(ctx, base.ID); err == nil {
+			if snap, err = h.volumes.Snapshot(ctx, base.ID); err == nil {
 				d.snapshots[snap.ID] = base.ID
 			}
 			return err
@@ -85,11 +88,11 @@ func (h *host) volumeLife(d *volumeDiary, vols *memVolumes) error {
 			restored, err = place(func(o *bourse.VolumeOrder) { o.Snapshot, o.SizeGB = snap.ID, 12 })
 			return err
 		},
-		func() error { _, err := h.destroy(ctx, m.ID, fabric.Act{Force: true}); return err },
+		func() error { _, err := h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}); return err },
 		func() error { _, err := h.cancel(ctx, restored.Order); return d.goes(restored.ID, err) },
-		func() error { _, err := h.destroyVolume(ctx, base.ID); return d.goes(base.ID, err) },
+		func() error { _, err := h.volumes.Destroy(ctx, base.ID); return d.goes(base.ID, err) },
 		func() error {
-			_, err := h.keepVolume(ctx, fork.ID, fabric.VolumeChange{RetentionDays: new(1)})
+			_, err := h.volumes.Change(ctx, fork.ID, fabric.VolumeChange{RetentionDays: new(1)})
 			return err
 		},
 	} {
@@ -116,7 +119,7 @@ func (d *volumeDiary) goes(id bourse.VolumeID, err error) error {
 func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 	var commits uint64
 	synctest.Test(t, func(t *testing.T) {
-		vols := newMemVolumes()
+		vols := volumetest.NewHost()
 		h := newHostDown(t, withVolumes(vols))
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 		if err := h.volumeLife(newVolumeDiary(), vols); err != nil {
@@ -132,7 +135,7 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					vols := newMemVolumes()
+					vols := volumetest.NewHost()
 					h := newHostDown(t, withVolumes(vols))
 					defer func() { h.crash() }()
 					d := newVolumeDiary()
@@ -148,10 +151,10 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 	}
 }
 
-func (h *host) checkVolumes(d *volumeDiary, vols *memVolumes) {
+func (h *host) checkVolumes(d *volumeDiary, vols *volumetest.Host) {
 	h.t.Helper()
 	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
-	all, err := h.listVolumes(h.t.Context(), nil, func(*bourse.Volume) bool { return true })
+	all, err := h.volumes.List(h.t.Context(), nil, func(*bourse.Volume) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -177,7 +180,7 @@ func (h *host) checkVolumes(d *volumeDiary, vols *memVolumes) {
 			}
 		}
 	}
-	left, mounted := vols.left()
+	left, mounted := vols.Left()
 	slices.Sort(left)
 	if wanted := slices.Sorted(maps.Keys(want)); !slices.Equal(left, wanted) {
 		h.t.Errorf("the host has %v, the records say %v", left, wanted)
@@ -188,15 +191,15 @@ func (h *host) checkVolumes(d *volumeDiary, vols *memVolumes) {
 		}
 	}
 	for id, data := range d.data {
-		if mem, ok := vols.read(id); !ok || mem.data != data || mem.sizeGB < d.sizes[id] || records[id].Spec.SizeGB < d.sizes[id] {
+		if mem, ok := vols.Read(id); !ok || mem.Data != data || mem.SizeGB < d.sizes[id] || records[id].Spec.SizeGB < d.sizes[id] {
 			h.t.Errorf("volume %s was told to have %q in %d GB, the host has %+v", id, data, d.sizes[id], mem)
 		}
-		if mem, _ := vols.read(id); mem.sizeGB != records[id].Spec.SizeGB {
-			h.t.Errorf("volume %s has %d GB, its record says %d", id, mem.sizeGB, records[id].Spec.SizeGB)
+		if mem, _ := vols.Read(id); mem.SizeGB != records[id].Spec.SizeGB {
+			h.t.Errorf("volume %s has %d GB, its record says %d", id, mem.SizeGB, records[id].Spec.SizeGB)
 		}
 	}
 	for id, volume := range d.snapshots {
-		if s := snapshotOf(new(records[volume]), id); s == nil {
+		if !slices.ContainsFunc(records[volume].Snapshots, func(s bourse.Snapshot) bool { return s.ID == id }) {
 			h.t.Errorf("snapshot %s was told and is not there", id)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +12,9 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
 // certificateOf is the TLS state of a connection on which a server has proven
@@ -38,13 +38,13 @@ func certificateOf(t *testing.T, ca *admission.CA, id bourse.WorkerID, role bour
 // for nothing else, ends, and outlives the daemon that made it.
 func TestExportNeedsAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		vols := newMemVolumes()
+		vols := volumetest.NewHost()
 		h := newHost(t, withVolumes(vols))
 		defer func() { h.crash() }()
 		v, other := h.placeVolume(), h.placeVolume()
-		vols.write(v.ID, "0123456789")
-		vols.write(other.ID, "0123456789")
-		snap, err := h.snapshot(t.Context(), v.ID)
+		vols.Write(v.ID, "0123456789")
+		vols.Write(other.ID, "0123456789")
+		snap, err := h.volumes.Snapshot(t.Context(), v.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,85 +54,67 @@ func TestExportNeedsAGrant(t *testing.T) {
 		}
 		app := bourse.App{Name: v.App, ID: v.AppID, CreatedAt: v.CreatedAt.Add(-time.Hour)}
 		grant := func(id string) string {
-			g, err := h.grant(t.Context(), id, &fabric.GrantRequest{To: "w2", App: app}, time.Now())
+			g, err := h.volumes.Grant(t.Context(), id, &fabric.GrantRequest{To: "w2", App: app}, time.Now())
 			if err != nil {
 				t.Fatalf("grant %s: %v", id, err)
 			}
 			return g
 		}
-		read := func(id, grant string, as *tls.ConnectionState) int {
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/worker/exports/"+id+"?grant="+url.QueryEscape(grant), nil)
-			r.TLS = as
-			w := httptest.NewRecorder()
-			h.Handler().ServeHTTP(w, r)
-			return w.Code
+		from := func(as *tls.ConnectionState) fabric.Fabric {
+			return fabrictest.Serving(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.TLS = as
+				h.Handler().ServeHTTP(w, r)
+			}))
+		}
+		read := func(id, grant string, as *tls.ConnectionState) bourse.Code {
+			_, err := readManifest(t, from(as), fabric.Export{ID: id, Grant: grant})
+			return bourse.CodeOf(err)
 		}
 		w2 := certificateOf(t, ca, "w2", bourse.RoleWorker)
 		good := grant(string(v.ID))
 		for _, tt := range []struct {
 			name, id, grant string
 			as              *tls.ConnectionState
-			want            int
+			want            bourse.Code
 		}{
-			{"its own", string(v.ID), good, w2, http.StatusOK},
-			{"of a snapshot", string(snap.ID), grant(string(snap.ID)), w2, http.StatusOK},
-			{"none", string(v.ID), "", w2, http.StatusForbidden},
-			{"none, of nothing", "nothing", "", w2, http.StatusForbidden},
-			{"another volume's", string(other.ID), good, w2, http.StatusForbidden},
-			{"its volume's, for the snapshot", string(snap.ID), good, w2, http.StatusForbidden},
-			{"another worker's", string(v.ID), good, certificateOf(t, ca, "w3", bourse.RoleWorker), http.StatusForbidden},
-			{"a broker of the worker's name", string(v.ID), good, certificateOf(t, ca, "w2", bourse.RoleBroker), http.StatusForbidden},
-			{"a connection without a certificate", string(v.ID), good, &tls.ConnectionState{}, http.StatusForbidden},
-			{"in another's name", string(v.ID), strings.Replace(good, "w2.", "w3.", 1), certificateOf(t, ca, "w3", bourse.RoleWorker), http.StatusForbidden},
-			{"made up", string(v.ID), "w2.zzzzzz.AAAA", w2, http.StatusForbidden},
+			{"its own", string(v.ID), good, w2, ""},
+			{"of a snapshot", string(snap.ID), grant(string(snap.ID)), w2, ""},
+			{"none", string(v.ID), "", w2, bourse.CodeForbidden},
+			{"none, of nothing", "nothing", "", w2, bourse.CodeForbidden},
+			{"another volume's", string(other.ID), good, w2, bourse.CodeForbidden},
+			{"its volume's, for the snapshot", string(snap.ID), good, w2, bourse.CodeForbidden},
+			{"another worker's", string(v.ID), good, certificateOf(t, ca, "w3", bourse.RoleWorker), bourse.CodeForbidden},
+			{"a broker of the worker's name", string(v.ID), good, certificateOf(t, ca, "w2", bourse.RoleBroker), bourse.CodeForbidden},
+			{"a connection without a certificate", string(v.ID), good, &tls.ConnectionState{}, bourse.CodeForbidden},
+			{"in another's name", string(v.ID), strings.Replace(good, "w2.", "w3.", 1), certificateOf(t, ca, "w3", bourse.RoleWorker), bourse.CodeForbidden},
+			{"made up", string(v.ID), "w2.zzzzzz.AAAA", w2, bourse.CodeForbidden},
 		} {
 			if got := read(tt.id, tt.grant, tt.as); got != tt.want {
-				t.Errorf("%s: status %d, want %d", tt.name, got, tt.want)
+				t.Errorf("%s: code %q, want %q", tt.name, got, tt.want)
 			}
-			if tt.want == http.StatusOK {
+			if tt.want == "" {
 				continue
 			}
-			for _, r := range []*http.Request{
-				httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/worker/exports/"+tt.id+"/chunk?n=0&grant="+url.QueryEscape(tt.grant), nil),
-				httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/worker/exports/"+tt.id+"?grant="+url.QueryEscape(tt.grant), nil),
-			} {
-				r.TLS = tt.as
-				w := httptest.NewRecorder()
-				h.Handler().ServeHTTP(w, r)
-				if w.Code != http.StatusForbidden {
-					t.Errorf("%s: %s %s: status %d", tt.name, r.Method, r.URL.Path, w.Code)
-				}
+			e := fabric.Export{ID: tt.id, Grant: tt.grant}
+			if _, err := readChunk(t, from(tt.as), fabric.Chunk{Of: e}); bourse.CodeOf(err) != bourse.CodeForbidden {
+				t.Errorf("%s: a chunk: %v", tt.name, err)
+			}
+			if _, err := fabric.VolumeRelease.Call(t.Context(), from(tt.as), w1, e); bourse.CodeOf(err) != bourse.CodeForbidden {
+				t.Errorf("%s: the end: %v", tt.name, err)
 			}
 		}
-		_, err = h.grant(t.Context(), string(v.ID), &fabric.GrantRequest{To: "w2", App: bourse.App{Name: "others", ID: "others"}}, time.Now())
+		_, err = h.volumes.Grant(t.Context(), string(v.ID), &fabric.GrantRequest{To: "w2", App: bourse.App{Name: "others", ID: "others"}}, time.Now())
 		if bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("another app's volume is granted: %v", err)
 		}
 		h.crash()
 		h.start(nil)
-		if got := read(string(v.ID), good, w2); got != http.StatusOK {
-			t.Errorf("after a restart of the source: status %d", got)
+		if got := read(string(v.ID), good, w2); got != "" {
+			t.Errorf("after a restart of the source: code %q", got)
 		}
-		time.Sleep(grantLife + time.Minute) // of the bubble
-		if got := read(string(v.ID), good, w2); got != http.StatusForbidden {
-			t.Errorf("after a day: status %d", got)
-		}
-	})
-}
-
-// FuzzGrant: no grant that was not made is one, whatever it looks like.
-func FuzzGrant(f *testing.F) {
-	key := make([]byte, grantKeySize)
-	f.Add("w2.t5z3k0.AAAA", "vol_1")
-	f.Add("..", "")
-	f.Add("w2."+strings.Repeat("z", 40)+".", "vol_1")
-	w := &Worker{}
-	w.volumes.grants.key = key
-	f.Fuzz(func(t *testing.T, grant, id string) {
-		r := &http.Request{URL: &url.URL{RawQuery: url.Values{"grant": {grant}}.Encode()}}
-		r.SetPathValue("volume", id)
-		if err := w.granted(r); bourse.CodeOf(err) != bourse.CodeForbidden {
-			t.Errorf("got %v", err)
+		time.Sleep(24*time.Hour + time.Minute) // of the bubble
+		if got := read(string(v.ID), good, w2); got != bourse.CodeForbidden {
+			t.Errorf("after a day: code %q", got)
 		}
 	})
 }

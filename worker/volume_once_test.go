@@ -11,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
 // Sixteen machines ask for one volume at once: exactly one gets it.
@@ -43,13 +44,13 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 	if got := h.getVolume(v.ID).Machine; got != holder {
 		t.Errorf("the volume belongs to %s, want %s", got, holder)
 	}
-	if mem, _ := vols.read(v.ID); mem.mounts != 1 {
-		t.Errorf("mounted %d times, want once", mem.mounts)
+	if mem, _ := vols.Read(v.ID); mem.Mounts != 1 {
+		t.Errorf("mounted %d times, want once", mem.Mounts)
 	}
 	if got := <-reasons; !strings.Contains(got, "already claimed by machine "+string(holder)) {
 		t.Errorf("refused with %q, want the machine named", got)
 	}
-	h.must(h.destroy(t.Context(), holder, fabric.Act{Force: true}))
+	h.must(h.machines.Destroy(t.Context(), holder, fabric.Act{Force: true}))
 	h.place(mounts(v.ID)) // it is free again
 	h.verify()
 }
@@ -57,7 +58,7 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 // Invariant 4 of volumes: at every instant the disk's ledger holds, whatever is
 // created, grown, kept and destroyed at once.
 func TestInvariant4DiskNeverOversold(t *testing.T) {
-	vols := newMemVolumes()
+	vols := volumetest.NewHost()
 	h := newHost(t, func(c *Config) { withVolumes(vols)(c); c.Capacity.Disk = 12 << 10 })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -81,8 +82,8 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 					continue
 				}
 				id := fill.Volume.ID
-				vols.write(id, strings.Repeat("x", rng.IntN(1<<10)))
-				if _, err := h.extendVolume(ctx, id, fill.Volume.Spec.SizeGB+rng.Int64N(4)); bourse.CodeOf(err) == bourse.CodeInsufficient {
+				vols.Write(id, strings.Repeat("x", rng.IntN(1<<10)))
+				if _, err := h.volumes.Extend(ctx, id, fill.Volume.Spec.SizeGB+rng.Int64N(4)); bourse.CodeOf(err) == bourse.CodeInsufficient {
 					refusals <- struct{}{}
 					if !strings.Contains(err.Error(), "insufficient disk") {
 						t.Errorf("extend: %v, want the phrase", err)
@@ -90,7 +91,7 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 				} else if err != nil {
 					t.Errorf("extend: %v", err)
 				}
-				if _, err := h.snapshot(ctx, id); bourse.CodeOf(err) == bourse.CodeInsufficient {
+				if _, err := h.volumes.Snapshot(ctx, id); bourse.CodeOf(err) == bourse.CodeInsufficient {
 					refusals <- struct{}{}
 				} else if err != nil {
 					t.Errorf("snapshot: %v", err)
@@ -98,9 +99,9 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 				if m, r, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(t, mounts(id))}); err != nil || r != nil && r.Reason != bourse.RefusedResource {
 					t.Errorf("machine: %+v, %v", r, err)
 				} else if m != nil {
-					h.must(h.destroy(ctx, m.Machine.ID, fabric.Act{Force: true}))
+					h.must(h.machines.Destroy(ctx, m.Machine.ID, fabric.Act{Force: true}))
 				}
-				if _, err := h.destroyVolume(ctx, id); err != nil {
+				if _, err := h.volumes.Destroy(ctx, id); err != nil {
 					t.Errorf("destroy: %v", err)
 				}
 			}
@@ -116,7 +117,7 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.verify()
-	if left, _ := vols.left(); h.usedDisk() != 0 || len(left) != 0 {
+	if left, _ := vols.Left(); h.usedDisk() != 0 || len(left) != 0 {
 		t.Errorf("%d MiB taken at the end, the host has %v: want nothing", h.usedDisk(), left)
 	}
 }
@@ -160,7 +161,7 @@ func TestInvariant7OneVolumeForAnOrder(t *testing.T) {
 			if canceled {
 				want = 0
 			}
-			if left, _ := vols.left(); len(left) != want {
+			if left, _ := vols.Left(); len(left) != want {
 				t.Errorf("seed %d: the host has %v, want %d volumes (canceled: %t)", seed, left, want, canceled)
 			}
 			h.verify()

@@ -11,6 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/volume"
+	"github.com/bourse-dev/bourse/worker/volumes"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
 // openVolumes opens a real store of volumes, or skips where the host has none.
@@ -31,13 +33,19 @@ func openVolumes(t *testing.T) (*volume.Store, string) {
 // fork that another worker has of its volume, which was in use, and in the
 // volume that is restored from a snapshot. At the end nothing is left.
 func TestVolumesOnARealHost(t *testing.T) {
-	peers := &memPeers{hosts: map[bourse.WorkerTag]*host{}}
+	hosts := map[bourse.WorkerTag]*host{}
+	peers := &volumetest.Peers{Find: func(tag bourse.WorkerTag) *volumes.Volumes {
+		if h := hosts[tag]; h != nil && h.Worker != nil {
+			return h.volumes
+		}
+		return nil
+	}}
 	start := func(id bourse.WorkerID, tag bourse.WorkerTag) (*host, string) {
 		vols, dir := openVolumes(t)
 		h := newHost(t, func(c *Config) {
 			c.ID, c.Volumes, c.Peers, c.Capacity.Disk, c.Tag = id, vols, peers, 10<<10, func() bourse.WorkerTag { return tag }
 		})
-		peers.hosts[tag] = h
+		hosts[tag] = h
 		return h, dir
 	}
 	near, nearDir := start("near", 1)
@@ -53,11 +61,11 @@ func TestVolumesOnARealHost(t *testing.T) {
 	if err := os.WriteFile(path(farDir, src.ID), []byte(poem), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := far.snapshot(ctx, src.ID)
+	snap, err := far.volumes.Snapshot(ctx, src.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := far.extendVolume(ctx, src.ID, 2)
+	v, err := far.volumes.Extend(ctx, src.ID, 2)
 	image, errImage := os.Stat(filepath.Join(farDir, string(src.ID), "image"))
 	if err != nil || errImage != nil || v.Spec.SizeGB != 2 || image.Size() != 2<<30 {
 		t.Errorf("extended while it is in use: %+v, %v, %v; want 2 GB", v.Spec, err, errImage)
@@ -68,7 +76,7 @@ func TestVolumesOnARealHost(t *testing.T) {
 	}
 	far.crash() // a bounce: it stays mounted
 	far.start(nil)
-	peers.hosts[2] = far
+	hosts[2] = far
 
 	fork := near.placeVolume(func(v *bourse.VolumeOrder) { v.Source, v.SizeGB = src.ID, 2 })
 	restored := near.placeVolume(func(v *bourse.VolumeOrder) { v.Snapshot, v.SizeGB = snap.ID, 1 })
@@ -79,9 +87,9 @@ func TestVolumesOnARealHost(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("volume %s has %q (%v), want %q", id, got, err, want)
 		}
-		near.must(near.destroy(ctx, machine.ID, fabric.Act{Force: true}))
+		near.must(near.machines.Destroy(ctx, machine.ID, fabric.Act{Force: true}))
 	}
-	far.must(far.destroy(ctx, m.ID, fabric.Act{Force: true}))
+	far.must(far.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
 	for _, h := range []*host{near, far} {
 		if err := h.DestroyAll(ctx); err != nil {
 			t.Error(err)

@@ -11,17 +11,19 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/publish"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// withVolumes gives a worker volumes in memory, and 100 GB for them.
-func withVolumes(vols *memVolumes) func(*Config) {
+// withVolumes returns a worker volumes in memory, and 100 GB for them.
+func withVolumes(vols *volumetest.Host) func(*Config) {
 	return func(c *Config) { c.Volumes, c.Capacity.Disk = vols, 100<<10 }
 }
 
 // newVolumeHost makes a host with volumes in memory and starts a worker on it.
-func newVolumeHost(t testing.TB) (*host, *memVolumes) {
+func newVolumeHost(t testing.TB) (*host, *volumetest.Host) {
 	t.Helper()
-	vols := newMemVolumes()
+	vols := volumetest.NewHost()
 	return newHost(t, withVolumes(vols)), vols
 }
 
@@ -61,7 +63,7 @@ func mounts(id bourse.VolumeID) func(*bourse.Order) {
 
 func (h *host) getVolume(id bourse.VolumeID) bourse.Volume {
 	h.t.Helper()
-	v, err := h.volume(h.t.Context(), id)
+	v, err := h.volumes.Record(h.t.Context(), id)
 	if err != nil {
 		h.t.Fatalf("volume %s: %v", id, err)
 	}
@@ -73,14 +75,14 @@ func (h *host) volumeReaches(id bourse.VolumeID, want bourse.VolumeState) bourse
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Hour)
 	defer cancel()
-	v, err := h.awaitVolume(ctx, id, func(v *bourse.Volume) bool { return v.State == want })
+	v, err := h.volumes.Await(ctx, id, func(v *bourse.Volume) bool { return v.State == want })
 	if err != nil {
 		h.t.Fatalf("volume %s is %s (%s), never %s: %v", id, v.State, v.Error, want, err)
 	}
 	return v
 }
 
-// usedDisk gives what is taken of the worker's disk.
+// usedDisk returns what is taken of the worker's disk.
 func (h *host) usedDisk() bourse.MiB {
 	h.t.Helper()
 	if err := h.store.Sync(h.t.Context()); err != nil {
@@ -90,7 +92,7 @@ func (h *host) usedDisk() bourse.MiB {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return bourse.MiB(h.ledger.totals.Of(bourse.ResourceDisk) - free.Of(bourse.ResourceDisk))
+	return bourse.MiB(h.host.Ledger.Totals.Of(bourse.ResourceDisk) - free.Of(bourse.ResourceDisk))
 }
 
 // A volume's life: ordered, mounted by a machine, grown while it runs, kept in
@@ -116,40 +118,40 @@ func TestLifeOfAVolume(t *testing.T) {
 		if v = h.getVolume(v.ID); v.Machine != m.ID {
 			t.Errorf("the volume belongs to %q, want machine %s", v.Machine, m.ID)
 		}
-		if mem, _ := vols.read(v.ID); !mem.mounted {
+		if mem, _ := vols.Read(v.ID); !mem.Mounted {
 			t.Error("the machine runs, its volume is not mounted")
 		}
-		if v, err = h.extendVolume(ctx, v.ID, 20); err != nil || v.Spec.SizeGB != 20 || v.State != bourse.VolumeCreated || v.Usage == nil || h.usedDisk() != 20<<10 {
+		if v, err = h.volumes.Extend(ctx, v.ID, 20); err != nil || v.Spec.SizeGB != 20 || v.State != bourse.VolumeCreated || v.Usage == nil || h.usedDisk() != 20<<10 {
 			t.Errorf("extended: %+v, %v, %d MiB taken; want 20 GB and its usage", v, err, h.usedDisk())
 		}
 		if got := h.get(m.ID).Config.Mounts[0].SizeGB; got != 20 {
 			t.Errorf("the machine's mount has %d GB, want 20", got)
 		}
-		vols.write(v.ID, strings.Repeat("x", 1024)) // 4 MiB
-		s, err := h.snapshot(ctx, v.ID)
+		vols.Write(v.ID, strings.Repeat("x", 1024)) // 4 MiB
+		s, err := h.volumes.Snapshot(ctx, v.ID)
 		if err != nil || s.State != bourse.SnapshotCreated || s.Bytes != 4<<20 || s.SizeGB != 20 || s.RetentionDays != bourse.DefaultRetentionDays || s.Digest == "" {
 			t.Errorf("snapshot %+v, %v; want one of 4 MiB", s, err)
 		}
 		if got := h.usedDisk(); got != 20<<10+4 {
 			t.Errorf("%d MiB taken, want those of the volume and 4", got)
 		}
-		if _, err := h.destroyVolume(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "currently bound to machine: "+string(m.ID)) {
+		if _, err := h.volumes.Destroy(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "currently bound to machine: "+string(m.ID)) {
 			t.Errorf("destroy while attached: %v, want failed_precondition", err)
 		}
-		h.must(h.destroy(ctx, m.ID, fabric.Act{Force: true}))
-		if mem, ok := vols.read(v.ID); !ok || mem.mounted || len(mem.data) != 1024 {
-			t.Errorf("after the machine the host has %+v (%t), want the data, unmounted", mem.mounted, ok)
+		h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
+		if mem, ok := vols.Read(v.ID); !ok || mem.Mounted || len(mem.Data) != 1024 {
+			t.Errorf("after the machine the host has %+v (%t), want the data, unmounted", mem.Mounted, ok)
 		}
 		if v = h.getVolume(v.ID); v.Machine != "" {
 			t.Errorf("the volume belongs to %s, which is gone", v.Machine)
 		}
-		if v, err = h.destroyVolume(ctx, v.ID); err != nil || v.State != bourse.VolumeDestroyed || len(v.Snapshots) != 1 {
+		if v, err = h.volumes.Destroy(ctx, v.ID); err != nil || v.State != bourse.VolumeDestroyed || len(v.Snapshots) != 1 {
 			t.Errorf("destroyed: %+v, %v; want its snapshot listed", v, err)
 		}
 		if got := h.usedDisk(); got != 4 {
 			t.Errorf("%d MiB taken, want those of the snapshot", got)
 		}
-		if _, err := h.destroyVolume(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := h.volumes.Destroy(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroy again: %v, want not_found", err)
 		}
 		h.verify()
@@ -159,13 +161,13 @@ func TestLifeOfAVolume(t *testing.T) {
 // The view has what the store has, also after it was lost.
 func TestTheViewHearsOfVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		view, vols := newMemView(), newMemVolumes()
+		view, vols := newMemView(), volumetest.NewHost()
 		h := newHost(t, func(c *Config) { withVolumes(vols)(c); c.View = view })
 		defer func() { h.crash() }()
 		check := func(when string) {
 			t.Helper()
 			time.Sleep(2 * time.Second)
-			all, err := h.listVolumes(t.Context(), nil, living)
+			all, err := h.volumes.List(t.Context(), nil, func(v *bourse.Volume) bool { return v.State != bourse.VolumeDestroyed })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,29 +185,29 @@ func TestTheViewHearsOfVolumes(t *testing.T) {
 		check("created")
 		m := h.place(mounts(a.ID))
 		check("attached")
-		if _, err := h.extendVolume(t.Context(), a.ID, 12); err != nil {
+		if _, err := h.volumes.Extend(t.Context(), a.ID, 12); err != nil {
 			t.Fatal(err)
 		}
 		check("extended")
-		if _, err := h.snapshot(t.Context(), a.ID); err != nil {
+		if _, err := h.volumes.Snapshot(t.Context(), a.ID); err != nil {
 			t.Fatal(err)
 		}
 		check("kept")
 		view.lose()
 		check("lost")
-		h.must(h.destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
 		check("detached")
 		h.crash()
 		if err := h.tryStart(nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.destroyVolume(t.Context(), b.ID); err != nil {
+		if _, err := h.volumes.Destroy(t.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
 		check("destroyed")
 		stray := bourse.NewVolumeID(1)
 		view.has(func() { view.volumes[stray] = bourse.Volume{ID: stray} })
-		time.Sleep(publishCheck)
+		time.Sleep(publish.CheckEvery)
 		check("a stray in the view")
 	})
 }

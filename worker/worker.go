@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,39 +15,49 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/internal/samehost"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/checks"
+	"github.com/bourse-dev/bourse/worker/holds"
+	"github.com/bourse-dev/bourse/worker/idle"
+	"github.com/bourse-dev/bourse/worker/machines"
+	"github.com/bourse-dev/bourse/worker/publish"
+	"github.com/bourse-dev/bourse/worker/reach"
+	"github.com/bourse-dev/bourse/worker/schedule"
+	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/worker/tasks"
+	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
 // Worker is one host's daemon. Its methods are safe for concurrent use.
 type Worker struct {
-	cfg     Config
-	log     *slog.Logger
-	self    store.Identity
-	store   *store.Store
-	engine  *fsm.Engine
-	ledger  ledger
-	turns   *throttle.Turns // of claims
-	defs    definitions
-	news    *news[bourse.MachineID]
-	load    loadGauge
-	images  imageUse
-	volumes volumes
-	counts  counts
-	warm    warmMachines
-	calls   taskCalls
-	usages  usages
+	cfg       Config
+	log       *slog.Logger
+	self      store.Identity
+	state     *state.State
+	store     *store.Store
+	engine    *fsm.Engine
+	host      *admit.Host     // as orders see it
+	turns     *throttle.Turns // of claims
+	load      loadGauge
+	volumes   *volumes.Volumes
+	machines  *machines.Machines
+	tasks     *tasks.Tasks
+	holds     *holds.Holds
+	checks    *checks.Checks
+	reach     *reach.Reach
+	schedules *schedule.Schedules
+	uses      *idle.Tracker
+	idle      *idle.Watch
+	awake     *idle.Awake // nil: programs cannot keep their machines awake
 
-	labels    atomic.Pointer[labels] // never changed once stored
-	ready     atomic.Bool            // recovered: calls are answered
-	up        chan struct{}          // closed when first ready
-	contained chan struct{}          // closed when the driver of images has recovered
-	held      chan struct{}          // holds one: a hold may end earlier than keepHolds thinks
-	publisher *publisher             // nil without a view
-	watched   watching
-	tries     tries
-	watches   sync.WaitGroup
-	life      context.Context //nolint:containedctx // the life of Run, for the watches that it starts and waits for
+	ready     atomic.Bool        // recovered: calls are answered
+	up        chan struct{}      // closed when first ready
+	publisher *publish.Publisher // nil without a view
+	standby   *standby.Watch     // nil without a view
 }
 
 // Open opens the worker's store and checks who it is. It starts nothing.
@@ -66,33 +74,41 @@ func Open(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg:    cfg,
-		log:    cfg.Log,
-		store:  s,
-		engine: nil,
-		ledger: newLedger(&cfg),
-		turns:  throttle.NewTurns(claimTurns()),
-		news:   newNews[bourse.MachineID](),
-		up:     make(chan struct{}),
-		life:   context.Background(),
-
-		contained: make(chan struct{}),
-		warm:      warmMachines{patience: warmUp},
-		calls:     taskCalls{wake: make(chan struct{}, 1)},
-		held:      make(chan struct{}, 1),
+		cfg:   cfg,
+		log:   cfg.Log,
+		store: s,
+		turns: throttle.NewTurns(claimTurns()),
+		up:    make(chan struct{}),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	w.log = cfg.Log
-	w.engine = fsm.New(fsm.Config{Journal: s.Journal(), Log: w.log, Observe: w.observe})
-	if cfg.Images != nil {
-		cfg.Images.SetInUse(w.imageInUse)
-	}
+	w.state = state.New(w.self, s, cfg.Log)
+	w.engine = w.state.Engine
+	w.host = w.newHost()
 	w.learnLabels()
-	w.define()
+	w.uses = idle.NewTracker()
+	if cfg.Awake {
+		if w.awake, err = idle.OpenAwake(filepath.Join(cfg.Dir, "awake"), w.uses); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	w.volumes = volumes.New(volumes.Config{
+		State: w.state, Admit: w.host, Host: cfg.Volumes, Peers: cfg.Peers, Dir: cfg.Dir, Forget: cfg.Forget,
+	})
+	w.machines = w.newMachines()
+	w.tasks = w.newTasks()
+	w.machines.SetTasks(w.tasks)
+	w.holds = holds.New(w.state, w.host)
+	w.checks = checks.New(w.state, w.dial)
+	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startUsed, Dial: w.dialTo, Uses: w.uses, Host: samehost.ID()})
+	w.schedules = schedule.New(w.state, w.startScheduled)
+	w.idle = idle.New(idle.Config{State: w.state, Tracker: w.uses, Machines: w.machines, View: w.othersView(), After: cfg.IdleAfter, Awake: w.awake})
+	if cfg.Standby != nil {
+		w.standby = standby.New(w.state, cfg.Standby, w.machines, cfg.Patience)
+	}
 	if cfg.View != nil {
-		w.publisher = newPublisher(w, cfg.View)
+		w.publisher = publish.New(w.state, publish.Config{View: cfg.View, Images: cfg.Images, Facts: w.facts})
 	}
 	return w, nil
 }
@@ -147,20 +163,23 @@ func (w *Worker) sameIdentity(known store.Identity) error {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "the data directory belongs to worker %s, not %s", known.Worker, w.cfg.ID)
 	}
 	if w.cfg.Region != "" && w.cfg.Region != known.Region {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s stands in region %s, not %s", known.Worker, known.Region, w.cfg.Region)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is in region %s, not %s", known.Worker, known.Region, w.cfg.Region)
 	}
 	return nil
 }
 
-// Identity tells the worker's id, tag and region.
+// Identity returns the worker's id, tag and region.
 func (w *Worker) Identity() store.Identity { return w.self }
+
+// Names is what names of the worker's machines are answered from.
+func (w *Worker) Names() Names { return Names{State: w.state} }
 
 // Recovered is closed when the worker has recovered and answers calls.
 func (w *Worker) Recovered() <-chan struct{} { return w.up }
 
 // Close closes the store. Call it after Run has returned.
 func (w *Worker) Close() error {
-	w.warm.close()
+	w.tasks.Close()
 	return w.store.Close()
 }
 
@@ -168,114 +187,38 @@ func (w *Worker) Close() error {
 // Machines go on after it. It is called once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	w.life = ctx
+	w.state.Begin(ctx)
 	if err := w.recover(ctx); err != nil {
 		return err
 	}
 	group.Go(func() error { return w.engine.Run(ctx) })
 	group.Go(func() error { return w.pruneStore(ctx) })
-	group.Go(func() error { return w.recoverLate(ctx) })
-	group.Go(func() error { return w.keepVolumes(ctx) })
-	group.Go(func() error { return w.settleTasks(ctx) })
-	group.Go(func() error { return w.keepHolds(ctx) })
+	group.Go(func() error { return w.machines.RecoverLate(ctx, w.learnLabels) })
+	group.Go(func() error { return w.volumes.Run(ctx) })
+	group.Go(func() error { return w.tasks.Run(ctx) })
+	group.Go(func() error { return w.holds.Run(ctx) })
+	group.Go(func() error { return w.checks.Run(ctx) })
+	group.Go(func() error { return w.schedules.Run(ctx) })
+	group.Go(func() error { return w.idle.Run(ctx) })
+	if w.awake != nil {
+		group.Go(func() error { return w.awake.Run(ctx) })
+	}
+	if w.standby != nil {
+		group.Go(func() error { return w.standby.Run(ctx) })
+	}
 	if w.publisher != nil {
-		group.Go(func() error { return w.publisher.run(ctx) })
-		group.Go(func() error { return newListener(w, w.cfg.View).run(ctx) })
+		listener := publish.NewListener(w.publisher, func(ctx context.Context, id bourse.OrderID) error {
+			_, err := w.cancelFor(ctx, id, "the view")
+			return err
+		})
+		group.Go(func() error { return w.publisher.Run(ctx) })
+		group.Go(func() error { return listener.Run(ctx) })
 	}
 	err := group.Wait()
 	w.ready.Store(false)
-	w.watches.Wait()
+	w.state.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
-}
-
-// commit runs fn as one durable transaction about a machine and tells those
-// who wait for a change of it.
-func (w *Worker) commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
-	err := w.store.Update(ctx, fn)
-	switch {
-	case err == nil:
-		w.machineChanged(id)
-	case ctx.Err() != nil: // it may still happen
-		w.news.tell(id)
-		w.note(id, true)
-	default: // nothing has changed; who waits may look all the same
-		w.news.tell(id)
-	}
-	return err
-}
-
-// observe hears of every durable transition of a run.
-func (w *Worker) observe(r fsm.Record) {
-	if id, ok := machineOf(r.Resource); ok {
-		w.machineChanged(id)
-	} else if id, ok := volumeOf(r.Resource); ok {
-		w.volumeChanged(id)
-	}
-}
-
-func (w *Worker) machineChanged(id bourse.MachineID) {
-	if w.cfg.Images != nil {
-		w.images.changed()
-	}
-	w.warm.changed(id)
-	w.news.tell(id)
-	w.note(id, false)
-}
-
-// note has a change of a machine published, some time later.
-func (w *Worker) note(id bourse.MachineID, unsure bool) {
-	if w.publisher != nil {
-		w.publisher.box.add(id, unsure)
-	}
-}
-
-// inTx makes a function of the worker's own transaction type fit an fsm run.
-func inTx(fn func(*store.Tx) error) fsm.Write {
-	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
-}
-
-// machine reads a machine as it is after everything acknowledged so far.
-func (w *Worker) machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
-	if err := w.store.Sync(ctx); err != nil {
-		return bourse.Machine{}, err
-	}
-	var m bourse.Machine
-	err := w.store.View(func(tx *store.Tx) error {
-		var err error
-		m, err = readMachine(tx, id, recentEvents)
-		return err
-	})
-	return m, err
-}
-
-// machines lists the machines of an app, or all for nil.
-func (w *Worker) machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
-	if err := w.store.Sync(ctx); err != nil {
-		return nil, err
-	}
-	out := []bourse.Machine{}
-	err := w.store.View(func(tx *store.Tx) error {
-		all := tx.Machines()
-		if app != nil {
-			all = tx.MachinesOf(*app)
-		}
-		for m, err := range all {
-			if err != nil {
-				return err
-			}
-			if !keep(&m) {
-				continue
-			}
-			if m.LastEvents, err = readEvents(tx, m.ID, recentEvents); err != nil {
-				return err
-			}
-			out = append(out, m)
-		}
-		return nil
-	})
-	slices.SortFunc(out, func(a, b bourse.Machine) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	return out, err
 }

@@ -159,7 +159,7 @@ func (h *host) reaches(id bourse.MachineID, want bourse.State) bourse.Machine {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 	defer cancel()
-	m, err := h.await(ctx, id, func(m *bourse.Machine) bool { return m.State == want })
+	m, err := h.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State == want })
 	if err != nil {
 		h.t.Fatalf("machine %s is %s, never %s: %v", id, m.State, want, err)
 	}
@@ -168,7 +168,7 @@ func (h *host) reaches(id bourse.MachineID, want bourse.State) bourse.Machine {
 
 func (h *host) get(id bourse.MachineID) bourse.Machine {
 	h.t.Helper()
-	m, err := h.machine(h.t.Context(), id)
+	m, err := h.state.Machine(h.t.Context(), id)
 	if err != nil {
 		h.t.Fatalf("machine %s: %v", id, err)
 	}
@@ -192,7 +192,7 @@ func (h *host) verify() {
 		if err != nil {
 			return err
 		}
-		for _, a := range h.ledger.accounts(committed) {
+		for _, a := range h.host.Ledger.Accounts(committed) {
 			if a.Used > a.Total {
 				err = errors.Join(err, bourse.Errorf(bourse.CodeInternal, "oversold: %s used %d of %d", a.Resource, a.Used, a.Total))
 			}

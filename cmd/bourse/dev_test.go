@@ -14,7 +14,7 @@ import (
 )
 
 // gone fails unless the processes and the cluster's directory disappear.
-func (d *dev) gone(t *testing.T, pids []int) {
+func (d *devCluster) gone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		await(t, "process "+describe(pid)+" is gone", func() bool { return !alive(pid) })
@@ -36,31 +36,31 @@ var small = []string{"--regions", "gru,mad", "--workers", "1"}
 // TestDevLeavesNothing ends a cluster with machines in every way that there
 // is, and looks for processes and files.
 func TestDevLeavesNothing(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, d *dev){
-		"Ctrl-C": func(t *testing.T, d *dev) {
+	for name, end := range map[string]func(t *testing.T, d *devCluster){
+		"Ctrl-C": func(t *testing.T, d *devCluster) {
 			// A terminal sends it to the whole process group.
 			if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"SIGTERM": func(t *testing.T, d *dev) { send(t, d.PID, syscall.SIGTERM) },
-		"kill -9": func(t *testing.T, d *dev) { send(t, d.PID, syscall.SIGKILL) },
-		"kill -9 of the process that runs the cluster": func(t *testing.T, d *dev) {
+		"SIGTERM": func(t *testing.T, d *devCluster) { send(t, d.PID, syscall.SIGTERM) },
+		"kill -9": func(t *testing.T, d *devCluster) { send(t, d.PID, syscall.SIGKILL) },
+		"kill -9 of the process that runs the cluster": func(t *testing.T, d *devCluster) {
 			for _, pid := range family(t, d.PID) {
 				if slices.Contains(family(t, pid), d.server(t, "broker").PID) {
 					send(t, pid, syscall.SIGKILL)
 				}
 			}
 		},
-		"Ctrl-C while a worker hangs": func(t *testing.T, d *dev) {
+		"Ctrl-C while a worker hangs": func(t *testing.T, d *devCluster) {
 			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP)
 			send(t, d.PID, syscall.SIGINT)
 		},
-		"kill -9 while a worker hangs": func(t *testing.T, d *dev) {
+		"kill -9 while a worker hangs": func(t *testing.T, d *devCluster) {
 			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP)
 			send(t, d.PID, syscall.SIGKILL)
 		},
-		"two signals": func(t *testing.T, d *dev) {
+		"two signals": func(t *testing.T, d *devCluster) {
 			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP) // or the first would do
 			send(t, d.PID, syscall.SIGINT)
 			await(t, "the first signal was taken", func() bool { return !alive(d.server(t, "mad-1").PID) })
@@ -104,7 +104,7 @@ func TestDevStartsAKilledServerAgain(t *testing.T) {
 		if now := d.server(t, name); now.API != before.API || now.Gossip != before.Gossip {
 			t.Errorf("%s is back on %s and %s, want %s and %s as before", name, now.API, now.Gossip, before.API, before.Gossip)
 		}
-		await(t, "the machine is told of again", func() bool {
+		await(t, "the machine is listed again", func() bool {
 			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
 			return err == nil && strings.Contains(string(out), "started") && strings.Contains(string(out), itoa(pid))
 		})

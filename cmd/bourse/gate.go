@@ -34,7 +34,7 @@ func (s *server) proof() admission.Proof {
 }
 
 // openSecret finds the secret that servers on loopback show one another. With
-// certificates they need none, and --insecure says that they have none.
+// certificates they need none, and --insecure means that they have none.
 func (s *server) openSecret() (err error) {
 	if s.creds == nil && !s.config.Insecure {
 		s.secret, err = loopback.SecretOf(os.Getenv, s.config.Cluster)

@@ -61,8 +61,8 @@ func (s *server) setGossipKeys(keys [][]byte) error {
 	return nil
 }
 
-// everybody gives the members of all groups, each once.
-func (s *server) everybody() []bourse.Member {
+// members returns the members of all groups, each once.
+func (s *server) members() []bourse.Member {
 	if len(s.groups) == 1 {
 		return s.groups[0].Members()
 	}
@@ -79,7 +79,7 @@ func (s *server) everybody() []bourse.Member {
 	return out
 }
 
-// changed gives a channel that is closed when everybody may have changed.
+// changed returns a channel that is closed when the members may have changed.
 func (s *server) changed() <-chan struct{} {
 	if len(s.groups) == 1 {
 		return s.groups[0].Changed()
@@ -131,5 +131,5 @@ func (s *server) membership() stage {
 	}}
 }
 
-// met is closed once the others have been met, or nobody was there.
+// met is closed once the others have been met, or there are none.
 func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }

@@ -30,11 +30,10 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	env := cli.Process(version(), cli.Roles{Worker: serveWorker, Broker: serveBroker, NATS: serveNATS, Supervise: superviseTasks, CheckStore: checkStore, SalvageStore: salvageStore})
-	return cli.Main(ctx, env, os.Args[1:])
+	return cli.Main(ctx, cli.Process(version()), os.Args[1:], commands)
 }
 
-// version tells the release that the linker was given, or else the module's
+// version returns the release that the linker was given, or else the module's
 // version, and the commit when the build knew it.
 func version() cli.Version {
 	v := cli.Version{Release: release}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +20,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
-
-var update = flag.Bool("update", false, "write the golden parts of the scripts anew")
 
 // TestMain lets the test binary be the program itself: under its name in
 // scripts, and as the supervisor that a worker starts.
@@ -36,7 +36,32 @@ func TestMain(m *testing.M) {
 	}
 	// The tests wait more than they work.
 	_ = flag.Set("test.parallel", "4") // the command line may say otherwise later
-	testscript.Main(privately{m}, map[string]func(){"bourse": func() { os.Exit(run()) }})
+	testscript.Main(privately{m}, map[string]func(){
+		"bourse": func() { os.Exit(run()) }, "listen": listenOnPort, "hello": helloOnPort, "replays": replayOnPort,
+	})
+}
+
+// listenOnPort is a program for machines with health checks.
+func listenOnPort() {
+	ln, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
+	for err == nil {
+		var conn net.Conn
+		if conn, err = ln.Accept(); err == nil {
+			_ = conn.Close() // a check has seen enough
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// helloOnPort is a program for a proxy to serve.
+func helloOnPort() {
+	ln, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
+	if err == nil {
+		err = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello from", r.URL.Path) })) //nolint:gosec // its clients are tests
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // privately runs tests whose servers keep their credentials of loopback where no
@@ -58,13 +83,14 @@ func (p privately) Run() int {
 
 // devState is what "bourse dev" writes to its ready file.
 type devState struct {
-	API     string      `json:"api"`
-	PID     int         `json:"pid"`
-	Data    string      `json:"data"`
-	Servers []cli.Ready `json:"servers"`
+	API     string        `json:"api"`
+	Proxy   string        `json:"proxy"`
+	PID     int           `json:"pid"`
+	Data    string        `json:"data"`
+	Servers []serve.Ready `json:"servers"`
 }
 
-func (d *devState) server(t testing.TB, id string) cli.Ready {
+func (d *devState) server(t testing.TB, id string) serve.Ready {
 	t.Helper()
 	for _, s := range d.Servers {
 		if s.ID == id {
@@ -72,11 +98,11 @@ func (d *devState) server(t testing.TB, id string) cli.Ready {
 		}
 	}
 	t.Fatalf("the cluster has no server %s", id)
-	return cli.Ready{}
+	return serve.Ready{}
 }
 
-// dev is a running "bourse dev".
-type dev struct {
+// devCluster is a running "bourse dev".
+type devCluster struct {
 	devState
 	cmd    *exec.Cmd
 	ready  string
@@ -84,9 +110,9 @@ type dev struct {
 }
 
 // startDev starts a dev cluster on free ports; it is ended with the test.
-func startDev(t testing.TB, args ...string) *dev {
+func startDev(t testing.TB, args ...string) *devCluster {
 	t.Helper()
-	d := &dev{ready: filepath.Join(t.TempDir(), "ready.json"), output: &bytes.Buffer{}}
+	d := &devCluster{ready: filepath.Join(t.TempDir(), "ready.json"), output: &bytes.Buffer{}}
 	path, err := exec.LookPath("bourse")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +135,7 @@ func startDev(t testing.TB, args ...string) *dev {
 			<-ended
 		}
 		if t.Failed() {
-			t.Logf("bourse dev said:\n%s", d.output)
+			t.Logf("bourse dev wrote:\n%s", d.output)
 		}
 	})
 	await(t, "the cluster is ready", func() bool {
@@ -124,7 +150,7 @@ func startDev(t testing.TB, args ...string) *dev {
 	return d
 }
 
-func (d *dev) read() error {
+func (d *devCluster) read() error {
 	text, err := os.ReadFile(d.ready)
 	if err != nil {
 		return err
@@ -138,7 +164,7 @@ func (d *dev) read() error {
 }
 
 // run runs the command line against the cluster.
-func (d *dev) run(t testing.TB, args ...string) string {
+func (d *devCluster) run(t testing.TB, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -153,8 +179,8 @@ func (d *dev) run(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// machine starts a machine that sleeps and gives its pid.
-func (d *dev) machine(t testing.TB, region string) (id string, pid int) {
+// machine starts a machine that sleeps and returns its pid.
+func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 	t.Helper()
 	var m struct {
 		ID  string `json:"id"`
@@ -185,7 +211,7 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// alive tells whether there is such a process; one that has ended and is only
+// alive reports whether there is such a process; one that has ended and is only
 // not yet collected is not.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -199,7 +225,7 @@ func alive(pid int) bool {
 	return string(fields[0]) != "Z"
 }
 
-// family gives a process's descendants.
+// family returns a process's descendants.
 func family(t testing.TB, of int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
@@ -18,8 +19,8 @@ import (
 )
 
 // openNetworks makes the server reachable, and its way to the others. A worker
-// on NATS listens there and nowhere else; a broker listens for its clients in
-// any case.
+// on NATS listens there and nowhere else; brokers and proxies listen for their
+// clients in any case.
 func (s *server) openNetworks(ctx context.Context) error {
 	var err error
 	if s.config.NATS.Set() {
@@ -73,7 +74,11 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	if err := s.natsTLS(&out); err != nil {
 		return nil, err
 	}
-	return nats.Open(ctx, out)
+	link, err := nats.Open(ctx, out)
+	if bourse.CodeOf(err) == bourse.CodeUnauthorized {
+		err = cli.Hint(err, "a user that NATS lets in: nats://USER:PASSWORD@HOST:PORT in --nats, or --nats-creds FILE, or --nats-nkey FILE")
+	}
+	return link, err
 }
 
 // natsTLS is how the NATS servers prove who they are, and we to them, where
@@ -115,10 +120,10 @@ func (s *server) natsTLS(out *nats.Config) error {
 	return nil
 }
 
-// dial reaches a server the way that its address says.
+// dial reaches a server in the way of its address.
 func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
-	case !bourse.OnNATS(address):
+	case !nats.IsAddress(address):
 		return direct.TCP(ctx, network, address)
 	case s.link == nil:
 		return nil, errors.New("it is on NATS, and this server is not")
@@ -134,7 +139,7 @@ func (s *server) fabric() fabric.Fabric {
 	return &nats.Fabric{Caller: s.wire, Link: s.link, Private: s.creds != nil, Population: func(region bourse.Region) int {
 		n := 0
 		for _, m := range s.replica.directory.Candidates(region) {
-			if bourse.OnNATS(m.Address) {
+			if nats.IsAddress(m.Address) {
 				n++
 			}
 		}
@@ -142,8 +147,8 @@ func (s *server) fabric() fabric.Fabric {
 	}}
 }
 
-// serveLink is a broker's side of NATS: other servers' replicators. Clients
-// come to the listener.
+// serveLink is a broker's or proxy's side of NATS: other servers' replicators.
+// Clients come to the listener.
 func (s *server) serveLink(ctx context.Context) error {
 	if s.link == nil {
 		<-ctx.Done()
@@ -151,28 +156,28 @@ func (s *server) serveLink(ctx context.Context) error {
 	}
 	var secure *tls.Config
 	if s.creds != nil {
-		secure = s.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
+		secure = s.creds.Server(bourse.ServerRoles()...)
 	}
 	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure)
 }
 
-// countsEvery is how often what went wrong on NATS is told, if anything did.
+// countsEvery is how often failures on NATS are logged, if there are any.
 const countsEvery = time.Minute
 
 // tellCounts logs what the link has counted, as it changes.
 func (s *server) tellCounts(ctx context.Context) error {
 	tick := time.NewTicker(countsEvery)
 	defer tick.Stop()
-	for told := (nats.Counts{}); ; {
+	for logged := (nats.Counts{}); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if now := s.link.Counts(); now != told {
-			told = now
+		if now := s.link.Counts(); now != logged {
+			logged = now
 			s.log.Info("on NATS since the start", "reconnects", now.Reconnects, "slow_consumers", now.SlowConsumers, "oversized", now.Oversized,
-				"strange", now.Strange, "resets", now.Resets, "dropped", now.Dropped, "late", now.Late)
+				"malformed", now.Malformed, "resets", now.Resets, "dropped", now.Dropped)
 		}
 	}
 }

@@ -14,23 +14,23 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// natsOffice issues what a NATS server and its clients show each other.
-type natsOffice struct{ *admission.CA }
+// natsIssuer issues what a NATS server and its clients show each other.
+type natsIssuer struct{ *admission.CA }
 
-func newNATSOffice(t *testing.T) natsOffice {
+func newNATSIssuer(t *testing.T) natsIssuer {
 	t.Helper()
 	ca, err := admission.NewCA("nats", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return natsOffice{ca}
+	return natsIssuer{ca}
 }
 
-func (o natsOffice) issue(t *testing.T, id bourse.WorkerID) admission.Pair {
+func (o natsIssuer) issue(t *testing.T, id bourse.WorkerID) admission.Pair {
 	t.Helper()
 	pair, err := o.Issue(admission.Identity{ID: id, Role: bourse.RoleBroker}, []string{"127.0.0.1"}, time.Now())
 	if err != nil {
@@ -39,9 +39,9 @@ func (o natsOffice) issue(t *testing.T, id bourse.WorkerID) admission.Pair {
 	return pair
 }
 
-// serve runs a NATS server that lets in who has a certificate of the office.
+// startServer runs a NATS server that lets in who has a certificate of the office.
 // Port 0 is any.
-func (o natsOffice) serve(t *testing.T, port int) *natsserver.Server {
+func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	t.Helper()
 	pair := o.issue(t, "nats")
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
@@ -73,10 +73,10 @@ func (o natsOffice) serve(t *testing.T, port int) *natsserver.Server {
 // is reached again, with no restart of ours.
 func TestNATSCertificatesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
-	config := cli.ServerConfig{Cluster: "test", NATS: cli.NATSConfig{
-		TLS: cli.TLSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
+	config := serve.ServerConfig{Cluster: "test", NATS: serve.NATSConfig{
+		TLS: serve.TLSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
 	}}
-	keep := func(o natsOffice) {
+	keep := func(o natsIssuer) {
 		t.Helper()
 		pair := o.issue(t, "b1")
 		for path, text := range map[string][]byte{config.NATS.TLS.CA: o.Pair().Cert, config.NATS.TLS.Cert: pair.Cert, config.NATS.TLS.Key: pair.Key} {
@@ -88,7 +88,7 @@ func TestNATSCertificatesAreReadAgain(t *testing.T) {
 			}
 		}
 	}
-	before, after := newNATSOffice(t), newNATSOffice(t)
+	before, after := newNATSIssuer(t), newNATSIssuer(t)
 	keep(before)
 	first := before.serve(t, 0)
 	config.NATS.URLs = []string{first.ClientURL()}
@@ -127,7 +127,7 @@ func TestNATSCertificatesAreReadAgain(t *testing.T) {
 // its certificate, does not start: no one would send it its machines' calls. The
 // error names what to add.
 func TestAnOldTagHasToBeCertified(t *testing.T) {
-	office := newNATSOffice(t)
+	office := newNATSIssuer(t)
 	dir := t.TempDir()
 	old := bourse.WorkerTag(0x00a1b2)
 	for name, x := range map[string]struct {

@@ -7,27 +7,27 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// provenApps is the workers as a broker asks them. What they say of apps is
+// provenApps is the workers as a broker asks them. What they report of apps is
 // believed only as far as a broker has signed it: else a worker could give an
 // app to whom it likes, whenever a view is new.
 type provenApps struct {
-	*fabric.Client
+	workers fabric.Fabric
 	replica *replica
 }
 
-// Apps gives the apps that a worker keeps.
+// Apps returns the apps that a worker keeps.
 func (p provenApps) Apps(ctx context.Context, to bourse.Member) ([]bourse.App, error) {
-	said, err := p.Client.Apps(ctx, to)
+	reported, err := fabric.AppList.Call(ctx, p.workers, to, "")
 	if err != nil || !p.replica.certified {
-		return said, err
+		return reported, err
 	}
-	return p.replica.believe(ctx, said)
+	return p.replica.believe(ctx, reported)
 }
 
 // believe returns those of some apps that are proven, as our view has them now.
-func (r *replica) believe(ctx context.Context, said []bourse.App) ([]bourse.App, error) {
+func (r *replica) believe(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
-	for _, app := range said {
+	for _, app := range reported {
 		have, ok, err := r.App(ctx, app.Name)
 		if err != nil {
 			return nil, err
@@ -41,8 +41,8 @@ func (r *replica) believe(ctx context.Context, said []bourse.App) ([]bourse.App,
 			return nil, err
 		}
 	}
-	out := make([]bourse.App, 0, len(said))
-	for _, app := range said {
+	out := make([]bourse.App, 0, len(reported))
+	for _, app := range reported {
 		have, ok, err := r.App(ctx, app.Name)
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // brokersView is the view of a broker, in memory.
@@ -34,14 +35,14 @@ func brokersView(t *testing.T, site bourse.WorkerID) *view.View {
 	return v
 }
 
-// What a worker says of apps is worth what a broker has signed of it: a broker
+// What a worker reports of apps is worth what a broker has signed of it: a broker
 // with an empty view takes from the copy what its proof says and not what the
 // copy says, and nothing at all without one. So a worker gives no app away.
 func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
 	born := time.Now().UTC().Add(-time.Hour).Truncate(0)
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: born}
 	former := brokersView(t, "b1")
-	if _, err := former.Publish(t.Context(), view.AppRow(shop)); err != nil {
+	if _, err := former.Publish(t.Context(), inventory.AppRow(shop)); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := former.Prove(t.Context(), "shop")
@@ -55,8 +56,8 @@ func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
 		return a
 	}
 	for name, x := range map[string]struct {
-		said []bourse.App
-		want []bourse.App
+		reported []bourse.App
+		want     []bourse.App
 	}{
 		"as it was kept":             {[]bourse.App{kept}, []bourse.App{shop}},
 		"of another organization":    {[]bourse.App{with(func(a *bourse.App) { a.Org = "thief" })}, []bourse.App{shop}},
@@ -69,7 +70,7 @@ func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &replica{View: brokersView(t, "b2"), certified: true}
 			for range 2 { // once from nothing, once with what the first time has brought
-				got, err := r.believe(t.Context(), x.said)
+				got, err := r.believe(t.Context(), x.reported)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,19 +12,23 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/tempdir"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/replication"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // replica is a server's copy of the view with what keeps it in step with the
 // others'.
 type replica struct {
 	*view.View
-	replicator *gossip.Replicator
+	replicator *replication.Replicator
 	directory  *gossip.Directory // set with the membership
-	certified  bool              // what others say is believed by their certificates
+	certified  bool              // what others report is believed by their certificates
 	log        *slog.Logger
-	dir        string // temporary, to be removed; "" for none
+	dir        *tempdir.Dir // nil: its view is kept
 }
 
 // openReplica opens the server's view and prepares its replication. The
@@ -34,13 +38,13 @@ func (s *server) openReplica() error {
 	path := s.config.View
 	if path == "" {
 		var err error
-		if r.dir, err = os.MkdirTemp("", "bourse-view-"); err != nil {
-			return bourse.Errorf(bourse.CodeUnavailable, "a place for the view: %w", err)
+		if r.dir, err = makeViewDir(s.log); err != nil {
+			return err
 		}
-		path = filepath.Join(r.dir, "view.db")
+		path = filepath.Join(r.dir.Path, "view.db")
 	}
 	var err error
-	var keys view.Keys // without certificates the view makes a key of its own
+	var keys wire.Keys // without certificates the view makes a key of its own
 	if s.creds != nil {
 		keys = s.creds
 	}
@@ -48,21 +52,49 @@ func (s *server) openReplica() error {
 	if err != nil {
 		return errors.Join(err, r.removeDir())
 	}
-	r.replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
+	r.replicator = replication.New(replication.Config{
 		View: r.View, Cluster: s.config.Cluster, Self: s.self, Release: version().Release, Caller: s.wire, Log: s.log,
 		Certified: s.creds != nil,
-		Members:   s.everybody,
+		Members:   s.members,
 		Changed:   s.changed,
 	})
 	s.replica = r
 	return nil
 }
 
+// Apps lists every app, deleted ones included.
+func (r *replica) Apps(ctx context.Context) ([]bourse.App, error) {
+	return view.Ask(ctx, r.View, inventory.Apps())
+}
+
+// App finds an app by its name; it may be a deleted one.
+func (r *replica) App(ctx context.Context, name bourse.AppName) (bourse.App, bool, error) {
+	app, err := view.Ask(ctx, r.View, inventory.App(name))
+	if err != nil || app == nil {
+		return bourse.App{}, false, err
+	}
+	return *app, true, nil
+}
+
+// makeViewDir makes a directory for the view of a server without --data, and
+// removes those of servers that were killed.
+func makeViewDir(log *slog.Logger) (*tempdir.Dir, error) {
+	const prefix = "bourse-view-"
+	if _, err := tempdir.RemoveLeft(os.TempDir(), prefix, func(string) error { return nil }); err != nil {
+		log.Warn("remove the views of servers that were killed failed", "err", err)
+	}
+	dir, err := tempdir.Make(os.TempDir(), prefix)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "a place for the view: %w", err)
+	}
+	return dir, nil
+}
+
 func (r *replica) removeDir() error {
-	if r.dir == "" {
+	if r.dir == nil {
 		return nil
 	}
-	return os.RemoveAll(r.dir)
+	return r.dir.Remove()
 }
 
 // close closes what openReplica opened, once its stage has ended or was never
@@ -70,7 +102,7 @@ func (r *replica) removeDir() error {
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
 // viewing is the stage in which the view can be written. It is the first: the
-// others tell it what they do.
+// others send it what they do.
 func (s *server) viewing() stage { return stage{name: "view", run: s.replica.Run} }
 
 // replication is the stage in which the view is kept in step with the others'.
@@ -91,13 +123,16 @@ func (s *server) replication() stage {
 func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
 
 // withReplication serves other servers' replicators beside h. They are let in
-// by their certificates; h lets in whom it wants.
+// by their certificates; h decides which.
 func (s *server) withReplication(h http.Handler) http.Handler {
-	inner := admission.Require(s.replica.replicator.Handler(), bourse.RoleWorker, bourse.RoleBroker)
+	inner := admission.Require(s.replica.replicator.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()
-	self := admission.Require(gossip.SelfHandler(s.groups...), bourse.RoleWorker, bourse.RoleBroker)
+	self := admission.Require(gossip.SelfHandler(s.groups...), bourse.ServerRoles()...)
 	mux.Handle(gossip.PathSelf, direct.Handler(s.self.ID, self))
 	mux.Handle("/view/", direct.Handler(s.self.ID, inner))
+	if s.orders != nil {
+		mux.Handle("POST "+pathElsewhere, s.orders)
+	}
 	mux.Handle("/", h)
 	return mux
 }

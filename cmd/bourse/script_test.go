@@ -1,22 +1,31 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // TestScripts runs the scripts of testdata/script against one cluster of
-// three regions with two workers each; each script has an app of its own.
+// three regions with two workers each; each script has an app of its own. So has
+// each sequence of flyctl's requests.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	runScripts(t, startDev(t), "testdata/script", *update)
+	d := startDev(t)
+	t.Run("flyctl", func(t *testing.T) { replayFlyctl(t, d) })
+	runScripts(t, d, "testdata/script", *clitest.Update)
 }
 
 // TestScriptsOverNATS runs the same against a cluster over NATS, and what is
@@ -29,7 +38,7 @@ func TestScriptsOverNATS(t *testing.T) {
 	}
 }
 
-func runScripts(t *testing.T, d *dev, dir string, update bool) {
+func runScripts(t *testing.T, d *devCluster, dir string, update bool) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
 		RequireExplicitExec: true,
@@ -37,10 +46,17 @@ func runScripts(t *testing.T, d *dev, dir string, update bool) {
 		UpdateScripts:       update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("BOURSE_API", d.API)
+			e.Setenv("PROXY", strings.TrimPrefix(d.Proxy, "http://127.0.0.1:"))
 			e.Setenv(loopback.Variable, os.Getenv(loopback.Variable))
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Condition: func(name string) (bool, error) {
+			if name != "root" { // groups of processes can be made, and frozen
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+			return os.Getuid() == 0, nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "scrape": scrape},
 	})
 }
 
@@ -61,4 +77,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
+}
+
+// scrape writes what the broker answers to GET into a file: scrape /metrics FILE.
+func scrape(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: scrape PATH FILE")
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, ts.Getenv("BOURSE_API")+args[0], nil)
+	ts.Check(err)
+	req.Header.Set("Authorization", "Bearer "+loopback.Find(ts.Getenv, ts.Getenv("BOURSE_API")))
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	if resp.StatusCode != http.StatusOK {
+		ts.Fatalf("GET %s: %s: %s", args[0], resp.Status, text)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text, 0o600))
 }

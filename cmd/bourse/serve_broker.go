@@ -11,22 +11,29 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/flycompat"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
+	servermetrics "github.com/bourse-dev/bourse/internal/metrics"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/view/query"
 )
 
 // serveBroker runs an API server until ctx ends. It keeps nothing.
-func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
+func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	set, err := loadTokens(c.TokenFile)
 	if err != nil {
 		return err
 	}
 	if c.Name == "" {
-		if c.Name, err = brokerName(c.Data); err != nil {
+		if c.Name, err = nameIn(c.Data, bourse.RoleBroker); err != nil {
 			return err
 		}
 	}
@@ -34,7 +41,7 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := query.BoundMemory(); err != nil { // before anybody opens a view
+	if err := query.BoundMemory(); err != nil { // before any view is opened
 		return err
 	}
 	s, err := openServer(ctx, &c.ServerConfig, c.Name, bourse.RoleBroker, 0)
@@ -43,37 +50,42 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	s.replica.directory.LostAfter(c.LostAfter)
-	local, err := s.clientToken(s.listener, c.TokenFile)
+	asked, local, err := s.clientTokens(set, c.TokenFile)
 	if err != nil {
 		return err
 	}
-	if local != nil {
-		if set, err = admission.OneToken(local.Text); err != nil {
-			return err
-		}
-		s.extra = func(r *cli.Ready) { r.TokenFile = local.File }
-	}
-	var asked broker.Tokens // nil: none are asked for
-	if set != nil {
-		asked = tokens{set}
-		s.watched = append(s.watched, set)
-	}
+	defer asked.close()
 	var toClients *tls.Config
 	if s.creds != nil {
 		toClients = s.creds.Public()
 	}
+	keys, err := s.openKeys(c.SecretsKey)
+	if err != nil {
+		return err
+	}
+	counts := metrics.New()
 	engine, err := query.New(query.Config{Source: query.Of(s.replica.View), Log: s.log})
 	if err != nil {
 		return err
 	}
-	workers, known := fabric.NewClient(s.fabric()), brokerView{s.replica}
-	exchange := market.New(market.Config{Directory: s.replica.directory, Trader: broker.Granting{Client: workers, Directory: s.replica.directory}, Voids: known, Log: s.log})
-	api := broker.New(broker.Config{
-		Exchange: exchange, Directory: s.replica.directory, Workers: provenApps{workers, s.replica}, Tokens: asked,
-		View: known, Queries: queries{engine, s.replica.replicator},
-		Log: s.log, Region: c.Region, Version: version().Release,
-		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
+	workers, known := s.fabric(), brokerView{s.replica}
+	exchange := market.New(market.Config{
+		Directory: s.replica.directory, Trader: fabric.Granting{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory}, Voids: known, Log: s.log,
+		Decided: counts.Decided,
 	})
+	config := broker.Config{
+		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Copies: provenApps{workers, s.replica}.Apps, Certified: scraperOf,
+		Counts: counts, Metrics: servermetrics.Handler(counts, s.metrics()),
+		View: known, Queries: queries{engine, s.replica.replicator, &lookup.Sources{View: known, Directory: s.replica.directory, Log: s.log}},
+		Log: s.log, Region: c.Region, Version: version().Release,
+		Releases: known, Secrets: known, Sealer: sealerOf(keys), Writer: seal.WriterOf(c.Name),
+		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
+	}
+	if asked != nil {
+		config.Tokens, config.Issued = asked, asked.issued
+	}
+	api := broker.New(config)
+	s.orders = s.ordersForProxies(api.OrderElsewhere)
 	return runStages(ctx, s.log,
 		s.watching(),
 		s.viewing(),
@@ -82,19 +94,38 @@ func serveBroker(ctx context.Context, c cli.BrokerConfig) (err error) {
 		s.directing(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
-			return s.serve(ctx, s.listener, s.withReplication(api.Handler()), toClients)
+			return s.serve(ctx, s.listener, s.withReplication(flycompat.Handler(api.Handler())), toClients)
 		}},
 		withdraw(local),
 		stage{name: "nats", run: s.serveLink},
-		stage{name: "queries", run: engine.Run}, // ends before the API: who follows the view lets go
+		stage{name: "queries", run: engine.Run}, // ends before the API: requests that follow the view end
 		s.announce(),
 	)
 }
 
-// brokerName gives the name of a broker that was given none: a new one, or the
+// clientTokens returns the tokens that clients must show, nil for none: those of
+// set, or local, which a broker on loopback makes for itself.
+func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *tokens, local *loopback.Token, err error) {
+	if local, err = s.clientToken(s.listener, file); err != nil {
+		return nil, nil, err
+	}
+	if local != nil {
+		if set, err = admission.OneToken(local.Text); err != nil {
+			return nil, nil, err
+		}
+		s.extra = func(r *serve.Ready) { r.TokenFile = local.File }
+	}
+	if set == nil {
+		return nil, local, nil
+	}
+	s.watched = append(s.watched, set)
+	return s.newTokens(set), local, nil
+}
+
+// nameIn returns the name of a server that was given none: a new one, or the
 // one that its data directory remembers, so that the view there stays its own.
-func brokerName(data string) (bourse.WorkerID, error) {
-	name := bourse.WorkerID("broker-" + strings.ToLower(rand.Text()[:8]))
+func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
+	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {
 		return name, nil
 	}
@@ -113,23 +144,20 @@ func brokerName(data string) (bourse.WorkerID, error) {
 }
 
 // loadQuotas reads the file of quotas; without one the defaults hold.
-func loadQuotas(path string) (broker.Quotas, error) {
+func loadQuotas(path string) (quota.Quotas, error) {
 	if path == "" {
-		return broker.Quotas{}, nil
+		return quota.Quotas{}, nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return broker.Quotas{}, bourse.Errorf(bourse.CodeInvalid, "--quotas: %w", err)
+		return quota.Quotas{}, bourse.Errorf(bourse.CodeInvalid, "--quotas: %w", err)
 	}
-	q, err := broker.ReadQuotas(text)
+	q, err := quota.Read(text)
 	if err != nil {
 		return q, bourse.Errorf(bourse.CodeInvalid, "--quotas %s: %w", path, err)
 	}
 	return q, nil
 }
-
-// tokens are the clients' tokens as the broker asks for them.
-type tokens struct{ set *admission.TokenSet }
 
 // loadTokens reads the token file; without one the broker asks for none.
 func loadTokens(path string) (*admission.TokenSet, error) {
@@ -137,20 +165,4 @@ func loadTokens(path string) (*admission.TokenSet, error) {
 		return nil, nil
 	}
 	return admission.LoadTokens(path)
-}
-
-// Identify gives the owner of a token.
-func (t tokens) Identify(_ context.Context, token string) (broker.Identity, error) {
-	scope, ok := t.set.Lookup(token)
-	if !ok {
-		return broker.Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token is not known here")
-	}
-	if scope.Cluster {
-		return broker.Identity{Name: "*"}, nil // as it is written in the file; no organisation has that name
-	}
-	who := broker.Identity{Name: scope.Org, Org: scope.Org}
-	if scope.App != "" {
-		who.Apps = []bourse.AppName{scope.App}
-	}
-	return who, nil
 }

@@ -8,14 +8,14 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 const natsPatience = 10 * time.Second // that the server may take to start
 
 // serveNATS runs a NATS server until ctx ends.
-func serveNATS(ctx context.Context, c cli.NATSServerConfig) error {
+func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
 	port := int(c.Listen.Port())
 	if port == 0 {
 		port = natsserver.RANDOM_PORT
@@ -40,8 +40,8 @@ func serveNATS(ctx context.Context, c cli.NATSServerConfig) error {
 	if !s.ReadyForConnections(natsPatience) {
 		return bourse.Errorf(bourse.CodeConflict, "NATS cannot listen on %s", c.Listen)
 	}
-	ready := cli.ServerConfig{ReadyFile: c.ReadyFile}
-	withdraw, err := ready.Announce(os.Stdout, cli.Ready{ID: "nats", Role: cli.RoleNATS, API: s.Addr().String(), PID: os.Getpid()})
+	ready := serve.ServerConfig{ReadyFile: c.ReadyFile}
+	withdraw, err := ready.Announce(os.Stdout, serve.Ready{ID: "nats", Role: serve.RoleNATS, API: s.Addr().String(), PID: os.Getpid()})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,20 +17,20 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // served is one server that a test has started.
 type served struct {
-	cli.Ready
+	serve.Ready
 	cmd    *exec.Cmd
 	stdout io.Reader
 	stderr bytes.Buffer
 }
 
-// serve starts a server and waits until it says that it is ready.
-func serve(t *testing.T, args ...string) *served {
+// startServer starts a server and waits until it reports that it is ready.
+func startServer(t *testing.T, args ...string) *served {
 	t.Helper()
 	s := launch(t, args...)
 	line, err := bufio.NewReader(s.stdout).ReadBytes('\n')
@@ -64,7 +65,7 @@ func launch(t *testing.T, args ...string) *served {
 	return s
 }
 
-// wait gives what the server said on standard error, once it has ended.
+// wait returns what the server wrote to standard error, once it has ended.
 func (s *served) wait() string {
 	_ = s.cmd.Wait() // the exit status is in ProcessState
 	return s.stderr.String()
@@ -109,15 +110,15 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// TestMachinesOutliveTheDaemon: a daemon that is told to end leaves its
+// TestMachinesOutliveTheDaemon: a daemon that is asked to end leaves its
 // machines alone, and the next one finds them.
 func TestMachinesOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	dir, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready.json")
-	broker := serve(t, "broker", "--listen", "127.0.0.1:0", "--log-level", "warn")
+	broker := startServer(t, "broker", "--listen", "127.0.0.1:0", "--log-level", "warn")
 	args := workerArgs("gru-1", dir, "--join", broker.Gossip, "--ready-file", ready)
-	w := serve(t, args...)
-	d := &dev{devState: devState{API: "http://" + broker.API}}
+	w := startServer(t, args...)
+	d := &devCluster{devState: devState{API: "http://" + broker.API}}
 	await(t, "the broker knows the worker", func() bool { // until it knows its cluster it says that it does not
 		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "worker", "list").Output()
 		return err == nil && strings.Contains(string(out), " ok ")
@@ -133,8 +134,8 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 		if !alive(pid) {
 			t.Fatalf("after %s the machine is gone", signal)
 		}
-		w = serve(t, args...)
-		await(t, "its worker tells of the machine again", func() bool { // the view alone says that it is unreachable
+		w = startServer(t, args...)
+		await(t, "its worker reports the machine again", func() bool { // the view alone says that it is unreachable
 			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
 			text := string(out)
 			return err == nil && strings.Contains(text, "started") && strings.Contains(text, "pid      "+itoa(pid)) && !strings.Contains(text, "unreachable")
@@ -150,7 +151,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := serve(t, workerArgs("gru-1", dir)...)
+	first := startServer(t, workerArgs("gru-1", dir)...)
 	launch(t, workerArgs("gru-1", dir)...).refused(t, 5, "error: ")
 	first.end(t, syscall.SIGTERM)
 	launch(t, workerArgs("gru-2", dir)...).refused(t, 5, "gru-1")
@@ -158,7 +159,7 @@ func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 
 func TestWorkerIDUsedTwice(t *testing.T) {
 	t.Parallel()
-	first := serve(t, workerArgs("gru-1", dataDir(t))...)
+	first := startServer(t, workerArgs("gru-1", dataDir(t))...)
 	launch(t, workerArgs("gru-1", dataDir(t), "--join", first.Gossip)...).refused(t, 5, "already in use")
 	first.end(t, syscall.SIGTERM)
 }
@@ -166,7 +167,7 @@ func TestWorkerIDUsedTwice(t *testing.T) {
 // TestLogNamesTheServerOnce: each line says whose it is, once.
 func TestLogNamesTheServerOnce(t *testing.T) {
 	t.Parallel()
-	w := serve(t, workerArgs("gru-1", dataDir(t), "--log-level", "debug")...)
+	w := startServer(t, workerArgs("gru-1", dataDir(t), "--log-level", "debug")...)
 	w.end(t, syscall.SIGTERM)
 	said := w.stderr.String()
 	if !strings.Contains(said, "worker recovered") {
@@ -181,7 +182,7 @@ func TestLogNamesTheServerOnce(t *testing.T) {
 
 func TestServeAddressTaken(t *testing.T) {
 	t.Parallel()
-	first := serve(t, "broker", "--listen", "127.0.0.1:0")
+	first := startServer(t, "broker", "--listen", "127.0.0.1:0")
 	launch(t, "broker", "--listen", first.API).refused(t, 5, first.API)
 	launch(t, "broker", "--listen", "127.0.0.1:0", "--gossip", first.Gossip).refused(t, 5, first.Gossip)
 }
@@ -191,6 +192,37 @@ func TestLifeLine(t *testing.T) {
 	t.Parallel()
 	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // without a standard input at all
 	s.refused(t, 0, "")
+}
+
+// TestHangupEndsNothing: a server goes on when its terminal closes, or when it is
+// told to read its files again, which it does anyway.
+func TestHangupEndsNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "broker", "--listen", "127.0.0.1:0")
+	send(t, s.cmd.Process.Pid, syscall.SIGHUP)
+	s.end(t, syscall.SIGTERM) // with status 0; the signal before would have ended it with another
+}
+
+// TestReadyIsReported: a unit of Type=notify has started once the server serves.
+func TestReadyIsReported(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", socket)
+	s := startServer(t, "broker", "--listen", "127.0.0.1:0")
+	if err := l.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	if n, err := l.Read(buf); err != nil || string(buf[:n]) != "READY=1" {
+		t.Errorf("systemd is told %q (%v), want READY=1", buf[:n], err)
+	}
+	s.end(t, syscall.SIGTERM)
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
+	launch(t, "broker", "--listen", "127.0.0.1:0").refused(t, 2, "NOTIFY_SOCKET")
 }
 
 // TestSecureCluster: with TLS, a gossip key and tokens, strangers get nothing.
@@ -217,11 +249,11 @@ func TestSecureCluster(t *testing.T) {
 		return []string{"--tls-ca", caFile, "--tls-cert", file(string(id)+".pem", pair.Cert), "--tls-key", file(string(id)+".key", pair.Key), "--gossip-key", filepath.Join(dir, "gossip")}
 	}
 	file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
-	const token, operator = "a-token-that-nobody-guesses", "a-token-of-those-who-run-it"
+	const token, operator = "a-token-that-is-not-guessed", "a-token-of-those-who-run-it"
 	tokenFile := file("tokens", []byte(token+" personal\n"+operator+" *\n"))
 
-	b := serve(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, credentials("b-1", bourse.RoleBroker)...)...)
-	w := serve(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, credentials("gru-1", bourse.RoleWorker)...)...)...)
+	b := startServer(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, credentials("b-1", bourse.RoleBroker)...)...)
+	w := startServer(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, credentials("gru-1", bourse.RoleWorker)...)...)...)
 	run := func(args ...string) (string, int) {
 		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
 		c.Env = append(os.Environ(), "SSL_CERT_FILE="+caFile)
@@ -235,7 +267,7 @@ func TestSecureCluster(t *testing.T) {
 	if out, code := run("machine", "list"); code != 4 {
 		t.Errorf("without a token: exit status %d, want 4\n%s", code, out)
 	}
-	if out, code := run("--token", "a-token-that-somebody-made-up", "machine", "list"); code != 4 {
+	if out, code := run("--token", "a-token-that-was-made-up-here", "machine", "list"); code != 4 {
 		t.Errorf("with another token: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", token, "worker", "list"); code != 4 {

@@ -10,41 +10,47 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/worker"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // destroyPatience bounds the end of an ephemeral worker, and leavePatience the
-// time in which others are told that one ends.
+// time in which others are notified that one ends.
 const (
 	destroyPatience = 4 * time.Second
 	leavePatience   = 500 * time.Millisecond
 )
 
-// host is a worker with what it stands on.
+// host is a worker with the parts that it uses.
 type host struct {
 	*server
-	config   *cli.WorkerConfig
+	config   *serve.WorkerConfig
 	capacity worker.Capacity
 	driver   *process.Driver
 	parts    parts
-	gateway  *pullGateway   // nil: it is none
-	worker   *worker.Worker // set once opened is closed
+	opener   func() *seal.Opener // of secrets; nil: it has no key
+	gateway  *pullGateway        // nil: it is none
+	worker   *worker.Worker      // set once opened is closed
 	opened   chan struct{}
 }
 
 // serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
 // it is ephemeral.
-func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
+func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	oomscore.Protect(oomscore.Daemon)
 	// 0711: machines that run as another user pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
@@ -62,11 +68,18 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	keys, err := s.openKeys(c.SecretsKey)
+	if err != nil {
+		return err
+	}
 	h := &host{server: s, config: &c, opened: make(chan struct{})}
+	if h.opener, err = openerOf(keys); err != nil {
+		return err
+	}
 	h.capacity = capacity(&c)
 	h.capacity.Devices = gpus(ctx, &c.Host, s.log)
 	defer func() { err = errors.Join(err, h.parts.close()) }()
-	if err := h.openParts(names{s.replica.View}); err != nil {
+	if err := h.openParts(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.gateway.close()) }()
@@ -90,7 +103,7 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 		atEnd("output", h.endOutput),
 		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
-		stage{name: "parts", run: h.parts.run},
+		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker.Names()) }},
 		// Until the worker has recovered it answers that it is unavailable.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
@@ -106,14 +119,14 @@ func serveWorker(ctx context.Context, c cli.WorkerConfig) (err error) {
 func (h *host) runWorker(ctx context.Context) (err error) {
 	w, err := worker.Open(worker.Config{
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
-		Ports:  worker.PortRange{First: int(h.config.FirstPort), Last: int(h.config.LastPort)},
+		Ports:  admit.PortRange{First: int(h.config.Ports.First), Last: int(h.config.Ports.Last)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
-		Tag:    func() bourse.WorkerTag { return h.unusedTag(ctx) },
-		View:   newWorkerView(h.replica.View, h.self.ID),
+		Tag:  func() bourse.WorkerTag { return h.unusedTag(ctx) },
+		View: newWorkerView(h.replica, h.self.ID), Standby: newStandbyView(h.replica),
 		Parts:  h.offered(),
 		Policy: h.policy(),
 		Failed: h.storeFailed,
-		Forget: h.config.Forget,
+		Forget: h.config.Forget, Metrics: []prometheus.Collector{h.metrics()},
 	})
 	if err != nil {
 		return err
@@ -127,7 +140,8 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 
 // offered is what the worker has beside processes.
 func (h *host) offered() worker.Parts {
-	out := h.parts.offered(peers{fabric.NewClient(h.fabric()), h.replica.directory})
+	out := h.parts.offered(peers{h.fabric(), h.replica.directory})
+	out.Secrets, out.Opener = workerSecrets{h.replica, h.server}, h.opener
 	if h.gateway != nil {
 		out.Pull = h.gateway.driver
 	}
@@ -137,11 +151,12 @@ func (h *host) offered() worker.Parts {
 func (h *host) serveAPI(ctx context.Context) error {
 	api := http.NewServeMux()
 	api.Handle("/", admission.Require(h.worker.Handler(), bourse.RoleBroker))
-	// Volumes are copied from worker to worker.
-	api.Handle("/worker/exports/", admission.Require(h.worker.Handler(), bourse.RoleBroker, bourse.RoleWorker))
+	for _, v := range fabric.Verbs() {
+		api.Handle(v.Path(), admission.Require(h.worker.Handler(), v.Roles...))
+	}
 	var secure *tls.Config
 	if h.creds != nil {
-		secure = h.creds.Server(bourse.RoleBroker, bourse.RoleWorker)
+		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
 	if h.link != nil && secure == nil { // a message proves nothing of who sent it: with certificates none asks anything here
 		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, h.worker.Handler())
@@ -149,15 +164,8 @@ func (h *host) serveAPI(ctx context.Context) error {
 			return err
 		}
 		defer withdraw()
-		stop, err := h.link.Serve(h.self.ID, h.worker.Handler())
-		if err != nil {
-			return err
-		}
-		stop = sync.OnceFunc(stop)
-		defer stop()
-		defer context.AfterFunc(ctx, stop)() // beside that of the server
 	}
-	return h.serve(ctx, h.listener, h.withReplication(direct.Handler(h.self.ID, api)), secure)
+	return h.serve(ctx, h.listener, h.withMetrics(h.withReplication(direct.Handler(h.self.ID, api))), secure)
 }
 
 // awaitRecovery closes recovered when the worker has.
@@ -171,13 +179,13 @@ func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) err
 	return nil
 }
 
-// leave tells brokers to ask others from now on.
+// leave notifies brokers to ask others from now on.
 func (h *host) leave(ctx context.Context) error {
 	h.groups[0].SetLeaving(true)
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
 	if err := h.worker.Leave(ctx); err != nil {
-		h.log.Info("the view has not heard that this worker leaves", "err", err)
+		h.log.Info("publish that this worker leaves failed", "err", err)
 	}
 	return nil
 }
@@ -189,7 +197,7 @@ func (h *host) destroyAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
 	defer cancel()
-	return errors.Join(h.worker.DestroyAll(ctx), h.parts.removeImages(ctx))
+	return h.worker.DestroyAll(ctx)
 }
 
 // endDriver leaves the machines to their supervisor, or ends that too.
@@ -214,7 +222,7 @@ func (h *host) endOutput(ctx context.Context) error {
 }
 
 // capacity is what the host has, and what the operator states instead.
-func capacity(c *cli.WorkerConfig) worker.Capacity {
+func capacity(c *serve.WorkerConfig) worker.Capacity {
 	out := worker.DetectCapacity(c.Data)
 	stated := &c.Capacity
 	if stated.CPUs > 0 {
@@ -249,12 +257,12 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	case <-ctx.Done():
 	}
 	away := map[bourse.WorkerTag]bool{}
-	known, err := h.replica.Workers(ctx)
+	known, err := view.Ask(ctx, h.replica.View, inventory.Workers())
 	if err != nil {
 		h.log.Warn("the tags of workers that are away cannot be read from the view", "err", err)
 	}
 	for _, w := range known {
-		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // a worker may say of itself what it likes
+		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // a worker may report of itself what it likes
 			away[w.Tag] = true
 		}
 	}

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -22,7 +23,7 @@ import (
 
 // server is what both roles are built on.
 type server struct {
-	config   *cli.ServerConfig
+	config   *serve.ServerConfig
 	log      *slog.Logger
 	creds    *admission.Credentials // nil: in the clear
 	secret   loopback.Secret        // of the cluster on this host's loopback; "": none is asked for
@@ -34,7 +35,8 @@ type server struct {
 	either   either            // of the two
 	self     bourse.Member
 	watched  []admission.Watched // files of credentials, which are read again when they change
-	extra    func(*cli.Ready)    // adds what only one role has to say once it serves; may be nil
+	orders   http.Handler        // places those of proxies; nil: a server that is no broker
+	extra    func(*serve.Ready)  // adds what only one role reports once it serves; may be nil
 }
 
 // joinPatience is how long readiness waits for the membership. Members that
@@ -44,7 +46,7 @@ const joinPatience = 2 * time.Second
 // openServer binds what the server listens on and opens its view; tag is a
 // worker's that has been here before, or 0. It starts nothing. What it opened
 // the caller closes; the membership ends with its stage.
-func openServer(ctx context.Context, config *cli.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
+func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	pace.Server()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
@@ -95,7 +97,7 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable gives the address at which others reach a: where it stands for
+// reachable returns the address at which others reach a: where it means
 // every interface, the first that is no loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
@@ -123,9 +125,10 @@ func (s *server) watching() stage {
 }
 
 // awaitKnown waits until the server knows its cluster, if there is anyone to
-// learn it from: who asks a broker that has announced itself expects answers.
+// learn it from: who asks a broker or proxy that has announced itself expects
+// answers.
 func (s *server) awaitKnown(ctx context.Context) {
-	if s.self.Role != bourse.RoleBroker || len(s.everybody()) < 2 {
+	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return
 	}
 	select {
@@ -136,21 +139,20 @@ func (s *server) awaitKnown(ctx context.Context) {
 	}
 }
 
-// announce is the last stage: everything serves, and those who asked are
-// told.
+// announce is the last stage: everything serves, and the ready line and file
+// are written.
 func (s *server) announce() stage {
 	return stage{name: "announce", run: func(ctx context.Context) error {
 		select {
 		case <-s.met():
 		case <-time.After(joinPatience):
-			s.log.Warn("no member to join has answered yet")
 		case <-ctx.Done():
 			return nil
 		}
 		s.awaitKnown(ctx)
-		ready := cli.Ready{
+		ready := serve.Ready{
 			ID: string(s.self.ID), Role: s.self.Role, Region: s.self.Region,
-			API: s.listener.Addr().String(), Gossip: s.groups[0].Addr(), PID: os.Getpid(),
+			API: s.listener.Addr().String(), Gossip: s.groups[0].Addr(), Members: max(len(s.members()), 1), PID: os.Getpid(),
 		}
 		if s.extra != nil {
 			s.extra(&ready)
@@ -160,7 +162,7 @@ func (s *server) announce() stage {
 			return err
 		}
 		defer withdraw()
-		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.groups[0].Addr())
+		s.log.Info("serving", "api", s.listener.Addr().String(), "gossip", s.groups[0].Addr(), "members", ready.Members)
 		<-ctx.Done()
 		return nil
 	}}

@@ -28,7 +28,7 @@ func atEnd(name string, do func(context.Context) error) stage {
 // stages have ended: with the error of the stage that ended by itself, or with
 // those of the ending. What goes wrong in the wake of an error is logged.
 func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
-	ended := make(chan *runningStage, len(stages)) // each sends once: nobody blocks
+	ended := make(chan *runningStage, len(stages)) // each sends once: none blocks
 	running, first := startStages(ctx, ended, stages)
 	if first == nil {
 		select {
@@ -55,7 +55,7 @@ func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 }
 
 // startStages starts one stage after the other, until ctx or a stage ends: it
-// gives those that run, and the one that has ended by itself.
+// returns those that run, and the one that has ended by itself.
 func startStages(ctx context.Context, ended chan *runningStage, stages []stage) (running []*runningStage, first *runningStage) {
 	for _, s := range stages {
 		running = append(running, s.start(ctx, ended))

@@ -3,16 +3,16 @@ package main
 import (
 	"time"
 
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/worker"
 	"github.com/bourse-dev/bourse/store"
 )
 
-func checkStore(dir string) (cli.StoreReport, error) {
+func checkStore(dir string) (worker.StoreReport, error) {
 	r, err := store.Check(dir)
-	return cli.StoreReport(r), err
+	return worker.StoreReport(r), err
 }
 
-func salvageStore(dir string) (cli.StoreReport, error) {
+func salvageStore(dir string) (worker.StoreReport, error) {
 	r, err := store.Salvage(dir, time.Now())
-	return cli.StoreReport(r), err
+	return worker.StoreReport(r), err
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/supervise"
 )
@@ -25,7 +25,7 @@ func superviseTasks(ctx context.Context, tasks []supervise.Task, to supervise.Pr
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	d := process.New(process.Config{
-		Dir: dir, Supervisor: leashedCommand(), Limits: process.LimitsOff, Log: cli.LogConfig{}.Logger(os.Stderr),
+		Dir: dir, Supervisor: leashedCommand(), Limits: process.LimitsOff, Log: serve.LogConfig{}.Logger(os.Stderr),
 	})
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
@@ -38,7 +38,7 @@ func superviseTasks(ctx context.Context, tasks []supervise.Task, to supervise.Pr
 	return supervise.Run(ctx, supervise.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
 }
 
-// leashLook is how often a leashed supervisor looks whether its parent is
+// leashLook is how often a leashed supervisor checks that its parent is
 // there.
 const leashLook = 200 * time.Millisecond
 
@@ -54,7 +54,7 @@ func leashed(dir string) int {
 		}
 		cancel()
 	}()
-	err := process.Supervise(ctx, process.SupervisorConfig{Dir: dir, Log: cli.LogConfig{}.Logger(os.Stderr)})
+	err := process.Supervise(ctx, process.SupervisorConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)})
 	if os.Getppid() != parent {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}

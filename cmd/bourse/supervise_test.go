@@ -103,7 +103,7 @@ func TestSuperviseLeavesNothing(t *testing.T) {
 }
 
 // TestSuperviseRestarts: a process that is killed comes back, and what each one
-// prints stands behind its name.
+// prints is behind its name.
 func TestSuperviseRestarts(t *testing.T) {
 	t.Parallel()
 	s := startSupervise(t, []map[string]any{

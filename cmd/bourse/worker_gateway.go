@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/driver/pull"
 	"github.com/bourse-dev/bourse/gateway"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// pullGateway is what a worker has that hands work to whoever asks for it.
+// pullGateway is what a worker has that hands work to hosts that ask for it.
 type pullGateway struct {
 	driver   *pull.Driver
 	listener net.Listener
@@ -45,12 +45,12 @@ func (h *host) openGateway() (err error) {
 		return errors.Join(err, g.driver.Close())
 	}
 	h.gateway = &g
-	h.extra = func(r *cli.Ready) { r.Pull = g.listener.Addr().String() }
+	h.extra = func(r *serve.Ready) { r.Pull = g.listener.Addr().String() }
 	if g.local, err = h.clientToken(g.listener, c.TokenFile); err != nil || g.local == nil {
 		return err
 	}
 	g.tokens, err = admission.OneToken(g.local.Text)
-	h.extra = func(r *cli.Ready) { r.Pull, r.TokenFile = g.listener.Addr().String(), g.local.File }
+	h.extra = func(r *serve.Ready) { r.Pull, r.TokenFile = g.listener.Addr().String(), g.local.File }
 	return err
 }
 
@@ -71,7 +71,7 @@ func (g *pullGateway) close() error {
 	return g.driver.Close()
 }
 
-// watchPollers gives up the jobs of pollers that are gone.
+// watchPollers returns up the jobs of pollers that are gone.
 func (h *host) watchPollers(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -80,7 +80,7 @@ func (h *host) watchPollers(ctx context.Context) error {
 	return h.gateway.driver.Run(ctx)
 }
 
-// serveGateway answers those who ask for work, and those who have some.
+// serveGateway serves hosts that ask for work, and clients that submit it.
 func (h *host) serveGateway(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()

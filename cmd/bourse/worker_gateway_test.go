@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestGatewayAsksForTokens: and its worker ends in good order while somebody
+// TestGatewayAsksForTokens: and its worker ends in good order while a host
 // waits for work.
 func TestGatewayAsksForTokens(t *testing.T) {
 	t.Parallel()
@@ -17,7 +17,7 @@ func TestGatewayAsksForTokens(t *testing.T) {
 	if err := os.WriteFile(file, []byte("good-for-everything *\ngood-for-acme-only acme\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := serve(t, workerArgs("gate", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0", "--pull-token-file", file)...)
+	w := startServer(t, workerArgs("gate", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0", "--pull-token-file", file)...)
 	ask := func(path, token string) (int, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.Pull+"/sched/"+path, nil)
 		if err != nil {
@@ -42,13 +42,13 @@ func TestGatewayAsksForTokens(t *testing.T) {
 	}()
 	w.end(t, syscall.SIGTERM)
 	if status := <-waited; status != 204 && status != 0 {
-		t.Errorf("who waited was told %d, want 204", status)
+		t.Errorf("the waiting request got %d, want 204", status)
 	}
 }
 
 func TestGatewayAddressTaken(t *testing.T) {
 	t.Parallel()
-	first := serve(t, workerArgs("one", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0")...)
+	first := startServer(t, workerArgs("one", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0")...)
 	launch(t, workerArgs("two", dataDir(t), "--pull", "--pull-listen", first.Pull)...).refused(t, 5, "the gateway")
 	missing := filepath.Join(t.TempDir(), "none")
 	launch(t, workerArgs("three", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0", "--pull-token-file", missing)...).refused(t, 2, "tokens")

@@ -11,7 +11,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/device"
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/logs"
@@ -19,16 +19,16 @@ import (
 	"github.com/bourse-dev/bourse/network"
 	"github.com/bourse-dev/bourse/volume"
 	"github.com/bourse-dev/bourse/worker"
+	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// usualContainerd is where containerd listens unless it was told otherwise.
+// usualContainerd is where containerd listens by default.
 const usualContainerd = "/run/containerd/containerd.sock"
 
 // parts are what a worker has of its host beside processes. Fields are nil for
 // what the host, or its operator, does not let us use.
 type parts struct {
 	dialed    *dialed
-	namespace string // of containerd
 	keeper    *logs.Keeper
 	container *container.Driver
 	images    *image.Store
@@ -38,18 +38,18 @@ type parts struct {
 }
 
 // openParts finds out what there is. Nothing is started, and containerd is not
-// asked before somebody needs it.
-func (h *host) openParts(names network.Names) error {
+// asked before it is needed.
+func (h *host) openParts() error {
 	c := &h.config.Host
 	if address := containerdAddress(c.Containerd); address != "" {
 		if err := h.openContainers(address); err != nil {
 			return err
 		}
 	}
-	if err := h.openNetwork(names); err != nil {
+	if err := h.openNetwork(); err != nil {
 		return err
 	}
-	if !c.Volumes {
+	if c.NoVolumes {
 		return nil
 	}
 	return h.openVolumes()
@@ -69,12 +69,12 @@ func (h *host) openVolumes() error {
 	return err
 }
 
-// containerdAddress gives the socket to use, "" for none.
+// containerdAddress returns the socket to use, "" for none.
 func containerdAddress(stated string) string {
 	switch stated {
-	case cli.ContainerdNone:
+	case serve.ContainerdNone:
 		return ""
-	case cli.ContainerdAuto:
+	case serve.ContainerdAuto:
 		info, err := os.Stat(usualContainerd)
 		if err != nil || info.Mode()&os.ModeSocket == 0 || os.Geteuid() != 0 {
 			return ""
@@ -87,13 +87,13 @@ func containerdAddress(stated string) string {
 func (h *host) openContainers(address string) error {
 	c := &h.config.Host
 	p := &h.parts
-	p.dialed, p.namespace = &dialed{address: address}, c.Namespace
+	p.dialed = &dialed{address: address}
 	p.keeper = logs.NewKeeper(logs.KeeperConfig{
 		Dir: filepath.Join(h.config.Data, "container-logs"), Command: keeperCommand(), Log: h.log,
 	})
 	p.container = container.New(container.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Dir: filepath.Join(h.config.Data, "container"),
-		Runtime: c.Runtime, Keeper: p.keeper, Log: h.log,
+		Runtime: c.Runtime, Keeper: p.keeper, Runc: runcCommand(), Log: h.log,
 	})
 	registries := make(map[string]image.Registry, len(c.Registries))
 	for host, r := range c.Registries {
@@ -107,12 +107,12 @@ func (h *host) openContainers(address string) error {
 	return err
 }
 
-func (h *host) openNetwork(names network.Names) error {
+func (h *host) openNetwork() error {
 	mode := h.config.Host.Network
-	if mode == cli.NetworkHost {
+	if mode == serve.NetworkHost {
 		return nil
 	}
-	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Names: names, Log: h.log})
+	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
 	switch lack := lackOfNetwork(mode, err); {
 	case lack != nil:
 		h.log.Info("this worker runs no machines of images", "why", lack)
@@ -129,16 +129,16 @@ func (h *host) openNetwork(names network.Names) error {
 // machines could not be opened; nil when they were, or when that ends the
 // worker. The host's network reaches all that listens on its loopback: only an
 // operator chooses it.
-func lackOfNetwork(mode cli.NetworkMode, err error) error {
-	if mode != cli.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
+func lackOfNetwork(mode serve.NetworkMode, err error) error {
+	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines of images, and was not told --network host: %w", err)
+	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines of images, and has no --network host: %w", err)
 }
 
-// offered is what the worker is told of: an interface with nothing in it is
+// offered is what the worker is passed: an interface with nothing in it is
 // not nil, and would be taken for something.
-func (p *parts) offered(peers worker.Peers) worker.Parts {
+func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	var out worker.Parts
 	if p.container != nil {
 		out.Container, out.Images = p.container, p.images
@@ -155,48 +155,34 @@ func (p *parts) offered(peers worker.Peers) worker.Parts {
 // policy is how the operator wants machines to be run.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
-	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: keptOfMachine()}
+	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: keptOfMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
 	switch c.Network {
-	case cli.NetworkAll:
+	case serve.NetworkAll:
 		out.NetworkMode = worker.NetworkAll
-	case cli.NetworkHost:
+	case serve.NetworkHost:
 		out.NetworkMode = worker.NetworkHost
-	case cli.NetworkAuto, cli.NetworkContainers:
+	case serve.NetworkAuto, serve.NetworkContainers:
 		out.NetworkMode = worker.NetworkContainers
 	}
 	return out
 }
 
-// run keeps the images and the names of the networks until ctx ends.
-func (p *parts) run(ctx context.Context) error {
+// run keeps the images, and the networks with their names, until ctx ends.
+func (p *parts) run(ctx context.Context, names network.Names) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
 	if p.images != nil {
 		wg.Go(func() { errs[0] = p.images.Run(ctx) })
 	}
 	if p.network != nil {
-		wg.Go(func() { errs[1] = p.network.Run(ctx) })
+		wg.Go(func() { errs[1] = p.network.Run(ctx, names) })
 	}
 	wg.Wait()
 	<-ctx.Done()
 	return errors.Join(errs...)
 }
 
-// removeImages leaves containerd as it was, when no machine is left.
-func (p *parts) removeImages(ctx context.Context) error {
-	if p.images == nil {
-		return nil
-	}
-	if list, err := p.images.List(ctx); err != nil || len(list) == 0 {
-		return nil //nolint:nilerr // containerd is not there, or was never used
-	}
-	if _, err := p.images.Prune(ctx); err != nil {
-		return err
-	}
-	return p.dialed.removeNamespace(ctx, p.namespace)
-}
-
-// close leaves machines and their output to those who outlive the daemon.
+// close leaves machines and their output to the processes that outlive the daemon.
 func (p *parts) close() error {
 	var errs []error
 	if p.container != nil {
@@ -231,14 +217,6 @@ func (d *dialed) client() (*containerd.Client, error) {
 	return c, nil
 }
 
-func (d *dialed) removeNamespace(ctx context.Context, name string) error {
-	c, err := d.client()
-	if err != nil {
-		return err
-	}
-	return c.NamespaceService().Delete(ctx, name)
-}
-
 func (d *dialed) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -248,9 +226,9 @@ func (d *dialed) close() error {
 	return d.made.Close()
 }
 
-// gpus gives the CDI names of the host's GPUs by kind: what the operator
+// gpus returns the CDI names of the host's GPUs by kind: what the operator
 // states, or what is found.
-func gpus(ctx context.Context, c *cli.HostConfig, log *slog.Logger) map[string][]string {
+func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string][]string {
 	if len(c.Devices) > 0 {
 		return c.Devices
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 )
 
 // Machines of images never have the host's network because a network of their
@@ -13,15 +13,15 @@ import (
 func TestTheHostsNetworkIsNoFallback(t *testing.T) {
 	missing := bourse.Errorf(bourse.CodeUnavailable, "no nftables")
 	for _, tt := range []struct {
-		mode    cli.NetworkMode
+		mode    serve.NetworkMode
 		err     error
 		refuses bool
 	}{
-		{cli.NetworkAuto, nil, false},
-		{cli.NetworkAuto, missing, true},
-		{cli.NetworkAuto, errors.New("broken"), false}, // the worker ends
-		{cli.NetworkContainers, missing, false},        // the worker ends
-		{cli.NetworkAll, missing, false},               // the worker ends
+		{serve.NetworkAuto, nil, false},
+		{serve.NetworkAuto, missing, true},
+		{serve.NetworkAuto, errors.New("broken"), false}, // the worker ends
+		{serve.NetworkContainers, missing, false},        // the worker ends
+		{serve.NetworkAll, missing, false},               // the worker ends
 	} {
 		err := lackOfNetwork(tt.mode, tt.err)
 		if (err != nil) != tt.refuses || err != nil && !errors.Is(err, missing) {

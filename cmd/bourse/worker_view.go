@@ -4,47 +4,48 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/network"
 	"github.com/bourse-dev/bourse/view"
-	"github.com/bourse-dev/bourse/worker"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+	"github.com/bourse-dev/bourse/worker/publish"
 )
 
 // workerView is the view as a worker uses it.
 type workerView struct {
-	*view.View
+	*replica
 	self    bourse.WorkerID
 	changes *view.Watcher // of what the worker listens to
 }
 
-var _ worker.View = workerView{}
+var _ publish.View = workerView{}
 
-func newWorkerView(v *view.View, self bourse.WorkerID) workerView {
-	return workerView{v, self, v.Watch(view.TableCancelled, view.TableApps)}
+func newWorkerView(r *replica, self bourse.WorkerID) workerView {
+	return workerView{r, self, r.Watch(wire.TableCancelled, wire.TableApps)}
 }
 
 // Publish writes u as rows, in one transaction.
-func (v workerView) Publish(ctx context.Context, u worker.Update) error {
-	rows := make([]view.Row, 0, len(u.Machines)+len(u.Gone)+len(u.Volumes)+len(u.GoneVolumes)+len(u.Images)+len(u.GoneImages)+1)
+func (v workerView) Publish(ctx context.Context, u publish.Update) error {
+	rows := make([]wire.Row, 0, len(u.Machines)+len(u.Gone)+len(u.Volumes)+len(u.GoneVolumes)+len(u.Images)+len(u.GoneImages)+1)
 	if u.Facts != nil {
-		rows = append(rows, view.WorkerRow(u.Facts, u.Leaving))
+		rows = append(rows, inventory.WorkerRow(u.Facts, u.Leaving))
 	}
 	for i := range u.Machines {
-		rows = append(rows, view.MachineRow(&u.Machines[i]))
+		rows = append(rows, inventory.MachineRow(&u.Machines[i]))
 	}
 	for _, id := range u.Gone {
-		rows = append(rows, view.Gone(view.TableMachines, string(id)))
+		rows = append(rows, wire.Gone(wire.TableMachines, string(id)))
 	}
 	for i := range u.Volumes {
-		rows = append(rows, view.VolumeRow(&u.Volumes[i]))
+		rows = append(rows, inventory.VolumeRow(&u.Volumes[i]))
 	}
 	for _, id := range u.GoneVolumes {
-		rows = append(rows, view.Gone(view.TableVolumes, string(id)))
+		rows = append(rows, wire.Gone(wire.TableVolumes, string(id)))
 	}
 	for i := range u.Images {
-		rows = append(rows, view.ImageRow(&u.Images[i]))
+		rows = append(rows, inventory.ImageRow(&u.Images[i]))
 	}
 	for _, digest := range u.GoneImages {
-		rows = append(rows, view.Gone(view.TableImages, digest))
+		rows = append(rows, wire.Gone(wire.TableImages, digest))
 	}
 	if len(u.Apps) > 0 { // a broker's words, not ours
 		proofs := make([][]byte, len(u.Apps))
@@ -61,7 +62,7 @@ func (v workerView) Publish(ctx context.Context, u worker.Update) error {
 
 // Machines lists the ids that the view has of this worker.
 func (v workerView) Machines(ctx context.Context) ([]bourse.MachineID, error) {
-	list, err := v.View.Machines(ctx, view.Filter{Worker: v.self})
+	list, err := view.Ask(ctx, v.View, inventory.Machines(inventory.Filter{Worker: v.self}))
 	ids := make([]bourse.MachineID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
@@ -71,7 +72,7 @@ func (v workerView) Machines(ctx context.Context) ([]bourse.MachineID, error) {
 
 // Volumes lists the volumes that the view has of this worker.
 func (v workerView) Volumes(ctx context.Context) ([]bourse.VolumeID, error) {
-	list, err := v.View.Volumes(ctx, view.VolumeFilter{Worker: v.self})
+	list, err := view.Ask(ctx, v.View, inventory.Volumes(inventory.VolumeFilter{Worker: v.self}))
 	ids := make([]bourse.VolumeID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
@@ -81,7 +82,7 @@ func (v workerView) Volumes(ctx context.Context) ([]bourse.VolumeID, error) {
 
 // Images lists the digests of the images that the view has of this worker.
 func (v workerView) Images(ctx context.Context) ([]string, error) {
-	list, err := v.View.Images(ctx, view.ImageFilter{Worker: v.self})
+	list, err := view.Ask(ctx, v.View, inventory.Images(inventory.ImageFilter{Worker: v.self}))
 	digests := make([]string, len(list))
 	for i := range list {
 		digests[i] = list[i].Ref.Digest
@@ -91,26 +92,8 @@ func (v workerView) Images(ctx context.Context) ([]string, error) {
 
 // Cancelled lists the orders that this worker must not fill.
 func (v workerView) Cancelled(ctx context.Context) ([]bourse.OrderID, error) {
-	return v.View.Cancelled(ctx, v.self)
+	return view.Ask(ctx, v.View, inventory.Cancelled(v.self))
 }
 
-// names is the view as names of machines are looked up in it.
-type names struct{ *view.View }
-
-var _ network.Names = names{}
-
-// Machines gives an app's machines, but for those whose hosts are not heard
-// from: who asks for an address wants to connect.
-func (n names) Machines(ctx context.Context, app bourse.AppName) ([]bourse.Machine, error) {
-	list, err := n.View.Machines(ctx, view.Filter{App: app})
-	out := make([]bourse.Machine, 0, len(list))
-	for i := range list {
-		if list[i].HostStatus != view.HostUnreachable {
-			out = append(out, list[i].Machine)
-		}
-	}
-	return out, err
-}
-
-// Changed implements worker.View.
+// Changed implements publish.View.
 func (v workerView) Changed() <-chan struct{} { return v.changes.C }

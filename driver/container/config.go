@@ -32,8 +32,12 @@ type Config struct {
 	Runtime     string
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
-	Keeper      Keeper
-	Log         *slog.Logger // default: nothing is logged
+	// Runc is the command that, with more arguments, is [BecomeRunc]: it gives
+	// containers their secrets. Without it, and with runtimes other than runc's, they
+	// are part of a container's environment, which containerd keeps on its disk.
+	Runc   []string
+	Keeper Keeper
+	Log    *slog.Logger // default: nothing is logged
 }
 
 // Keeper keeps the output of containers in logs while no daemon lives.
@@ -83,7 +87,7 @@ const (
 	launchTimeout = time.Minute            // for a whole start
 	removeTimeout = 30 * time.Second       // for undoing one, and each try to remove leftovers
 	drainGrace    = 500 * time.Millisecond // for output that a child of an exec keeps open
-	startGrace    = 15 * time.Second       // for a command to be started that nobody waits for any more
+	startGrace    = 15 * time.Second       // for a command to be started that no one waits for any more
 	killGrace     = 5 * time.Second        // for processes that do not die of SIGKILL
 	doneTimeout   = 10 * time.Second       // for the keeper to finish a log, before the exit is told without it
 	retryFirst    = 10 * time.Millisecond  // pauses between tries grow from here

@@ -36,7 +36,7 @@ func TestContainerdRestarted(t *testing.T) {
 		exit <- e
 	}()
 	server.Kill(t)
-	// It ends while nobody can be asked.
+	// It ends while no one can be asked.
 	eventually(t, "the program has ended", func() bool { return h.Processes(t) == 1 })
 	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status != began[runs.ID] {
 		t.Errorf("without containerd: %+v, %v, want %+v", status, err, began[runs.ID])
@@ -68,10 +68,10 @@ func TestContainerdRestarted(t *testing.T) {
 	}
 }
 
-// second gives the error of a call.
+// second returns the error of a call.
 func second[T any](_ T, err error) error { return err }
 
-// texts gives the lines of a machine's log.
+// texts returns the lines of a machine's log.
 func texts(t testing.TB, d *Driver, id bourse.MachineID) []string {
 	t.Helper()
 	var out []string

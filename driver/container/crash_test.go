@@ -51,7 +51,7 @@ func TestDaemonKilled(t *testing.T) {
 	}.Run(t)
 }
 
-// ofTasks tells whether a leftover belongs to a task.
+// ofTasks reports whether a leftover belongs to a task.
 func ofTasks(what string, list []driver.Status) bool {
 	for _, status := range list {
 		if strings.Contains(what, taskName(status.ID)) {

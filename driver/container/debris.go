@@ -8,10 +8,11 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // What a failed start leaves while containerd is away, and what containerd
-// still finishes for a daemon that has died, is debris: nobody was told of it.
+// still finishes for a daemon that has died, is debris: no caller knows of it.
 // It is removed as soon as that is possible.
 
 // debris is what is known of it. Driver.mu guards it.
@@ -76,48 +77,46 @@ func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) err
 	return nil
 }
 
-// purge removes all that there is of a task that nobody knows of, also what
+// purge removes all that there is of a task that no caller knows of, also what
 // containerd does not know of, and has the keeper forget it.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
 	}
 	d.endShims(id)
-	d.groups.remove(cgroupPath(d.layout.mark(), d.layout.container(id)))
+	d.groups.Remove(cgroup.PathOf(d.layout.mark(), d.layout.container(id)))
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // which goes by the id
 }
 
 // removeLeftover removes what there is of a task, unless the table has it:
-// then it is somebody's. A start of the same task waits meanwhile, and fails.
+// then it is a caller's. A start of the same task waits meanwhile, and fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
-	t.clearing = true
-	d.mu.Lock()
-	m := d.machineLocked(id.Machine)
-	if m.tasks[id.Boot] != nil {
-		delete(d.debris.tasks, id)
-		d.mu.Unlock()
+	if !d.tasks.clear(t) {
+		d.forgetDebris(id)
 		return nil
 	}
-	m.tasks[id.Boot] = t
-	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error { return d.purge(ctx, c, id) })
 	if err == nil {
-		d.mu.Lock()
-		delete(d.debris.tasks, id)
-		d.mu.Unlock()
+		d.forgetDebris(id)
 	}
-	d.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "what is left of an earlier start of %s/%d was just being removed", id.Machine, id.Boot))
+	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "what is left of an earlier start of %s/%d was just being removed", id.Machine, id.Boot))
 	return err
 }
 
-// sweeps are the times after Recover at which it is looked again what has
-// come of what a dead daemon had asked of containerd.
+func (d *Driver) forgetDebris(id driver.TaskID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.debris.tasks, id)
+}
+
+// sweeps are the times after Recover at which the driver looks again for what
+// containerd has made for a daemon that died.
 var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater removes what nobody knows of, that came after Recover had looked.
+// sweepLater removes what no caller knows of and came after Recover had looked.
 func (d *Driver) sweepLater() {
 	for _, after := range sweeps {
 		timer := time.NewTimer(after)
@@ -133,7 +132,7 @@ func (d *Driver) sweepLater() {
 				return err
 			}
 			for id := range found.all() {
-				if _, err := d.lookUp(id); bourse.CodeOf(err) == bourse.CodeNotFound {
+				if d.tasks.task(id) == nil {
 					d.removeLater(id)
 				}
 			}

@@ -76,9 +76,10 @@ func FuzzTaskName(f *testing.F) {
 
 func TestCondense(t *testing.T) {
 	for text, want := range map[string]string{
-		`failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "nginx": executable file not found in $PATH: unknown`: `"nginx": executable file not found in $PATH`,
-		`plain`: "plain",
-		"":      "",
+		`failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "nginx": executable file not found in $PATH: unknown`: `exec: "nginx": executable file not found in $PATH`,
+		"a\x1b[31m\nb": "a [31m b",
+		`plain`:        "plain",
+		"":             "",
 	} {
 		if got := condense(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
@@ -87,7 +88,7 @@ func TestCondense(t *testing.T) {
 }
 
 func FuzzCondense(f *testing.F) {
-	f.Add("exec: exec: exec: ")
+	f.Add("OCI runtime create failed: OCI runtime create failed: ")
 	f.Add(strings.Repeat("é", 600))
 	f.Fuzz(func(t *testing.T, text string) {
 		if got := condense(text); len(got) > 600 || utf8.ValidString(text) && !utf8.ValidString(got) {
@@ -110,6 +111,16 @@ func TestErrorCodes(t *testing.T) {
 	} {
 		if got := bourse.CodeOf(coded(t.Context(), c.err)); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+	const task = "/run/containerd/io.containerd.runtime.v2.task/bourse/a1-3/rootfs"
+	for text, want := range map[string]string{
+		`OCI runtime create failed: runc create failed: unable to apply caps: operation not permitted: unknown`:                        `unable to apply caps: operation not permitted`,
+		`runc create failed: error mounting "/data/w1/volumes/x" to rootfs at "/data": mount /data/w1/volumes/x:` + task + `/data: no`: `error mounting "(of the host)" to rootfs at "/data": mount (of the host):/data: no`,
+	} {
+		got := startError(t.Context(), status.Error(codes.Unknown, text), "", "/data/w1")
+		if bourse.MessageOf(got) != "the container cannot be started: "+want {
+			t.Errorf("%s: %s, want %s", text, bourse.MessageOf(got), want)
 		}
 	}
 	for what, c := range map[string]struct {

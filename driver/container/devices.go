@@ -11,7 +11,7 @@ import (
 
 // injectDevices puts devices, by their qualified CDI names, into a container:
 // their nodes and whatever else the host's CDI specifications say belongs to
-// them. The specifications are read anew each time: containers with devices
+// them. The specifications are read again each time: containers with devices
 // are few, and a driver update changes them.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {

@@ -48,11 +48,21 @@
 // the image's own. There is no privileged mode, and a runtime is named, never
 // a path.
 //
+// # Secrets
+//
+// What a task has of secrets is in no file of a disk: neither in containerd's
+// record nor in a bundle, but in a directory of the container's on a tmpfs. Its
+// shim runs, in runc's place, a script, and that the daemon's program where one
+// of the container's begins, which adds them to what runc reads (BecomeRunc). A daemon's
+// death changes nothing, and the directory goes with the container. Files are mounted
+// from there, read-only.
+//
 // # Order of a start, and what a death in it leaves
 //
 //	directory, FIFOs   removed by Recover: no container; stdin, too
 //	keeper reads       told to forget by Recover
 //	snapshot           has our mark: removed by Recover; a label keeps it from the garbage collector
+//	secrets            the directory has our mark: removed by Recover
 //	container record   no task and no mark of a start: removed by Recover
 //	task created       removed by Recover
 //	task started       adopted by Recover
@@ -62,7 +72,7 @@
 // # Goroutines and locks
 //
 // One goroutine per running task, which asks containerd for its end (about
-// 30 KiB), one per start under way, and one that removes debris while there is
+// 30 KiB), one per start in progress, and one that removes debris while there is
 // any; Close waits for them. Driver.mu guards the table of machines, the
 // status of tasks and the client, and is held over no call.
 //

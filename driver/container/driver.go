@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Driver runs containers through containerd. Make it with New and call Recover
@@ -20,18 +21,18 @@ type Driver struct {
 	cfg    Config
 	layout layout
 	images *images
-	groups cgroups
+	groups cgroup.Tree
 	shims  func() map[string]string // see hostShims
-	ctx    context.Context          //nolint:containedctx // the life of what the driver runs, between New and Close
+	tasks  *table
+	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // launches, watchers and what clears up after them
 
-	mu       sync.Mutex
-	lock     *os.File // of the directory, between Recover and Close
-	client   *containerd.Client
-	machines map[bourse.MachineID]*machine
-	debris   debris
-	labels   map[string]string
+	mu     sync.Mutex
+	lock   *os.File // of the directory, between Recover and Close
+	client *containerd.Client
+	debris debris
+	labels map[string]string
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -42,12 +43,12 @@ func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
 		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, images: newImages(), shims: sync.OnceValue(hostShims),
-		machines: map[bourse.MachineID]*machine{}, debris: debris{tasks: map[driver.TaskID]bool{}},
+		tasks: newTable(), debris: debris{tasks: map[driver.TaskID]bool{}},
 	}
 }
 
 // Close leaves the tasks alone and ends what the driver runs in this process.
-// Calls under way give CodeUnavailable, and so does every later one.
+// Calls in progress return CodeUnavailable, and so does every later one.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.cancel(errClosed) // under the lock: nothing is begun after it
@@ -56,7 +57,7 @@ func (d *Driver) Close() error {
 	d.mu.Unlock()
 	d.work.Wait()
 	if held != nil { // what our cgroups stood in goes with the last; it fails while there are some
-		d.groups.remove(cgroupPath(d.layout.mark(), ""))
+		d.groups.Remove(cgroup.PathOf(d.layout.mark(), ""))
 	}
 	var err error
 	if c != nil && d.cfg.Client == nil {
@@ -78,7 +79,7 @@ func (d *Driver) enter() bool {
 	return d.ctx.Err() == nil
 }
 
-// connect gives a client, and a context that has the namespace and ends with
+// connect returns a client, and a context that has the namespace and ends with
 // the driver. The caller calls release when done. Nothing is sent yet: whether
 // containerd is there shows the first call.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
@@ -124,24 +125,27 @@ func (d *Driver) Labels() map[string]string {
 	return maps.Clone(d.labels)
 }
 
-// Inspect implements driver.Driver. It answers from what the driver has heard:
-// it does not ask containerd.
+// Inspect implements driver.Driver. It answers from what the driver knows, and
+// does not ask containerd.
 func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, error) {
 	t, err := d.find(ctx, id)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	return d.statusOf(t), nil
+	return d.tasks.status(t), nil
 }
 
-// find gives a task that has started. It waits for one that is starting.
+// find returns a task that has started. It waits for one that is starting.
 func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t, err := d.lookUp(id)
-	if err != nil {
-		return nil, err
+	if d.ctx.Err() != nil {
+		return nil, errUnavailable(errClosed)
+	}
+	t := d.tasks.task(id)
+	if t == nil {
+		return nil, errNoTask(id)
 	}
 	if err := d.await(ctx, t.started); err != nil {
 		return nil, err
@@ -150,6 +154,14 @@ func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 		return nil, errNoTask(id)
 	}
 	return t, nil
+}
+
+// newTask returns the task of an id that has yet to be entered in the table.
+func (d *Driver) newTask(id driver.TaskID) *task {
+	return &task{
+		id: id, container: d.layout.container(id),
+		started: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}),
+	}
 }
 
 // await waits for a channel to be closed, ctx to end or the driver.

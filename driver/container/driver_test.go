@@ -17,7 +17,7 @@ func sh(script string, args ...string) []string {
 }
 
 // Scripts that wait for a signal, without another process: reading from a
-// terminal that nobody has. The first process of a container gets only signals
+// terminal that no one has. The first process of a container gets only signals
 // that it handles.
 const (
 	trapScript   = `for s in HUP:1 INT:2 QUIT:3 USR1:10 USR2:12 TERM:15; do trap "exit $((128+${s#*:}))" ${s%:*}; done;`

@@ -3,7 +3,9 @@ package container
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -27,7 +29,7 @@ func errUnavailable(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "containerd cannot be reached", Err: cause}
 }
 
-// native gives containerd's error for one of its API, and leaves others be.
+// native returns containerd's error for one of its API, and leaves others be.
 func native(err error) error {
 	if _, ok := status.FromError(err); !ok || err == nil {
 		return err
@@ -35,10 +37,10 @@ func native(err error) error {
 	return errgrpc.ToNative(err)
 }
 
-// isNotFound tells whether containerd does not have what was asked for.
+// isNotFound reports whether containerd does not have what was asked for.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
-// coded gives an error of a call of containerd the code for the caller. A
+// coded returns an error of a call of containerd the code for the caller. A
 // context's end stays what it is when it was the caller's own.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
@@ -63,13 +65,13 @@ func coded(ctx context.Context, err error) error {
 	return err
 }
 
-// isTransport tells whether a connection ended under a call.
+// isTransport reports whether a connection ended under a call.
 func isTransport(err error) bool {
 	text := err.Error()
 	return isShimGone(err) || strings.Contains(text, "transport is closing") || strings.Contains(text, "error reading from server")
 }
 
-// isShimGone tells whether containerd's connection to a shim ended under a
+// isShimGone reports whether containerd's connection to a shim ended under a
 // call. It passes that on as text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
@@ -94,22 +96,59 @@ var refusals = []string{
 }
 
 // startError makes of what containerd says when a task cannot be created or
-// started what the caller should read.
-func startError(ctx context.Context, err error) error {
+// started what the caller should read: what the runtime said, which is internal
+// unless the order is to blame. hidden are paths of the host that it may name.
+func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return coded(ctx, err)
 	}
 	err = native(err)
-	text := condense(err.Error())
+	text := condense(hide(err.Error(), hidden))
 	if strings.Contains(text, "no space left on device") {
-		return &bourse.Error{Code: bourse.CodeInsufficient, Message: "the container cannot be started: no space left on device", Err: err}
+		return &bourse.Error{Code: bourse.CodeInsufficient, Message: cannotStart + "no space left on device", Err: err}
 	}
 	for _, phrase := range refusals {
 		if strings.Contains(text, phrase) {
-			return &bourse.Error{Code: bourse.CodeInvalid, Message: "the container cannot be started: " + text, Err: err}
+			return &bourse.Error{Code: bourse.CodeInvalid, Message: cannotStart + text, Err: err}
 		}
 	}
-	return coded(ctx, err)
+	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
+		return err
+	}
+	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // without a cause: this may be told
+}
+
+const cannotStart = "the container cannot be started: "
+
+// rootfs is where runtimes have a container's root on the host: what follows is
+// its path within.
+var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
+
+// hide takes from a runtime's error the paths of the host that begin like
+// these.
+func hide(text string, hidden []string) string {
+	text = rootfs.ReplaceAllLiteralString(text, "")
+	for _, path := range hidden {
+		if path == "" {
+			continue
+		}
+		var out strings.Builder
+		for {
+			before, rest, found := strings.Cut(text, path)
+			out.WriteString(before)
+			if !found {
+				break
+			}
+			end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`:,;", r) })
+			if end < 0 {
+				end = len(rest)
+			}
+			out.WriteString("(of the host)")
+			text = rest[end:]
+		}
+		text = out.String()
+	}
+	return text
 }
 
 // layers are what each program adds on the way of an error from the runtime
@@ -118,7 +157,7 @@ var layers = []string{
 	"failed to create task for container: ", "failed to create shim task: ", "failed to create shim: ",
 	"failed to start shim: ", "OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
 	"failed to start exec: ", "runc create failed: ", "runc start failed: ", "runc run failed: ", "exec failed: ",
-	"unable to start container process: ", "cannot start a stopped process: ", "exec: ",
+	"unable to start container process: ", "cannot start a stopped process: ", "error during container init: ",
 }
 
 // condense takes from a runtime's error what it is about.
@@ -130,6 +169,12 @@ func condense(text string) string {
 			text = rest
 		}
 	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, text)
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Exec implements driver.Driver. When ctx ends, what the command wrote until
@@ -36,7 +37,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if err != nil {
 		return driver.ExecResult{}, err
 	}
-	if d.statusOf(t).Exit != nil {
+	if d.tasks.status(t).Exit != nil {
 		return driver.ExecResult{}, errEnded(id)
 	}
 	if !d.enter() { // Close waits for the command to be killed
@@ -50,6 +51,11 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	defer release()
 	x := &execution{Driver: d, c: c, task: t, exec: exec, id: execPrefix + strings.ToLower(rand.Text())}
 	result, err := x.run(inner)
+	if err != nil {
+		if frozen, unknown := isFrozen(inner, c, t.container); unknown == nil && frozen {
+			return result, errFrozen(id)
+		}
+	}
 	if isOver(err) {
 		err = errEnded(id)
 	}
@@ -69,7 +75,7 @@ func checkExec(exec driver.Exec) error {
 // execPrefix begins the id of every exec, and the name of its directory.
 const execPrefix = "exec-"
 
-// execution is an Exec under way.
+// execution is an Exec in progress.
 type execution struct {
 	*Driver
 	c    *containerd.Client
@@ -154,7 +160,7 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and gives its process. It does not end with ctx:
+// start starts the command and returns its process. It does not end with ctx:
 // what was half started could not be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
@@ -204,7 +210,7 @@ func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
 	})
-	x.groups.killSession(cgroupPath(x.layout.mark(), x.task.container), pid, killGrace)
+	x.groups.KillSession(cgroup.PathOf(x.layout.mark(), x.task.container), pid, killGrace)
 }
 
 // closeStdin ends the command's input when ours has: the shim holds it open

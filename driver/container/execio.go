@@ -17,7 +17,7 @@ type output struct {
 	limit int       // bytes that are
 
 	taken   atomic.Int64 // bytes that have come
-	writing atomic.Int32 // writes under way
+	writing atomic.Int32 // writes in progress
 
 	mu     sync.Mutex // held while it is passed on
 	kept   bytes.Buffer
@@ -32,7 +32,7 @@ func newOutput(to io.Writer, limit int) *output {
 }
 
 // Write implements io.Writer. What is over the limit is dropped: the command
-// is not held up. Nor is it when nobody listens any more.
+// is not held up. Nor is it when no one listens any more.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -51,7 +51,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close ends it: nothing is passed on any more when it returns. It gives what
+// close ends it: nothing is passed on any more when it returns. It returns what
 // was kept.
 func (o *output) close() []byte {
 	o.mu.Lock()

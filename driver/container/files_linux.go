@@ -92,7 +92,7 @@ func replaceFile(dir int, name string, f driver.File) error {
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 
-// isDir tells whether a root file system has a directory.
+// isDir reports whether a root file system has a directory.
 func isDir(dir, name string) bool {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

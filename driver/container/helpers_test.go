@@ -17,6 +17,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
@@ -45,7 +46,7 @@ func newHostOn(t testing.TB, server *containerdtest.Server, change func(*Config)
 	t.Helper()
 	h := &host{server: server, began: measure(t)}
 	h.cfg = Config{
-		Address: server.Address, Dir: filepath.Join(t.TempDir(), "driver"),
+		Address: server.Address, Dir: filepath.Join(t.TempDir(), "driver"), Runc: runcCommand(t),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {
@@ -53,6 +54,15 @@ func newHostOn(t testing.TB, server *containerdtest.Server, change func(*Config)
 	}
 	t.Cleanup(func() { h.clear(t) })
 	return h
+}
+
+func runcCommand(t testing.TB) []string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{path, "runc"}
 }
 
 // busybox imports an image with a shell and its tools, without a command.
@@ -98,7 +108,7 @@ func (h *host) close(t testing.TB) {
 	h.d = nil
 }
 
-// recovered gives a driver that has been recovered.
+// recovered returns a driver that has been recovered.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -140,6 +150,9 @@ func (h *host) clear(t testing.TB) {
 			t.Errorf("files were left behind: %v, %v", left, err)
 		}
 	}
+	if left := d.layout.secretTasks(); len(left) > 0 {
+		t.Errorf("secrets were left behind: %v", left)
+	}
 	now := measure(t)
 	for deadline := time.Now().Add(5 * time.Second); (now.goroutines > h.began.goroutines || now.files > h.began.files) && time.Now().Before(deadline); {
 		runtime.Gosched() // what has been told to end may need a moment
@@ -160,8 +173,8 @@ func mine(list []string, mark string) []string {
 // groups lists the driver's cgroups in all hierarchies.
 func (h *host) groups(mark string) []string {
 	var out []string
-	roots, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroupParent + "/" + mark)
-	for _, root := range append(roots, "/sys/fs/cgroup/"+cgroupParent+"/"+mark) {
+	roots, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroup.Parent + "/" + mark)
+	for _, root := range append(roots, "/sys/fs/cgroup/"+cgroup.Parent+"/"+mark) {
 		_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.IsDir() {
 				out = append(out, path)
@@ -186,10 +199,10 @@ func (h *host) Processes(t *testing.T) int {
 	t.Helper()
 	n := 0
 	d := h.d
-	d.groups.find()
-	dirs, _ := filepath.Glob(d.groups.dir("pids", cgroupPath(d.layout.mark(), "*")))
+	dirs, _ := filepath.Glob(d.groups.Dir("pids", cgroup.PathOf(d.layout.mark(), "*")))
 	for _, dir := range dirs {
-		n += len(strings.Fields(read(dir, "cgroup.procs")))
+		text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		n += len(strings.Fields(string(text)))
 	}
 	return n
 }
@@ -206,7 +219,7 @@ func (h *host) KillMachinery(t *testing.T) {
 	}
 }
 
-// order gives the first boot of a new machine.
+// order returns the first boot of a new machine.
 func order(image string, command ...string) driver.Task {
 	return driver.Task{
 		ID:    driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1},

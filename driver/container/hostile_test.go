@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
@@ -41,7 +42,7 @@ func TestHostileOrders(t *testing.T) {
 		"a relative dir":      {func(o *driver.Task) { o.Dir = "tmp" }, "tmp"},
 		"a file as dir":       {func(o *driver.Task) { o.Dir = "/etc/passwd" }, "/etc/passwd"},
 		"a dir of the host":   {func(o *driver.Task) { o.Dir = "/proc/1/root" }, "/proc/1/root"},
-		"no such namespace":   {func(o *driver.Task) { o.Network = &driver.Network{Namespace: "/no/such/ns"} }, "/no/such/ns"},
+		"no such namespace":   {func(o *driver.Task) { o.Network = &driver.Network{Namespace: "/no/such/ns"} }, "invalid netns path: stat (of the host)"},
 		"a path as machine":   {func(o *driver.Task) { o.ID.Machine = "../../../x" }, "../../../x"},
 		"boot 0":              {func(o *driver.Task) { o.ID.Boot = 0 }, "boot 0"},
 		"input of a terminal": {func(o *driver.Task) { o.TTY, o.Stdin = true, []byte("ls\n") }, "stdin"},
@@ -181,8 +182,8 @@ func TestUsage(t *testing.T) {
 	if u.CPU <= 0 || u.PIDs != 1 || u.Memory <= 0 || u.Memory > 64<<20 {
 		t.Errorf("usage %+v", u)
 	}
-	path := cgroupPath(d.layout.mark(), d.layout.container(o.ID))
-	if got := strings.TrimSpace(read(d.groups.dir("cpu", path), d.groups.burstFile())); got != "5000" && got != "" {
+	path := cgroup.PathOf(d.layout.mark(), d.layout.container(o.ID))
+	if got := strings.TrimSpace(d.groups.Read("cpu", path, d.groups.BurstFile())); got != "5000" && got != "" {
 		t.Errorf("a burst of %s µs, want 5000", got)
 	}
 	if err := d.Stop(t.Context(), o.ID, "SIGKILL", 0); err != nil {

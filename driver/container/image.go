@@ -34,7 +34,7 @@ const (
 
 func newImages() *images { return &images{info: map[string]*imageInfo{}} }
 
-// get gives an image of containerd's. CodeNotFound when it is not there.
+// get returns an image of containerd's. CodeNotFound when it is not there.
 func (i *images) get(ctx context.Context, c *containerd.Client, name string) (*imageInfo, error) {
 	i.mu.Lock()
 	info := i.info[name]

@@ -22,8 +22,8 @@ const (
 	labelExit   = "bourse.dev/exit"   // how it ended, JSON; the task may be deleted once it is there
 )
 
-func (d *Driver) labelsOf(task driver.Task, stop bourse.Signal) map[string]string {
-	out := map[string]string{labelMark: d.layout.mark()}
+func labelsOf(mark string, task driver.Task, stop bourse.Signal) map[string]string {
+	out := map[string]string{labelMark: mark}
 	if task.TTY {
 		out[labelTTY] = "1"
 	}
@@ -57,7 +57,7 @@ func exitOf(r containers.Container) *bourse.Exit {
 // path of any program of the host.
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// runtimeOf gives containerd's name of a runtime: "runsc" is short for
+// runtimeOf returns containerd's name of a runtime: "runsc" is short for
 // io.containerd.runsc.v1, by the shims that are installed.
 func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	if name == "" {
@@ -95,7 +95,7 @@ func shimsIn(path string) map[string]string {
 
 // factsOf are the driver's labels.
 func (d *Driver) factsOf(shims map[string]string) map[string]string {
-	out := d.groups.labels()
+	out := d.groups.Labels()
 	out["container"] = "containerd"
 	for short, long := range shims {
 		out["runtime."+short] = long

@@ -63,7 +63,7 @@ func parseTaskName(name string) (driver.TaskID, bool) {
 	return id, err == nil && n >= 1 && id.Machine.Validate() == nil && taskName(id) == name
 }
 
-// taskOf gives the task whose container has an id, false for others'.
+// taskOf returns the task whose container has an id, false for others'.
 func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	name, ok := strings.CutPrefix(container, l.mark()+"-")
 	if !ok {
@@ -109,7 +109,7 @@ func (l layout) makeTask(id driver.TaskID, tty bool) error {
 	return nil
 }
 
-// list gives the tasks that have a directory.
+// list returns the tasks that have a directory.
 func (l layout) list() ([]driver.TaskID, error) {
 	entries, err := os.ReadDir(l.tasks())
 	if err != nil {
@@ -130,4 +130,9 @@ func shimSocket(address, namespace, container string) string {
 	const root = "/run/containerd/s"
 	sum := sha256.Sum256([]byte(filepath.Join(address, namespace, container)))
 	return filepath.Join(root, hex.EncodeToString(sum[:]))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

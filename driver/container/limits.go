@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // A runtime starts a container from within its limits, and is a Go program
@@ -16,7 +17,7 @@ const leastMemory, leastPIDs = 16, 32 // MiB, and threads
 // cpuTime is a ceiling of processor time, in µs as the kernel takes it.
 type cpuTime struct{ period, quota, burst int64 }
 
-// cpuTimeOf gives the ceiling of an order that has one. The bounds are the
+// cpuTimeOf returns the ceiling of an order that has one. The bounds are the
 // kernel's.
 func cpuTimeOf(l driver.Limits) cpuTime {
 	const least, longest, usual = 1000, 1_000_000, 100_000
@@ -61,21 +62,14 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 
 // tighten sets limits of a container that has been made and does not run yet:
 // those that a runtime does not know, or could not start under.
-func (g *cgroups) tighten(path string, l driver.Limits) error {
-	if l.PIDs > 0 && l.PIDs < leastPIDs && g.has("pids") {
-		if err := g.set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
+func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
+	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
+		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
 			return err
 		}
 	}
 	if burst := cpuTimeOf(l).burst; l.CPUQuota > 0 && burst > 0 {
-		_ = g.set("cpu", path, g.burstFile(), strconv.FormatInt(burst, 10)) // missing before Linux 5.14
+		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // missing before Linux 5.14
 	}
 	return nil
-}
-
-func (g *cgroups) burstFile() string {
-	if g.find(); g.v2 != "" {
-		return "cpu.max.burst"
-	}
-	return "cpu.cfs_burst_us"
 }

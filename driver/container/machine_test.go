@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// run runs a task to its end and gives what it printed.
+// run runs a task to its end and returns what it printed.
 func (h *host) run(t *testing.T, o driver.Task) ([]string, bourse.Exit) {
 	t.Helper()
 	if _, err := h.d.Start(t.Context(), o); err != nil {
@@ -82,6 +82,24 @@ func TestImageConfiguration(t *testing.T) {
 	}
 	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != 10 {
 		t.Errorf("stopped without a signal: %+v, %v, want the image's, SIGUSR1", exit, err)
+	}
+}
+
+// TestStopWithoutASignal: an image that names none is asked by the Machines API's
+// own default.
+func TestStopWithoutASignal(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{})
+	h.recovered(t)
+	o := order(image, sh(runScript)...)
+	if _, err := h.d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.d.Stop(t.Context(), o.ID, "", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != bourse.DefaultStopSignal.Number() {
+		t.Errorf("ended with %+v, %v, want %s", exit, err, bourse.DefaultStopSignal)
 	}
 }
 
@@ -152,7 +170,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	h.refuse(t, "a mount over the root", o)
 }
 
-// TestScratch gives what a container writes a place of its own: it is bounded
+// TestScratch returns what a container writes a place of its own: it is bounded
 // by it, empty for each boot, and nothing reaches the image.
 func TestScratch(t *testing.T) {
 	h := newHost(t, nil)
@@ -235,7 +253,7 @@ func TestNetworkFiles(t *testing.T) {
 	}
 }
 
-// TestDevices gives a container a device by its CDI name.
+// TestDevices returns a container a device by its CDI name.
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	spec := `{"cdiVersion": "0.6.0", "kind": "test.local/zero", "devices": [

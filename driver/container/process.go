@@ -62,7 +62,7 @@ func envOf(image, task []string) []string {
 	return out
 }
 
-// speakable tells whether a string survives on its way to the runtime, in
+// speakable reports whether a string survives on its way to the runtime, in
 // JSON, and into a C program.
 func speakable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
@@ -75,6 +75,9 @@ func checkTask(task driver.Task) error {
 		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
 			return bourse.Errorf(bourse.CodeInvalid, "environment entry %s: it must be NAME=value", bourse.Quoted(entry))
 		}
+	}
+	if err := checkSecrets(task); err != nil {
+		return err
 	}
 	switch {
 	case len(task.Stdin) > driver.MaxStdin:
@@ -104,6 +107,22 @@ func checkID(id driver.TaskID) error {
 	}
 	if id.Boot < 1 {
 		return bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", id.Boot)
+	}
+	return nil
+}
+
+// checkSecrets is as checkSize of what no error may show.
+func checkSecrets(task driver.Task) error {
+	total := 0
+	for _, entry := range task.Env {
+		total += len(entry) + 1
+	}
+	for _, entry := range task.Secrets {
+		name, _, ok := strings.Cut(entry, "=")
+		total += len(entry) + 1
+		if !ok || name == "" || len(entry) > mostString || total > mostTotal || !speakable(entry) {
+			return bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be a variable: at most %d bytes, of UTF-8 without NUL, and %d with all others", bourse.Quoted(name), mostString, mostTotal)
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	d.labels = d.factsOf(d.shims())
 	d.mu.Unlock()
-	return d.list(), nil
+	return d.tasks.list(), nil
 }
 
 // possess makes the driver's directory and takes it, once.
@@ -118,7 +119,7 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 		s.others[id] = true
 	}
 	dirs, err := d.layout.list()
-	for _, id := range dirs {
+	for _, id := range slices.Concat(dirs, d.layout.secretTasks()) {
 		s.others[id] = true
 	}
 	return s, err
@@ -154,7 +155,7 @@ func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) 
 	return nil
 }
 
-// all gives every task that there is anything of.
+// all returns every task that there is anything of.
 func (s *survey) all() map[driver.TaskID]bool {
 	out := maps.Clone(s.others)
 	for id := range s.tasks {
@@ -167,14 +168,14 @@ func (s *survey) all() map[driver.TaskID]bool {
 }
 
 // adoptContainer enters a container in the table: as running, ended or lost.
-// False for one whose start never came to its end, and which nobody was told
+// False for one whose start never came to its end, and which no one was told
 // of: it is to be removed.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
 	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
 	if status.Exit = exitOf(r); status.Exit != nil {
-		d.adopt(t, status)
+		d.tasks.adopt(t, status)
 		d.leave(t, p != nil)
 		return true, nil
 	}
@@ -189,11 +190,11 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	case p == nil && !exists(d.layout.started(id)), p != nil && p.Status == tasktypes.Status_CREATED:
 		return false, nil
 	case p == nil:
-		d.adopt(t, status)
+		d.tasks.adopt(t, status)
 		d.leave(t, d.finish(t, lostExit(time.Now())))
 		return true, nil
 	case p.Status == tasktypes.Status_STOPPED:
-		d.adopt(t, status)
+		d.tasks.adopt(t, status)
 		d.leave(t, d.finish(t, exitFrom(p.ExitStatus, p.ExitedAt)))
 		return true, nil
 	}
@@ -202,7 +203,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	}
 	d.endExecs(ctx, c, t)
 	status.PID = int(p.Pid)
-	d.adopt(t, status)
+	d.tasks.adopt(t, status)
 	d.work.Go(func() { d.watch(t) })
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+	"github.com/bourse-dev/bourse/driver/internal/concealed"
 )
 
 // Forget implements driver.Driver: the container of an ended task goes, its
@@ -22,7 +24,7 @@ func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return nil
 	}
-	if err != nil || d.statusOf(t).Exit == nil {
+	if err != nil || d.tasks.status(t).Exit == nil {
 		return err
 	}
 	return d.discard(ctx, t)
@@ -41,7 +43,7 @@ func (d *Driver) discard(ctx context.Context, t *task) error {
 	if err := d.remove(ctx, c, t.id); err != nil {
 		return coded(ctx, err)
 	}
-	d.drop(t)
+	d.tasks.remove(t)
 	return nil
 }
 
@@ -53,12 +55,12 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	list, err := d.beginDestroy(id)
-	if err != nil {
-		return err
+	if d.ctx.Err() != nil {
+		return errUnavailable(errClosed)
 	}
 	destroyed := false
-	defer func() { d.endDestroy(id, destroyed) }()
+	list := d.tasks.beginDestroy(id)
+	defer func() { d.tasks.endDestroy(id, destroyed) }()
 	for _, t := range list {
 		if err := d.destroyTask(ctx, t); err != nil {
 			return err
@@ -74,34 +76,6 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// beginDestroy keeps a machine's tasks from being started, and gives those
-// that are there.
-func (d *Driver) beginDestroy(id bourse.MachineID) ([]*task, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx.Err() != nil {
-		return nil, errUnavailable(errClosed)
-	}
-	m := d.machineLocked(id)
-	m.destroying++
-	var out []*task
-	for _, t := range m.tasks {
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-func (d *Driver) endDestroy(id bourse.MachineID, destroyed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m := d.machines[id]
-	m.destroying--
-	if destroyed {
-		m.newest = 0
-	}
-	d.dropLocked(id)
-}
-
 // destroyTask kills and removes a task, which may be just starting.
 func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	if err := d.await(ctx, t.started); err != nil {
@@ -110,7 +84,7 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	if t.err != nil {
 		return nil //nolint:nilerr // the start has been undone
 	}
-	if d.statusOf(t).Exit == nil {
+	if d.tasks.status(t).Exit == nil {
 		if err := d.Stop(ctx, t.id, "SIGKILL", 0); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 			return err
 		}
@@ -122,7 +96,7 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 // the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	var all error
-	for _, status := range d.list() {
+	for _, status := range d.tasks.list() {
 		all = errors.Join(all, d.Destroy(ctx, status.ID.Machine))
 	}
 	return errors.Join(all, d.Close())
@@ -142,11 +116,11 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	if err := c.SnapshotService(d.cfg.Snapshotter).Remove(ctx, container); err != nil && !isNotFound(err) {
 		return err
 	}
-	d.groups.remove(cgroupPath(d.layout.mark(), container))
+	d.groups.Remove(cgroup.PathOf(d.layout.mark(), container))
 	if d.cfg.Address != "" {
 		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that ended well has done so
 	}
-	return os.RemoveAll(d.layout.task(id))
+	return errors.Join(concealed.Remove(container), os.RemoveAll(d.layout.task(id)))
 }
 
 // deleteTask deletes a container's task, and kills it when it runs.

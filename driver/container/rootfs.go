@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// prepare makes a container's snapshot and gives what its root file system is
+// prepare makes a container's snapshot and returns what its root file system is
 // mounted from. Its label keeps it from containerd's garbage collection: the
 // container that refers to it does not exist yet.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
@@ -108,7 +108,8 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	if covered(dir, task.Mounts) {
 		dir = ""
 	}
-	if len(task.Root.Files) == 0 && dir == "" {
+	files := slices.DeleteFunc(slices.Clone(task.Root.Files), func(f driver.File) bool { return f.Secret })
+	if len(files) == 0 && dir == "" {
 		return nil
 	}
 	target := d.layout.mount(task.ID)
@@ -119,7 +120,7 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	if err := mount.All(root, target); err != nil {
 		return err
 	}
-	for _, f := range task.Root.Files {
+	for _, f := range files {
 		if err := writeFile(target, f); err != nil {
 			return err
 		}
@@ -130,7 +131,7 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// covered tells whether a path is in what is mounted, or nowhere.
+// covered reports whether a path is in what is mounted, or nowhere.
 func covered(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Containerd lets go of a shim when the daemon that asked for it dies at the
 // wrong moment: the shim stays, and no record leads to it. Such shims are
 // found by their command line, which names the container.
 
-// shims gives the processes of shims of our containers by their tasks.
+// shims returns the processes of shims of our containers by their tasks.
 func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	out := map[driver.TaskID][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -34,7 +35,7 @@ func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	return out
 }
 
-// shimOf gives the task that a process is the shim of.
+// shimOf returns the task that a process is the shim of.
 func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	args := arguments(pid)
 	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
@@ -43,7 +44,7 @@ func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	return l.taskOf(argAfter(args, "-id"))
 }
 
-// arguments gives a process's command line; one empty argument when it has
+// arguments returns a process's command line; one empty argument when it has
 // ended.
 func arguments(pid int) []string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -69,7 +70,7 @@ func (d *Driver) endShims(id driver.TaskID) {
 		if again, ok := d.layout.shimOf(pid, d.cfg.Namespace); ok && again == id {
 			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 			endProcess(fd)
-			d.groups.kill(cgroupPath(d.layout.mark(), d.layout.container(id)), killGrace)
+			d.groups.Kill(cgroup.PathOf(d.layout.mark(), d.layout.container(id)), killGrace)
 			if filepath.Base(bundle) == d.layout.container(id) {
 				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // it may not be mounted
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // specOf makes the runtime's specification of a container: containerd's
@@ -76,10 +77,9 @@ func openFiles() specs.POSIXRlimit {
 
 // setGroups places the container among the cgroups and limits it.
 func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
-	d.groups.find()
 	devices := s.Linux.Resources.Devices
-	s.Linux.CgroupsPath = cgroupPath(d.layout.mark(), container)
-	s.Linux.Resources = resourcesOf(l, d.groups.swap)
+	s.Linux.CgroupsPath = cgroup.PathOf(d.layout.mark(), container)
+	s.Linux.Resources = resourcesOf(l, d.groups.Swap())
 	s.Linux.Resources.Devices = devices
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Start implements driver.Driver. A start goes on when its caller leaves: what
@@ -27,7 +28,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	if err := checkID(order.ID); err != nil {
 		return driver.Status{}, err
 	}
-	t, mine, err := d.reserve(order.ID)
+	t, mine, err := d.tasks.reserve(d.newTask(order.ID), d.enter)
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -40,7 +41,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	if t.err != nil {
 		return driver.Status{}, t.err
 	}
-	return d.statusOf(t), nil
+	return d.tasks.status(t), nil
 }
 
 // launch starts a reserved task and, when it runs, watches it.
@@ -49,7 +50,7 @@ func (d *Driver) launch(t *task, order driver.Task) {
 	l := &launch{Driver: d, task: t, order: order}
 	status, err := l.start()
 	undone := err == nil || d.ctx.Err() != nil || l.undo(err)
-	d.settle(t, status, err)
+	d.tasks.settle(t, status, err)
 	if !undone {
 		d.removeLater(order.ID)
 	}
@@ -58,7 +59,7 @@ func (d *Driver) launch(t *task, order driver.Task) {
 	}
 }
 
-// launch is a start under way.
+// launch is a start in progress.
 type launch struct {
 	*Driver
 	c     *containerd.Client
@@ -185,6 +186,10 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	if err := writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err != nil {
 		return containers.Container{}, err
 	}
+	options, err := l.conceal(spec, runtime)
+	if err != nil {
+		return containers.Container{}, err
+	}
 	encoded, err := typeurl.MarshalAny(spec)
 	if err != nil {
 		return containers.Container{}, err
@@ -194,8 +199,8 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 		l.task.signal = stop
 	}
 	return containers.Container{
-		ID: l.task.container, Image: l.order.Image, Labels: l.labelsOf(l.order, l.task.signal), Spec: encoded,
-		Runtime: containers.RuntimeInfo{Name: runtime}, Snapshotter: l.cfg.Snapshotter, SnapshotKey: l.task.container,
+		ID: l.task.container, Image: l.order.Image, Labels: labelsOf(l.layout.mark(), l.order, l.task.signal), Spec: encoded,
+		Runtime: containers.RuntimeInfo{Name: runtime, Options: options}, Snapshotter: l.cfg.Snapshotter, SnapshotKey: l.task.container,
 	}, nil
 }
 
@@ -211,14 +216,26 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	}
 	made, err := l.c.TaskService().Create(ctx, request)
 	if err != nil {
-		return 0, startError(ctx, err)
+		return 0, startError(ctx, err, l.hostPaths()...)
 	}
-	if err := l.groups.tighten(cgroupPath(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
+	if err := tighten(&l.groups, cgroup.PathOf(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
 		return 0, err
 	}
 	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {
-		return 0, startError(ctx, err)
+		return 0, startError(ctx, err, l.hostPaths()...)
 	}
 	// Not synced: it only has to survive this process.
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
+}
+
+// hostPaths are the paths of the host that the runtime is given.
+func (l *launch) hostPaths() []string {
+	paths := []string{l.layout.dir, l.order.Root.Scratch}
+	for _, m := range l.order.Mounts {
+		paths = append(paths, m.Source)
+	}
+	if n := l.order.Network; n != nil {
+		paths = append(paths, n.Namespace)
+	}
+	return paths
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Sig
 	if err != nil {
 		return err
 	}
-	if d.statusOf(t).Exit != nil {
+	if d.tasks.status(t).Exit != nil {
 		return errEnded(id)
 	}
 	ctx, c, release, err := d.connect(ctx)
@@ -36,7 +37,7 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Sig
 		return err
 	}
 	defer release()
-	awaitProgram(ctx, d.statusOf(t).PID)
+	awaitProgram(ctx, d.tasks.status(t).PID)
 	err = kill(ctx, c, t.container, uint32(signal.Number()), false)
 	if isOver(err) {
 		return errEnded(id)
@@ -50,13 +51,13 @@ func kill(ctx context.Context, c *containerd.Client, container string, signal ui
 	return native(err)
 }
 
-// isOver tells whether what was to be killed had ended.
+// isOver reports whether what was to be killed had ended.
 func isOver(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
 
-// Stop implements driver.Driver. Without a signal it is the image's, or
-// SIGTERM. The signal goes to the main process, which passes it on as it
+// Stop implements driver.Driver. Without a signal it is the image's, or the
+// Machines API's default. The signal goes to the main process, which passes it on as it
 // likes; SIGKILL ends all.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
 	if signal != "" {
@@ -68,13 +69,11 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 	if err != nil {
 		return err
 	}
-	if d.statusOf(t).Exit != nil {
+	if d.tasks.status(t).Exit != nil {
 		return nil
 	}
 	if signal == "" {
-		if signal = t.signal; signal == "" {
-			signal = "SIGTERM"
-		}
+		signal = cmp.Or(t.signal, bourse.DefaultStopSignal)
 	}
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {
@@ -86,6 +85,9 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 
 func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal, timeout time.Duration) error {
 	if timeout > 0 && signal != "SIGKILL" {
+		if err := freeze(ctx, c, t.container, false); err != nil && !isOver(err) {
+			return err
+		}
 		grace, cancel := context.WithTimeout(ctx, timeout)
 		err := d.ask(grace, c, t, signal)
 		cancel()
@@ -96,6 +98,9 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) {
 		return err
 	}
+	// Of v1 what is frozen dies as it is thawed, before it does anything. Most
+	// runtimes have thawed it already, and then cannot.
+	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
 
@@ -103,7 +108,7 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 // not handle the kernel drops: one that is just starting is asked again once
 // it does.
 func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
-	pid := d.statusOf(t).PID
+	pid := d.tasks.status(t).PID
 	awaitProgram(ctx, pid)
 	send := func(signal int) error {
 		err := kill(ctx, c, t.container, uint32(signal), false)
@@ -162,7 +167,7 @@ func awaitProgram(ctx context.Context, pid int) {
 // has been halted.
 const askAgain = 20 * time.Millisecond
 
-// handles tells whether a process would get a signal: it catches it, or has it
+// handles reports whether a process would get a signal: it catches it, or has it
 // blocked and will see it later. What cannot be looked at does. See
 // proc_pid_status(5).
 func handles(pid, signal int) bool {
@@ -183,7 +188,7 @@ func handles(pid, signal int) bool {
 	return false
 }
 
-// halted tells whether a process is stopped by a signal; see proc_pid_stat(5).
+// halted reports whether a process is stopped by a signal; see proc_pid_stat(5).
 func halted(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil || pid <= 0 {

@@ -2,18 +2,26 @@ package container
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 )
 
+// table holds the tasks of every machine. It decides which boot may start.
+type table struct {
+	mu       sync.Mutex
+	machines map[bourse.MachineID]*machine
+}
+
 // machine is what the driver has of a machine until it is destroyed. Its
-// fields are guarded by Driver.mu.
+// fields are guarded by table.mu.
 type machine struct {
 	tasks      map[int]*task // by boot; those that are not forgotten
 	newest     int           // the highest boot that was started in this daemon's life, or is held
-	destroying int           // calls of Destroy under way
+	destroying int           // calls of Destroy in progress
 }
 
 // task is one run of a machine's program.
@@ -22,55 +30,49 @@ type task struct {
 	container string        // id of its container
 	started   chan struct{} // closed when its launch is settled
 	done      chan struct{} // closed when its exit is known
-	gone      chan struct{} // closed when nothing of the driver's works on it any more
+	gone      chan struct{} // closed when no goroutine of the driver works on it any more
 
 	// Fixed from the beginning.
-	clearing bool // it is no task: debris is being removed under its id
+	clearing bool // it is no task: what is left of one is being removed under its id
 
 	// Set before started is closed, fixed then.
 	err    error // why it could not be started
 	signal bourse.Signal
 	tty    bool
 
-	status driver.Status // guarded by Driver.mu
+	status driver.Status // guarded by table.mu
 }
 
-func (d *Driver) newTask(id driver.TaskID) *task {
-	return &task{
-		id: id, container: d.layout.container(id),
-		started: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}),
-	}
-}
+func newTable() *table { return &table{machines: map[bourse.MachineID]*machine{}} }
 
-// machineLocked gives a machine's entry, a new one when there is none.
-func (d *Driver) machineLocked(id bourse.MachineID) *machine {
-	m := d.machines[id]
+// machineLocked returns a machine's entry, a new one when there is none.
+func (t *table) machineLocked(id bourse.MachineID) *machine {
+	m := t.machines[id]
 	if m == nil {
 		m = &machine{tasks: map[int]*task{}}
-		d.machines[id] = m
+		t.machines[id] = m
 	}
 	return m
 }
 
-// dropLocked removes an entry that says nothing.
-func (d *Driver) dropLocked(id bourse.MachineID) {
-	if m := d.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.destroying == 0 {
-		delete(d.machines, id)
+// dropLocked removes an empty entry.
+func (t *table) dropLocked(id bourse.MachineID) {
+	if m := t.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.destroying == 0 {
+		delete(t.machines, id)
 	}
 }
 
-// reserve enters a task in the table. mine: it was not there, and the caller
-// has to launch and settle it, in a goroutine that d.work counts already.
-func (d *Driver) reserve(id driver.TaskID) (t *task, mine bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx.Err() != nil {
-		return nil, false, errUnavailable(errClosed)
-	}
-	m := d.machineLocked(id.Machine)
-	defer d.dropLocked(id.Machine)
-	if t := m.tasks[id.Boot]; t != nil {
-		return t, false, nil
+// reserve enters a new task, and returns the one that the table has. It calls
+// begin before it enters it, and fails when that returns false. mine: it was not
+// there, and the caller has to launch and settle it.
+func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := n.id
+	m := t.machineLocked(id.Machine)
+	defer t.dropLocked(id.Machine)
+	if held := m.tasks[id.Boot]; held != nil {
+		return held, false, nil
 	}
 	switch {
 	case m.destroying > 0:
@@ -78,98 +80,108 @@ func (d *Driver) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	case id.Boot <= m.newest:
 		return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is not newer than %d", id.Machine, id.Boot, m.newest)
 	}
-	for boot, t := range m.tasks {
-		if t.status.Exit == nil && !t.clearing {
+	for boot, held := range m.tasks {
+		if held.status.Exit == nil && !held.clearing {
 			return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
 		}
 	}
-	t = d.newTask(id)
-	m.tasks[id.Boot] = t
-	d.work.Add(1)
-	return t, true, nil
+	if !begin() {
+		return nil, false, errUnavailable(errClosed)
+	}
+	m.tasks[id.Boot] = n
+	return n, true, nil
 }
 
-// settle records how a launch went. Of one that failed nothing is remembered.
-func (d *Driver) settle(t *task, status driver.Status, err error) {
-	defer close(t.started)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m := d.machines[t.id.Machine]
+// clear enters a task that stands for what is left of an earlier one, so that
+// no start of the same boot comes between; false when the table has one.
+func (t *table) clear(n *task) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.clearing = true
+	m := t.machineLocked(n.id.Machine)
+	if m.tasks[n.id.Boot] != nil {
+		return false
+	}
+	m.tasks[n.id.Boot] = n
+	return true
+}
+
+// settle records how a launch ended. Of one that failed nothing is remembered.
+func (t *table) settle(n *task, status driver.Status, err error) {
+	defer close(n.started)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machines[n.id.Machine]
 	if err == nil {
-		t.status = status
-		m.newest = max(m.newest, t.id.Boot)
+		n.status = status
+		m.newest = max(m.newest, n.id.Boot)
 		return
 	}
-	t.err = err
-	delete(m.tasks, t.id.Boot)
-	d.dropLocked(t.id.Machine)
+	n.err = err
+	delete(m.tasks, n.id.Boot)
+	t.dropLocked(n.id.Machine)
 }
 
 // adopt enters a task that an earlier daemon started.
-func (d *Driver) adopt(t *task, status driver.Status) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m := d.machineLocked(t.id.Machine)
-	t.status = status
-	m.tasks[t.id.Boot] = t
-	m.newest = max(m.newest, t.id.Boot)
-	close(t.started)
+func (t *table) adopt(n *task, status driver.Status) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machineLocked(n.id.Machine)
+	n.status = status
+	m.tasks[n.id.Boot] = n
+	m.newest = max(m.newest, n.id.Boot)
+	close(n.started)
 	if status.Exit != nil {
-		close(t.done)
+		close(n.done)
 	}
 }
 
-// end records a task's end and tells it.
-func (d *Driver) end(t *task, exit bourse.Exit) {
-	d.mu.Lock()
-	t.status = driver.Status{ID: t.id, StartedAt: t.status.StartedAt, Exit: &exit}
-	d.mu.Unlock()
-	close(t.done)
+// end records a task's end, and wakes those that wait for it.
+func (t *table) end(n *task, exit bourse.Exit) {
+	t.mu.Lock()
+	n.status = driver.Status{ID: n.id, StartedAt: n.status.StartedAt, Exit: &exit}
+	t.mu.Unlock()
+	close(n.done)
 }
 
-// drop removes a task from the table.
-func (d *Driver) drop(t *task) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m := d.machines[t.id.Machine]; m != nil && m.tasks[t.id.Boot] == t {
-		delete(m.tasks, t.id.Boot)
+// remove removes a task.
+func (t *table) remove(n *task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.machines[n.id.Machine]; m != nil && m.tasks[n.id.Boot] == n {
+		delete(m.tasks, n.id.Boot)
 	}
 }
 
-// lookUp gives a task of the table, which may be just starting.
-func (d *Driver) lookUp(id driver.TaskID) (*task, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx.Err() != nil {
-		return nil, errUnavailable(errClosed)
+// task returns a task, which may be just starting, or nil.
+func (t *table) task(id driver.TaskID) *task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.machines[id.Machine]; m != nil {
+		return m.tasks[id.Boot]
 	}
-	if m := d.machines[id.Machine]; m != nil {
-		if t := m.tasks[id.Boot]; t != nil {
-			return t, nil
-		}
-	}
-	return nil, errNoTask(id)
+	return nil
 }
 
-func (d *Driver) statusOf(t *task) driver.Status {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	status := t.status
+func (t *table) status(n *task) driver.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	status := n.status
 	if status.Exit != nil {
 		status.Exit = new(*status.Exit) // the caller's own
 	}
 	return status
 }
 
-// list gives the status of every task held, sorted by id.
-func (d *Driver) list() []driver.Status {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// list returns the status of every task, sorted by id.
+func (t *table) list() []driver.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var out []driver.Status
-	for _, m := range d.machines {
-		for _, t := range m.tasks {
-			if !t.clearing {
-				out = append(out, t.status)
+	for _, m := range t.machines {
+		for _, n := range m.tasks {
+			if !n.clearing {
+				out = append(out, n.status)
 			}
 		}
 	}
@@ -177,4 +189,26 @@ func (d *Driver) list() []driver.Status {
 		return cmp.Or(cmp.Compare(a.ID.Machine, b.ID.Machine), cmp.Compare(a.ID.Boot, b.ID.Boot))
 	})
 	return out
+}
+
+// beginDestroy keeps a machine's tasks from being started, and returns those
+// that are there.
+func (t *table) beginDestroy(id bourse.MachineID) []*task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machineLocked(id)
+	m.destroying++
+	return slices.Collect(maps.Values(m.tasks))
+}
+
+// endDestroy ends what beginDestroy began.
+func (t *table) endDestroy(id bourse.MachineID, destroyed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machines[id]
+	m.destroying--
+	if destroyed {
+		m.newest = 0
+	}
+	t.dropLocked(id)
 }

@@ -11,10 +11,11 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Wait implements driver.Driver. It outlives containerd: nothing has ended
-// because nobody can be asked.
+// because no one can be asked.
 func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
 	t, err := d.find(ctx, id)
 	if err != nil {
@@ -23,7 +24,7 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	if err := d.await(ctx, t.done); err != nil {
 		return bourse.Exit{}, err
 	}
-	return *d.statusOf(t).Exit, nil
+	return *d.tasks.status(t).Exit, nil
 }
 
 // watch waits for a task's end, whatever becomes of containerd meanwhile, and
@@ -94,7 +95,7 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	return d.askState(ctx, c, t)
 }
 
-// askState gives a task's exit when it has one. isNotFound tells that there is
+// askState returns a task's exit when it has one. isNotFound tells that there is
 // no such task, another error that it runs or cannot be asked.
 func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (bourse.Exit, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: t.container})
@@ -130,14 +131,14 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 // output has to be in the log. Then the exit is recorded with the container,
 // which outlives us and containerd: true, and the task and its shim can go.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
-	path := cgroupPath(d.layout.mark(), t.container)
+	path := cgroup.PathOf(d.layout.mark(), t.container)
 	// Only a lost container has processes left: the others' ended with their
 	// pid namespace.
-	d.groups.kill(path, killGrace)
-	exit.OOMKilled = exit.Failed() && d.groups.oomKills(path) > 0
+	d.groups.Kill(path, killGrace)
+	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
 	d.drain(t)
 	recorded = d.recordExit(t, exit)
-	d.end(t, exit)
+	d.tasks.end(t, exit)
 	return recorded
 }
 

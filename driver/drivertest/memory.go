@@ -65,7 +65,9 @@ type memTask struct {
 	task    driver.Task
 	status  driver.Status
 	program *program
-	execs   map[*program]bool // under way
+	execs   map[*program]bool // in progress
+	frozen  bool
+	waiting []func() // what its program does, and is sent, once it is thawed
 	done    chan struct{}
 }
 
@@ -73,7 +75,7 @@ type memTask struct {
 func NewMemory() *Memory {
 	return &Memory{
 		machines: map[bourse.MachineID]*memMachine{},
-		labels:   map[string]string{"cgroup": "none", "limit.memory": "cgroup", "limit.cpu": "cgroup", "limit.pids": "cgroup"},
+		labels:   map[string]string{"cgroup": "none", "suspend": "freezer", "limit.memory": "cgroup", "limit.cpu": "cgroup", "limit.pids": "cgroup"},
 		lastPID:  1000,
 	}
 }
@@ -93,7 +95,7 @@ func (m *Memory) SetLabels(labels map[string]string) {
 }
 
 // Driver makes the driver of a daemon that has just started on the host. An
-// earlier one is cut off: its calls, those under way too, give
+// earlier one is cut off: its calls, those in progress too, give
 // CodeUnavailable from now on and change nothing more.
 func (m *Memory) Driver() *MemoryDriver {
 	m.mu.Lock()
@@ -105,7 +107,7 @@ func (m *Memory) Driver() *MemoryDriver {
 	return m.current
 }
 
-// Running gives the ids of the tasks that run now, in no order: what a host's
+// Running returns the ids of the tasks that run now, in no order: what a host's
 // process table would show.
 func (m *Memory) Running() []driver.TaskID {
 	m.mu.Lock()
@@ -137,7 +139,22 @@ func (m *Memory) Processes() int {
 	return n
 }
 
-// Machines gives the machines of which the host keeps anything, in no order.
+// Frozen returns the ids of the tasks that are frozen now, in no order.
+func (m *Memory) Frozen() []driver.TaskID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []driver.TaskID
+	for _, machine := range m.machines {
+		for _, t := range machine.tasks {
+			if t.frozen && t.status.Exit == nil {
+				out = append(out, t.status.ID)
+			}
+		}
+	}
+	return out
+}
+
+// Machines returns the machines of which the host keeps anything, in no order.
 func (m *Memory) Machines() []bourse.MachineID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -145,19 +145,60 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	t.program = &program{task: task, rest: task.Command, stdin: string(task.Stdin), line: machine.log.add, end: func(e bourse.Exit) { m.endLocked(t, e) }}
 	machine.tasks[task.ID.Boot] = t
 	machine.newest = task.ID.Boot
-	t.program.step(m.again(t.program))
+	t.program.step(m.again(t, t.program))
 	return t
 }
 
-// again gives what a program's timer calls: under the lock, unless the
+// again returns what a program's timer calls: under the lock, unless the
 // program has been stopped.
-func (m *Memory) again(p *program) func(func()) {
+func (m *Memory) again(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if !p.stopped {
-			fn()
+		t.do(func() {
+			if !p.stopped {
+				fn()
+			}
+		})
+	}
+}
+
+// do calls fn now, or once the task is thawed.
+func (t *memTask) do(fn func()) {
+	if t.frozen {
+		t.waiting = append(t.waiting, fn)
+		return
+	}
+	fn()
+}
+
+// Freeze implements driver.Driver.
+func (d *MemoryDriver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
+	return d.locked(ctx, Call{Op: "Freeze", ID: id}, func() error {
+		t := d.host.taskLocked(id)
+		switch {
+		case t == nil:
+			return errNoTask(id)
+		case t.status.Exit != nil:
+			return errEnded(id)
+		case d.host.labels["suspend"] == "":
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that freeze processes")
+		case frozen:
+			t.frozen = true
+		default:
+			t.thaw()
 		}
+		return nil
+	})
+}
+
+// thaw lets a task go on. The host's mutex is held.
+func (t *memTask) thaw() {
+	t.frozen = false
+	waiting := t.waiting
+	t.waiting = nil
+	for _, fn := range waiting {
+		fn()
 	}
 }
 
@@ -241,9 +282,16 @@ func (d *MemoryDriver) Signal(ctx context.Context, id driver.TaskID, signal bour
 }
 
 func (m *Memory) signalLocked(t *memTask, signal bourse.Signal) {
-	if exit, ends := t.program.signal(signal); ends {
-		m.endLocked(t, exit)
+	deliver := func() {
+		if exit, ends := t.program.signal(signal); ends {
+			m.endLocked(t, exit)
+		}
 	}
+	if signal == "SIGKILL" {
+		deliver()
+		return
+	}
+	t.do(deliver)
 }
 
 // Stop implements driver.Driver.
@@ -260,6 +308,7 @@ func (d *MemoryDriver) Stop(ctx context.Context, id driver.TaskID, signal bourse
 			return errNoTask(id)
 		}
 		d.host.send(t, signal)
+		d.host.thaw(t)
 		grace, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		if err := d.await(grace, t); err == nil || ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
@@ -268,6 +317,12 @@ func (d *MemoryDriver) Stop(ctx context.Context, id driver.TaskID, signal bourse
 		d.host.send(t, "SIGKILL")
 		return d.await(ctx, t)
 	})
+}
+
+func (m *Memory) thaw(t *memTask) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.thaw()
 }
 
 func (m *Memory) send(t *memTask, signal bourse.Signal) {

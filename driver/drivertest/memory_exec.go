@@ -60,13 +60,15 @@ func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, o
 		err = errNoTask(id)
 	case t.status.Exit != nil:
 		err = errEnded(id)
+	case t.frozen:
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 	}
 	if err != nil {
 		m.mu.Unlock()
 		return result, err
 	}
 	p.task, t.execs[p] = t.task, true
-	p.step(m.again(p))
+	p.step(m.again(t, p))
 	m.mu.Unlock()
 	err = d.stream(ctx, &memTask{done: done}, out)
 	m.mu.Lock()

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -17,13 +18,16 @@ type memLog struct {
 
 // add adds a line, which has ended or never will: it is partial then.
 func (l *memLog) add(stream, text string, partial bool) {
-	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial})
+	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial, Position: strconv.Itoa(len(l.lines) + 1)})
 	close(l.more)
 	l.more = make(chan struct{})
 }
 
-// since gives the lines from the query's beginning.
+// since returns the lines from the query's beginning.
 func (l *memLog) since(want driver.LogQuery) int {
+	if had, err := strconv.Atoi(want.After); err == nil {
+		return min(max(0, had), len(l.lines))
+	}
 	i := 0
 	for i < len(l.lines) && l.lines[i].At.Before(want.Since) {
 		i++

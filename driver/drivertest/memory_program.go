@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Script gives the command of a program for a Memory host. A command is a
+// Script returns the command of a program for a Memory host. A command is a
 // list of words, executed one after the other:
 //
 //	print TEXT    a line to stdout
@@ -129,7 +129,7 @@ func (p *program) print(word string, args []string) {
 
 func (p *program) say(stream, text string) { p.line(stream, text, false) }
 
-// signal gives how the program ends by s, or false when it goes on.
+// signal returns how the program ends by s, or false when it goes on.
 func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {
 	if slices.Contains([]bourse.Signal{"SIGSTOP", "SIGCONT", "SIGTSTP", "SIGWINCH"}, s) {
 		return bourse.Exit{}, false

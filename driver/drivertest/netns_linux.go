@@ -11,7 +11,7 @@ import (
 )
 
 // Netns makes an empty network namespace, which has nothing but a loopback
-// interface that is down, and gives its path. It is gone when the test has
+// interface that is down, and returns its path. It is gone when the test has
 // ended. Without root the test is skipped.
 func Netns(t *testing.T) string {
 	t.Helper()
@@ -51,7 +51,7 @@ func mountNewNetns(path string) error {
 	return <-made
 }
 
-// hostNetworks gives the network interfaces of this process.
+// hostNetworks returns the network interfaces of this process.
 func hostNetworks(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/dev")

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shell gives programs for hosts and images that have a POSIX shell with the
+// Shell returns programs for hosts and images that have a POSIX shell with the
 // usual tools; busybox has. refused is the path of a file that is not
 // executable.
 //
@@ -51,9 +51,10 @@ func Shell(refused string) Programs {
 		Networks: sh(`sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev`),
 		Converse: sh(`while read -r x; do printf '%s\n' "$x"; done`),
 		Terminal: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && tty >/dev/null && : </dev/tty && echo "$TERM"`),
-		Size:     sh(`trap 'echo size $(stty size)' WINCH; echo size $(stty size); while :; do read -r x && exit 7; done`),
-		Missing:  []string{"no-such-program-anywhere"},
-		Refused:  []string{refused},
+		Size: sh(`trap 'echo size $(stty size)' WINCH; trap 'exit 7' USR1; { read -r x </dev/tty; kill -USR1 $$; } &
+			echo size $(stty size); while :; do sleep 0.1 & wait $!; done`), // a signal just before a read would wait for its end
+		Missing: []string{"no-such-program-anywhere"},
+		Refused: []string{refused},
 	}
 }
 

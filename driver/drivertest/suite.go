@@ -40,7 +40,7 @@ type MachineryKiller interface {
 // Lister is a Host that can tell what the machines' tasks have running on it,
 // by asking the system and not the driver.
 type Lister interface {
-	// Processes gives how many processes run of all tasks of the host.
+	// Processes returns how many processes run of all tasks of the host.
 	Processes(t *testing.T) int
 }
 
@@ -89,7 +89,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, group := range []map[string]func(*suite){
 		lifeCases, signalCases, outputCases, execCases, streamCases, terminalCases,
-		stdinCases, limitCases, usageCases, apartCases, recoverCases,
+		stdinCases, limitCases, freezeCases, usageCases, apartCases, recoverCases,
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ type suite struct {
 	count atomic.Int64
 }
 
-// reopen kills the daemon and gives what the next one recovers.
+// reopen kills the daemon and returns what the next one recovers.
 func (s *suite) reopen() []driver.Status {
 	s.Helper()
 	s.d = s.host.Open(s.T)
@@ -133,7 +133,7 @@ func (s *suite) need(what string, has bool) {
 	}
 }
 
-// task gives the first boot of a new machine.
+// task returns the first boot of a new machine.
 func (s *suite) task(command []string) driver.Task {
 	id := bourse.MachineID(bourse.WorkerTag(7).String() + hex8(s.count.Add(1)))
 	return driver.Task{
@@ -194,7 +194,7 @@ func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	}
 }
 
-// logs gives a machine's lines.
+// logs returns a machine's lines.
 func (s *suite) logs(id bourse.MachineID, want driver.LogQuery) []driver.LogLine {
 	s.Helper()
 	var out []driver.LogLine
@@ -204,7 +204,7 @@ func (s *suite) logs(id bourse.MachineID, want driver.LogQuery) []driver.LogLine
 	return out
 }
 
-// texts gives the lines of one stream with their pieces put together.
+// texts returns the lines of one stream with their pieces put together.
 func texts(lines []driver.LogLine, stream string) []string {
 	var out []string
 	open := false

@@ -24,7 +24,7 @@ var apartCases = map[string]func(*suite){
 			s.Errorf("it sees %q, want only lo", got)
 		}
 		if s.h.Image == bourse.ImageHost {
-			task = s.task(s.p.Networks) // nobody else's network has changed
+			task = s.task(s.p.Networks) // no one else's network has changed
 			s.run(task)
 			got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout")
 			if own := hostNetworks(s.T); !slices.Equal(got, own) {

@@ -85,7 +85,7 @@ var execCases = map[string]func(*suite){
 	},
 }
 
-// running gives a task that runs.
+// running returns a task that runs.
 func (s *suite) running() driver.TaskID {
 	s.Helper()
 	task := s.task(s.p.Run)
@@ -96,7 +96,7 @@ func (s *suite) running() driver.TaskID {
 }
 
 // awaitProcesses waits until so many processes of tasks run on the host. The
-// system tells nobody, so it is asked again and again.
+// system tells no one, so it is asked again and again.
 func (s *suite) awaitProcesses(want int) {
 	s.Helper()
 	l, ok := s.host.(Lister)

@@ -27,7 +27,7 @@ var limitCases = map[string]func(*suite){
 		if exit := s.run(task); !exit.OOMKilled {
 			s.Errorf("exit %+v, want it killed out of memory", exit)
 		}
-		s.run(s.task(s.p.Exit(0))) // nobody else was harmed
+		s.run(s.task(s.p.Exit(0))) // no one else was harmed
 	},
 	"exec counts against its task's memory": func(s *suite) {
 		s.enforced("memory", s.p.Allocate != nil)

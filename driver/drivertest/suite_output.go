@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -108,6 +109,13 @@ var outputCases = map[string]func(*suite){
 		task.ID.Boot, task.Command = 2, s.p.Lines(100, 110)
 		s.run(task)
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{Since: middle}), "stdout"), 100, 110)
+		all := s.logs(task.ID.Machine, driver.LogQuery{})
+		for i := 0; i < len(all); i += 9 {
+			behind := s.logs(task.ID.Machine, driver.LogQuery{After: all[i].Position, Tail: 1, Since: time.Now()})
+			if !slices.Equal(behind, all[i+1:]) {
+				s.Errorf("behind line %d at %q are %d lines, want %d", i, all[i].Position, len(behind), len(all)-i-1)
+			}
+		}
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{Since: middle, Tail: 3}), "stdout"), 107, 110)
 		if got := s.logs(task.ID.Machine, driver.LogQuery{Since: time.Now().Add(time.Hour)}); len(got) != 0 {
 			s.Errorf("since the future gave %d lines", len(got))
@@ -166,7 +174,7 @@ func (s *suite) wantLines(got []string, from, to int) {
 	}
 }
 
-// writesOn waits for a line that is not in the log yet, and tells whether it
+// writesOn waits for a line that is not in the log yet, and reports whether it
 // came before the task's end.
 func (s *suite) writesOn(id driver.TaskID) bool {
 	s.Helper()

@@ -49,7 +49,7 @@ var stdinCases = map[string]func(*suite){
 	},
 }
 
-// fed runs a program that copies its stdin, and gives its output.
+// fed runs a program that copies its stdin, and returns its output.
 func (s *suite) fed(in string) string {
 	s.Helper()
 	task := s.task(s.p.Cat)
@@ -61,7 +61,7 @@ func (s *suite) fed(in string) string {
 	return s.written(task.ID.Machine)
 }
 
-// written gives what a machine wrote to stdout, byte for byte.
+// written returns what a machine wrote to stdout, byte for byte.
 func (s *suite) written(machine bourse.MachineID) string {
 	s.Helper()
 	var out strings.Builder

@@ -92,7 +92,7 @@ func (s *suite) checkCeiling(task driver.Task) {
 	}
 }
 
-// usage gives what a running task uses.
+// usage returns what a running task uses.
 func (s *suite) usage(id driver.TaskID) driver.Usage {
 	s.Helper()
 	u, err := s.d.Usage(s.ctx, id)

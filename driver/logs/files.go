@@ -20,7 +20,7 @@ func (f Files) path(id bourse.MachineID, n int) string {
 	return filepath.Join(f.dir(id), strconv.Itoa(n))
 }
 
-// numbers gives the numbers of a machine's log files, oldest first; none for a
+// numbers returns the numbers of a machine's log files, oldest first; none for a
 // machine that has no directory.
 func (f Files) numbers(id bourse.MachineID) ([]int, error) {
 	entries, err := os.ReadDir(f.dir(id))
@@ -37,7 +37,7 @@ func (f Files) numbers(id bourse.MachineID) ([]int, error) {
 	return out, nil
 }
 
-// Machines gives the machines that have a log.
+// Machines returns the machines that have a log.
 func (f Files) Machines() ([]bourse.MachineID, error) {
 	entries, err := os.ReadDir(f.Dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f Files) Machines() ([]bourse.MachineID, error) {
 	return out, nil
 }
 
-// Read gives the lines that a machine's log holds now. A machine that nobody
+// Read returns the lines that a machine's log holds now. A machine that no one
 // has heard of has none.
 func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	r, err := f.open(id, want)

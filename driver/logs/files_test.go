@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,50 @@ func TestRotation(t *testing.T) {
 	for tail, want := range map[int][]string{0: numbered(70, 95), 3: numbered(92, 95), 12: numbered(83, 95), 500: numbered(70, 95), -1: nil} {
 		if diff := cmp.Diff(want, readLog(t, l, driver.LogQuery{Tail: tail})); diff != "" {
 			t.Errorf("tail %d (-want +got):\n%s", tail, diff)
+		}
+	}
+}
+
+// A position is good across rotations and readers, also where its file is gone or
+// has become shorter: then what there is begins with the next line.
+func TestPositions(t *testing.T) {
+	m, l := newLog(t, 600, 3)
+	type told struct{ text, position string }
+	read := func(after string) (out []told) {
+		t.Helper()
+		if err := l.Read(someMachine, driver.LogQuery{After: after}, func(x driver.LogLine) error {
+			out = append(out, told{x.Text, x.Position})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for i := range 20 {
+		say(m, fmt.Sprint(i))
+	}
+	all := read("")
+	for i, x := range all {
+		if got := read(x.position); !slices.Equal(got, all[i+1:]) {
+			t.Errorf("behind %v: %v, want %v", x, got, all[i+1:])
+		}
+	}
+	early := all[0]
+	for i := range 60 {
+		say(m, fmt.Sprint(20+i))
+	}
+	whole := read("")
+	if got := read(early.position); whole[0] == early || !slices.Equal(got, whole) {
+		t.Errorf("behind a line of a file that is gone: %v, want all of %v", got, whole)
+	}
+	last := whole[len(whole)-1]
+	number, _, _ := parsePosition(last.position)
+	if got := read(position(number, 1<<40)); len(got) != 0 {
+		t.Errorf("behind what is lost: %v", got)
+	}
+	for _, bad := range []string{"x", "1", "1.", ".1", "0.1", "-1.1", "1.-1", "1.1.1", "99999999999999999999.1", "1.99999999999999999999"} {
+		if err := l.Read(someMachine, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("position %q: %v, want invalid", bad, err)
 		}
 	}
 }

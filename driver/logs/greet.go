@@ -15,7 +15,7 @@ import (
 
 var errVersion = errors.New("the running keeper is of another release")
 
-// greet says hello to the process, which is started when nobody answers.
+// greet says hello to the process, which is started when no one answers.
 func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 	conn, err := k.dial(ctx, l)
 	if err != nil {

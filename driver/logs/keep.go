@@ -129,7 +129,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	return err
 }
 
-// wakeUp has the main loop begin to count anew until we are idle.
+// wakeUp has the main loop begin to count again until we are idle.
 func (k *keep) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:

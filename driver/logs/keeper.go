@@ -59,7 +59,7 @@ type Keeper struct {
 // another one.
 type heldSource struct {
 	Source
-	// Reading ends, which nobody reads: what is in a FIFO stays there while
+	// Reading ends, which no one reads: what is in a FIFO stays there while
 	// the process is being replaced, though its writers may have gone.
 	pipes []*os.File
 }
@@ -179,7 +179,7 @@ func (k *Keeper) forget(which func(sourceID) bool) {
 	}
 }
 
-// Logs gives a machine's lines as driver.Driver's Logs does.
+// Logs returns a machine's lines as driver.Driver's Logs does.
 func (k *Keeper) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	switch {
 	case err != nil:
 		return err
-	case free: // nobody writes
+	case free: // no one writes
 		err = l.files().Remove(id)
 	default:
 		err = k.call(ctx, &request{Op: opDestroy, Machine: id}, nil)
@@ -233,7 +233,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// Close leaves the process alone; it goes on. Calls under way give
+// Close leaves the process alone; it goes on. Calls in progress give
 // CodeUnavailable, and so does every later one.
 func (k *Keeper) Close() error {
 	k.cancel(errClosed)
@@ -242,7 +242,7 @@ func (k *Keeper) Close() error {
 		_ = k.lease.Close()
 	}
 	if k.child != nil {
-		_ = k.child.Release() // whoever becomes its parent reaps it
+		_ = k.child.Release() // its new parent reaps it
 		k.child = nil
 	}
 	k.mu.Unlock()

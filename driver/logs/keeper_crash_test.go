@@ -51,7 +51,7 @@ func TestKeeperKilled(t *testing.T) {
 	}
 	const kills = 30
 	for range kills {
-		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // a moment that nobody can name
+		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // a moment that no one can name
 		pid := k.process()
 		kill(t, k)
 		eventually(t, "another keeper has come", func() bool { return k.process() != pid })
@@ -72,13 +72,14 @@ func TestKeeperKilled(t *testing.T) {
 }
 
 // writeNumbered writes numbered lines until it is to stop, in pieces of any
-// size, and tells how many.
+// size, and returns how many. A line has its number at both ends, so that no
+// part of one passes for another.
 func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Bool) int {
 	n := 0
 	var pending []byte
 	for !stop.Load() || len(pending) > 0 {
 		for len(pending) < 4096 && !stop.Load() {
-			pending = fmt.Appendf(pending, "line %d%s\n", n, strings.Repeat(".", random.IntN(100)))
+			pending = fmt.Appendf(pending, "line %d %s%d\n", n, strings.Repeat(".", random.IntN(100)), n)
 			n++
 		}
 		size := min(len(pending), 1+random.IntN(4096))
@@ -103,8 +104,8 @@ func checkNumbered(t *testing.T, what string, got []string, n, kills int, more .
 	}
 	next, broken := 0, 0
 	for _, text := range got[:len(got)-len(more)] {
-		var i int
-		if _, err := fmt.Sscanf(strings.TrimRight(text, "."), "line %d", &i); err != nil {
+		var i, end int
+		if _, err := fmt.Sscanf(strings.ReplaceAll(text, ".", ""), "line %d %d", &i, &end); err != nil || i != end {
 			broken++ // its beginning went with a keeper
 			continue
 		}
@@ -185,6 +186,9 @@ func TestManyMachines(t *testing.T) {
 		mustKeep(t, k, s.Source)
 		s.say(t, fmt.Sprintf("one %d\n", i))
 		if i == machines/2 {
+			for _, s := range shims { // what it has read and not written dies with it
+				eventually(t, "its line is in the log", func() bool { return len(lines(t, k, s.Machine)["stdout"]) == 1 })
+			}
 			kill(t, k)
 		}
 	}

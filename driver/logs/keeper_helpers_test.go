@@ -63,7 +63,7 @@ func openFiles(t *testing.T) int {
 }
 
 // eventually waits until ok says so. What it waits for happens in another
-// process, which tells nobody.
+// process, which tells no one.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -131,7 +131,7 @@ func mustDone(t *testing.T, k *Keeper, src Source) {
 	}
 }
 
-// lines gives what the log of a machine holds, the pieces of long lines put
+// lines returns what the log of a machine holds, the pieces of long lines put
 // together, by stream.
 func lines(t *testing.T, k *Keeper, id bourse.MachineID) map[string][]string {
 	t.Helper()
@@ -170,7 +170,7 @@ func awaitLine(t *testing.T, k *Keeper, text string) {
 	}
 }
 
-// process gives the process that has answered last.
+// process returns the process that has answered last.
 func (k *Keeper) process() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -197,7 +197,7 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// TestIdleKeeperEnds: nothing runs that nobody needs, and what is needed again
+// TestIdleKeeperEnds: nothing runs that no one needs, and what is needed again
 // is started again.
 func TestIdleKeeperEnds(t *testing.T) {
 	t.Setenv("KEEPER_GRACE", "10ms")

@@ -55,7 +55,7 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece gives the first line of data without its newline, or the first piece
+// piece returns the first line of data without its newline, or the first piece
 // of a long one, and how many bytes of data it takes: 0 when data is only the
 // beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
@@ -70,7 +70,7 @@ func piece(data []byte) (text []byte, size int, partial bool) {
 }
 
 // splitLines cuts data into lines and gives each to line; long ones in pieces,
-// all but the last partial. It gives what is left over: the beginning of a
+// all but the last partial. It returns what is left over: the beginning of a
 // line that has not ended yet.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 	for {

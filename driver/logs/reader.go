@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -28,6 +30,11 @@ type reader struct {
 // open makes a reader placed according to want.
 func (f Files) open(id bourse.MachineID, want driver.LogQuery) (*reader, error) {
 	r := &reader{files: f, id: id, want: want}
+	if want.After != "" {
+		var err error
+		r.number, r.offset, err = parsePosition(want.After)
+		return r, err
+	}
 	if want.Tail == 0 {
 		return r, nil
 	}
@@ -68,7 +75,23 @@ func (r *reader) seekTail(n int) error {
 	return nil
 }
 
-// countLines gives how many whole lines a file has and where the last ends.
+// position names the line of a file that ends at an offset.
+func position(number int, end int64) string {
+	b := strconv.AppendInt(make([]byte, 0, 24), int64(number), 10)
+	return string(strconv.AppendInt(append(b, '.'), end, 10))
+}
+
+func parsePosition(s string) (number int, end int64, err error) {
+	file, offset, ok := strings.Cut(s, ".")
+	n, err1 := strconv.ParseUint(file, 10, 31)
+	o, err2 := strconv.ParseUint(offset, 10, 63)
+	if !ok || n == 0 || err1 != nil || err2 != nil {
+		return 0, 0, driver.ErrPosition(s)
+	}
+	return int(n), int64(o), nil
+}
+
+// countLines returns how many whole lines a file has and where the last ends.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -93,7 +116,7 @@ func countLines(path string) (lines int, end int64, err error) {
 	}
 }
 
-// read gives every whole record that is there now and has not been given yet.
+// read returns every whole record that is there now and has not been given yet.
 func (r *reader) read(line func(driver.LogLine) error) error {
 	for {
 		if r.file == nil {
@@ -147,6 +170,8 @@ func (r *reader) open() (bool, error) {
 		}
 		if next != r.number {
 			r.offset, r.skip, r.number = 0, 0, next
+		} else if info, err := f.Stat(); err == nil && info.Size() < r.offset {
+			r.offset = info.Size() // what was read of it is lost, and the next line is there
 		}
 		r.file = f
 		return true, nil
@@ -177,9 +202,10 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 			continue
 		}
 		l, ok := parseLine(b[:len(b)-1])
-		if !ok || l.At.Before(r.want.Since) {
+		if !ok || l.At.Before(r.want.Since) && r.want.After == "" {
 			continue
 		}
+		l.Position = position(r.number, r.offset)
 		if err := line(l); err != nil {
 			return err
 		}

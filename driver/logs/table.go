@@ -23,7 +23,7 @@ type kept struct {
 // copies it may need a moment, and a process that escaped keeps it open.
 const doneGrace = 2 * time.Second
 
-// hold gives a machine's entry until release is called with it.
+// hold returns a machine's entry until release is called with it.
 func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,7 +40,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	return m, nil
 }
 
-// release gives an entry back. One that nobody holds is dropped.
+// release returns an entry back. One that no one holds is dropped.
 func (k *keep) release(id bourse.MachineID, m *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,7 +168,7 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 		if err := m.log.Destroy(); err != nil {
 			return err
 		}
-		// Whoever comes next begins a new log; who watches this one knows it is gone.
+		// The next user begins a new log; those who watch this one know it is gone.
 		k.mu.Lock()
 		if k.machines[id] == m {
 			delete(k.machines, id)
@@ -198,7 +198,7 @@ func (k *keep) leave() {
 	machines := slices.Collect(maps.Values(k.machines))
 	k.mu.Unlock()
 	for _, m := range machines {
-		m.turn <- struct{}{} // and keep it: nobody changes it any more
+		m.turn <- struct{}{} // and keep it: no one changes it any more
 		for _, s := range m.sources {
 			_ = s.stop(context.Background(), 0) // has no reason to fail
 			s.release()

@@ -41,7 +41,7 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 	}
 }
 
-// Follow gives a machine's lines until ctx ends or
+// Follow returns a machine's lines until ctx ends or
 // the machine is destroyed (no error). watch has to call news whenever there
 // may be more in the files, at once to begin with, until ctx ends; it returns
 // nil when the machine has been destroyed, and its error ends the following.
@@ -90,8 +90,8 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}
 }
 
-// vanished tells whether a log that was there has been removed, by a Destroy
-// that nobody told us about.
+// vanished reports whether a log that was there has been removed, by a Destroy
+// that no one told us about.
 func (r *reader) vanished() bool {
 	if r.number == 0 {
 		return false

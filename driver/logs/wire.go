@@ -54,7 +54,7 @@ type sourceID struct {
 
 func (s Source) id() sourceID { return sourceID{s.Machine, s.Boot} }
 
-// outputs gives the FIFOs by the name of their stream.
+// outputs returns the FIFOs by the name of their stream.
 func (s Source) outputs() map[string]string {
 	out := map[string]string{"stdout": s.Stdout}
 	if s.Stderr != "" {

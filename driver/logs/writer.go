@@ -30,7 +30,7 @@ type Log struct {
 	file    *os.File
 	number  int
 	size    int64
-	more    chan struct{} // closed at the next write; nil when nobody waits
+	more    chan struct{} // closed at the next write; nil when no one waits
 	dropped int64         // bytes that the disk did not take, to be told in the log
 	gone    bool          // the machine was destroyed
 }
@@ -50,7 +50,7 @@ func (m *Log) Configure(bytes int64, files int) {
 	m.maximum, m.keep = Defaults(bytes, files)
 }
 
-// Defaults gives the size and number of files for a configuration: 10 MiB and
+// Defaults returns the size and number of files for a configuration: 10 MiB and
 // 3 for what is not set.
 func Defaults(bytes int64, files int) (int64, int) {
 	if bytes <= 0 {
@@ -62,7 +62,7 @@ func Defaults(bytes int64, files int) (int64, int) {
 	return bytes, files
 }
 
-// limit gives how many bytes a file may have.
+// limit returns how many bytes a file may have.
 func (m *Log) limit() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Log) rotateLocked() error {
 	return nil
 }
 
-// Close gives the file back once no task of the machine runs. The log may be
+// Close returns the file back once no task of the machine runs. The log may be
 // written again.
 func (m *Log) Close() {
 	m.mu.Lock()
@@ -201,7 +201,7 @@ func (m *Log) end() {
 	m.tellLocked()
 }
 
-// state tells whether the machine is gone, and gives a channel that is closed
+// state reports whether the machine is gone, and returns a channel that is closed
 // when more has been written or it has gone.
 func (m *Log) state() (gone bool, more <-chan struct{}) {
 	m.mu.Lock()

@@ -18,7 +18,7 @@ import (
 //
 // A child is born in the namespaces of the thread that forks it, so such a
 // task is forked by a thread of its own, which enters them first and ends
-// afterwards: nobody else may run on it.
+// afterwards: no one else may run on it.
 type apart struct {
 	namespace string // path of a network namespace, "" for the host's
 	resolver  []byte // content of /etc/resolv.conf, nil for the host's
@@ -29,7 +29,7 @@ type apart struct {
 	network, mount *os.File
 }
 
-// apartOf gives what a task sees otherwise, nil for nothing. CodeInvalid for
+// apartOf returns what a task sees otherwise, nil for nothing. CodeInvalid for
 // what can be no such thing.
 func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	if network == nil && len(mounts) == 0 {
@@ -53,7 +53,7 @@ func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	return a, err
 }
 
-// resolvConf gives the content of /etc/resolv.conf, nil when the network says
+// resolvConf returns the content of /etc/resolv.conf, nil when the network says
 // nothing of it. See resolv.conf(5).
 func resolvConf(n *driver.Network) ([]byte, error) {
 	var b strings.Builder
@@ -82,10 +82,10 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// ownFiles tells whether the task sees other files than the host.
+// ownFiles reports whether the task sees other files than the host.
 func (a *apart) ownFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close gives the namespaces back, which are gone with their last process.
+// close returns the namespaces back, which are gone with their last process.
 func (a *apart) close() {
 	if a != nil {
 		_, _ = a.network.Close(), a.mount.Close() // nil ones say so and do nothing

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// namespaces gives the namespaces that the threads of a process are in, and
+// namespaces returns the namespaces that the threads of a process are in, and
 // how many files it has open.
 func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 	t.Helper()

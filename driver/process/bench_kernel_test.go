@@ -48,7 +48,7 @@ type starter struct {
 	made   atomic.Int64
 }
 
-// round gives how many programs start in a second. They are ended outside of
+// round returns how many programs start in a second. They are ended outside of
 // the measured time.
 func (s *starter) round(b *testing.B) float64 {
 	const n = 500

@@ -118,7 +118,7 @@ func benchMany(b *testing.B, mode LimitMode) {
 	b.ReportMetric(ours/floor, "ratio")
 }
 
-// rate gives how often per second 16 clients get fn done.
+// rate returns how often per second 16 clients get fn done.
 func rate(n int64, fn func()) float64 {
 	var wg sync.WaitGroup
 	var done atomic.Int64

@@ -16,7 +16,7 @@ import (
 // supervisor has a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// lookup gives the file of a command as it will be executed in dir. A name
+// lookup returns the file of a command as it will be executed in dir. A name
 // without a slash is looked for in path; entries that are not absolute are
 // passed over, so that a working directory cannot slip a program in.
 func lookup(name, path, dir string) (string, error) {
@@ -52,7 +52,7 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable tells whether a file exists and reports CodeInvalid unless it can
+// executable reports whether a file exists and reports CodeInvalid unless it can
 // be executed by someone; whether by this user is what exec itself says.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
@@ -86,7 +86,7 @@ func startError(name string, with *surroundings, err error) error {
 	return bourse.Errorf(code, "command %s cannot be executed: %w", bourse.Quoted(name), err)
 }
 
-// variable gives the last value that env has for a name, as a program's own
+// variable returns the last value that env has for a name, as a program's own
 // lookup would mostly do, and whether there is one.
 func variable(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {

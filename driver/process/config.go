@@ -4,10 +4,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/bourse-dev/bourse/driver/internal/execio"
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// LimitMode says whether tasks' limits are enforced.
+// LimitMode reports whether tasks' limits are enforced.
 type LimitMode string
 
 // The modes of limits.
@@ -53,7 +54,7 @@ type SupervisorConfig struct {
 
 // Bounds of waiting, of the supervisor.
 const (
-	drainGrace   = 500 * time.Millisecond // for output that an escaped process keeps open
+	drainGrace   = execio.Grace           // for output that an escaped process keeps open
 	killGrace    = 5 * time.Second        // for processes that do not die of SIGKILL (a dead disk)
 	shutdownTerm = time.Second            // between SIGTERM and SIGKILL in a shutdown
 	hangupGrace  = 200 * time.Millisecond // between SIGHUP and SIGKILL when a terminal's user has left

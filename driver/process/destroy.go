@@ -41,7 +41,7 @@ func (s *supervisor) killTasks(ctx context.Context, tasks []*task) error {
 	for _, t := range tasks {
 		<-t.started
 		if t.err == nil && !t.ended() {
-			killGroup(t.pid, syscall.SIGKILL)
+			s.kill(t)
 		}
 	}
 	for _, t := range tasks {
@@ -65,6 +65,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 		if t.err == nil && !t.ended() {
 			killGroup(t.pid, syscall.SIGTERM)
 			killGroup(t.pid, syscall.SIGCONT)
+			s.thaw(t, false)
 		}
 	}
 	grace, cancel := context.WithTimeout(ctx, shutdownTerm)
@@ -82,7 +83,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 	return all
 }
 
-// known gives every machine that has an entry or a directory.
+// known returns every machine that has an entry or a directory.
 func (s *supervisor) known() []bourse.MachineID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

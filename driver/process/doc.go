@@ -34,7 +34,9 @@
 //     is: see cgroup.None.
 //   - A task's limits are set before its program is executed: see cgroup.
 //   - A task with a network or mounts of its own is born in them, and what is
-//     executed beside it is, too; see apart. Nobody else is ever there.
+//     executed beside it is, too; see apart. No one else is ever there.
+//   - A frozen task's processes do nothing until they are thawed, whatever becomes
+//     of the daemon. To be killed they are never let go on first.
 //   - A terminal's user who leaves is noticed: the command is hung up on, then
 //     killed, with all that is in its session.
 //   - The supervisor ends when no daemon is connected and it holds no task.
@@ -45,7 +47,7 @@
 // machine's log (driver/logs) under its own mutex, taken after it; children.forking and
 // children.mu for the moment between a fork and its registration (reap.go).
 // Goroutines: the main loop (signals, reaping, idleness), one that accepts,
-// one per connection, per request under way and per output stream. A quiet
+// one per connection, per request in progress and per output stream. A quiet
 // task costs two parked goroutines and three descriptors: about 15 KiB.
 //
 // Driver: the mirror of the supervisor's table is changed only by the

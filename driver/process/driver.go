@@ -46,7 +46,7 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Close drops the connection and leaves the tasks alone. Calls under way give
+// Close drops the connection and leaves the tasks alone. Calls in progress give
 // CodeUnavailable, and so does every later one.
 func (d *Driver) Close() error {
 	d.cancel(errClosed)
@@ -55,7 +55,7 @@ func (d *Driver) Close() error {
 		_ = d.link.conn.Close()
 	}
 	if d.child != nil {
-		_ = d.child.Release() // it lives on; whoever becomes its parent reaps it
+		_ = d.child.Release() // it lives on; its new parent reaps it
 		d.child = nil
 	}
 	d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// current gives the link, or CodeUnavailable.
+// current returns the link, or CodeUnavailable.
 func (d *Driver) current() (*link, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,7 +217,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(companion.AwaitEnd(ctx, d.layout.lock()), d.Close())
 }
 
-// hostSignal gives the number that this system has for a signal.
+// hostSignal returns the number that this system has for a signal.
 func hostSignal(s bourse.Signal) int {
 	return int(signalNumbers[s])
 }

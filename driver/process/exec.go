@@ -44,6 +44,12 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with == nil {
 		return none, errEnded(req.Task)
 	}
+	with.still.RLock()
+	leave := sync.OnceFunc(func() { with.still.RUnlock(); with.forks.Done() })
+	defer leave()
+	if with.frozen {
+		return none, errFrozen(req.Task)
+	}
 	end := make(chan ended, 1) // one child, one end
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
@@ -57,7 +63,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 		}
 	}
 	pid, err := s.run(with, p)
-	with.forks.Done()
+	leave()
 	closeFiles()
 	if err != nil {
 		return none, err
@@ -79,13 +85,13 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	return exitOf(e), nil
 }
 
-// withTerm gives an environment with the type of its terminal.
+// withTerm returns an environment with the type of its terminal.
 func withTerm(env []string, term string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join gives the surroundings of a task that runs, nil once it has ended. The
+// join returns the surroundings of a task that runs, nil once it has ended. The
 // caller must call forks.Done when it has forked.
 func (s *supervisor) join(t *task) *surroundings {
 	s.mu.Lock()
@@ -126,8 +132,8 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 	}
 }
 
-// hangUp lets a command with a terminal know that nobody sits there any more,
-// and gives its end if it comes soon.
+// hangUp lets a command with a terminal know that no one sits there any more,
+// and returns its end if it comes soon.
 func (r running) hangUp() (ended, bool) {
 	if !r.terminal {
 		return ended{}, false

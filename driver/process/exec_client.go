@@ -13,20 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/driver/internal/execio"
 )
-
-// execFiles are the daemon's ends of a command's input and outputs.
-type execFiles interface {
-	// theirs are passed to the supervisor as stdin, stdout and stderr. They
-	// may be the same.
-	theirs() [3]*os.File
-	// sent closes ours of theirs, or the outputs would never end.
-	sent() error
-	// finish gives what is kept of the outputs. It is called when the command
-	// has ended: processes that have escaped may keep its outputs open, then
-	// what came until now is all.
-	finish() (stdout, stderr []byte)
-}
 
 // Exec implements driver.Driver. When ctx ends, what the command wrote until
 // then is given together with ctx's error. A Stdin that blocks in Read is not
@@ -58,12 +46,15 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	defer stopToo()
 
 	req := &request{Op: opExec, Task: id, Command: bytesOf(exec.Command)}
-	files, err := openExecFiles(exec, req)
+	if exec.Terminal != nil {
+		req.Terminal, req.Term = true, exec.Terminal.Term
+	}
+	files, err := execio.Open(exec)
 	if err != nil {
 		return result, bourse.Errorf(bourse.CodeUnavailable, "exec: %w", err)
 	}
 	answer, err := askExec(conn, req, files)
-	result.Stdout, result.Stderr = files.finish()
+	result.Stdout, result.Stderr = files.Finish()
 	switch {
 	case ctx.Err() != nil:
 		return result, ctx.Err()
@@ -88,19 +79,11 @@ func checkExec(exec driver.Exec) error {
 	return nil
 }
 
-func openExecFiles(exec driver.Exec, req *request) (execFiles, error) {
-	if exec.Terminal == nil {
-		return newExecPipes(exec)
-	}
-	req.Terminal, req.Term = true, exec.Terminal.Term
-	return newExecTerminal(exec)
-}
-
 // askExec sends the request with the command's files and waits for its end.
-func askExec(conn *net.UnixConn, req *request, files execFiles) (*reply, error) {
-	theirs := files.theirs()
+func askExec(conn *net.UnixConn, req *request, files execio.Files) (*reply, error) {
+	theirs := files.Theirs()
 	err := sendWithFiles(conn, req, theirs[:])
-	if err = errors.Join(err, files.sent()); err != nil {
+	if err = errors.Join(err, files.Sent()); err != nil {
 		return nil, err
 	}
 	r := new(reply)

@@ -12,7 +12,7 @@ import (
 var _ driver.Finder = (*Driver)(nil)
 
 // Found implements driver.Finder: it looks for processes that carry the
-// directory's mark, whoever is their parent. The directory, its socket and its
+// directory's mark, whatever their parent. The directory, its socket and its
 // lock may be gone; the mark is made of its path.
 func (d *Driver) Found(context.Context) ([]driver.TaskID, error) {
 	l, err := newLayout(d.cfg.Dir)

@@ -58,7 +58,7 @@ func (h *host) open(t testing.TB) *Driver {
 	return h.d
 }
 
-// recovered gives a driver that has been recovered.
+// recovered returns a driver that has been recovered.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -118,7 +118,7 @@ func measure(t testing.TB) baseline {
 // Processes implements drivertest.Lister.
 func (h *host) Processes(*testing.T) int { return len(marked(h.d.layout.mark())) }
 
-// marked gives the processes of a directory's tasks. It finds them by their
+// marked returns the processes of a directory's tasks. It finds them by their
 // environment, without help of the driver.
 func marked(mark string) []int {
 	var out []int
@@ -145,7 +145,7 @@ func (h *host) KillMachinery(t *testing.T) {
 	}
 }
 
-// supervisor gives the process that holds the directory's lock.
+// supervisor returns the process that holds the directory's lock.
 func (h *host) supervisor(t testing.TB) int {
 	t.Helper()
 	h.d.mu.Lock()

@@ -65,7 +65,7 @@ func TestHostileFrames(t *testing.T) {
 }
 
 // TestHostileRequests sends requests that are well formed and wrong, as a
-// daemon that has taken over.
+// newer daemon.
 func TestHostileRequests(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)

@@ -45,7 +45,7 @@ func (l layout) run() string  { return filepath.Join(l.dir, "run") }
 func (l layout) lock() string { return filepath.Join(l.dir, "run", "supervisor.lock") }
 func (l layout) log() string  { return filepath.Join(l.dir, "run", "supervisor.log") }
 
-// home gives a machine's own directory. The id has been validated: it is hex.
+// home returns a machine's own directory. The id has been validated: it is hex.
 func (l layout) home(id bourse.MachineID) string {
 	return filepath.Join(l.dir, "machines", string(id))
 }

@@ -98,10 +98,10 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 	}
 }
 
-// ownChildren gives the processes whose parent we are.
+// ownChildren returns the processes whose parent we are.
 func ownChildren() []int { return childrenOf("self") }
 
-// childrenOf gives the processes whose parent is a process.
+// childrenOf returns the processes whose parent is a process.
 func childrenOf(pid string) []int {
 	var out []int
 	for _, tid := range numbers("/proc/" + pid + "/task") {
@@ -118,7 +118,7 @@ func childrenOf(pid string) []int {
 	return out
 }
 
-// numbers gives the entries of a directory that are numbers.
+// numbers returns the entries of a directory that are numbers.
 func numbers(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -76,7 +76,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		return r, r.Error.Err()
 	case <-ctx.Done():
 		// The answer, when it comes, still reaches apply.
-		if req.Op == opWatch || req.Op == opStop || req.Op == opDestroy {
+		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
 			_ = l.write(&request{ID: req.ID, Op: opCancel}) // when it fails all ends anyway
 		}
 		return nil, ctx.Err()

@@ -9,7 +9,7 @@ import (
 )
 
 // Logs implements driver.Driver. The files are read by the daemon itself; the
-// supervisor only tells when there is more. A machine that nobody has heard of
+// supervisor only tells when there is more. A machine that no one has heard of
 // has no lines yet.
 func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {

@@ -77,7 +77,7 @@ func (m *mirror) all() []driver.Status {
 }
 
 // replace makes the mirror show list, what a supervisor holds. Tasks that are
-// not in it and had not ended were lost: they get the exit lost. It gives the
+// not in it and had not ended were lost: they get the exit lost. It returns the
 // ended ones that the supervisor does not hold.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
@@ -100,7 +100,7 @@ func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []drive
 	return slices.Clip(unheld)
 }
 
-// exit gives the exit of a task whose done was closed. Forgotten meanwhile, it
+// exit returns the exit of a task whose done was closed. Forgotten meanwhile, it
 // is not there any more.
 func (m *mirror) exit(id driver.TaskID) (bourse.Exit, error) {
 	status, _, ok := m.get(id)

@@ -67,7 +67,7 @@ func (c *children) take(pid int) func(ended) {
 	if f := c.remove(pid); f != nil {
 		return f
 	}
-	// Forks under way have registered once this is had.
+	// Forks in progress have registered once this is had.
 	c.forking.Lock()
 	defer c.forking.Unlock()
 	return c.remove(pid)
@@ -81,7 +81,7 @@ func (c *children) remove(pid int) func(ended) {
 	return f
 }
 
-// owns tells whether pid is a child that somebody started.
+// owns reports whether pid is a child that somebody started.
 func (c *children) owns(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,16 +89,16 @@ func (c *children) owns(pid int) bool {
 	return ok
 }
 
-// killGroup sends a signal to a process group; false when nobody is in it.
+// killGroup sends a signal to a process group; false when no one is in it.
 func killGroup(pgid int, s syscall.Signal) bool {
 	return pgid > 1 && syscall.Kill(-pgid, s) != syscall.ESRCH
 }
 
-// awaitGroup waits until nobody is left in a group that was killed, at most
+// awaitGroup waits until no one is left in a group that was killed, at most
 // grace: a process may hang in the kernel.
 func awaitGroup(pgid int, grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	// Almost always nobody is left at once; the kernel tells nobody about
+	// Almost always no one is left at once; the kernel tells no one about
 	// others' children, so the rest is asked for.
 	for pause := 100 * time.Microsecond; killGroup(pgid, 0) && time.Now().Before(deadline); pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)

@@ -52,7 +52,7 @@ type child struct {
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // files are a terminal, which becomes its own
 	// born is called as soon as the child lives, before anybody can know of
-	// its end, and gives what is called then.
+	// its end, and returns what is called then.
 	born func(pid int) func(ended)
 }
 

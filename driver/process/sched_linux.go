@@ -24,7 +24,7 @@ func hurry(nice int) {
 	}, 0)
 }
 
-// niceness gives the process's nice value.
+// niceness returns the process's nice value.
 func niceness() int {
 	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
-	work   sync.WaitGroup // requests under way
+	work   sync.WaitGroup // requests in progress
 	slots  chan struct{}  // bounds them
 	read   chan struct{}  // closed when nothing more is read
 
 	writing sync.Mutex
 
 	mu      sync.Mutex
-	cancels map[uint64]context.CancelFunc // of the requests under way
+	cancels map[uint64]context.CancelFunc // of the requests in progress
 }
 
 // Bounds of a connection.
@@ -41,7 +41,7 @@ const (
 	helloTimeout = 5 * time.Second
 	readTimeout  = time.Second      // of what a daemon has written before it was replaced
 	sendTimeout  = 10 * time.Second // a daemon that does not read is as good as dead
-	maxRequests  = 16384            // followed logs and stops under way count
+	maxRequests  = 16384            // followed logs and stops in progress count
 )
 
 // accept serves connections until ctx ends.
@@ -145,7 +145,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
-		// It keeps its tasks and whoever uses them; the other side explains.
+		// It keeps its tasks and their users; the other side explains.
 		me.send(answer)
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 		select {
 		case me.slots <- struct{}{}:
 		default:
-			me.send(&reply{ID: req.ID, Error: &companion.Error{Code: bourse.CodeUnavailable, Message: "too many requests under way"}})
+			me.send(&reply{ID: req.ID, Error: &companion.Error{Code: bourse.CodeUnavailable, Message: "too many requests in progress"}})
 			continue
 		}
 		s.dispatch(ctx, me, req)
@@ -235,14 +235,14 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:
-		case <-time.After(readTimeout): // it was being written to, and nobody read
+		case <-time.After(readTimeout): // it was being written to, and no one read
 		}
 		before.close()
 		before.work.Wait()
 	}
 }
 
-// leave ends me, unless another has taken over.
+// leave ends me, unless another session has replaced it.
 func (s *supervisor) leave(me *session) {
 	me.close()
 	me.work.Wait()
@@ -284,6 +284,8 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 		if t, err = s.find(req.Task); err == nil {
 			err = s.stop(ctx, t, syscall.Signal(req.Signal), req.Timeout)
 		}
+	case opFreeze:
+		err = s.freeze(ctx, req.Task, req.Frozen)
 	case opUsage:
 		answer.Usage, err = s.usage(req.Task)
 	case opForget:

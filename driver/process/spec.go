@@ -5,7 +5,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// specOf gives what the supervisor is told of a task, CodeInvalid for what
+// specOf returns what the supervisor is told of a task, CodeInvalid for what
 // image host does not have. Devices need nothing: the host's are there.
 func specOf(task driver.Task) (*spec, error) {
 	if err := task.ID.Machine.Validate(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// stdin gives what a task's program reads on stdin: a file without a name, so
-// that nobody has to feed it, whatever becomes of daemon and supervisor, and
+// stdin returns what a task's program reads on stdin: a file without a name, so
+// that no one has to feed it, whatever becomes of daemon and supervisor, and
 // nothing is left of it when the program has ended. Without text it is null.
 func (s *supervisor) stdin(text []byte) (*os.File, error) {
 	if len(text) == 0 {

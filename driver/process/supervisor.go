@@ -64,7 +64,7 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 }
 
 // prepare takes the directory into possession: from the lock on, whatever an
-// earlier supervisor has left running is nobody's and is killed.
+// earlier supervisor has left running is no one's and is killed.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *supervisor) wakeUp() {
 	}
 }
 
-// grouping gives what new tasks are started with.
+// grouping returns what new tasks are started with.
 func (s *supervisor) grouping() cgroup.Groups {
 	s.mu.Lock()
 	defer s.mu.Unlock()

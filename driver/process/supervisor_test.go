@@ -21,7 +21,7 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // eventually waits until ok says so. What it waits for happens in another
-// process, which tells nobody.
+// process, which tells no one.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {

@@ -15,12 +15,12 @@ import (
 type machine struct {
 	tasks      map[int]*task // by boot; those that are not forgotten
 	newest     int           // the highest boot that was ever started
-	destroying int           // calls of destroy under way
+	destroying int           // calls of destroy in progress
 	watchers   int
 	log        *logs.Log
 }
 
-// machineLocked gives a machine's entry, a new one when there is none.
+// machineLocked returns a machine's entry, a new one when there is none.
 func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	m := s.machines[id]
 	if m == nil {
@@ -130,7 +130,7 @@ func (s *supervisor) end(t *task, exit bourse.Exit) {
 	close(t.done)
 }
 
-// find gives a task that has started.
+// find returns a task that has started.
 func (s *supervisor) find(id driver.TaskID) (*task, error) {
 	s.mu.Lock()
 	var t *task
@@ -199,7 +199,7 @@ func (s *supervisor) hold(list []driver.Status) {
 	}
 }
 
-// list gives the status of every task held, sorted by id.
+// list returns the status of every task held, sorted by id.
 func (s *supervisor) list() []driver.Status {
 	var out []driver.Status
 	for _, t := range s.tasks() {
@@ -216,7 +216,7 @@ func (s *supervisor) list() []driver.Status {
 	return out
 }
 
-// tasks gives all tasks, those that are just starting too, in no order.
+// tasks returns all tasks, those that are just starting too, in no order.
 func (s *supervisor) tasks() []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *supervisor) tasks() []*task {
 	return out
 }
 
-// idle tells whether nobody needs this supervisor.
+// idle reports whether no one needs this supervisor.
 func (s *supervisor) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func (s *supervisor) idleLocked() bool {
 func (s *supervisor) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || !s.idleLocked() { // a shutdown under way tells when it is done
+	if s.stopping || !s.idleLocked() { // a shutdown in progress tells when it is done
 		return false
 	}
 	s.stopping = true

@@ -39,6 +39,9 @@ type surroundings struct {
 	group cgroup.Group   // nil: the host has none
 	apart *apart         // nil: it sees what the host sees
 	forks sync.WaitGroup // of what is done to the group; added to before the fork, later under the table's mutex
+
+	still  sync.RWMutex // held to freeze and thaw the group, for reading by an exec's fork
+	frozen bool         // guarded by still
 }
 
 // markVariable tells a task's processes, and all that they start with their
@@ -153,7 +156,7 @@ func exitOf(e ended) bourse.Exit {
 	return exit
 }
 
-// ended tells whether the task's end is known. It must have started.
+// ended reports whether the task's end is known. It must have started.
 func (t *task) ended() bool {
 	select {
 	case <-t.done:
@@ -172,6 +175,7 @@ func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, t
 	if signal != syscall.SIGSTOP && signal != syscall.SIGTSTP {
 		killGroup(t.pid, syscall.SIGCONT) // a halted process could not act on it
 	}
+	s.thaw(t, signal == syscall.SIGKILL)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
@@ -181,7 +185,7 @@ func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, t
 		return ctx.Err()
 	case <-timer.C:
 	}
-	killGroup(t.pid, syscall.SIGKILL)
+	s.kill(t)
 	select {
 	case <-t.done:
 		return nil

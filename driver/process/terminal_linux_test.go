@@ -30,7 +30,7 @@ func TestJobsOfATerminal(t *testing.T) {
 	eventually(t, "the jobs are gone", func() bool { return h.Processes(t) == 1 })
 }
 
-// TestTerminalWithoutItsDaemon: the daemon dies, and whoever worked at its
+// TestTerminalWithoutItsDaemon: the daemon dies, and the user at its
 // terminals is hung up on.
 func TestTerminalWithoutItsDaemon(t *testing.T) {
 	h := newHost(t, nil)
@@ -63,7 +63,7 @@ func TestTerminalWithoutItsDaemon(t *testing.T) {
 }
 
 // TestEscapeFromATerminal: a process that has left the session holds the
-// terminal open. Nobody waits for it.
+// terminal open. No one waits for it.
 func TestEscapeFromATerminal(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)

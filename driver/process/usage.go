@@ -8,7 +8,7 @@ import (
 
 // Usage implements driver.Driver. Where a task's cgroups do not account
 // something, it is added up over the processes that live: what ended ones used
-// is missing if nobody waited for them.
+// is missing if no one waited for them.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)

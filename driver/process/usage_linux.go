@@ -70,7 +70,7 @@ func parseStat(b []byte) (procStat, bool) {
 	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
 }
 
-// private gives the pages that a process shares with no file, from
+// private returns the pages that a process shares with no file, from
 // /proc/<pid>/statm.
 func private(statm string) int64 {
 	f := strings.Fields(statm)
@@ -88,7 +88,7 @@ func private(statm string) int64 {
 	return max(0, resident-shared)
 }
 
-// processTree gives a process and all its descendants.
+// processTree returns a process and all its descendants.
 func processTree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {

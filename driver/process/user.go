@@ -86,7 +86,7 @@ func findGroup(name string) (uint32, error) {
 }
 
 // number reads a user's or group's number. The highest means "unchanged" to
-// the kernel and is nobody's.
+// the kernel and is no one's.
 func number(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err == nil && n == 1<<32-1 {

@@ -19,7 +19,7 @@ const listChunk = 500
 type op string
 
 const (
-	opHello    op = "hello"    // first on the daemon's connection: take over
+	opHello    op = "hello"    // first on the daemon's connection: it replaces the session before
 	opExec     op = "exec"     // first and only on a connection of its own
 	opList     op = "list"     // every task held; several frames
 	opHold     op = "hold"     // keep these exits, which an earlier supervisor lost
@@ -28,6 +28,7 @@ const (
 	opStop     op = "stop"     //
 	opForget   op = "forget"   //
 	opDestroy  op = "destroy"  //
+	opFreeze   op = "freeze"   //
 	opUsage    op = "usage"    //
 	opWatch    op = "watch"    // a frame at once and whenever there is more in a log, until the machine is destroyed
 	opCancel   op = "cancel"   // give the request with this ID up; has no answer of its own
@@ -44,6 +45,7 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Signal   int              `json:"signal,omitempty"`
 	Timeout  time.Duration    `json:"timeout,omitempty"`
+	Frozen   bool             `json:"frozen,omitempty"`   // of a freeze: what it is to be
 	Command  [][]byte         `json:"command,omitempty"`  // of an exec
 	Terminal bool             `json:"terminal,omitempty"` // of an exec: its files are one
 	Term     string           `json:"term,omitempty"`     // $TERM with a terminal
@@ -61,7 +63,7 @@ type reply struct {
 	Usage    *driver.Usage    `json:"usage,omitempty"`
 	More     bool             `json:"more,omitempty"`     // another frame of this answer follows
 	Exit     *bourse.Exit     `json:"exit,omitempty"`     // of an exec
-	Replaced bool             `json:"replaced,omitempty"` // another daemon has taken over: do not come back
+	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected: do not come back
 }
 
 // hello opens a daemon's connection.

@@ -13,7 +13,7 @@ type Claimer struct {
 	Ticket Ticket // its own: the same claim again is answered as before. A host's is that of its registration
 }
 
-// Claim gives a job that is on offer to who asks first; when it returns nil
+// Claim returns a job that is on offer to who asks first; when it returns nil
 // that is on disk. Errors: not_found, there is no such job (any more), or no such host;
 // conflict, somebody else has it, or the host has no room for it; forbidden, the
 // host is another's; unavailable,
@@ -52,7 +52,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	return nil
 }
 
-// claimable gives the job that who may claim, or has claimed. Its caller holds
+// claimable returns the job that who may claim, or has claimed. Its caller holds
 // mu.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	h, err := d.hostNamed(who.Host, who.Ticket)
@@ -87,7 +87,7 @@ type Report struct {
 
 // End records how a job ended; when it returns that is on disk. A repeated End
 // is no error, and the first one stands. Errors: not_found; invalid, a code that
-// cannot be; forbidden, it was claimed with another ticket; conflict, nobody has claimed the job, or it has been given up;
+// cannot be; forbidden, it was claimed with another ticket; conflict, no one has claimed the job, or it has been given up;
 // unavailable, it could not be written down.
 func (d *Driver) End(name string, r Report) error {
 	if r.Error == "" && (r.Code < 0 || r.Code > 255) {

@@ -1,12 +1,12 @@
 // Package pull is the driver for image "pull": machines are jobs that somebody
-// else fetches and runs. Whoever asks for work, a poller, holds a call of
+// else fetches and runs. A client that asks for work, a poller, holds a call of
 // [Driver.Next] open; those calls are the driver's only capacity. How they come
 // over the network is package gateway's business.
 //
 // # Promises
 //
 //   - Start offers the task to one poller at a time and returns when somebody
-//     has claimed it. When nobody waits it fails at once (CodeInsufficient):
+//     has claimed it. When no one waits it fails at once (CodeInsufficient):
 //     there is no queue. A poller that does not claim what it was offered, or
 //     left before it could be told, costs time only: the offer goes to another.
 //   - One claim wins. It is on disk before it is answered, so that a daemon
@@ -16,7 +16,7 @@
 //     when it was asked to end and its poller did not say so in time, and when
 //     nothing was heard of its poller for Config.Lost. What the poller says
 //     afterwards is refused. The program may then still run where the poller
-//     is: nobody here can know.
+//     is: no one here can know.
 //   - A job that is claimed and never begun (the claim's answer was lost) is
 //     given up likewise; it is not run twice by us.
 //

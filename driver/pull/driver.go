@@ -146,7 +146,7 @@ func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 	return nil
 }
 
-// claimed gives the job of a task that was claimed. Its caller holds mu.
+// claimed returns the job of a task that was claimed. Its caller holds mu.
 func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	j := d.jobs[id.Machine]
 	if j == nil || j.ID != id || j.forgotten {
@@ -185,6 +185,12 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, _ bourse.Signal) 
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, _ driver.Exec) (driver.ExecResult, error) {
 	_, err := d.Inspect(ctx, id)
 	return driver.ExecResult{}, errors.Join(err, errElsewhere)
+}
+
+// Freeze implements driver.Driver.
+func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, _ bool) error {
+	_, err := d.Inspect(ctx, id)
+	return errors.Join(err, errElsewhere)
 }
 
 // Usage implements driver.Driver.

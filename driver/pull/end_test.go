@@ -132,7 +132,7 @@ func TestClaimsAndEndsThatCannotBe(t *testing.T) {
 		synctest.Wait()
 		start := r.begin(t.Context(), taskOf(1, "a"))
 		<-jobs
-		r.wantCode("the end of what nobody has claimed", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
+		r.wantCode("the end of what no one has claimed", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
 		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Ticket: "h", Host: "h"}), bourse.CodeNotFound)
 		me := Claimer{By: "me", Ticket: "me"}
 		for range 2 { // the answer was lost

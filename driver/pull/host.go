@@ -36,7 +36,7 @@ func (d *Driver) Register(name string, ticket Ticket, size Size, running []strin
 	return errors.Join(errs...)
 }
 
-// missing gives the claimed jobs of a host that are not among running.
+// missing returns the claimed jobs of a host that are not among running.
 func (d *Driver) missing(name string, has []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func errNotThisHost(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
 }
 
-// hostNamed gives a registered host, nil for "". Its caller holds mu.
+// hostNamed returns a registered host, nil for "". Its caller holds mu.
 func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil
@@ -107,7 +107,7 @@ func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	return h, nil
 }
 
-// free gives what a host has left: its size less its jobs, and less what it is
+// free returns what a host has left: its size less its jobs, and less what it is
 // being offered. Its caller holds mu.
 func (d *Driver) free(h *host) Size {
 	left := h.size.less(d.used[h.name])

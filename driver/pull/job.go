@@ -34,7 +34,7 @@ func (s Size) plus(o Size) Size {
 	return Size{CPU: s.CPU + o.CPU, Memory: s.Memory + o.Memory, Disk: s.Disk + o.Disk}
 }
 
-// holds tells whether need fits into s.
+// holds reports whether need fits into s.
 func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
@@ -65,7 +65,7 @@ const (
 )
 
 // job is one boot of one machine. All is guarded by Driver.mu, but that in the
-// phases claiming and ending nobody but the writer changes anything.
+// phases claiming and ending no one but the writer changes anything.
 type job struct {
 	record
 	task  driver.Task // what pollers are told of; not kept once it is claimed

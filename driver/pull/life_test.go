@@ -68,7 +68,7 @@ func TestLifeOfAJob(t *testing.T) {
 	})
 }
 
-// Nobody waits: the answer is no, and takes no time.
+// No one waits: the answer is no, and takes no time.
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -105,7 +105,7 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 		if j := <-eager; j.Name != "a" || time.Since(begin) != r.cfg.Offer {
 			t.Errorf("job %q after %s, want a after %s", j.Name, time.Since(begin), r.cfg.Offer)
 		}
-		time.Sleep(r.cfg.Offer) // nobody waits now: the next who comes gets it at once
+		time.Sleep(r.cfg.Offer) // no one waits now: the next who comes gets it at once
 		begin = time.Now()
 		if j := <-r.poll(t.Context(), ""); j.Name != "a" || time.Since(begin) != 0 {
 			t.Errorf("job %q after %s, want a at once", j.Name, time.Since(begin))
@@ -182,7 +182,7 @@ func TestAWaitThatEnds(t *testing.T) {
 	})
 }
 
-// The deadline passes, or nobody wants the job any more: nobody can claim it
+// The deadline passes, or no one wants the job any more: no one can claim it
 // afterwards.
 func TestAnOfferIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

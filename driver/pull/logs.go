@@ -2,6 +2,8 @@ package pull
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -25,7 +27,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 		if over && j != told {
 			told = j
 			if !first {
-				want.Tail = 0 // what is new is wanted, all of it
+				want.Tail, want.After = 0, "" // what is new is wanted, all of it
 			}
 			if err := tellOutput(j, want, line); err != nil {
 				return err
@@ -43,12 +45,19 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// tellOutput gives the lines of an ended job, whose record changes no more.
+// tellOutput returns the lines of an ended job, whose record changes no more.
 func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
-	if j.Exit.At.Before(want.Since) || want.Tail < 0 {
+	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil
 	}
 	lines := split(j, string(j.Output))
+	if want.After != "" {
+		n, err := linesHad(j, want.After)
+		if err != nil {
+			return err
+		}
+		lines = lines[min(n, len(lines)):]
+	}
 	if want.Tail > 0 && len(lines) > want.Tail {
 		lines = lines[len(lines)-want.Tail:]
 	}
@@ -60,6 +69,21 @@ func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) e
 	return nil
 }
 
+// linesHad returns how many lines of a job were read up to a position: none,
+// when that is of an earlier job.
+func linesHad(j *job, after string) (int, error) {
+	job, line, ok := strings.Cut(after, ".")
+	at, err1 := strconv.ParseInt(job, 10, 64)
+	n, err2 := strconv.ParseUint(line, 10, 31)
+	switch {
+	case !ok || err1 != nil || err2 != nil:
+		return 0, driver.ErrPosition(after)
+	case at != j.Exit.At.UnixNano():
+		return 0, nil
+	}
+	return int(n), nil
+}
+
 func split(j *job, text string) []driver.LogLine {
 	var out []driver.LogLine
 	for l := range strings.Lines(text) {
@@ -69,6 +93,9 @@ func split(j *job, text string) []driver.LogLine {
 			l = l[maxLine:]
 		}
 		out = append(out, driver.LogLine{At: j.Exit.At, Stream: "stdout", Text: l})
+	}
+	for i := range out {
+		out[i].Position = fmt.Sprintf("%d.%d", j.Exit.At.UnixNano(), i+1)
 	}
 	return out
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Run gives up the jobs of which nothing is heard any more, and forgets hosts
+// Run returns up the jobs of which nothing is heard any more, and forgets hosts
 // that have gone, until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
@@ -26,7 +26,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// silent gives the jobs of which nothing was heard for too long, and drops the
+// silent returns the jobs of which nothing was heard for too long, and drops the
 // hosts likewise.
 func (d *Driver) silent(now time.Time) []*job {
 	d.mu.Lock()

@@ -31,7 +31,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// open starts the next daemon, and gives what it recovers. The one before was
+// open starts the next daemon, and returns what it recovers. The one before was
 // killed.
 func (r *rig) open() []driver.Status {
 	r.t.Helper()
@@ -90,7 +90,7 @@ func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 	return out
 }
 
-// claimed has a poller claim a task, and gives its job.
+// claimed has a poller claim a task, and returns its job.
 func (r *rig) claimed(task driver.Task) Job {
 	r.t.Helper()
 	jobs := r.poll(r.t.Context(), "")

@@ -55,7 +55,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 		d.pollers = slices.Delete(d.pollers, i, i+1)
 		return Job{}, false, nil
 	}
-	x := <-p.got // whoever took it from the list has put it there
+	x := <-p.got // the one that took it from the list has put it there
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return x.told(), true, nil
 	}
@@ -81,7 +81,7 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers j, which nobody has claimed, to another who waits, or to the
+// reoffer offers j, which no one has claimed, to another who waits, or to the
 // next who comes. Its caller holds mu.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
@@ -90,7 +90,7 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor gives a job that waits for the next poller and is for one at h. Its
+// dueFor returns a job that waits for the next poller and is for one at h. Its
 // caller holds mu.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
@@ -101,9 +101,9 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick gives who is to be offered a job of a size: of the hosts that wait the
+// pick returns who is to be offered a job of a size: of the hosts that wait the
 // one that it fits best, else who has waited longest without a name; nil when
-// nobody can. Its caller holds mu.
+// no one can. Its caller holds mu.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0

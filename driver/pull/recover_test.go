@@ -47,7 +47,7 @@ func TestKilledAfterTheClaim(t *testing.T) {
 	})
 }
 
-// The daemon dies in every stage of every write. Whoever was told of a claim or
+// The daemon dies in every stage of every write. A caller that was told of a claim or
 // an end finds it so afterwards; a job that was not claimed may be, or not.
 func TestADaemonDiesInEveryWrite(t *testing.T) {
 	for _, stage := range []string{stageWritten, stageRenamed, stageSynced} {

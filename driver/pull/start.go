@@ -11,8 +11,8 @@ import (
 )
 
 // Start implements driver.Driver: it returns when a poller has claimed the
-// task. CodeInsufficient: nobody who could run it waits. When ctx ends first
-// the offer is withdrawn, and nobody will ever claim it.
+// task. CodeInsufficient: no one who could run it waits. When ctx ends first
+// the offer is withdrawn, and no one will ever claim it.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -75,7 +75,7 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName gives what pollers are to call a task: its machine's name, unless
+// freeName returns what pollers are to call a task: its machine's name, unless
 // another job that lives has it.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
@@ -126,7 +126,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	}
 }
 
-// withdraw takes back an offer that nobody has claimed. Its caller holds mu.
+// withdraw takes back an offer that no one has claimed. Its caller holds mu.
 func (d *Driver) withdraw(j *job) {
 	delete(d.offers, j.ID.Machine)
 	d.unname(j)

@@ -110,7 +110,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// cancelled gives what Cancellations waits for. Its caller holds mu.
+// cancelled returns what Cancellations waits for. Its caller holds mu.
 func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {

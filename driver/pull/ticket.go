@@ -10,7 +10,7 @@ import (
 
 // A Ticket is the secret of a poller or host by which it is known again: who
 // has claimed a job with one ends it, and is asked to end it, with the same one.
-// Whoever may poll shares the gateway's token; nobody else has the ticket.
+// All that may poll share the gateway's token; no one else has the ticket.
 type Ticket string
 
 // hash is what is kept of a ticket. It needs no salt: tickets are random.

@@ -106,5 +106,5 @@ func answerRequest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // nobody is there to be told
+	_, _ = w.Write(answer) // no one is there to be told
 }

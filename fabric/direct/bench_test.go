@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
 // BenchmarkCall is one round trip with a quote's sizes, on loopback: what
@@ -33,7 +34,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Cleanup(t.CloseIdleConnections)
 		client := &http.Client{Transport: t}
 		measure(b, func() (*http.Response, error) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+ln.Addr().String()+"/worker/quote", bytes.NewReader(body))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+ln.Addr().String()+"/worker/order/quote", bytes.NewReader(body))
 			if err != nil {
 				return nil, err
 			}
@@ -53,7 +54,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func request(body []byte) *http.Request {
-	r, _ := http.NewRequest(http.MethodPost, "/worker/quote", bytes.NewReader(body))
+	r, _ := http.NewRequest(http.MethodPost, "/worker/order/quote", bytes.NewReader(body))
 	return r
 }
 
@@ -108,9 +109,9 @@ func BenchmarkEcho(b *testing.B) {
 		w := n.Serve("w1", echo)
 		b.Run(name+"/message", func(b *testing.B) {
 			many(b, func() error {
-				a, sent, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim", Body: body})
-				if err == nil && (!sent || len(a.Body) != len(body)) {
-					err = fmt.Errorf("sent: %v, %d bytes", sent, len(a.Body))
+				a, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/order/claim", Body: body})
+				if err == nil && len(a.Body) != len(body) {
+					err = fmt.Errorf("%d bytes", len(a.Body))
 				}
 				return err
 			})
@@ -131,7 +132,10 @@ func BenchmarkAsk(b *testing.B) {
 		for name, ask := range map[string]func(context.Context, func(bourse.Quote)){
 			"messages": func(ctx context.Context, one func(bourse.Quote)) { n.fabric.Ask(ctx, members[:workers], order, one) },
 			"requests": func(ctx context.Context, one func(bourse.Quote)) {
-				fabric.AskAll(ctx, n.fabric.Call, members[:workers], order, one)
+				send := func(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
+					return fabric.SendByCall(ctx, n.fabric.Call, to, m)
+				}
+				fabric.AskAll(ctx, send, members[:workers], order, one)
 			},
 		} {
 			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
@@ -180,7 +184,7 @@ func BenchmarkStream(b *testing.B) {
 					return bourse.Exit{}, err
 				})
 			}))
-			s, err := fabric.NewClient(n.fabric).ExecStream(b.Context(), w.Member, "148e21ea1d5389", fabric.ExecStart{Command: []string{"cat"}, Stdin: true})
+			s, err := fabrictest.Attach(b.Context(), n.fabric, w.Member, "148e21ea1d5389", fabric.ExecStart{Command: []string{"cat"}, Stdin: true})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +44,7 @@ const (
 type Fabric struct {
 	transport *http.Transport
 	streams   *http.Transport // of requests whose body goes on while the reply does
-	lines     lines           // of calls
-	waiters   sync.Pool       // of *waiter
+	conns     conns           // of calls
 	secure    bool
 	proof     admission.Proof
 }
@@ -81,7 +79,7 @@ func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 		t.Protocols.SetHTTP1(true)
 		return &Fabric{
 			transport: t, streams: newStreams(dial, nil), proof: proof,
-			lines: lines{dial: dial, proof: proof, peers: map[peerKey]*peer{}},
+			conns: conns{dial: dial, proof: proof, peers: map[peerKey]*peer{}},
 		}
 	}
 	t.Protocols.SetHTTP2(true)
@@ -89,11 +87,12 @@ func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	t.DialTLSContext = secureDialer(dial, config, "h2")
 	return &Fabric{
 		transport: t, streams: newStreams(dial, config), secure: true, proof: proof,
-		lines: lines{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
+		conns: conns{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
 	}
 }
 
-// newStreams makes the transport of requests whose bodies have no known length.
+// newStreams makes the transport of requests whose bodies have no known length, or
+// whose connections become something else.
 // Each has a connection of its own. On a shared one of HTTP/2 a few megabytes
 // that a server does not read would hold up the bodies of all other requests;
 // and a kept one may be closed by its server at that very moment, when such a
@@ -111,7 +110,7 @@ func newStreams(dial Dialer, config TLS) *http.Transport {
 // answers are lost.
 func (f *Fabric) Close() {
 	f.transport.CloseIdleConnections()
-	f.lines.close()
+	f.conns.close()
 }
 
 // Call sends one request to one worker; see [fabric.Fabric].
@@ -119,7 +118,7 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 	trip := &trip{to: to}
 	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.begun.Store(true) }
 	transport := f.transport
-	if req.ContentLength < 0 {
+	if req.ContentLength < 0 || req.Header["Upgrade"] != nil {
 		transport = f.streams
 	}
 	resp, err := transport.RoundTrip(f.addressed(httptrace.WithClientTrace(ctx, &trip.trace), to, req))
@@ -149,7 +148,6 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 	}
 	r.Header[headerTo] = []string{string(to.ID)}
 	f.proof.ShowTo(r.Header, to.Address)
-	r.Header["User-Agent"] = nil // no worker needs it
 	return r
 }
 
@@ -176,7 +174,11 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: giveUp}
+
+// unheard is how long what was sent may stay without the other host's word that it
+// arrived. The kernel would wait a quarter of an hour.
+const unheard = 5 * time.Second
 
 // TCP dials addresses of IP.
 func TCP(ctx context.Context, network, address string) (net.Conn, error) {
@@ -232,9 +234,9 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	c, err := f.lines.dial(ctx, "tcp", to.Address)
+	c, err := f.conns.dial(ctx, "tcp", to.Address)
 	if err == nil {
-		c, err = secured(ctx, c, f.lines.config, serverName(to), "http/1.1")
+		c, err = secured(ctx, c, f.conns.config, serverName(to), "http/1.1")
 	}
 	if err != nil {
 		return nil, fabric.Unsent(to, err)

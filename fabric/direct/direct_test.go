@@ -32,8 +32,7 @@ type network struct {
 	t      testing.TB
 	ca     *admission.CA
 	fabric *direct.Fabric
-	at     string           // address of the next worker; "": any
-	older  http.HandlerFunc // of the next worker, instead of one that accepts connections of calls
+	at     string // address of the next worker; "": any
 }
 
 func newNetwork(t testing.TB, ca *admission.CA) *network {
@@ -54,15 +53,8 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	if n.ca != nil {
 		config = credentials(n.t, n.ca, id, bourse.RoleWorker).Server(bourse.RoleBroker)
 	}
-	h = direct.Handler(id, h)
-	if older := n.older; older != nil {
-		mux := http.NewServeMux()
-		mux.HandleFunc("/worker/calls", older)
-		mux.Handle("/", h)
-		h = mux
-	}
-	ln, kill := serveAt(n.t, cmp.Or(n.at, "127.0.0.1:0"), h, config)
-	n.at, n.older = "", nil
+	ln, kill := serveAt(n.t, cmp.Or(n.at, "127.0.0.1:0"), direct.Handler(id, h), config)
+	n.at = ""
 	return fabrictest.Worker{Member: member(id, ln), Kill: kill}
 }
 

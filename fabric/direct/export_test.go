@@ -3,23 +3,14 @@ package direct
 // CallsOnce is how many calls a server serves at a time.
 const CallsOnce = callsOnce
 
-// Lines returns how many workers the fabric has a connection of calls to, or tries
-// to have.
-func (f *Fabric) Lines() int {
-	f.lines.mu.RLock()
-	defer f.lines.mu.RUnlock()
-	return len(f.lines.peers)
-}
-
-// Calls returns how many calls of the fabric are in progress.
-func (f *Fabric) Calls() (n int) {
-	f.lines.mu.RLock()
-	defer f.lines.mu.RUnlock()
-	for _, p := range f.lines.peers {
-		if p.known() && p.line != nil {
-			p.line.mu.Lock()
-			n += len(p.line.calls)
-			p.line.mu.Unlock()
+// Conns returns how many workers the fabric has a connection of calls to, or
+// tries to have.
+func (f *Fabric) Conns() (n int) {
+	f.conns.mu.RLock()
+	defer f.conns.mu.RUnlock()
+	for _, p := range f.conns.peers {
+		if !p.ended() {
+			n++
 		}
 	}
 	return n

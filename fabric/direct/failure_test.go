@@ -29,13 +29,12 @@ func TestAddressReused(t *testing.T) {
 				claims.Add(1)
 				fabric.WriteBody(w, bourse.Facts{Worker: "w2"})
 			}))
-			client := fabric.NewClient(n.fabric)
-			if _, err := client.Facts(t.Context(), w.Member); err != nil {
+			if _, err := fabric.WorkerFacts.Call(t.Context(), n.fabric, w.Member, struct{}{}); err != nil {
 				t.Fatalf("worker w2: %v", err)
 			}
 			old := w.Member
 			old.ID = "w1"
-			_, err := client.Facts(t.Context(), old)
+			_, err := fabric.WorkerFacts.Call(t.Context(), n.fabric, old, struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable || claims.Load() != 1 {
 				t.Errorf("got %v after %d requests, want it unavailable after 1", err, claims.Load())
 			}
@@ -65,9 +64,8 @@ func TestKeptConnectionClosed(t *testing.T) {
 	}()
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
-	client := fabric.NewClient(f)
 	for i := range 2 {
-		if _, err := client.Facts(t.Context(), member("w1", ln)); err != nil {
+		if _, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{}); err != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 		<-closed
@@ -107,13 +105,19 @@ func TestNotHTTP(t *testing.T) {
 			f := direct.New(nil)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			_, _, err := fabric.NewClient(f).Claim(ctx, member("w1", ln), &bourse.Claim{})
-			// A claim is not sent to a silent worker: it waits for the
-			// worker to take calls.
-			if unsent := name == "says nothing"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
+			_, _, err := fabric.Trader{Fabric: f}.Claim(ctx, member("w1", ln), &bourse.Claim{})
+			// No call is sent to a server that does not take calls; one that refuses
+			// them has answered.
+			if unsent := name != "sends a redirect"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
 				t.Errorf("got %v, want an error that leaves the outcome open: %v", err, !unsent)
 			}
-			_, err = fabric.NewClient(f).Facts(ctx, member("w1", ln))
+			ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			a, err := fabric.SendByCall(ctx, f.Call, member("w1", ln), &fabric.Message{Method: "POST", URI: "/worker/order/claim", Body: []byte("{}")})
+			if bourse.CodeOf(err) == bourse.CodeUnavailable || err == nil && a.Status < 300 {
+				t.Errorf("a request: %d, %v, want an error that leaves the outcome open", a.Status, err)
+			}
+			_, err = fabric.WorkerFacts.Call(ctx, f, member("w1", ln), struct{}{})
 			if err == nil {
 				t.Error("a question was answered")
 			}
@@ -132,7 +136,7 @@ func TestAbsurdAddresses(t *testing.T) {
 			n = newNetwork(t, newCA(t))
 		}
 		for _, address := range []string{"", ":", "nonsense", "127.0.0.1:99999", "127.0.0.1:1/x", "a b:1", "[::1:1", "\x00:1"} {
-			_, err := fabric.NewClient(n.fabric).Facts(t.Context(), bourse.Member{ID: "w1", Role: bourse.RoleWorker, Address: address})
+			_, err := fabric.WorkerFacts.Call(t.Context(), n.fabric, bourse.Member{ID: "w1", Role: bourse.RoleWorker, Address: address}, struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable {
 				t.Errorf("address %q: got %v, want it unavailable", address, err)
 			}

@@ -28,7 +28,7 @@ func TestServerProvesItself(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			ln, _ := serve(t, refuse(t), tt.server)
-			_, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln))
+			_, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable {
 				t.Errorf("got %v, want it unavailable", err)
 			}
@@ -62,7 +62,7 @@ func TestClientProvesItself(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := direct.New(tt.client)
 			t.Cleanup(f.Close)
-			if _, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln)); err == nil {
+			if _, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{}); err == nil {
 				t.Error("got an answer, want none")
 			}
 		})

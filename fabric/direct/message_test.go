@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,7 +83,7 @@ func TestMessageProvesItself(t *testing.T) {
 	if err != nil || a.Status != http.StatusForbidden {
 		t.Errorf("got %d %q, %v, want it forbidden", a.Status, a.Body, err)
 	}
-	_, _, err = fabric.NewClient(f).Claim(t.Context(), member("w0", ln), &bourse.Claim{})
+	_, _, err = fabric.Trader{Fabric: f}.Claim(t.Context(), member("w0", ln), &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -107,49 +106,20 @@ func TestMessageSizes(t *testing.T) {
 	})
 }
 
-// TestOtherWays shows that what is too large for a message is sent as a request,
-// and so is what is for a worker that takes no messages.
-func TestOtherWays(t *testing.T) {
-	way := func(w http.ResponseWriter, r *http.Request) {
-		var c bourse.Claim
-		if err := fabric.ReadBody(w, r, &c); err != nil {
-			fabric.WriteFailure(w, err)
-			return
-		}
-		kind := "message"
-		if r.Header.Get("Bourse-To") != "" {
-			kind = "request"
-		}
-		fabric.WriteBody(w, fabric.ClaimReply{Refusal: &bourse.Refusal{Worker: "w1", Detail: kind}})
-	}
+// TestLargeMessage shows that what is too large for a call is sent as a request.
+func TestLargeMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
-		var asked atomic.Int32
-		w := n.Serve("w1", http.HandlerFunc(way))
-		n.older = func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
-			http.NotFound(w, r)
-		}
-		older := n.Serve("w2", http.HandlerFunc(way))
-		large := &bourse.Claim{Order: bourse.Order{Config: bourse.Config{Init: bourse.Init{Exec: []string{strings.Repeat("x", 300<<10)}}}}}
-		for range 3 {
-			for _, c := range []struct {
-				name  string
-				claim *bourse.Claim
-				to    fabrictest.Worker
-				want  string
-			}{
-				{"small", &bourse.Claim{}, w, "message"},
-				{"large", large, w, "request"},
-				{"to an older one", &bourse.Claim{}, older, "request"},
-			} {
-				_, refusal, err := fabric.NewClient(n.fabric).Claim(t.Context(), c.to.Member, c.claim)
-				if err != nil || refusal == nil || refusal.Detail != c.want {
-					t.Errorf("%s: got %+v, %v, want a %s", c.name, refusal, err, c.want)
-				}
+		w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			size, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, r.Method, " ", r.URL, " ", size, " ", r.Header.Get("Bourse-To"))
+		}))
+		for size, want := range map[int]string{
+			256 << 10: "POST /worker/claim?a=1 262144 ", 256<<10 + 1: "POST /worker/claim?a=1 262145 w1",
+		} {
+			a, err := fabrictest.Send(t.Context(), n.fabric, w.Member, strings.Repeat("x", size))
+			if err != nil || string(a.Body) != want {
+				t.Errorf("%d bytes: got %q, %v, want %q", size, a.Body, err, want)
 			}
-		}
-		if asked.Load() != 1 {
-			t.Errorf("the older worker was asked %d times to take calls, want 1", asked.Load())
 		}
 	})
 }
@@ -187,7 +157,7 @@ func TestWorkerRestarts(t *testing.T) {
 			}
 			w.Kill()
 			n.at = w.Member.Address
-			for end := time.Now().Add(patience); n.fabric.Lines() > 0 && time.Now().Before(end); {
+			for end := time.Now().Add(patience); n.fabric.Conns() > 0 && time.Now().Before(end); {
 				runtime.Gosched() // until it has seen that the connection ended
 			}
 			w = n.Serve("w1", echo)
@@ -218,7 +188,7 @@ func TestTooManyCalls(t *testing.T) {
 	for range direct.CallsOnce {
 		<-arrived
 	}
-	_, _, err := fabric.NewClient(n.fabric).Claim(t.Context(), w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.fabric}.Claim(t.Context(), w.Member, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 	close(finish)
 	wg.Wait()

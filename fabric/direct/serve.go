@@ -30,10 +30,9 @@ const (
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)
-	calls := newDesk(log)
-	base = context.WithValue(base, deskKey{}, calls)
-	defer calls.close()
-	defer calls.refuse()
+	calls := newCalls(log)
+	base = context.WithValue(base, callsKey{}, calls)
+	defer calls.Close(errClosing)
 	server := &http.Server{
 		Handler:           bodies.New(0).Handler(h),
 		TLSConfig:         config,
@@ -54,16 +53,16 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	}()
 	select {
 	case err := <-ended:
-		calls.abort()
+		calls.Abort()
 		return errors.Join(err, server.Close())
 	case <-ctx.Done():
 	}
-	calls.refuse()
+	calls.Drain()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := server.Shutdown(last)
-	if !calls.wait(last) || errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests still under way are cut off")
+	if !calls.Wait(last) || errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("requests in progress are cut off")
 		cut(errClosing)
 		err = server.Close() // after Shutdown, even if that failed
 	}

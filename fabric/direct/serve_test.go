@@ -46,7 +46,7 @@ func TestServeFinishes(t *testing.T) {
 	}()
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
-	facts, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln))
+	facts, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{})
 	if err != nil || facts.Worker != "w1" {
 		t.Errorf("got %+v, %v", facts, err)
 	}
@@ -75,7 +75,7 @@ func TestServeCutsOff(t *testing.T) {
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
 	began := time.Now()
-	_, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln))
+	_, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{})
 	if err == nil {
 		t.Error("the request was answered")
 	}
@@ -103,7 +103,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
-	if _, err := fabric.NewClient(f).Facts(t.Context(), member("w1", ln)); err != nil {
+	if _, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{}); err != nil {
 		t.Errorf("beside it: %v", err)
 	}
 	for i := 0; i < 1<<20; i += 64 {
@@ -152,7 +152,7 @@ func TestServeFinishesCalls(t *testing.T) {
 	}
 	close(finish)
 	if err := <-answered; err != nil {
-		t.Errorf("the call under way: %v", err)
+		t.Errorf("the call in progress: %v", err)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("serve: %v", err)

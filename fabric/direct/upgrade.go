@@ -2,17 +2,21 @@ package direct
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
-	"math"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/mux"
 )
 
 // callsPath and callsProtocol are what a connection of calls begins with: a
@@ -22,68 +26,133 @@ const (
 	callsProtocol = "bourse-calls"
 )
 
-// open dials a worker and asks it to take calls. errNoCalls means that it is
-// there and does not, errNoAnswer that it does not answer.
-func (ls *lines) open(ctx context.Context, to *bourse.Member, ended func()) (*line, *bufio.Reader, error) {
-	c, err := ls.dial(ctx, "tcp", to.Address)
+const (
+	// stall is how long the other end may read nothing of what waits for it.
+	stall = 5 * time.Second
+	// callerSilence is how long a caller may send nothing. It pings more often.
+	callerSilence = 4 * (pingAfter + pingTimeout)
+	callsOnce     = 4096 // calls that are served at a time; more are refused
+)
+
+// open dials a worker and asks it to take calls.
+func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error) {
+	c, err := cs.dial(ctx, "tcp", to.Address)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	below := newNowait(c)
+	below := mux.NewPipe(c)
 	var conn net.Conn = below
-	if ls.config != nil {
-		if conn, err = secured(ctx, below, ls.config, serverName(*to), "http/1.1"); err != nil {
-			return nil, nil, err
+	if cs.config != nil {
+		if conn, err = secured(ctx, below, cs.config, serverName(*to), "http/1.1"); err != nil {
+			return nil, err
 		}
 	}
-	l := newLine(conn, below, &ls.work, ended)
-	r, err := l.upgrade(ctx, to, ls.proof)
-	if err != nil {
+	if err := upgrade(ctx, conn, to, cs.proof); err != nil {
 		_ = conn.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	below.waiting = false
-	return l, r, nil
+	return mux.NewConn(conn, below, mux.Config{
+		Limits: limits, Idle: clientIdle, Stall: stall, Ping: pingAfter, Pong: pingTimeout,
+	}), nil
 }
 
+var errEarly = errors.New("it sends before it is asked")
+
+// refused is a server's answer when it takes no calls from us. It is the answer
+// to each of them.
+type refused struct{ answer fabric.Answer }
+
+func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }
+
 // upgrade asks a worker to go on in frames.
-func (l *line) upgrade(ctx context.Context, to *bourse.Member, proof admission.Proof) (*bufio.Reader, error) {
-	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
+func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	ask := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: callsPath}, Host: to.Address, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}, "User-Agent": nil},
+		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {callsProtocol}, headerTo: {string(to.ID)}},
 	}
 	proof.ShowTo(ask.Header, to.Address)
-	if err := ask.Write(l.conn); err != nil {
-		return nil, unanswered(ctx, err)
+	if err := ask.Write(conn); err != nil {
+		return err
 	}
-	within := &io.LimitedReader{R: l, N: maxHeader}
-	r := bufio.NewReaderSize(within, readAhead)
+	r := bufio.NewReader(io.LimitReader(conn, maxHeader))
 	answer, err := http.ReadResponse(r, ask) //nolint:bodyclose // it ends with the connection
 	if err != nil {
-		return nil, unanswered(ctx, err)
+		return err
 	}
-	within.N = math.MaxInt64
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols && answer.Header.Get("Upgrade") == callsProtocol:
-		if !stop() {
-			return nil, ctx.Err() // its deadline is set, or soon will be
+		if r.Buffered() > 0 {
+			return errEarly
 		}
-		return r, nil
+		if !stop() {
+			return ctx.Err() // its deadline is set, or soon will be
+		}
+		return nil
 	case answer.StatusCode == http.StatusMisdirectedRequest:
-		return nil, errAnother
-	case answer.StatusCode == http.StatusServiceUnavailable:
-		return nil, errClosing
+		return errAnother
 	}
-	return nil, errNoCalls
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// unanswered is the error of a worker that did not answer. One that is silent for long
-// takes no calls: a proxy in between may swallow what it does not know.
-func unanswered(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.Join(errNoCalls, err)
+// calls is where a server answers calls, in the contexts of its requests.
+type calls struct {
+	*mux.Server
+	log *slog.Logger
+}
+
+type callsKey struct{}
+
+func newCalls(log *slog.Logger) *calls {
+	return &calls{log: log, Server: mux.NewServer(mux.ServerConfig{
+		Limits: limits, AtOnce: callsOnce, Silence: callerSilence, Stall: stall, Refuse: func(why error) mux.Answer {
+			var h fabric.Held
+			fabric.WriteFailure(&h, bourse.Errorf(bourse.CodeUnavailable, "%w", why))
+			return mux.Answer{Status: h.Status(), Body: h.Bytes()}
+		},
+	})}
+}
+
+// asksForCalls reports whether a request asks to go on in frames.
+func asksForCalls(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
+}
+
+// takeCalls has handler answer calls on the connection of a request that asks
+// for it. What it sees of a call is a request like that one.
+func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	c, ok := r.Context().Value(callsKey{}).(*calls)
+	if !ok || r.ProtoMajor != 1 {
+		http.NotFound(w, r)
+		return
 	}
-	return errors.Join(errNoAnswer, err)
+	if c.Draining() {
+		fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "%w", errClosing))
+		return
+	}
+	conn, ahead, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // an error is the write's, too
+	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n"
+	if _, err := io.WriteString(conn, yes); err != nil {
+		_ = conn.Close()
+		return
+	}
+	_ = conn.SetWriteDeadline(time.Time{})
+	first, _ := ahead.Reader.Peek(ahead.Reader.Buffered()) // it is there
+	src := io.MultiReader(bytes.NewReader(slices.Clone(first)), conn)
+	like := r.WithContext(context.WithoutCancel(r.Context()))
+	c.Serve(r.Context(), conn, src, func(ctx context.Context, call *mux.Call) mux.Answer {
+		m := fabric.Message{Method: call.Type, URI: call.Subject, Body: call.Payload}
+		a := fabric.ServeMessage(ctx, like, &m, handler, c.log)
+		return mux.Answer{Status: a.Status, Body: a.Body}
+	})
 }

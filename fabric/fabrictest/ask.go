@@ -106,5 +106,5 @@ func testAskEnds(t *testing.T, n Network) {
 }
 
 func testAskNobody(t *testing.T, n Network) {
-	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got %+v of nobody", q) })
+	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got %+v of no one", q) })
 }

@@ -55,23 +55,16 @@ func testEcho(t *testing.T, n Network) {
 	}
 }
 
-func testEscaping(t *testing.T, n Network) {
+func testIDs(t *testing.T, n Network) {
 	var mux http.ServeMux
-	mux.HandleFunc(fabric.PathMachine, func(w http.ResponseWriter, r *http.Request) {
-		fabric.WriteBody(w, bourse.Machine{Name: r.PathValue("machine")})
+	fabric.MachineShow.Handle(&mux, func(_ context.Context, id bourse.MachineID) (bourse.Machine, error) {
+		return bourse.Machine{Name: string(id)}, nil
 	})
 	w := n.Serve("w1", &mux)
-	client := fabric.NewClient(n.Fabric())
-	for _, id := range []bourse.MachineID{"148e21ea1d5389", "a/../../worker/facts", "a b", "a?deleted=true", "a#b", "a%2fb", "…", "a\x00b", "\r\nX: y"} {
-		m, err := client.Machine(soon(t), w.Member, id)
+	for _, id := range []bourse.MachineID{"148e21ea1d5389", "", ".", "..", "a/../../worker/facts", "a b", "a?deleted=true", "a#b", "a%2fb", "…", "a\x00b", "\r\nX: y"} {
+		m, err := fabric.MachineShow.Call(soon(t), n.Fabric(), w.Member, id)
 		if err != nil || m.Name != string(id) {
 			t.Errorf("machine %q: the worker saw %q (%v)", id, m.Name, err)
-		}
-	}
-	for _, id := range []bourse.MachineID{"", ".", ".."} {
-		_, err := client.Machine(soon(t), w.Member, id)
-		if bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("machine %q: got %v, want it refused", id, err)
 		}
 	}
 }
@@ -110,7 +103,7 @@ func testStream(t *testing.T, n Network) {
 		fmt.Fprintln(w, `{"text":"second"}`)
 	}))
 	var got []string
-	err := fabric.NewClient(n.Fabric()).Logs(soon(t), w.Member, "148e21ea1d5389", fabric.LogsQuery{Follow: true}, func(l fabric.LogLine) error {
+	err := fabric.MachineLogs.Call(soon(t), n.Fabric(), w.Member, fabric.LogsQuery{Machine: machine, Follow: true}, func(l fabric.LogLine) error {
 		if len(got) == 0 {
 			close(goOn) // the second line is written only after the first was read
 		}
@@ -127,7 +120,7 @@ func testErrors(t *testing.T, n Network) {
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteFailure(w, now) }))
 	for _, code := range bourse.Codes() {
 		now = bourse.Errorf(code, "the reason for %s", code)
-		_, err := fabric.NewClient(n.Fabric()).Facts(soon(t), w.Member)
+		_, err := fabric.WorkerFacts.Call(soon(t), n.Fabric(), w.Member, struct{}{})
 		if bourse.CodeOf(err) != code || bourse.MessageOf(err) != bourse.MessageOf(now) {
 			t.Errorf("%s: got %q %q", code, bourse.CodeOf(err), bourse.MessageOf(err))
 		}

@@ -18,10 +18,10 @@ import (
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// running serves PathExecStream with a function in place of a command.
+// running serves MachineAttach with a function in place of a command.
 func running(run func(context.Context, fabric.ExecIO) (bourse.Exit, error)) http.Handler {
 	var mux http.ServeMux
-	mux.HandleFunc(fabric.PathExecStream, func(w http.ResponseWriter, r *http.Request) { fabric.ServeExec(w, r, run) })
+	fabric.MachineAttach.Handle(&mux, func(w http.ResponseWriter, r *http.Request, _ bourse.MachineID) { fabric.ServeExec(w, r, run) })
 	return &mux
 }
 
@@ -34,7 +34,7 @@ func testExec(t *testing.T, n Network) {
 		_, err := io.Copy(io.MultiWriter(e.Stdout, e.Stderr), e.Stdin)
 		return bourse.Exit{Code: 7}, err
 	}))
-	s, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, machine, fabric.ExecStart{Command: []string{"tee", "2"}, Stdin: true})
+	s, err := Attach(soon(t), n.Fabric(), w.Member, machine, fabric.ExecStart{Command: []string{"tee", "2"}, Stdin: true})
 	if err != nil {
 		t.Fatalf("exec: %v", err)
 	}
@@ -70,7 +70,7 @@ func testExecTerminal(t *testing.T, n Network) {
 		return bourse.Exit{Code: -1, Signal: 2}, nil
 	}))
 	start := fabric.ExecStart{Command: []string{"top"}, Terminal: &fabric.Terminal{Size: fabric.Size{Rows: 24, Cols: 80}, Term: "vt100"}}
-	s, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, machine, start)
+	s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 	if err != nil {
 		t.Fatalf("exec: %v", err)
 	}
@@ -85,13 +85,12 @@ func testExecTerminal(t *testing.T, n Network) {
 }
 
 func testExecEnds(t *testing.T, n Network) {
-	client := fabric.NewClient(n.Fabric())
 	start := fabric.ExecStart{Command: []string{"sh"}, Stdin: true}
 	t.Run("with an error", func(t *testing.T) {
 		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) {
 			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "there is no sh")
 		}))
-		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
 			t.Fatalf("exec: %v", err)
 		}
@@ -100,9 +99,9 @@ func testExecEnds(t *testing.T, n Network) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("with input that nobody reads", func(t *testing.T) {
+	t.Run("with input that no one reads", func(t *testing.T) {
 		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) { return bourse.Exit{}, nil }))
-		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
 			t.Fatalf("exec: %v", err)
 		}
@@ -120,7 +119,7 @@ func testExecEnds(t *testing.T, n Network) {
 			ended <- context.Cause(ctx)
 			return bourse.Exit{}, ctx.Err()
 		}))
-		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
 			t.Fatalf("exec: %v", err)
 		}
@@ -137,7 +136,7 @@ func testExecEnds(t *testing.T, n Network) {
 			<-ctx.Done()
 			return bourse.Exit{}, ctx.Err()
 		}))
-		s, err := client.ExecStream(soon(t), w.Member, machine, start)
+		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
 			t.Fatalf("exec: %v", err)
 		}
@@ -151,9 +150,9 @@ func testExecEnds(t *testing.T, n Network) {
 func testTunnel(t *testing.T, n Network) {
 	machineEnd := func(behave func(net.Conn)) Worker {
 		var mux http.ServeMux
-		mux.HandleFunc(fabric.PathTunnel, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Query().Get("port") != "8080" {
-				t.Errorf("the worker was asked %s", r.URL)
+		fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
+			if to != (fabric.TunnelRequest{Machine: machine, Port: 8080}) {
+				t.Errorf("the worker was asked for %+v", to)
 			}
 			ours, its, err := connected(t)
 			if err != nil {
@@ -206,21 +205,35 @@ func testTunnel(t *testing.T, n Network) {
 	})
 }
 
-func dig(t *testing.T, n Network, w Worker) *fabric.Tunnel {
+// tunnel is a connection to a port of a machine.
+type tunnel struct {
+	io.ReadCloser
+	*io.PipeWriter
+}
+
+// Close ends the connection.
+func (t *tunnel) Close() error {
+	_ = t.CloseWithError(http.ErrAbortHandler) // no effect after the end of what is sent
+	return t.ReadCloser.Close()
+}
+
+func dig(t *testing.T, n Network, w Worker) *tunnel {
 	t.Helper()
-	tunnel, err := fabric.NewClient(n.Fabric()).Tunnel(soon(t), w.Member, machine, 8080)
+	r, sent := io.Pipe()
+	reply, err := fabric.MachineTunnel.Open(soon(t), n.Fabric(), w.Member, fabric.TunnelRequest{Machine: machine, Port: 8080}, r)
 	if err != nil {
 		t.Fatalf("tunnel: %v", err)
 	}
-	t.Cleanup(func() { tunnel.Close() })
-	return tunnel
+	out := &tunnel{reply, sent}
+	t.Cleanup(func() { out.Close() })
+	return out
 }
 
 func talk(t *testing.T, n Network, w Worker, text string) (string, error) {
 	t.Helper()
 	tunnel := dig(t, n, w)
 	_, err := io.WriteString(tunnel, text)
-	if err = errors.Join(err, tunnel.CloseWrite()); err != nil {
+	if err = errors.Join(err, tunnel.PipeWriter.Close()); err != nil {
 		return "", err
 	}
 	got, err := io.ReadAll(tunnel)

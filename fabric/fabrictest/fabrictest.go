@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 		test func(*testing.T, Network)
 	}{
 		{"a request arrives whole and so does its reply", testEcho},
-		{"an id is never part of a path", testEscaping},
+		{"any id arrives as it is", testIDs},
 		{"large bodies pass both ways", testLarge},
 		{"a reply streams", testStream},
 		{"every error comes back as it was", testErrors},
@@ -60,14 +60,15 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 		{"a body without end does not keep a refusal", testRefusedStream},
 		{"a caller that leaves a stream ends its handler", testStreamCallerLeaves},
 		{"a worker that leaves a stream breaks it", testStreamWorkerDies},
-		{"a stream that nobody reads holds up nobody else", testSlowReaders},
+		{"a stream that no one reads holds up no other", testSlowReaders},
 		{"a command's input and output stream", testExec},
 		{"a command's terminal changes its size", testExecTerminal},
-		{"a command's end is told", testExecEnds},
+		{"a command's end is reported", testExecEnds},
 		{"a tunnel carries bytes both ways", testTunnel},
-		{"quotes come from those who can give one", testAsk},
+		{"a tunnel is a connection", testTunnelConn},
+		{"quotes come from those who can send one", testAsk},
 		{"asking ends with the last answer", testAskEnds},
-		{"asking nobody ends at once", testAskNobody},
+		{"asking no one ends at once", testAskNobody},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,13 +24,13 @@ func hang(arrived, left chan<- struct{}) http.Handler {
 }
 
 func testCallerLeaves(t *testing.T, n Network) {
-	for what, call := range map[string]func(context.Context, *fabric.Client, bourse.Member) error{
-		"a question": func(ctx context.Context, c *fabric.Client, to bourse.Member) error {
-			_, err := c.Facts(ctx, to)
+	for what, call := range map[string]func(context.Context, fabric.Fabric, bourse.Member) error{
+		"a question": func(ctx context.Context, f fabric.Fabric, to bourse.Member) error {
+			_, err := fabric.WorkerFacts.Call(ctx, f, to, struct{}{})
 			return err
 		},
-		"an act": func(ctx context.Context, c *fabric.Client, to bourse.Member) error {
-			_, _, err := c.Claim(ctx, to, &bourse.Claim{})
+		"an act": func(ctx context.Context, f fabric.Fabric, to bourse.Member) error {
+			_, err := fabric.OrderClaim.Call(ctx, f, to, bourse.Claim{})
 			return err
 		},
 	} {
@@ -41,7 +41,7 @@ func testCallerLeaves(t *testing.T, n Network) {
 			<-arrived
 			leave()
 		}()
-		wantCode(t, call(ctx, fabric.NewClient(n.Fabric()), w.Member), bourse.CodeCanceled)
+		wantCode(t, call(ctx, n.Fabric(), w.Member), bourse.CodeCanceled)
 		await(t, "the handler to see that the caller of "+what+" left", left)
 	}
 }
@@ -66,7 +66,7 @@ func testNeverBegan(t *testing.T, n Network) {
 	w := n.Serve("w1", never(t))
 	ctx, leave := context.WithCancel(soon(t))
 	leave()
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -78,7 +78,7 @@ func never(t *testing.T) http.Handler {
 func testNotThere(t *testing.T, n Network) {
 	w := n.Serve("w1", never(t))
 	w.Kill()
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(soon(t), w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(soon(t), w.Member, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -86,7 +86,7 @@ func testOtherWorker(t *testing.T, n Network) {
 	w := n.Serve("w1", never(t))
 	gone := w.Member
 	gone.ID = "w0" // had this address before
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(soon(t), gone, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(soon(t), gone, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -117,7 +117,7 @@ func testDropped(t *testing.T, n Network) {
 	for _, connection := range []string{"new", "kept"} {
 		times.Store(0)
 		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may see the break only as silence
-		_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		cancel()
 		wantUnknown(t, err)
 		if got := times.Load(); got != 1 {
@@ -138,7 +138,7 @@ func testKilled(t *testing.T, n Network) {
 		<-arrived
 		w.Kill()
 	}()
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 	wantUnknown(t, err)
 	await(t, "the handler to end", left)
 }
@@ -151,7 +151,7 @@ func testCutShort(t *testing.T, n Network) {
 	}))
 	ctx, cancel := context.WithTimeout(soon(t), time.Second)
 	defer cancel()
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 	wantUnknown(t, err)
 }
 
@@ -160,7 +160,7 @@ func testHangs(t *testing.T, n Network) {
 	w := n.Serve("w1", hang(arrived, left))
 	ctx, cancel := context.WithTimeout(soon(t), 200*time.Millisecond)
 	defer cancel()
-	_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeTimeout)
 	await(t, "the handler to see that the caller left", left)
 }

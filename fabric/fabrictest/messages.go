@@ -2,7 +2,6 @@ package fabrictest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -15,13 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Send sends a request as a message, and fails when there is none for it.
-func Send(ctx context.Context, m fabric.Messenger, to bourse.Member, body string) (fabric.Answer, error) {
-	a, sent, err := m.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
-	if err == nil && !sent {
-		err = errors.New("no message was sent")
-	}
-	return a, err
+// Send sends a request with a body.
+func Send(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) (fabric.Answer, error) {
+	return f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
 }
 
 // Stuck is a handler that answers nothing until its request's context ends.
@@ -80,7 +75,7 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // many; every third has a caller that may leave within two milliseconds. What
 // each receives must agree with what s saw. stays means that the worker is not
 // killed meanwhile: then an answer is lost only when s broke it off.
-func SendMany(t *testing.T, m fabric.Messenger, to bourse.Member, s *Seen, each int, stays bool) {
+func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup
 	for c := range 32 {
@@ -91,7 +86,7 @@ func SendMany(t *testing.T, m fabric.Messenger, to bourse.Member, s *Seen, each 
 				if rand.N(3) == 0 {
 					time.AfterFunc(time.Duration(rand.N(2000))*time.Microsecond, cancel)
 				}
-				a, err := Send(ctx, m, to, name)
+				a, err := Send(ctx, f, to, name)
 				cancel()
 				s.agrees(t, name, a, err, stays)
 			}

@@ -23,8 +23,8 @@ func both() (*http.Request, *io.PipeWriter) {
 	return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{}, Body: r, ContentLength: -1}, w
 }
 
-// duplex is a handler that begins its reply before it has read the body.
-func duplex(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
+// bothWays is a handler that begins its reply before it has read the body.
+func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		bodies.Stream(r)
@@ -62,7 +62,7 @@ const large = 16 << 20 // more than the buffers and windows in between hold
 func testBothWays(t *testing.T, n Network) {
 	there, _, _ := sumOf(noise(1))
 	back, _, _ := sumOf(noise(2))
-	w := n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+	w := n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if got, n, err := sumOf(r.Body); err != nil || got != there {
@@ -94,7 +94,7 @@ func testBothWays(t *testing.T, n Network) {
 }
 
 func testTurns(t *testing.T, n Network) {
-	w := n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+	w := n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 		_, _ = io.WriteString(w, "!") // after the body's end, which is not the reply's
 	}))
@@ -123,11 +123,11 @@ func testRefusedStream(t *testing.T, n Network) {
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fabric.WriteFailure(w, bourse.Errorf(bourse.CodeNotFound, "no such machine"))
 	}))
-	_, err := fabric.NewClient(n.Fabric()).ExecStream(soon(t), w.Member, "148e21ea1d5389", fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
+	_, err := Attach(soon(t), n.Fabric(), w.Member, machine, fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
 	wantCode(t, err, bourse.CodeNotFound)
 	elsewhere := w.Member
 	elsewhere.ID = "w0"
-	_, err = fabric.NewClient(n.Fabric()).ExecStream(soon(t), elsewhere, "148e21ea1d5389", fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
+	_, err = Attach(soon(t), n.Fabric(), elsewhere, machine, fabric.ExecStart{Command: []string{"sh"}, Stdin: true})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
@@ -138,7 +138,7 @@ func testStreamCallerLeaves(t *testing.T, n Network) {
 		"it breaks off the body": func(_ *http.Response, b *io.PipeWriter, _ context.CancelFunc) { b.CloseWithError(io.ErrNoProgress) },
 	} {
 		left := make(chan struct{})
-		w := n.Serve("w1", duplex(t, func(_ io.Writer, r *http.Request) {
+		w := n.Serve("w1", bothWays(t, func(_ io.Writer, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err == nil {
 				t.Errorf("%s: the worker saw a proper end of the body", name)
 			}
@@ -162,7 +162,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 	began := make(chan struct{}, 2)
 	var w Worker
 	for name, die := range map[string]func(){"the handler breaks off": nil, "the worker is killed": func() { w.Kill() }} {
-		w = n.Serve("w1", duplex(t, func(w io.Writer, r *http.Request) {
+		w = n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 			_, _ = io.WriteString(w, "the beginning")
 			began <- struct{}{}
 			if die != nil {
@@ -198,7 +198,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 // no others.
 func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
-	idle := duplex(t, func(w io.Writer, r *http.Request) {
+	idle := bothWays(t, func(w io.Writer, r *http.Request) {
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = io.Copy(w, endless{}) }) // until the caller leaves
 		<-release
@@ -241,7 +241,7 @@ func testSlowReaders(t *testing.T, n Network) {
 		select {
 		case <-stuck: // its body waits for the worker to read
 		case <-time.After(patience):
-			t.Fatal("a body is taken that nobody reads")
+			t.Fatal("a body is taken that no one reads")
 		}
 	}
 	text := make([]byte, 2<<20)

@@ -6,20 +6,26 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-
-	"github.com/bourse-dev/bourse"
 )
 
-// Address is a server's address on NATS: a random one of bourse.NATSNetwork.
+// Address is a server's address on NATS: a random one of fd6e:6174:7300::/40, a
+// private range of IPv6 that spells "nats". Nothing is ever sent there as IP.
 type Address = netip.Addr
+
+var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
+
+// IsAddress reports whether host:port is the address of a server that is reached
+// through NATS, and not by dialing it.
+func IsAddress(hostport string) bool {
+	_, _, ok := parsePlace(hostport)
+	return ok
+}
 
 // The ports of an address.
 const (
 	PortAPI    = 1 // the server's API
 	PortGossip = 2 // its membership
 )
-
-var network = bourse.NATSNetwork()
 
 func newAddress() Address {
 	b := network.Addr().As16()

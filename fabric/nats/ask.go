@@ -59,7 +59,7 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	for len(a.open) > 0 {
 		select {
 		case m := <-a.answers:
-			a.hear(m, quoted)
+			a.take(m, quoted)
 		case <-ctx.Done():
 			return true
 		}
@@ -69,16 +69,16 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 
 // put sends the order. A worker that cannot be reached now will not answer.
 func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
-	told := map[bourse.Region]bool{}
+	sent := map[bourse.Region]bool{}
 	for i := range a.members {
 		m := &a.members[i]
 		subject, of := "", strconv.Itoa(i)
 		if whole[m.Region] {
 			subject, of = l.orders(m.Region), allOf+string(m.Region)
-			if told[m.Region] {
+			if sent[m.Region] {
 				continue
 			}
-			told[m.Region] = true
+			sent[m.Region] = true
 		} else if address, _, ok := parsePlace(m.Address); ok {
 			subject = l.at(address) + "ask"
 		}
@@ -106,13 +106,13 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 	select {
 	case a.answers <- answer{of, m}:
 	default:
-		l.Strange.Add(1)
+		l.Malformed.Add(1)
 	}
 }
 
-// hear handles an answer, which may be that there is none.
-func (a *asked) hear(m answer, quoted func(bourse.Quote)) {
-	if nobody(m.Msg) {
+// take handles an answer, which may be that there is none.
+func (a *asked) take(m answer, quoted func(bourse.Quote)) {
+	if noResponder(m.Msg) {
 		a.missing(m.of)
 		return
 	}

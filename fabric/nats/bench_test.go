@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkCall is one round trip with a claim's sizes over an embedded NATS
-// server: as a message, and over a connection.
+// server: as a call, and as a request.
 func BenchmarkCall(b *testing.B) {
 	n := newNetwork(b, embedded(b), false, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
@@ -22,11 +22,11 @@ func BenchmarkCall(b *testing.B) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // calls have deadlines
 	defer cancel()
 	message := func() (int, error) {
-		a, _, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim", Body: body})
+		a, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/order/claim", Body: body})
 		return len(a.Body), err
 	}
 	connection := func() (int, error) { return called(ctx, n.fabric, w.Member, body) }
-	for name, call := range map[string]func() (int, error){"message": message, "connection": connection} {
+	for name, call := range map[string]func() (int, error){"call": message, "request": connection} {
 		b.Run(name+"/clients=1", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -52,7 +52,7 @@ func BenchmarkCall(b *testing.B) {
 
 // called calls over a connection and returns the length of the reply.
 func called(ctx context.Context, f fabric.Fabric, to bourse.Member, body []byte) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/worker/claim", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/worker/order/claim", bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}

@@ -108,7 +108,7 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.RetryOnFailedConnect(true),
 		// What cannot be sent now is an error now. Sent late it would do harm.
 		client.ReconnectBufSize(-1),
-		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.complained),
+		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}
 	if c.CA != nil || c.Certificate != nil {
 		o = append(o, client.ClientTLSConfig(c.certificate(), c.ca()))

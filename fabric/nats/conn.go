@@ -12,8 +12,8 @@ import (
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
-	if most := int(l.nats.MaxPayload()) - frameHeader; most > 0 {
-		return min(most, maxChunk)
+	if limit := int(l.nats.MaxPayload()) - frameHeader; limit > 0 {
+		return min(limit, maxChunk)
 	}
 	return maxChunk // there is no NATS now
 }
@@ -34,7 +34,7 @@ type Conn struct {
 	changed *sync.Cond // of mu: anything below
 	opened  bool       // the other end has accepted
 	err     error      // why the connection is over
-	room    int        // bytes that may be sent
+	credit  int        // bytes that may be sent
 	writeBy deadline
 	incoming
 }
@@ -72,7 +72,7 @@ func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*C
 		return nil, errors.New("the connection exists")
 	}
 	l.conns[name] = c
-	l.hear(peer)
+	l.sawPeer(peer)
 	return c, nil
 }
 
@@ -94,14 +94,14 @@ func (c *Conn) receive(f frame) {
 	c.mu.Lock()
 	if f.kind == kindReset {
 		c.mu.Unlock()
-		c.lose(errors.New(string(f.data)))
+		c.end(errors.New(string(f.data)))
 		return
 	}
 	err := c.apply(f)
 	c.mu.Unlock()
 	c.changed.Broadcast()
 	if err != nil {
-		c.breakOff(err)
+		c.reset(err)
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *Conn) apply(f frame) error {
 		if c.opened {
 			return errProtocol
 		}
-		c.opened, c.room = true, int(f.window)
+		c.opened, c.credit = true, int(f.window)
 	case kindData:
 		if c.waiting += len(f.data); c.waiting > c.window || c.ended || !c.opened {
 			return errProtocol
@@ -130,7 +130,7 @@ func (c *Conn) apply(f frame) error {
 			c.in = append(c.in, f.data)
 		}
 	case kindCredit:
-		if c.room += int(f.window); c.room > 1<<30 {
+		if c.credit += int(f.window); c.credit > 1<<30 {
 			return errProtocol
 		}
 	case kindEnd:
@@ -176,7 +176,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Unlock()
 	if credit > 0 {
 		if err := c.send(frame{kind: kindCredit, window: uint32(credit)}, c.to); err != nil {
-			c.breakOff(err)
+			c.reset(err)
 		}
 	}
 	return n, nil
@@ -194,7 +194,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 		if n > 0 {
 			if err := c.send(frame{kind: kindData, data: p[done : done+n]}, c.to); err != nil {
-				c.lose(err)
+				c.end(err)
 				return done, c.failed("write", err)
 			}
 		}
@@ -208,7 +208,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) take(n int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.room == 0 && c.err == nil && !c.writeBy.passed() && n > 0 {
+	for c.credit == 0 && c.err == nil && !c.writeBy.passed() && n > 0 {
 		c.changed.Wait()
 	}
 	if c.err != nil {
@@ -217,8 +217,8 @@ func (c *Conn) take(n int) (int, error) {
 	if c.writeBy.passed() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	n = min(n, c.room, c.link.chunk())
-	c.room -= n
+	n = min(n, c.credit, c.link.chunk())
+	c.credit -= n
 	return n, nil
 }
 
@@ -244,21 +244,26 @@ func (c *Conn) Close() error {
 	if live {
 		_ = c.send(frame{kind: kindEnd}, c.to) // there is no other way to send it either
 	}
-	c.lose(net.ErrClosed)
+	c.end(net.ErrClosed)
 	return nil
 }
 
-// breakOff ends the connection at once and notifies the other end.
-func (c *Conn) breakOff(why error) {
-	if !c.lose(why) {
+// Abort ends the connection at once: to the other end it is a break, not an end.
+func (c *Conn) Abort() { c.reset(errAborted) }
+
+var errAborted = errors.New("the other end has broken off")
+
+// reset ends the connection at once and notifies the other end.
+func (c *Conn) reset(why error) {
+	if !c.end(why) {
 		return
 	}
 	c.link.Resets.Add(1)
 	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if it cannot be sent the other end will notice
 }
 
-// lose ends the connection without notifying the other end. It reports whether it was open.
-func (c *Conn) lose(why error) bool {
+// end ends the connection without notifying the other end. It reports whether it was open.
+func (c *Conn) end(why error) bool {
 	c.link.mu.Lock()
 	if c.link.conns[c.name] == c {
 		delete(c.link.conns, c.name)

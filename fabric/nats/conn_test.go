@@ -76,14 +76,14 @@ func TestDial(t *testing.T) {
 	url := embedded(t)
 	a, b := open(t, url), open(t, url)
 	began := time.Now()
-	for what, to := range map[string]string{"a port that nobody listens at": b.Place(9), "an address of nobody": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
+	for what, to := range map[string]string{"a port that no one listens at": b.Place(9), "an address of no one": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
 		if c, err := a.Dial(t.Context(), to); err == nil {
 			c.Close()
 			t.Errorf("%s: connected", what)
 		}
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("that nobody is there was known after %s", took)
+		t.Errorf("that no one is there was known after %s", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -101,11 +101,6 @@ func TestStrangers(t *testing.T) {
 	if _, err := link.Offer("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)
 	}
-	stop, err := link.Serve("w1", quoting())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
 	link.Transport()
 	one, other := pair(t, open(t, s.ClientURL()), link)
 	stranger, err := client.Connect(s.ClientURL())
@@ -116,7 +111,7 @@ func TestStrangers(t *testing.T) {
 	home := "bourse.test.at." + link.Token() + "."
 	inbox := stranger.NewInbox()
 	large := make([]byte, 9<<20)
-	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "answer", "answer.1", "answer.x", "roll", "nothing", "…"} {
+	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "nothing", "…"} {
 		for _, data := range [][]byte{nil, {}, {0}, []byte("not JSON"), []byte(`{"id":`), {2, 0, 0, 0, 0, 0, 0, 0, 1}, large} {
 			for _, reply := range []string{"", inbox, home + "c.x"} {
 				if len(data) == len(large) && reply != inbox {
@@ -125,16 +120,6 @@ func TestStrangers(t *testing.T) {
 				if err := stranger.PublishMsg(&client.Msg{Subject: home + what, Reply: reply, Data: data}); err != nil {
 					t.Fatalf("publish to %s: %v", what, err)
 				}
-			}
-		}
-	}
-	for _, data := range [][]byte{nil, {0}, {1}, {1, 2}, {2, 1}, {3, 0, 200}, {5}, {5, 1}, []byte("garbage"), append([]byte{1, 0, 0, 0}, large...)} {
-		for _, reply := range []string{"", inbox, home + "answer.1"} {
-			if len(data) > len(large) && reply != home+"answer.1" {
-				continue // once is enough
-			}
-			if err := stranger.PublishMsg(&client.Msg{Subject: link.CallSubject(), Reply: reply, Data: data}); err != nil {
-				t.Fatal(err)
 			}
 		}
 	}
@@ -153,8 +138,8 @@ func TestStrangers(t *testing.T) {
 	if _, err := io.ReadFull(other, got); err != nil || string(got) != "still here" {
 		t.Errorf("a connection beside it all: %q, %v", got, err)
 	}
-	if link.Strange.Load() == 0 || link.Oversized.Load() == 0 {
-		t.Errorf("counted %d strange messages and %d oversized ones", link.Strange.Load(), link.Oversized.Load())
+	if link.Malformed.Load() == 0 || link.Oversized.Load() == 0 {
+		t.Errorf("counted %d strange messages and %d oversized ones", link.Malformed.Load(), link.Oversized.Load())
 	}
 }
 

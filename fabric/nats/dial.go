@@ -36,11 +36,11 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	defer context.AfterFunc(ctx, c.wake)()
 	err = c.send(frame{kind: kindOpen, from: l.own, window: uint32(c.window)}, l.at(to)+"dial."+strconv.Itoa(int(port)))
 	if err != nil {
-		c.lose(errDown)
+		c.end(errDown)
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	if err := c.opening(ctx); err != nil {
-		c.breakOff(net.ErrClosed)
+		c.reset(net.ErrClosed)
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	return c, nil
@@ -135,14 +135,14 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	f, bad := parseFrame(m.Data)
 	id, mine := strings.CutPrefix(m.Reply, l.at(f.from)+"c.d")
 	if err != nil || bad != nil || f.kind != kindOpen || !mine || id == "" || strings.ContainsAny(id, ".*> ") || f.window == 0 {
-		l.Strange.Add(1)
+		l.Malformed.Add(1)
 		return
 	}
 	l.mu.Lock()
 	n := l.listeners[uint16(port)]
 	l.mu.Unlock()
 	if n == nil {
-		l.refuse(m.Reply, "nobody listens there")
+		l.refuse(m.Reply, "no one listens there")
 		return
 	}
 	c, err := l.newConn("a"+id, m.Reply, f.from, uint16(port), 0)
@@ -151,16 +151,16 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		return
 	}
 	c.mu.Lock() // no one else has it yet; frames for it come after this one
-	c.opened, c.room, c.expected = true, int(min(f.window, 1<<30)), 1
+	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
-		c.lose(errDown)
+		c.end(errDown)
 		return
 	}
 	select {
 	case n.conns <- c:
 	default:
-		c.breakOff(errors.New("too many connections wait there"))
+		c.reset(errors.New("too many connections wait there"))
 	}
 }
 

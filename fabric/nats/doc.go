@@ -15,8 +15,6 @@
 //   - packets, of the membership's gossip: see [Transport].
 //   - orders, [Fabric.Ask]: one message to a region's subject, or to the
 //     subjects of a sample, answered by quotes to the asker's own.
-//   - calls, [Fabric.Send]: a small act, above all a claim, as one message to
-//     the worker's subject, answered whole to the caller's own.
 //
 // # Subjects
 //
@@ -28,9 +26,6 @@
 //	at.<address>.ask           an order, to this worker alone
 //	at.<address>.quote.<n>.*   answers to the n-th order that this server asks about
 //	at.<address>.ping          request for a sign of life
-//	at.<address>.answer.<n>    what becomes of this server's n-th call: parts, in order, or a break
-//	at.<address>.roll          calls of this server that a worker takes to be in progress
-//	call.<address>             calls to a worker, callers that leave, and a caller's roll
 //	region.<region>.orders     orders, to every worker of a region
 //	join                       answered by some member: its address
 //
@@ -38,27 +33,11 @@
 // one that is out of date has no subscriber: NATS reports that at once, and so do
 // we.
 //
-// # Calls
-//
-// A call has a number that its caller never uses again. Its answer may have
-// several parts; one missing means that it is lost. A caller whose context ends
-// sends that, and the handler's context ends. That no one takes calls at an
-// address, an older worker for one, is NATS's own answer: then nothing was
-// sent, and the fabric uses a connection. Every third of the patience both
-// ends compare the calls between them that have been in progress for a while: those
-// that the other does not know were lost on the way. A peer that is gone or
-// silent ends the calls with it as it does connections.
-//
-// The messages of calls leave from one goroutine, in order: see outbox. A
-// worker serves calls on goroutines that are kept, and refuses those that
-// are too many.
-//
 // # What is lost
 //
 // NATS delivers at most once. Frames are numbered: where one is missing the
 // connection is reset, as it is when either end loses its NATS server, when
 // the other end is gone (no responders, or no sign of life for [goneAfter]),
-// or when this process was too slow to take messages; a call's answer is lost
-// then. Above it all of that is an outcome that is unknown, which the market
-// handles. Nothing is repeated here.
+// or when this process was too slow to take messages. Above it all of that is an
+// outcome that is unknown, which the market handles. Nothing is repeated here.
 package nats

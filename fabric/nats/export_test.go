@@ -22,7 +22,7 @@ func (l *Link) Token() string { return token(l.own) }
 func SubjectOf(c net.Conn) string { return c.(*Conn).subject() }
 
 // Complain makes the link handle an error of the background.
-func (l *Link) Complain(err error) { l.complained(nil, nil, err) }
+func (l *Link) Complain(err error) { l.asyncError(nil, nil, err) }
 
 // AnswerProbe makes the link answer on a subject of its own: a server that gets the answer
 // also knows all earlier subscriptions of the link.
@@ -62,38 +62,3 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 
 // Nothing is a subject of l's that means nothing.
 func (l *Link) Nothing() string { return l.home + "nothing" }
-
-// MaxPart limits what one part of an answer carries, in bytes, by default.
-const MaxPart = maxChunk
-
-// CallSubject is where l takes calls.
-func (l *Link) CallSubject() string { return l.calls(l.own) }
-
-// AnswerSubject is where l takes what becomes of its n-th call.
-func (l *Link) AnswerSubject(n uint64) string { return l.answers(callID{l.own, n}) }
-
-// TakesAtOnce bounds how many calls l serves at a time.
-func (l *Link) TakesAtOnce(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.desk.most = n
-}
-
-// Forget removes the calls in progress from the link, as if messages had
-// been lost.
-func (l *Link) Forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.mine)
-	for _, c := range l.theirs {
-		c.leave() // its handler ends, and answers nothing
-	}
-	clear(l.theirs)
-}
-
-// Calls returns how many calls are in progress, of l's own and of others.
-func (l *Link) Calls() (mine, theirs int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.mine), len(l.theirs)
-}

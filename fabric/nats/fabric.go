@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 
@@ -11,9 +10,9 @@ import (
 )
 
 // Fabric is the fabric of a cluster of which some or all servers are on NATS.
-// Requests to those go over the link's connections, to the others as they
-// always did: Caller knows both ways by the address. Orders are put to those
-// on NATS with one message where that can be done, and so are small acts.
+// Calls and requests to those go over the link's connections, to the others as
+// they always did: Caller knows both ways by the address. Orders are put to those
+// on NATS with one message where that can be done.
 type Fabric struct {
 	Caller fabric.Fabric // required; it dials places of the link with Link.Dial
 	Link   *Link         // required
@@ -25,10 +24,7 @@ type Fabric struct {
 	Private bool
 }
 
-var (
-	_ fabric.Fabric    = (*Fabric)(nil)
-	_ fabric.Messenger = (*Fabric)(nil)
-)
+var _ fabric.Fabric = (*Fabric)(nil)
 
 // Ask puts an order to many workers side by side; see [fabric.Fabric].
 func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
@@ -63,7 +59,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 		return nil, to
 	}
 	for _, m := range to {
-		if bourse.OnNATS(m.Address) {
+		if IsAddress(m.Address) {
 			here = append(here, m)
 		} else {
 			elsewhere = append(elsewhere, m)
@@ -93,23 +89,7 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return f.Caller.Call(ctx, to, req)
 }
 
-// Send sends one request as a message to a worker that takes calls: of the link,
-// or of the caller where that has messages; see [fabric.Messenger].
-func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (a fabric.Answer, sent bool, err error) {
-	at, _, ok := parsePlace(to.Address)
-	if f.Private || !ok {
-		if other, ok := f.Caller.(fabric.Messenger); ok {
-			return other.Send(ctx, to, m)
-		}
-		return fabric.Answer{}, false, nil
-	}
-	size := len(to.ID) + len(m.Method) + len(m.URI) + len(m.Body) + requestHeader
-	if !f.Link.fits(size) {
-		return fabric.Answer{}, false, nil
-	}
-	a, err = f.Link.call(ctx, to, at, appendRequest(make([]byte, 0, size), to.ID, m))
-	if errors.Is(err, errNobody) {
-		return fabric.Answer{}, false, nil
-	}
-	return a, true, err
+// Send sends one request as a whole to one worker; see [fabric.Fabric].
+func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
+	return f.Caller.Send(ctx, to, m)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,7 +53,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{}) // with any result, in time
+				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // with any result, in time
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)
@@ -67,12 +68,12 @@ func TestRestart(t *testing.T) {
 		})
 	}
 	for range 3 {
-		hear(t, quotes, 100)
+		awaitQuotes(t, quotes, 100)
 		s.Shutdown()
 		s.WaitForShutdown()
 		s = serverWith(t, &server.Options{Port: number(port)})
 	}
-	hear(t, quotes, 100)
+	awaitQuotes(t, quotes, 100)
 	close(stop)
 	wg.Wait()
 	if late.Load() > 0 {
@@ -91,8 +92,8 @@ func sent(quotes chan struct{}, got int) chan struct{} {
 	return quotes
 }
 
-// hear waits for n quotes.
-func hear(t *testing.T, quotes <-chan struct{}, n int) {
+// awaitQuotes waits for n quotes.
+func awaitQuotes(t *testing.T, quotes <-chan struct{}, n int) {
 	t.Helper()
 	end := time.After(patience)
 	for i := range n {
@@ -158,6 +159,34 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestSilent shows that a connection to a process that is stopped breaks after a
+// while, though NATS still knows it.
+func TestSilent(t *testing.T) {
+	url := embedded(t)
+	other, err := client.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	accept := []byte{2, 0, 0, 0, 0, 0, 1, 0, 0} // and then nothing
+	_, err = other.Subscribe("bourse.test.at.fd6e61747300000000000000000000aa.>", func(m *client.Msg) {
+		if strings.HasSuffix(m.Subject, ".dial.1") {
+			_ = other.PublishRequest(m.Reply, "nowhere", accept)
+		}
+	})
+	if err = errors.Join(err, other.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := open(t, url).Dial(t.Context(), "[fd6e:6174:7300::aa]:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the silence of the other end reads as %v", err)
+	}
+}
+
 // TestNoServer shows that a link without NATS answers at once, and works when
 // NATS comes.
 func TestNoServer(t *testing.T) {
@@ -169,8 +198,8 @@ func TestNoServer(t *testing.T) {
 	n := newNetwork(t, url, false, nil)
 	began := time.Now()
 	other := bourse.Member{ID: "w1", Region: "gru", Address: "[fd6e:6174:7300::1]:1"}
-	n.Fabric().Ask(t.Context(), []bourse.Member{other}, &bourse.Order{}, func(bourse.Quote) { t.Error("a quote of nobody") })
-	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), other, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	n.Fabric().Ask(t.Context(), []bourse.Member{other}, &bourse.Order{}, func(bourse.Quote) { t.Error("a quote of no one") })
+	if _, _, err := (fabric.Trader{Fabric: n.Fabric()}).Claim(t.Context(), other, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("a claim: %v", err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
@@ -207,7 +236,7 @@ func TestLeaf(t *testing.T) {
 	arrived, left := make(chan struct{}, 1), make(chan struct{})
 	ask := quoting()
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/worker/quote" {
+		if r.URL.Path == "/worker/order/quote" {
 			ask.ServeHTTP(w, r)
 			return
 		}
@@ -231,25 +260,25 @@ func TestLeaf(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, _, err := fabric.NewClient(n.Fabric()).Claim(ctx, w.Member, &bourse.Claim{})
+		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		claimed <- err
 	}()
 	<-arrived
 	leaf.Shutdown()
 	leaf.WaitForShutdown()
 	if err := <-claimed; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the claim under way: %v, want its answer lost", err)
+		t.Errorf("the claim in progress: %v, want its answer lost", err)
 	}
 	<-left // the worker has noticed, too
 	began := time.Now()
 	if quotes(patience) != 0 {
 		t.Error("a quote from beyond the cut")
 	}
-	if _, _, err := fabric.NewClient(n.Fabric()).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, _, err := (fabric.Trader{Fabric: n.Fabric()}).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("a claim beyond the cut: %v", err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("that nobody is there was known after %s", took)
+		t.Errorf("that no one is there was known after %s", took)
 	}
 	back := remote()
 	back.Port = leafPort

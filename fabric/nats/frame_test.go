@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/bourse-dev/bourse"
 )
 
 func TestFrames(t *testing.T) {
@@ -54,14 +52,14 @@ func FuzzFrame(f *testing.F) {
 
 func TestAddress(t *testing.T) {
 	a := newAddress()
-	if p := place(a, PortAPI); !bourse.OnNATS(p) {
+	if p := place(a, PortAPI); !IsAddress(p) {
 		t.Errorf("%s is not one of ours", p)
 	}
 	if b, port, ok := parsePlace(place(a, 65535)); !ok || b != a || port != 65535 {
 		t.Errorf("got %s, %d, %v", b, port, ok)
 	}
 	for _, other := range []string{"", "127.0.0.1:80", "[::1]:80", "[fd6e:6174:7200::1]:1", "example.com:1", a.String(), "[" + a.String() + "]", "[" + a.String() + "]:70000"} {
-		if bourse.OnNATS(other) {
+		if IsAddress(other) {
 			t.Errorf("%q is taken for one of ours", other)
 		}
 	}

@@ -28,12 +28,10 @@ type Link struct {
 	own    Address
 	base   string // of all subjects: prefix and cluster, with a dot
 	home   string // of those that are ours
-	inbox  string // of those for answers to our calls
 	ended  chan struct{}
-	work   sync.WaitGroup // of asks that are being answered, and the watch
+	work   sync.WaitGroup // of orders that are being answered, and the watch
 
 	findable sync.Once
-	out      outbox
 
 	mu sync.Mutex
 	tables
@@ -44,11 +42,10 @@ type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
 	asks      map[string]*asked
-	peers     map[Address]*peer // with connections or calls
+	seen      map[Address]time.Time // when the other ends of connections sent the last sign of life
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
-	callTables
 }
 
 // Counters is what a link has seen since it was opened.
@@ -56,20 +53,19 @@ type Counters struct {
 	Reconnects    atomic.Int64 // of this process to NATS
 	SlowConsumers atomic.Int64 // times that this process was too slow
 	Oversized     atomic.Int64 // messages too large to be sent, or to be taken
-	Strange       atomic.Int64 // messages that make no sense
-	Resets        atomic.Int64 // connections that were broken off
-	Dropped       atomic.Int64 // orders and calls for which there was no free goroutine
-	Late          atomic.Int64 // answers that came when their callers had left
+	Malformed     atomic.Int64 // messages that make no sense
+	Resets        atomic.Int64 // connections that were reset
+	Dropped       atomic.Int64 // orders for which there was no free goroutine
 }
 
 // Counts is what Counters had at one moment.
-type Counts struct{ Reconnects, SlowConsumers, Oversized, Strange, Resets, Dropped, Late int64 }
+type Counts struct{ Reconnects, SlowConsumers, Oversized, Malformed, Resets, Dropped int64 }
 
 // Counts reads the counters.
 func (c *Counters) Counts() Counts {
 	return Counts{
 		Reconnects: c.Reconnects.Load(), SlowConsumers: c.SlowConsumers.Load(), Oversized: c.Oversized.Load(),
-		Strange: c.Strange.Load(), Resets: c.Resets.Load(), Dropped: c.Dropped.Load(), Late: c.Late.Load(),
+		Malformed: c.Malformed.Load(), Resets: c.Resets.Load(), Dropped: c.Dropped.Load(),
 	}
 }
 
@@ -77,8 +73,8 @@ func (c *Counters) Counts() Counts {
 // there, and waits on.
 const startPatience = 3 * time.Second
 
-// Open connects to NATS. When no server answers for a while, the link is given
-// all the same and goes on calling. CodeInvalid means the config,
+// Open connects to NATS. When no server answers for a while, the link is returned
+// all the same and goes on trying. CodeInvalid means the config,
 // CodeUnauthorized that NATS does not let us in.
 func Open(ctx context.Context, c Config) (*Link, error) {
 	c = c.withDefaults()
@@ -87,12 +83,9 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	l := &Link{
 		config: c, own: newAddress(), base: c.Prefix + "." + c.Cluster + ".", ended: make(chan struct{}),
-		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, peers: map[Address]*peer{}},
+		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, seen: map[Address]time.Time{}},
 	}
-	l.out.wake, l.out.stop, l.out.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	l.mine, l.theirs = map[uint64]*call{}, map[callID]*served{}
 	l.home = l.at(l.own)
-	l.inbox = l.home + "answer."
 	options, err := c.options(l)
 	if err != nil {
 		return nil, err
@@ -109,7 +102,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	select {
 	case <-connected:
 		if err := l.nats.FlushTimeout(startPatience); err != nil { // others can reach us from now on
-			c.Log.Warn("NATS is slow", "err", err)
+			c.Log.Warn("NATS answers slowly", "err", err)
 		}
 	case <-time.After(startPatience):
 		if err := l.nats.LastError(); errors.Is(err, client.ErrAuthorization) {
@@ -121,7 +114,6 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 		l.nats.Close()
 		return nil, ctx.Err()
 	}
-	go l.sendPosts() // until Close
 	l.work.Go(l.watch)
 	return l, nil
 }
@@ -166,9 +158,7 @@ func (l *Link) Close() {
 		_ = n.Close()
 	}
 	l.resetAll("the other end is closing", true)
-	l.endCalls(errClosing)
 	l.work.Wait()
-	l.endPosts()
 	if l.nats.IsConnected() {
 		_ = l.nats.FlushTimeout(lastWords) // it may be gone
 	}
@@ -190,10 +180,6 @@ func (l *Link) subscribe(subject string, take func(*client.Msg)) (*client.Subscr
 func (l *Link) take(m *client.Msg) {
 	what, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, l.home), ".")
 	switch what {
-	case "answer":
-		l.takeAnswer(rest, m)
-	case "roll":
-		l.takeRollOfServer(m.Data)
 	case "c":
 		l.takeFrame(rest, m)
 	case "packet":
@@ -207,12 +193,12 @@ func (l *Link) take(m *client.Msg) {
 	case "ping":
 		l.takePing(rest, m)
 	default:
-		l.Strange.Add(1)
+		l.Malformed.Add(1)
 	}
 }
 
-// nobody reports whether m is NATS's message that a subject has no subscriber.
-func nobody(m *client.Msg) bool {
+// noResponder reports whether m is NATS's message that a subject has no subscriber.
+func noResponder(m *client.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
 
@@ -220,21 +206,21 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 	l.mu.Lock()
 	c := l.conns[name]
 	if c != nil {
-		l.hear(c.peer)
+		l.sawPeer(c.peer)
 	}
 	l.mu.Unlock()
 	switch {
-	case c != nil && nobody(m):
-		c.lose(errGone)
+	case c != nil && noResponder(m):
+		c.end(errGone)
 	case c != nil:
 		f, err := parseFrame(m.Data)
 		if err != nil {
-			l.Strange.Add(1)
-			c.breakOff(err)
+			l.Malformed.Add(1)
+			c.reset(err)
 			return
 		}
 		c.receive(f)
-	case m.Reply != "" && !nobody(m):
+	case m.Reply != "" && !noResponder(m):
 		if f, err := parseFrame(m.Data); err == nil && f.kind != kindReset && f.kind != kindCredit && f.kind != kindEnd {
 			_ = l.nats.Publish(m.Reply, (&frame{kind: kindReset, data: []byte("there is no such connection")}).append(nil))
 		}
@@ -262,7 +248,7 @@ var (
 	errDown  = errors.New("there is no connection to NATS")
 	errSlow  = errors.New("messages were lost: this process was too slow")
 	errLost  = errors.New("messages were lost on the way")
-	errQuiet = errors.New("the other end gives no sign of life")
+	errQuiet = errors.New("the other end sends no sign of life")
 )
 
 func (l *Link) disconnected(_ *client.Conn, err error) {
@@ -272,29 +258,27 @@ func (l *Link) disconnected(_ *client.Conn, err error) {
 	if closed {
 		return
 	}
-	l.config.Log.Warn("NATS is lost", "err", err)
+	l.config.Log.Warn("connection to NATS lost", "err", err)
 	l.resetAll(errDown.Error(), false)
-	l.endCalls(errDown)
 }
 
 func (l *Link) reconnected(c *client.Conn) {
 	l.Reconnects.Add(1)
-	l.config.Log.Info("NATS is back", "server", c.ConnectedAddr())
+	l.config.Log.Info("connected to NATS again", "server", c.ConnectedAddr())
 }
 
-// complained handles an error of the background.
-func (l *Link) complained(_ *client.Conn, _ *client.Subscription, err error) {
+// asyncError handles an error of the background.
+func (l *Link) asyncError(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)
 		l.resetAll(errSlow.Error(), true)
-		l.endCalls(errSlow)
 	}
-	l.config.Log.Warn("NATS complains", "err", err)
+	l.config.Log.Warn("NATS reports an error", "err", err)
 }
 
-// resetAll breaks all connections off, and notifies the other ends if that can be
+// resetAll ends all connections, and notifies the other ends if that can be
 // done.
-func (l *Link) resetAll(reason string, tell bool) {
+func (l *Link) resetAll(reason string, notify bool) {
 	l.mu.Lock()
 	all := make([]*Conn, 0, len(l.conns))
 	for _, c := range l.conns {
@@ -302,10 +286,10 @@ func (l *Link) resetAll(reason string, tell bool) {
 	}
 	l.mu.Unlock()
 	for _, c := range all {
-		if tell {
-			c.breakOff(errors.New(reason))
+		if notify {
+			c.reset(errors.New(reason))
 		} else {
-			c.lose(errors.New(reason))
+			c.end(errors.New(reason))
 		}
 	}
 }

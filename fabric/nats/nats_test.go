@@ -93,10 +93,6 @@ type network struct {
 	ca     *admission.CA
 	fabric *nats.Fabric
 
-	noCalls bool         // the next workers take none
-	links   []*nats.Link // of the workers
-	stops   []func()     // of their calls
-
 	mu      sync.Mutex
 	workers int // in gru
 }
@@ -140,15 +136,6 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	if _, err := link.Offer(id, "gru", h); err != nil {
 		n.t.Fatalf("offer: %v", err)
 	}
-	endCalls := func() {}
-	if n.ca == nil && !n.noCalls {
-		var err error
-		if endCalls, err = link.Serve(id, h); err != nil {
-			n.t.Fatalf("serve: %v", err)
-		}
-	}
-	endCalls = sync.OnceFunc(endCalls)
-	n.links, n.stops = append(n.links, link), append(n.stops, endCalls)
 	n.reaches(link)
 	n.mu.Lock()
 	n.workers++
@@ -160,7 +147,6 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	})
 	n.t.Cleanup(func() {
 		stop()
-		endCalls()
 		kill()
 	})
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
@@ -180,7 +166,7 @@ func (n *network) reaches(worker *nats.Link) {
 		err = n.fabric.Link.Probe(ctx, subject)
 	}
 	if err != nil {
-		n.t.Fatalf("the broker does not hear of the worker: %v", err)
+		n.t.Fatalf("the broker does not find the worker: %v", err)
 	}
 }
 
@@ -191,7 +177,7 @@ func (n *network) forgets(worker *nats.Link) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.Context()), patience)
 	defer cancel()
 	if err := n.fabric.Link.Forgotten(ctx, worker.Nothing()); err != nil {
-		n.t.Errorf("the broker does not hear that the worker is gone: %v", err)
+		n.t.Errorf("the broker does not notice that the worker is gone: %v", err)
 	}
 }
 

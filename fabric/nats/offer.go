@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -19,7 +20,7 @@ const (
 
 const (
 	quoteWithin = 5 * time.Second // asker and market have timed out long before
-	quotesOnce  = 256             // orders that are looked at at a time; more are dropped
+	quotesOnce  = 256             // orders that are answered at a time; more are dropped
 )
 
 // offer is a worker's part in the market.
@@ -27,13 +28,14 @@ type offer struct {
 	id      bourse.WorkerID
 	handler http.Handler
 	slots   chan struct{}
+	log     *slog.Logger
 }
 
 // Offer has a worker answer orders: those for its region and those put to it
 // alone, as its handler answers them, until it withdraws. It is called once.
 func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
-	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce)}
+	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce), log: l.config.Log}
 	l.mu.Unlock()
 	sub, err := l.subscribe(l.orders(region), l.takeAsk)
 	if err != nil {
@@ -53,7 +55,7 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 // takeAsk has an order answered.
 func (l *Link) takeAsk(m *client.Msg) {
 	if m.Reply == "" {
-		l.Strange.Add(1) // no one to answer
+		l.Malformed.Add(1) // no one to answer
 		return
 	}
 	if len(m.Data) > fabric.MaxBody {
@@ -88,16 +90,10 @@ func (o *offer) answer(order []byte) *client.Msg {
 	defer cancel()
 	reply := client.NewMsg("")
 	reply.Header.Set(headerFrom, string(o.id))
-	req, err := fabric.QuoteRequest(ctx, order)
-	if err != nil {
-		reply.Header.Set(headerFailure, string(bourse.CodeOf(err)))
-		return reply
-	}
-	var w fabric.Held
-	o.handler.ServeHTTP(&w, req)
-	reply.Data = w.Bytes()
-	if w.Status() > 299 {
-		reply.Header.Set(headerFailure, http.StatusText(w.Status()))
+	m := fabric.QuoteMessage(order)
+	a := fabric.ServeMessage(ctx, new(http.Request), &m, o.handler, o.log)
+	if reply.Data = a.Body; a.Status > 299 {
+		reply.Header.Set(headerFailure, http.StatusText(a.Status))
 	}
 	return reply
 }

@@ -29,7 +29,7 @@ func (l *Link) sendPacket(to Address, data []byte) error {
 func (l *Link) takePacket(m *client.Msg) {
 	from, err := addressIn(m.Data)
 	if err != nil {
-		l.Strange.Add(1)
+		l.Malformed.Add(1)
 		return
 	}
 	if len(m.Data) > maxPacket {

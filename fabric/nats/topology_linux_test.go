@@ -158,7 +158,7 @@ func connected(t *testing.T, servers ...*natsHost) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%s does not hear of %s: %v", s.url(), servers[0].url(), err)
+				t.Fatalf("%s does not find %s: %v", s.url(), servers[0].url(), err)
 			}
 		}
 	}

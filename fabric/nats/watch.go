@@ -7,28 +7,12 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// peer is a server at the other ends of connections or calls.
-type peer struct {
-	heard time.Time // when it sent the last sign of life
-	calls string    // subject at which it takes calls
-}
-
-// hear notes a sign of life of an address. l.mu is held.
-func (l *Link) hear(a Address) { l.meet(a).heard = time.Now() }
-
-// meet returns the peer at an address, which is watched from now on. l.mu is
+// sawPeer notes a sign of life of an address, which is watched from now on. l.mu is
 // held.
-func (l *Link) meet(a Address) *peer {
-	p := l.peers[a]
-	if p == nil {
-		p = &peer{heard: time.Now(), calls: l.calls(a)}
-		l.peers[a] = p
-	}
-	return p
-}
+func (l *Link) sawPeer(a Address) { l.seen[a] = time.Now() }
 
-// watch watches the other ends of connections and calls until the
-// link is closed: one that was silent for a while is asked for a sign of life.
+// watch watches the other ends of connections until the link is closed: one that
+// was silent for a while is asked for a sign of life.
 func (l *Link) watch() {
 	every := l.config.Patience / 3
 	tick := time.NewTicker(every)
@@ -43,32 +27,25 @@ func (l *Link) watch() {
 				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // down: then all is reset anyway
 			}
 			for _, a := range quiet {
-				l.lost(a, errQuiet)
+				l.resetPeer(a, errQuiet)
 			}
-			l.callRolls()
 		}
 	}
 }
 
-// silent returns those with connections or calls that have not been heard for a while,
+// silent returns those with connections from which nothing has come for a while,
 // and those that have been silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	used := make(map[Address]bool, len(l.peers))
+	used := make(map[Address]bool, len(l.seen))
 	for _, c := range l.conns {
 		used[c.peer] = true
 	}
-	for _, c := range l.mine {
-		used[c.to] = true
-	}
-	for id := range l.theirs {
-		used[id.from] = true
-	}
-	for a, p := range l.peers {
-		switch silence := now.Sub(p.heard); {
+	for a, at := range l.seen {
+		switch silence := now.Sub(at); {
 		case !used[a]:
-			delete(l.peers, a)
+			delete(l.seen, a)
 		case silence >= l.config.Patience:
 			gone = append(gone, a)
 		case silence >= every:
@@ -78,8 +55,8 @@ func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) 
 	return ask, gone
 }
 
-// lost breaks off all connections and calls with an address.
-func (l *Link) lost(a Address, why error) {
+// resetPeer resets all connections with an address.
+func (l *Link) resetPeer(a Address, why error) {
 	l.mu.Lock()
 	var all []*Conn
 	for _, c := range l.conns {
@@ -89,9 +66,8 @@ func (l *Link) lost(a Address, why error) {
 	}
 	l.mu.Unlock()
 	for _, c := range all {
-		c.breakOff(why)
+		c.reset(why)
 	}
-	l.endCallsWith(a, why)
 }
 
 // pong returns our address.
@@ -103,20 +79,20 @@ func (l *Link) pong() []byte {
 // takePing answers a request for a sign of life, and handles the answer to our
 // own, or that no one is there.
 func (l *Link) takePing(of string, m *client.Msg) {
-	if nobody(m) {
+	if noResponder(m) {
 		for _, a := range l.known(of) {
-			l.lost(a, errGone)
+			l.resetPeer(a, errGone)
 		}
 		return
 	}
 	from, err := addressIn(m.Data)
 	if err != nil {
-		l.Strange.Add(1)
+		l.Malformed.Add(1)
 		return
 	}
 	l.mu.Lock()
-	if l.peers[from] != nil {
-		l.hear(from)
+	if _, watched := l.seen[from]; watched {
+		l.sawPeer(from)
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
@@ -129,7 +105,7 @@ func (l *Link) known(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Address
-	for a := range l.peers {
+	for a := range l.seen {
 		if token(a) == of {
 			out = append(out, a)
 		}

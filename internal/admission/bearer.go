@@ -3,6 +3,8 @@ package admission
 import (
 	"net/http"
 	"strings"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // RequireToken lets only callers through to h that show a bearer token that is
@@ -18,9 +20,9 @@ func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
 		switch {
 		case !strings.EqualFold(scheme, "bearer") || !known:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+			refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "a bearer token is required")
 		case !scope.Cluster:
-			http.Error(w, "the token is not good for everything", http.StatusForbidden)
+			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "the token is not good for everything")
 		default:
 			h.ServeHTTP(w, r)
 		}

@@ -75,20 +75,34 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
 	}
+	return c.issue(string(who.ID), []string{who.ServerName()}, hosts, who.Role, now)
+}
+
+// IssueOther makes the certificate of a server that is no part of the cluster,
+// such as NATS, good for a year from now on: it is reached by hosts, and no
+// server lets it in.
+func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
+	if len(hosts) == 0 {
+		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s would name no host", bourse.Quoted(name))
+	}
+	return c.issue(name, nil, hosts, "", now)
+}
+
+func (c *CA) issue(name string, names, hosts []string, role bourse.Role, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: string(who.ID)},
+		Subject:     pkix.Name{CommonName: name},
 		NotBefore:   now.Add(-skew),
 		NotAfter:    now.Add(certLife),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{who.ServerName()},
+		DNSNames:    names,
 	}
 	for _, h := range hosts {
 		ip := net.ParseIP(h)
 		switch {
 		case ip != nil:
 			template.IPAddresses = append(template.IPAddresses, ip)
-		case who.Role == bourse.RoleWorker && statesTag(h):
+		case role == bourse.RoleWorker && statesTag(h):
 			template.DNSNames = append(template.DNSNames, h)
 		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // it would be a second identity
 			return Pair{}, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))

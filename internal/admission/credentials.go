@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -95,6 +96,9 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 // Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
+// Expires is when the certificate ends.
+func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
+
 // Names are the host names in the certificate by which clients call the server.
 func (c *Credentials) Names() []string {
 	return slices.DeleteFunc(slices.Clone(c.Get().cert.Leaf.DNSNames), func(name string) bool {
@@ -152,12 +156,12 @@ func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
 			if len(r.TLS.PeerCertificates) == 0 {
-				http.Error(w, "only servers of the cluster are let in here", http.StatusForbidden)
+				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster are let in here")
 				return
 			}
 			peer, err := IdentityOf(r.TLS.PeerCertificates[0])
 			if err != nil || !slices.Contains(roles, peer.Role) {
-				http.Error(w, "only other servers of the cluster are let in here", http.StatusForbidden)
+				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only other servers of the cluster are let in here")
 				return
 			}
 		}

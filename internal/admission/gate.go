@@ -26,11 +26,11 @@ type Gate struct {
 // of ours answers.
 const headerServer = "Bourse-Server"
 
-// pathMetrics is for monitoring systems, which set no headers of ours.
-const pathMetrics = "/worker/metrics"
+// pathsOfMetrics are for monitoring systems, which set no headers of ours.
+var pathsOfMetrics = []string{"/worker/metrics", "/proxy/metrics"}
 
 // pathsOfServers begin the paths at which servers of the cluster call one another.
-var pathsOfServers = []string{"/worker/", "/view/"}
+var pathsOfServers = []string{"/worker/", "/view/", "/proxy/"}
 
 // Wrap returns h behind the gate. What may not pass gets 421 when it calls us
 // by a name that is not ours, and else 403.
@@ -64,7 +64,7 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "no web page has business here")
 		return false
 	}
-	if r.URL.Path != pathMetrics && r.Header.Get(headerServer) != g.Proof.Cluster {
+	if !slices.Contains(pathsOfMetrics, r.URL.Path) && r.Header.Get(headerServer) != g.Proof.Cluster {
 		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster have business here: "+headerServer+" names theirs")
 		return false
 	}

@@ -41,5 +41,8 @@ func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the certificate of %s: %w", bourse.Quoted(chain[0].Subject.CommonName), err)
 	}
 	who, err := IdentityOf(chain[0])
+	if err == nil && who.Role == bourse.RoleScraper {
+		err = bourse.Errorf(bourse.CodeForbidden, "%s is a scraper, and no server", who.ID)
+	}
 	return who.ID, who.Role, chain[0].PublicKey, err
 }

@@ -12,16 +12,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Scope is what a client's token is good for: everything, an organisation, or
-// one app of it.
+// Scope is what a client's token is good for: everything, metrics, an
+// organisation, or one app of it.
 type Scope struct {
 	Cluster bool           // everything, the workers too; Org and App are empty
+	Scraper bool           // metrics only; Org and App are empty
 	Org     string         // else never empty
 	App     bourse.AppName // "" means every app of the organisation
 }
 
 // everything means all organisations in a file of tokens. It is no slug.
 const everything = "*"
+
+// ScraperScope stands in place of an organisation where a token is good for
+// metrics only. It is no slug either.
+const ScraperScope = "role:" + string(bourse.RoleScraper)
 
 // TokenSet is the tokens that a broker takes. Those that were read from a file
 // follow it: see [TokenSet.Look].
@@ -61,7 +66,7 @@ func OneToken(token string) (*TokenSet, error) {
 
 // ReadTokens reads tokens, one a line: the token, the organisation's slug and,
 // if it is good for one app only, that app's name. In place of both, "*" is the
-// whole cluster. Empty lines and those that
+// whole cluster, and "role:scraper" is its metrics. Empty lines and those that
 // begin with "#" are left out. A file without a token, or with a line that is
 // none, is CodeInvalid; the error names the line and not what is in it.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
@@ -89,7 +94,7 @@ func readTokens(r io.Reader) (*tokenTable, error) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
 	}
 	if len(t.scopes) == 0 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the file holds no token: nobody could come in")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the file holds no token: no client could connect")
 	}
 	return t, nil
 }
@@ -107,9 +112,15 @@ func (t *tokenTable) add(words []string) error {
 		}
 		return t.put(words[0], Scope{Cluster: true})
 	}
+	if words[1] == ScraperScope {
+		if len(words) > 2 {
+			return bourse.Errorf(bourse.CodeInvalid, "a scraper's token has no app")
+		}
+		return t.put(words[0], Scope{Scraper: true})
+	}
 	s := Scope{Org: words[1]}
 	if bourse.AppName(s.Org).Validate() != nil { // the same alphabet
-		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\", or \"*\" for everything")
+		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\", \"*\" for everything, or \"role:scraper\" for metrics")
 	}
 	if len(words) == 3 {
 		s.App = bourse.AppName(words[2])

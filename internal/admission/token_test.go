@@ -12,6 +12,8 @@ const (
 	allToken = "0123456789abcdef-all"
 	orgToken = "0123456789abcdef-org"
 	appToken = "0123456789abcdef-app"
+
+	scraperToken = "0123456789abcdef-met"
 )
 
 func tokens(t *testing.T, text string) *admission.TokenSet {
@@ -24,7 +26,7 @@ func tokens(t *testing.T, text string) *admission.TokenSet {
 }
 
 func TestLookup(t *testing.T) {
-	set := tokens(t, "# ours\n\n"+orgToken+" acme\n  "+appToken+"\tacme web  \n"+allToken+" *\n")
+	set := tokens(t, "# ours\n\n"+orgToken+" acme\n  "+appToken+"\tacme web  \n"+allToken+" *\n"+scraperToken+" role:scraper\n")
 	tests := []struct {
 		name  string
 		token string
@@ -34,6 +36,7 @@ func TestLookup(t *testing.T) {
 		{"everything's", allToken, admission.Scope{Cluster: true}, true},
 		{"an organisation's", orgToken, admission.Scope{Org: "acme"}, true},
 		{"an app's", appToken, admission.Scope{Org: "acme", App: "web"}, true},
+		{"a scraper's", scraperToken, admission.Scope{Scraper: true}, true},
 		{"none", "", admission.Scope{}, false},
 		{"a part of one", orgToken[:18], admission.Scope{}, false},
 		{"one and more", orgToken + "x", admission.Scope{}, false},
@@ -58,6 +61,8 @@ func TestReadTokensRefuses(t *testing.T) {
 		"no organisation":       orgToken,
 		"too much":              orgToken + " acme web more",
 		"an app of everything":  allToken + " * web",
+		"an app of a scraper":   allToken + " role:scraper web",
+		"an unknown role":       allToken + " role:admin",
 		"one star too many":     allToken + " **",
 		"all apps by a star":    orgToken + " acme *",
 		"a short token for all": "abc *",

@@ -35,6 +35,9 @@ func must[T any](mode T, err error) T {
 	return mode
 }
 
+// Raw is a value that is encoded already.
+type Raw = cbor.RawMessage
+
 // Marshal returns v encoded.
 func Marshal(v any) ([]byte, error) { return encoding.Marshal(v) }
 
@@ -45,3 +48,7 @@ func Write(w io.Writer, v any) error { return encoding.NewEncoder(w).Encode(v) }
 // not have are skipped. For any b it takes memory in proportion to b's
 // length, and nests 32 deep at most.
 func Unmarshal(b []byte, v any) error { return decoding.Unmarshal(b, v) }
+
+// UnmarshalFirst reads the first value of b into v, and returns what follows
+// it.
+func UnmarshalFirst(b []byte, v any) (rest []byte, err error) { return decoding.UnmarshalFirst(b, v) }

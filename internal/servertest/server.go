@@ -42,6 +42,10 @@ type Server struct {
 	Addr string `json:"gossip"` // host:port
 	Pull string `json:"pull"`   // host:port of a gateway
 
+	Web       []string `json:"http"` // host:port at which a proxy serves HTTP, and so on
+	SecureWeb []string `json:"https"`
+	Streams   []string `json:"tcp"`
+
 	TokenFile string `json:"token_file"` // of the clients of a broker or gateway
 }
 

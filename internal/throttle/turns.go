@@ -120,6 +120,13 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 	return bourse.Errorf(bourse.CodeRateLimited, "no turn within %s: nothing was done, repeat it later", t.config.Patience)
 }
 
+// Load returns how many orders are in progress, and how many wait for a turn.
+func (t *Turns) Load() (inProgress, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all, t.waiting.Len()
+}
+
 // room reports whether another order may be worked on. t.mu is held.
 func (t *Turns) room() bool { return t.taken < t.config.AtOnce && t.all < t.config.InProgress }
 

@@ -18,6 +18,7 @@ import (
 // state is what "bourse dev" writes to its ready file.
 type state struct {
 	API     string   `json:"api"`
+	Proxy   string   `json:"proxy"`
 	PID     int      `json:"pid"`
 	Data    string   `json:"data"`
 	Servers []server `json:"servers"`
@@ -55,9 +56,9 @@ func (d *demo) readState() error {
 
 // startCluster starts "bourse dev" on free ports and waits until it is ready.
 func (d *demo) startCluster(ctx context.Context) error {
-	show("bourse dev --api 127.0.0.1:0 &")
-	d.cluster = exec.Command(d.binary, "dev", "--api", "127.0.0.1:0", "--ready-file", d.readyFile()) //nolint:noctx // its end is a step of its own
-	d.cluster.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                      // a Ctrl-C of the demo is passed on in good order
+	show("bourse dev --api 127.0.0.1:0 --idle-after " + idleAfter + " &")
+	d.cluster = exec.Command(d.binary, "dev", "--api", "127.0.0.1:0", "--idle-after", idleAfter, "--ready-file", d.readyFile()) //nolint:noctx // its end is a step of its own
+	d.cluster.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                                 // a Ctrl-C of the demo is passed on in good order
 	out, err := d.cluster.StdoutPipe()
 	if err != nil {
 		return err
@@ -75,8 +76,8 @@ func (d *demo) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(d.state.Servers) != 7 {
-		return fmt.Errorf("the cluster has %d servers, want 6 workers and a broker", len(d.state.Servers))
+	if len(d.state.Servers) != 8 {
+		return fmt.Errorf("the cluster has %d servers, want 6 workers, a broker and a proxy", len(d.state.Servers))
 	}
 	// What it says when ready ends with this line; then the demo may speak.
 	select {

@@ -2,7 +2,8 @@
 // would do it, and fails if any of it does not happen: a dev cluster comes up,
 // a program is placed, started and called, the decision is told, an order is
 // refused with reasons, the daemon under the program is killed and adopts it
-// again, and everything is gone at the end.
+// again, a request starts the machine of an app at zero, which stops when no one asks
+// any more, and everything is gone at the end.
 package main
 
 import (
@@ -56,9 +57,11 @@ func run(ctx context.Context, binary string) (err error) {
 		{"Order a machine in gru that runs the server", d.runHello},
 		{"Call it", d.callHello},
 		{"Why did it go there?", d.showOrder},
-		{"An order that nobody can fill is refused at once, with reasons", d.refuse},
+		{"An order that no worker can fill is refused at once, with reasons", d.refuse},
 		{"Kill the worker's daemon; the machine answers all the while", d.killWorker},
 		{"The daemon is back and has adopted the machine", d.adopted},
+		{"Ask an app that has no machine running", d.fromZero},
+		{"No one asks any more: it goes back to zero", d.toZero},
 		{"End it all; nothing may be left", d.end},
 	} {
 		fmt.Printf("\n── %s\n\n", step.title)

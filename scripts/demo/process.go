@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// alive tells whether there is such a process. One that has ended and is not
+// alive reports whether there is such a process. One that has ended and is not
 // yet collected by its parent counts as gone.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -18,7 +18,7 @@ func alive(pid int) bool {
 	return state != "Z"
 }
 
-// descendants gives the processes that one has started, and what those have.
+// descendants returns the processes that one has started, and what those have.
 // Where there is no /proc it gives none.
 func descendants(of int) []int {
 	entries, err := os.ReadDir("/proc")

@@ -250,7 +250,7 @@ func (d *demo) end(ctx context.Context) error {
 	return nil
 }
 
-// answers tells whether somebody listens at an address.
+// answers reports whether somebody listens at an address.
 func answers(ctx context.Context, address string) bool {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -20,8 +20,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// inject has system calls of a process fail until it ends.
-func inject(t *testing.T, pid int, calls, fault string) {
+// inject has system calls of a process fail until it ends. release ends the
+// tracer, also one that waits for what it traces: before that, no one else is
+// told that a traced process has ended.
+func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -34,13 +36,41 @@ func inject(t *testing.T, pid int, calls, fault string) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = c.Process.Signal(os.Interrupt) // it ends with what it traces, too
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
 		_ = c.Wait()
-	})
+	}()
+	release = func() {
+		_ = c.Process.Signal(os.Interrupt) // it ends with what it traces, too
+		select {
+		case <-gone:
+		case <-time.After(5 * time.Second):
+			_ = c.Process.Kill()
+			<-gone
+		}
+	}
+	t.Cleanup(release)
 	if !servertest.Within(10*time.Second, func() bool { return traced(pid) }) {
+		release() // it writes no more
 		t.Skipf("strace does not trace: %s", &said)
 	}
+	return release
+}
+
+// stateOf says how the kernel shows a process.
+func stateOf(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if name, _, _ := strings.Cut(line, ":"); name == "State" || name == "Threads" || name == "TracerPid" {
+			out = append(out, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // traced reports whether every thread of a process is traced.
@@ -85,7 +115,10 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	api, sick := servertest.Client(t, broker), workers[0]
 	sick.Settle()
 	for _, name := range []bourse.WorkerID{"w1", "w2"} {
-		if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), name); return err == nil }) {
+		if !servertest.Within(10*time.Second, func() bool {
+			w, err := api.Worker(t.Context(), name)
+			return err == nil && w.Status == machinesapi.WorkerOK
+		}) {
 			t.Fatalf("the broker does not know %s", name)
 		}
 	}
@@ -128,14 +161,22 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 		t.Fatal("hardly anything is ordered")
 	}
 	before := processes(mark)
-	inject(t, sick.Cmd.Process.Pid, "fdatasync,fsync", "error=EIO")
+	pid := sick.Cmd.Process.Pid
+	release := inject(t, pid, "fdatasync,fsync", "error=EIO")
 	ended := make(chan error, 1)
 	go func() { ended <- sick.Cmd.Wait() }()
 	var err error
 	select {
 	case err = <-ended:
 	case <-time.After(30 * time.Second):
-		t.Fatal("the daemon lives on with a failed disk")
+		was := stateOf(pid)
+		release()
+		select {
+		case err = <-ended: // it had ended, and its tracer had not noticed
+			t.Logf("strace held the ended daemon: %s", was)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the daemon lives on with a failed disk: %s; without strace: %s", was, stateOf(pid))
+		}
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() <= 0 {
 		t.Errorf("the daemon of a failed disk ended with %v, want a status", err)
@@ -192,7 +233,10 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "8", "--memory", "8GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
+	if !servertest.Within(10*time.Second, func() bool {
+		w, err := api.Worker(t.Context(), "w1")
+		return err == nil && w.Status == machinesapi.WorkerOK
+	}) {
 		t.Fatal("the broker does not know its worker")
 	}
 	mark := fmt.Sprintf("bourse-lost-%d-", os.Getpid())

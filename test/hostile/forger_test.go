@@ -21,6 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // secure is a cluster with certificates and tokens, and what a forger has: the
@@ -87,7 +89,7 @@ func (s *secure) credentials(id bourse.WorkerID, role bourse.Role) []string {
 	return []string{"--tls-ca", s.path("ca.pem"), "--tls-cert", s.path(string(id) + ".pem"), "--tls-key", s.path(string(id) + ".key"), "--gossip-key", s.path("gossip")}
 }
 
-// call makes a request to a server as worker w2, and gives the answer's body.
+// call makes a request to a server as worker w2, and returns the answer's body.
 func (s *secure) call(to *servertest.Server, role bourse.Role, method, path string, body []byte) []byte {
 	s.t.Helper()
 	config := s.forger.Client()
@@ -122,7 +124,7 @@ func check(cluster string) uint64 {
 
 func checkText(cluster string) string { return fmt.Sprintf("1-%016x", check(cluster)) }
 
-// push gives transactions to both servers, as members do.
+// push returns transactions to both servers, as members do.
 func (s *secure) push(transactions ...[]byte) {
 	s.t.Helper()
 	envelope := binary.BigEndian.AppendUint64([]byte{1}, check(s.broker.Of))
@@ -134,12 +136,12 @@ func (s *secure) push(transactions ...[]byte) {
 }
 
 // write makes a transaction of a site, signed with the certificate of w2.
-func (s *secure) write(site bourse.WorkerID, epoch, seq uint64, rows ...view.Row) []byte {
+func (s *secure) write(site bourse.WorkerID, epoch, seq uint64, rows ...wire.Row) []byte {
 	s.t.Helper()
 	birth, key := s.forger.Own()
-	b, err := view.Encode(&view.Transaction{
-		Position: view.Position{Stream: view.Stream{Site: site, Epoch: epoch}, Seq: seq}, At: time.Now().UnixNano(), Rows: rows,
-	}, view.Seal{Cluster: s.broker.Of, Birth: birth, Key: key})
+	b, err := wire.Encode(&wire.Transaction{
+		Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: epoch}, Seq: seq}, At: time.Now().UnixNano(), Rows: rows,
+	}, wire.Seal{Cluster: s.broker.Of, Birth: birth, Key: key})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func (s *secure) health(of *servertest.Server, role bourse.Role) (out struct {
 }
 
 // TestAForgingMember has a worker's certificate, and with it writes into the
-// others' views what it likes. It cancels nobody's order, gives nobody's app
+// others' views what it likes. It cancels no one's order, gives no one's app
 // away, hides no worker, and freezes nothing; what it says of itself is taken.
 func TestAForgingMember(t *testing.T) {
 	s := startSecure(t)
@@ -187,24 +189,31 @@ func TestAForgingMember(t *testing.T) {
 		t.Fatal("no machine can be made")
 	}
 
-	clock := view.Clock(time.Now().UnixMilli()) << 16
-	cancelled := view.CancelledRow(made.OrderID, "w1")
-	theft := view.AppRow(bourse.App{Name: "shop", ID: app.ID, Org: "thief", CreatedAt: time.Unix(1, 0)})
-	shared := []view.Row{cancelled, theft, view.Gone(view.TableSecrets, "shop/a")}
+	clock := wire.Clock(time.Now().UnixMilli()) << 16
+	cancelled := inventory.CancelledRow(made.OrderID, "w1")
+	theft := inventory.AppRow(bourse.App{Name: "shop", ID: app.ID, Org: "thief", CreatedAt: time.Unix(1, 0)})
+	shared := []wire.Row{cancelled, theft, wire.Gone(wire.TableSecrets, "shop/a")}
 	for i := range shared {
 		shared[i].Clock = clock
 		delete(shared[i].Columns, "deleted_at")
 	}
-	machine := view.Row{Table: view.TableMachines, Key: string(made.Machine.ID), Columns: map[string]view.Value{"app": "shop", "state": "destroyed"}}
+	machine := wire.Row{Table: wire.TableMachines, Key: string(made.Machine.ID), Columns: map[string]wire.Value{"app": "shop", "state": "destroyed"}}
 	theirs := s.health(s.broker, bourse.RoleBroker)
-	var w1 view.Position
-	for _, h := range theirs.View.Streams {
-		if h.Site == "w1" {
-			w1 = h.Position
+	var w1 wire.Position
+	if !servertest.Within(20*time.Second, func() bool { // what the worker has published has come
+		for _, h := range theirs.View.Streams {
+			if h.Site == "w1" {
+				w1 = h.Position
+				return true
+			}
 		}
+		theirs = s.health(s.broker, bourse.RoleBroker)
+		return false
+	}) {
+		t.Fatal("the broker has no stream of w1")
 	}
 	s.push(
-		s.write("w2", s.epoch, 1, append(shared, view.Row{Table: view.TableVolumes, Key: "vol_of_w2", Columns: map[string]view.Value{"app": "shop"}})...), // as itself
+		s.write("w2", s.epoch, 1, append(shared, wire.Row{Table: wire.TableVolumes, Key: "vol_of_w2", Columns: map[string]wire.Value{"app": "shop"}})...), // as itself
 		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                          // as the broker
 		s.write("b1", s.epoch+1000, 1, shared...),
 		s.write("w1", w1.Epoch, w1.Seq+1, machine), // as the other worker, now, in another life, and for good
@@ -244,7 +253,7 @@ func TestAForgingMember(t *testing.T) {
 	if m, err := s.api.Machine(t.Context(), "shop", made.Machine.ID); err != nil || m.State != made.Machine.State {
 		t.Errorf("the machine is %s, %v, want %s", m.State, err, made.Machine.State)
 	}
-	if workers, err := s.api.Worker(t.Context(), "w1"); err != nil {
+	if workers, err := s.api.Worker(t.Context(), "w1"); err != nil || workers.Status != machinesapi.WorkerOK {
 		t.Errorf("the worker is %+v, %v", workers, err)
 	}
 }

@@ -108,7 +108,13 @@ func startFull(t *testing.T) *full {
 	servertest.StartAll(t, f.worker)
 	f.worker.Settle()
 	f.api = servertest.Client(t, broker)
-	f.within("the broker knows its worker", func() error { _, err := f.api.Worker(t.Context(), "w1"); return err })
+	f.within("the broker knows its worker", func() error {
+		w, err := f.api.Worker(t.Context(), "w1")
+		if err == nil && w.Status != machinesapi.WorkerOK {
+			err = fmt.Errorf("it is %s", w.Status)
+		}
+		return err
+	})
 	for n := range 3 {
 		m, err := f.order(fmt.Sprint(f.mark, n), "")
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -40,8 +41,8 @@ func startWorker(t *testing.T, broker *servertest.Server, args ...string) *serve
 	}, args...)...)
 	api := servertest.Client(t, broker)
 	if !servertest.Within(10*time.Second, func() bool {
-		_, err := api.Worker(t.Context(), "w1")
-		return err == nil
+		w, err := api.Worker(t.Context(), "w1")
+		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {
 		t.Fatal("the broker does not know its worker")
 	}

@@ -26,7 +26,7 @@ env | grep TOKEN
 for fd in /proc/self/fd/*; do case "$(readlink "$fd")" in *%s*) echo "FD $fd";; esac; done
 echo done`
 
-// A machine with user nobody is nobody on loopback, too: broker, worker and
+// A machine with user no one is no one on loopback, too: broker, worker and
 // gateway take no call of it but those that everybody may make, and it finds no
 // credentials in files, environments or what it inherited.
 func TestAMachineOfNobodyIsNobody(t *testing.T) {
@@ -37,13 +37,13 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 		t.Skipf("%v: scripts/need-host installs it", err)
 	}
 	data := t.TempDir()
-	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // nobody passes through it
+	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // no one passes through it
 		t.Fatal(err)
 	}
 	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0", "--data", filepath.Join(data, "w1"))
 	urls := []string{
 		broker.API + "/v1/apps/default/machines", broker.API + "/schedule", broker.API + "/v1/view/queries", broker.API + "/view/push", broker.API + "/v1/apps",
-		worker.API + "/worker/claim", worker.API + "/worker/quote", worker.API + "/worker/machines/x/destroy", worker.API + "/view/push", worker.API + "/worker/metrics",
+		worker.API + "/worker/order/claim", worker.API + "/worker/order/quote", worker.API + "/worker/machine/destroy", worker.API + "/view/push", worker.API + "/worker/metrics",
 		worker.Pull + "/sched/submit", worker.Pull + "/sched/claim/x", worker.Pull + "/sched/cancel/x",
 	}
 	files := []string{broker.TokenFile, worker.TokenFile, filepath.Join(filepath.Dir(broker.TokenFile), broker.Of+".secret")}

@@ -1,8 +1,10 @@
 package hostile
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/hex"
 	"net"
 	"net/http"
@@ -16,7 +18,10 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/gossip"
@@ -227,16 +232,33 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	worker := s.worker()
 	stranger := s.as("w1.worker.bourse.internal", s.credentials("w2"))
 	volume := string(bourse.NewVolumeID(bourse.WorkerID("w1").Tags()[0]))
-	for _, ask := range []struct{ method, path string }{
-		{http.MethodGet, "/worker/exports/" + volume},
-		{http.MethodGet, "/worker/exports/" + volume + "?grant=w2.zzzzzzz.AAAA"},
-		{http.MethodGet, "/worker/exports/" + volume + "/chunk?n=0"},
-		{http.MethodDelete, "/worker/exports/" + volume},
-		{http.MethodPost, "/worker/grants/" + volume},
-		{http.MethodPost, "/worker/claim"},
-		{http.MethodGet, "/worker/machines"},
+	encoded := func(v any) []byte {
+		b, err := codec.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, ask := range []struct {
+		verb    fabric.Spec
+		request any
+	}{
+		{fabric.VolumeExport.Spec, fabric.Export{ID: volume}},
+		{fabric.VolumeExport.Spec, fabric.Export{ID: volume, Grant: "w2.zzzzzzz.AAAA"}},
+		{fabric.VolumeChunk.Spec, fabric.Chunk{Of: fabric.Export{ID: volume}}},
+		{fabric.VolumeRelease.Spec, fabric.Export{ID: volume}},
+		{fabric.VolumeGrant.Spec, fabric.GrantRequest{ID: volume}},
+		{fabric.OrderClaim.Spec, bourse.Claim{}},
+		{fabric.MachineList.Spec, fabric.MachinesQuery{}},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), ask.method, "https://"+worker.API+ask.path, nil)
+		target := "https://" + worker.API + ask.verb.Path()
+		var body []byte
+		if ask.verb.Method == http.MethodGet {
+			target += "?" + base64.RawURLEncoding.EncodeToString(encoded(ask.request))
+		} else {
+			body = encoded(ask.request)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), ask.verb.Method, target, bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,18 +269,29 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%s %s: %s", ask.method, ask.path, resp.Status)
+			t.Errorf("%s: %s", ask.verb.Name, resp.Status)
+		}
+	}
+	// The same on a connection for calls, whose first request alone is HTTP.
+	caller := direct.NewOver(direct.TCP, s.credentials("w2").Client, admission.Proof{Cluster: worker.Of})
+	defer caller.Close()
+	to := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: worker.API, Tag: bourse.WorkerID("w1").Tags()[0]}
+	_, claimed := fabric.OrderClaim.Call(t.Context(), caller, to, bourse.Claim{})
+	_, destroyed := fabric.MachineDestroy.Call(t.Context(), caller, to, fabric.Act{Machine: bourse.NewMachineID(to.Tag), Force: true})
+	for verb, err := range map[string]error{"claim": claimed, "destroy": destroyed} {
+		if bourse.CodeOf(err) != bourse.CodeForbidden {
+			t.Errorf("%s on a connection for calls: %v, want it forbidden", verb, err)
 		}
 	}
 }
 
 // TestCredentialsAreReadAgain: a token that leaves its file is refused, and a new
-// certificate is shown, by a broker that nobody restarts.
+// certificate is shown, by a broker that no one restarts.
 func TestCredentialsAreReadAgain(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	api := s.client(broker)
-	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may know nobody yet
+	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may know no one yet
 		t.Fatal(err)
 	}
 	shown := func() string {

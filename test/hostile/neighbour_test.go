@@ -17,6 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
@@ -96,8 +97,8 @@ func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--nats", url)
 	api := servertest.Client(t, broker)
 	if !servertest.Within(20*time.Second, func() bool {
-		_, err := api.Worker(t.Context(), "w1")
-		return err == nil
+		w, err := api.Worker(t.Context(), "w1")
+		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {
 		t.Fatal("the broker does not know its worker")
 	}
@@ -160,7 +161,7 @@ func TestTheGateIsBeforeNATSToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-		if _, err := conn.Write([]byte("GET /worker/machines HTTP/1.1\r\n" + strings.Join(c.header, "\r\n") + "\r\nConnection: close\r\n\r\n")); err != nil {
+		if _, err := conn.Write([]byte("GET /worker/machine/list?oA HTTP/1.1\r\n" + strings.Join(c.header, "\r\n") + "\r\nConnection: close\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -188,12 +189,11 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 			exports = append(exports, line)
 		}
 	}
-	if len(exports) != 2 {
-		t.Fatalf("it prints %q, want the address and the token", exports)
+	if len(exports) != 4 {
+		t.Fatalf("it prints %q, want the address and the token, and both for flyctl", exports)
 	}
-	call := func(lines ...string) string {
-		script := strings.Join(append(lines, `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $BOURSE_API_TOKEN" "$BOURSE_API/v1/apps"`), "\n")
-		c := exec.CommandContext(t.Context(), "sh", "-euc", script)
+	run := func(shell, script string) string {
+		c := exec.CommandContext(t.Context(), shell, "-euc", script)
 		c.Env = []string{"PATH=" + os.Getenv("PATH"), "BOURSE_API_TOKEN="}
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -201,10 +201,19 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 		}
 		return string(out)
 	}
-	if got := call(exports...); got != "200" {
+	ask := func(api, token string) string {
+		return `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $` + token + `" "$` + api + `/v1/apps"`
+	}
+	both := exports[0] + "\n" + exports[1] + "\n"
+	if got := run("sh", both+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "200" {
 		t.Errorf("with both lines: %s, want 200", got)
 	}
-	if got := call(exports[0]); got != "401" {
+	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // braces are of bash, zsh and fish
+		if got := run("bash", strings.Join(exports, "\n")+"\n"+ask(api, "FLY_API_TOKEN")); got != "200" {
+			t.Errorf("with all lines, at %s: %s, want 200", api, got)
+		}
+	}
+	if got := run("sh", exports[0]+"\n"+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "401" {
 		t.Errorf("with the address alone: %s, want 401", got)
 	}
 }

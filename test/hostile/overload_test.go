@@ -16,7 +16,7 @@ import (
 // machine.
 func TestOverloadIsNotShortage(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--orders", "2")
-	startWorker(t, broker)
+	startWorker(t, broker, "--cpus", "64", "--disk", "100GiB") // all 300 fit
 	order := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{"/bin/sleep", "1000"}},
 	}}

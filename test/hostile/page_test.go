@@ -26,8 +26,9 @@ func listeners(t *testing.T) (map[string]string, *servertest.Server) {
 func TestPagesReachNoListener(t *testing.T) {
 	all, broker := listeners(t)
 	paths := []string{
-		"POST /v1/apps/default/machines", "GET /v1/workers", "GET /v1/apps/default/machines", "POST /schedule", "POST /v1/view/queries",
-		"GET /worker/machines", "POST /worker/claim", "POST /worker/quote", "GET /worker/calls", "GET /worker/metrics",
+		"POST /v1/apps/default/machines", "GET /v1/workers", "GET /metrics", "GET /v1/metrics/targets", "GET /v1/apps/default/machines", "POST /schedule", "POST /v1/view/queries",
+		"POST /graphql", "POST /api/v1/builds", "GET /api/v1/apps/default/logs",
+		"GET /worker/machine/list", "POST /worker/order/claim", "POST /worker/order/quote", "GET /worker/calls", "GET /worker/metrics",
 		"POST /view/push", "POST /view/pull", "GET /view/health",
 		"GET /sched/jobs", "POST /sched/submit", "POST /sched/claim/a", "GET /sched/status/a",
 	}

@@ -27,7 +27,10 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "4", "--memory", "4GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(10*time.Second, func() bool { _, err := api.Worker(t.Context(), "w1"); return err == nil }) {
+	if !servertest.Within(10*time.Second, func() bool {
+		w, err := api.Worker(t.Context(), "w1")
+		return err == nil && w.Status == machinesapi.WorkerOK
+	}) {
 		t.Fatal("the broker does not know its worker")
 	}
 	mark := fmt.Sprintf("bourse-salvage-%d-", os.Getpid())
@@ -103,15 +106,17 @@ func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record := []byte(`{"id":"` + string(id) + `"`)
+		field := append([]byte("\x62id\x6e"), id...) // in CBOR, the first of a machine's
 		for at := 0; ; {
-			next := bytes.Index(b[at:], record)
+			next := bytes.Index(b[at:], field)
 			if next < 0 {
 				break
 			}
-			at += next + len(record)
-			b[at-2] ^= 1
-			flipped++
+			at += next + len(field)
+			if record := at - len(field) - 2; record >= 0 && b[record] == 3 { // that begins a record
+				b[at-2] ^= 1
+				flipped++
+			}
 		}
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)

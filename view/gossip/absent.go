@@ -10,7 +10,7 @@ import (
 )
 
 // Source is what a Directory asks of the replication: how much its view is
-// worth. A Replicator is one.
+// worth. A replication.Replicator is one.
 type Source interface {
 	// Known returns a channel that is closed once the view has what the others
 	// know.
@@ -19,12 +19,10 @@ type Source interface {
 	InSync() bool
 }
 
-var _ Source = (*Replicator)(nil)
-
 // maxSeen bounds how many workers are remembered that have no row in the view.
 const maxSeen = 1 << 14
 
-// absentees finds out which workers are absent: those that the view tells of,
+// absentees finds out which workers are absent: those that the view knows,
 // or that were here once, and that are no members now.
 type absentees struct {
 	source Source
@@ -74,6 +72,13 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		}
 	}
 	var out []bourse.Absence
+	for id, w := range h.forgotten {
+		if !present[id] {
+			delete(a.seen, id)
+			m := bourse.Member{ID: id, Role: bourse.RoleWorker, Region: w.Region, Tag: w.Tag}
+			out = append(out, bourse.Absence{Member: m, Since: w.At, Forgotten: true})
+		}
+	}
 	for id, s := range a.seen {
 		if present[id] {
 			continue
@@ -81,7 +86,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		if s.gone.IsZero() {
 			s.gone = now
 		}
-		x := bourse.Absence{Member: s.member, Since: s.gone, LostAfter: a.limit}
+		x := bourse.Absence{Member: h.added(s.member), Since: s.gone, LostAfter: a.limit}
 		if _, ok := h.byID[id]; !ok && x.Lost(now) {
 			delete(a.seen, id)
 			continue
@@ -90,7 +95,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	}
 	for id, hint := range h.byID {
 		if a.seen[id] == nil && !present[id] {
-			m := bourse.Member{ID: id, Role: bourse.RoleWorker, Region: hint.Region, Tag: hint.Tag}
+			m := bourse.Member{ID: id, Role: bourse.RoleWorker, Region: hint.Region, Tag: hint.Tag, Leaving: hint.Leaving}
 			out = append(out, bourse.Absence{Member: m, Since: a.lastHeard(hint.HeardAt, now), LostAfter: a.limit})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLostOnLoopback shows, on real sockets, that a member lost for good is
-// gone from every list within 5 s, and nobody else is.
+// gone from every list within 5 s, and no one else is.
 func TestLostOnLoopback(t *testing.T) {
 	var told losses
 	group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
@@ -94,7 +94,7 @@ func TestComesBack(t *testing.T) {
 }
 
 // TestSameIDRefused shows that the second of two living servers with one id is
-// told so, and that nobody ever lists it.
+// told so, and that no one ever lists it.
 func TestSameIDRefused(t *testing.T) {
 	group := cluster(t, 3)
 	second := gossip.Config{Self: worker(3), Join: joinOf(group)}

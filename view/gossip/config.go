@@ -16,15 +16,15 @@ import (
 
 // Config is what a member is opened with.
 type Config struct {
-	Self      bourse.Member  // required, but for Tag; its Address is that of its API; Free is not told
+	Self      bourse.Member  // required, but for Tag; its Address is that of its API; Free is not sent
 	Bind      netip.AddrPort // required without Transport: where it gossips, TCP and UDP; port 0 means any
 	Advertise netip.AddrPort // where others reach it, when that is not Bind
 	Join      []string       // members to call, host:port; none means: wait to be called
-	// Find gives members to call, host:port, where they are not known before;
-	// none when there is nobody. It is called again and again, and bounds its
+	// Find returns members to call, host:port, where they are not known before;
+	// none when there are none. It is called again and again, and bounds its
 	// own time.
 	Find      func(ctx context.Context) []string
-	ClusterID string       // alphabet of an app name; default "bourse". Others' gossip is not heard
+	ClusterID string       // alphabet of an app name; default "bourse". Gossip of others is ignored
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: with a key that everyone knows
 	MoreKeys  [][]byte     // what others encrypt with may have one of these, too; see SetKeys
 	Proofs    Proofs       // of what members say of themselves; nil: none are asked for
@@ -39,21 +39,21 @@ type Config struct {
 }
 
 // Rumours is what travels with the gossip of the membership, in packets to
-// members of chance. Its methods are called from many goroutines and must not
+// random members. Its methods are called from many goroutines and must not
 // block.
 type Rumours interface {
 	// Hear takes a message of another member; it is the caller's again when
 	// Hear returns.
-	Hear(message []byte)
-	// Tell gives messages for one packet, to whoever gets it: with overhead
+	Receive(message []byte)
+	// Next returns messages for one packet, to any member: with overhead
 	// bytes added to each, they have limit bytes together.
-	Tell(overhead, limit int) [][]byte
+	Next(overhead, limit int) [][]byte
 }
 
 type noRumours struct{}
 
-func (noRumours) Hear([]byte)            {}
-func (noRumours) Tell(_, _ int) [][]byte { return nil }
+func (noRumours) Receive([]byte)         {}
+func (noRumours) Next(_, _ int) [][]byte { return nil }
 
 func (c Config) withDefaults() Config {
 	if c.ClusterID == "" {
@@ -72,7 +72,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// found gives members that were found.
+// found returns members that were found.
 func (c *Config) found(ctx context.Context) []string {
 	if c.Find == nil {
 		return nil

@@ -27,7 +27,7 @@ var (
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())
 	if err != nil {
-		d.m.config.Log.Error("nobody can know us as a member", slog.Any("err", err))
+		d.m.config.Log.Error("what we say of ourselves cannot be written", slog.Any("err", err))
 	}
 	return b[:min(len(b), limit)]
 }
@@ -36,7 +36,7 @@ func (d *delegate) NodeMeta(limit int) []byte {
 func (m *Members) meta(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
-	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist tells of what was said in any order
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist passes on what was said in any order
 	since := m.self.since
 	m.mu.Unlock()
 	if m.config.Proofs == nil {
@@ -48,7 +48,10 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 // NotifyAlive refuses what cannot be a member of ours, before it becomes one.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
-	if err != nil && d.m.quiet.due("refused "+peer.Name, time.Now()) {
+	if err != nil {
+		d.m.noteIgnored(joinHostPort(peer), err)
+	}
+	if err != nil && d.m.quiet.Due("refused "+peer.Name) {
 		d.m.config.Log.Warn("a member is ignored", slog.String("member", bourse.Quoted(peer.Name)), slog.String("address", joinHostPort(peer)), slog.Any("err", err))
 	}
 	return err
@@ -63,21 +66,21 @@ func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.put(peer) }
 // NotifyLeave takes a member out of the list: it has left, or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
 
-// NotifyConflict hears of two members with one name: since a name has its boot
-// in it, somebody plays a member.
+// NotifyConflict is called for two members with one name: since a name has its
+// boot in it, one of them is an impostor.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
-	if d.m.quiet.due("conflict "+existing.Name, time.Now()) {
-		d.m.config.Log.Error("somebody else uses a member's name", slog.String("member", existing.Name),
+	if d.m.quiet.Due("conflict " + existing.Name) {
+		d.m.config.Log.Error("two servers use one member's name", slog.String("member", existing.Name),
 			slog.String("address", joinHostPort(existing)), slog.String("other", joinHostPort(other)))
 	}
 }
 
 // NotifyMsg takes a rumour.
-func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumours.Hear(message) }
+func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumours.Receive(message) }
 
-// GetBroadcasts gives rumours, for what room the membership leaves in a packet.
+// GetBroadcasts returns rumours, for the space that the membership leaves in a packet.
 func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.m.config.Rumours.Tell(overhead, limit)
+	return d.m.config.Rumours.Next(overhead, limit)
 }
 
 // LocalState has nothing to compare beside the membership: the view has its
@@ -93,7 +96,7 @@ func (m *Members) put(peer *memberlist.Node) {
 	if err != nil {
 		return // NotifyAlive has refused it
 	}
-	n.heard(peer)
+	n.setPeer(peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, _ := m.judge(&n)
@@ -110,6 +113,7 @@ func (m *Members) enter(n node) {
 	}
 	m.nodes[n.name] = n
 	delete(m.gone, n.gossip)
+	delete(m.ignored, n.gossip)
 	m.stale.Store(true)
 	m.notify()
 }
@@ -154,7 +158,7 @@ func (m *Members) livesOn(n node, is func(node) bool) bool {
 	return false
 }
 
-// notify tells Run and everyone who waits for a change. The lock is held.
+// notify wakes Run and all that wait for a change. The lock is held.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})

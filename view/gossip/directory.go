@@ -10,15 +10,17 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Directory answers what a broker and its exchange ask of the cluster: who is
-// there, from the membership, and what is free there, from the view. With an
+// Directory answers what a broker and its exchange ask of the cluster: which
+// workers are there, from the membership, and what is free there, from the view. With an
 // empty view nothing is known to be free, and all else works. Its methods are
 // safe for concurrent use; readers share what was put together once.
 //
 // A server that is in several groups, one for each network that its cluster is
-// on, has one directory of all; who is in several is known by the first.
+// on, has one directory of all; a worker that is in several is known by the first.
 type Directory struct {
 	groups  []*Members
 	view    *view.View
@@ -30,7 +32,8 @@ type Directory struct {
 
 // hints is what the view says of workers. It is never changed.
 type hints struct {
-	byID map[bourse.WorkerID]view.WorkerHint
+	byID      map[bourse.WorkerID]inventory.WorkerHint
+	forgotten map[bourse.WorkerID]inventory.ForgottenWorker
 }
 
 // directory is a snapshot of the members with the view's hints in it. It is
@@ -49,7 +52,7 @@ type directory struct {
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
 	d.unread = func(err error) {
-		if group.quiet.due("hints", time.Now()) {
+		if group.quiet.Due("hints") {
 			group.config.Log.Warn("what is free cannot be read from the view", slog.Any("err", err))
 		}
 	}
@@ -67,7 +70,7 @@ const hintsTimeout = 5 * time.Second
 
 // Run keeps what is free up to date until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
-	watcher := d.view.Watch(view.TableWorkers)
+	watcher := d.view.Watch(wire.TableWorkers, wire.TableForgotten)
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
@@ -109,14 +112,18 @@ func isClosed(c <-chan struct{}) bool {
 func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hintsTimeout)
 	defer cancel()
-	list, err := d.view.Workers(ctx)
+	list, err := view.Ask(ctx, d.view, inventory.Workers())
+	var forgotten []inventory.ForgottenWorker
+	if err == nil {
+		forgotten, err = view.Ask(ctx, d.view, inventory.Forgotten())
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			d.unread(err)
 		}
 		return
 	}
-	byID := make(map[bourse.WorkerID]view.WorkerHint, len(list))
+	byID := make(map[bourse.WorkerID]inventory.WorkerHint, len(list))
 	for _, h := range list {
 		if h.Free.Validate() != nil {
 			h.Free = nil // no worker could have said so
@@ -130,31 +137,36 @@ func (d *Directory) refresh(ctx context.Context) {
 			}
 		}
 	}
-	d.hints.Store(&hints{byID})
+	gone := make(map[bourse.WorkerID]inventory.ForgottenWorker, len(forgotten))
+	for _, w := range forgotten {
+		gone[w.ID] = w
+		delete(byID, w.ID)
+	}
+	d.hints.Store(&hints{byID, gone})
 }
 
-// Regions gives every region that has a worker, sorted, also those of which all
+// Regions returns every region that has a worker, sorted, also those of which all
 // workers are away: an order for one is refused, not misunderstood. The slice
 // is the caller's.
 func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
-// Candidates gives the workers of a region that take orders, with what is
+// Candidates returns the workers of a region that take orders, with what is
 // free there as far as it is known. The slice is the caller's; the amounts in
 // it are shared, here and below, and must not be changed.
 func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(d.get().byRegion[region])
 }
 
-// Workers gives every worker, sorted by id, also those that take no orders.
+// Workers returns every worker, sorted by id, also those that take no orders.
 // The slice is the caller's.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
-// Worker gives the worker with this id.
+// Worker returns the worker with this id.
 func (d *Directory) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return d.find(func(group *Members) (bourse.Member, bool) { return group.Worker(id) })
 }
 
-// ByTag gives the worker whose machines' ids begin with this tag.
+// ByTag returns the worker whose machines' ids begin with this tag.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return d.find(func(group *Members) (bourse.Member, bool) { return group.ByTag(tag) })
 }
@@ -223,7 +235,7 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added gives a member with what the view says of it. A worker that leaves
+// added returns a member with what the view says of it. A worker that leaves
 // says so in both places; either is enough.
 func (h *hints) added(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]

@@ -9,22 +9,42 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-func facts(n *gossiptest.Node, free int64, leaving bool) view.Row {
-	return view.WorkerRow(&bourse.Facts{
+// startNodes runs nodes until the test ends.
+func startNodes(t testing.TB, network gossiptest.Network, n int) []*gossiptest.Node {
+	t.Helper()
+	group, err := gossiptest.StartGroup(t.Context(), network, n, gossiptest.NodeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gossiptest.StopAll(group); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return group
+}
+
+// publishFacts publishes what a worker has free.
+func publishFacts(t testing.TB, n *gossiptest.Node, free int64, leaving bool) {
+	t.Helper()
+	_, err := n.View.Publish(t.Context(), inventory.WorkerRow(&bourse.Facts{
 		Worker: n.ID, Tag: bourse.WorkerTag(n.Number), Region: "gru", Accounts: []bourse.Account{{Resource: "memory", Total: 1024, Used: 1024 - free}},
-	}, leaving)
+	}, leaving))
+	if err != nil {
+		t.Fatalf("%s: publish: %v", n.ID, err)
+	}
 }
 
 // TestDirectory shows that the membership says who is there, and the view what
 // is free there: with an empty view all is there but that.
 func TestDirectory(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		group := startGroup(t, gossiptest.NewMemory(1), 3, gossiptest.NodeConfig{})
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startNodes(t, gossiptest.NewMemory(1), 3)
 		d := gossip.NewDirectory(group[0].View, group[0].Members)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -39,7 +59,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("with an empty view (-want +got):\n%s", d)
 		}
 		for i, n := range group {
-			publish(t, n, facts(n, int64(i+1)*256, i == 2))
+			publishFacts(t, n, int64(i+1)*256, i == 2)
 		}
 		time.Sleep(time.Second) // of the bubble
 		if d := cmp.Diff(map[bourse.WorkerID]int64{"w1": 256, "w2": 512}, memory(d.Candidates("gru"))); d != "" {
@@ -58,7 +78,7 @@ func TestDirectory(t *testing.T) {
 		}
 		clear(d.Candidates("gru")) // it is the caller's
 
-		publish(t, group[1], facts(group[1], 64, false))
+		publishFacts(t, group[1], 64, false)
 		group[0].Members.SetLeaving(true)
 		time.Sleep(time.Second) // of the bubble
 		if d := cmp.Diff(map[bourse.WorkerID]int64{"w2": 64}, memory(d.Candidates("gru"))); d != "" {
@@ -86,7 +106,7 @@ func BenchmarkDirectory(b *testing.B) {
 		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
 			network := gossiptest.NewLoopback()
 			b.Cleanup(network.Close)
-			group := startGroup(b, network, n, gossiptest.NodeConfig{})
+			group := startNodes(b, network, n)
 			d := gossip.NewDirectory(group[0].View, group[0].Members)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -44,30 +44,12 @@ func intrude(t *testing.T, net *gossiptest.Memory, address int, name string, met
 	}
 }
 
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) lines(with string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), with)
-}
-
 // TestStrangers joins members that say impossible things to a group: they are
 // not listed, each is logged once, and the group goes on.
 func TestStrangers(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
-		var log logBuffer
+		var log gossiptest.Log
 		net, told := gossiptest.NewMemory(1), new(losses)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
@@ -88,7 +70,7 @@ func TestStrangers(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		untilCount(t, []running{first, second}, 2)
-		if got := log.lines("a member is ignored"); got != len(strangers) {
+		if got := log.Lines("a member is ignored"); got != len(strangers) {
 			t.Errorf("%d lines tell of %d strangers", got, len(strangers))
 		}
 		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
@@ -99,10 +81,10 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestGarbage sends bytes of chance to a member's sockets, and shows that it
+// TestGarbage sends random bytes to a member's sockets, and shows that it
 // still listens.
 func TestGarbage(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		m := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		noise := net.End(66)
@@ -140,7 +122,7 @@ func TestOthersAreNotHeard(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			virtual(t, func(t *testing.T) {
+			gossiptest.Virtual(t, func(t *testing.T) {
 				net := gossiptest.NewMemory(1)
 				tt.here.Self, tt.them.Self = worker(1), worker(2)
 				here := joinVirtual(t, net, 1, tt.here)
@@ -202,7 +184,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // TestReadersDoNotShare reads lists and changes them while the group changes.
 func TestReadersDoNotShare(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		group := startVirtual(t, net, 3, new(losses))
 		untilCount(t, group, 3)

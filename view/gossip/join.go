@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -15,27 +16,31 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long a member that went is called, in case it was we who were
-// cut off; goneCalls is how many of them each time.
+// goneFor is how long a member that went is called, in case it was this server that
+// was cut off; goneCalls is how many of them each time.
 const (
 	goneFor   = time.Hour
 	goneCalls = 3
 )
 
-// join calls the members that are to be joined until one has answered, and
-// from then on those that are missing. It closes joined after the first round.
+// join calls the members that are to be joined until another is there, and from
+// then on those that are missing. It closes joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
-	met := len(m.toJoin(m.config.Join)) == 0 && m.config.Find == nil // nobody to wait for
+	alone := solitude{since: time.Now()}
 	for first := true; ctx.Err() == nil; first = false {
-		for _, address := range m.toCall(time.Now(), m.config.found(ctx)) {
-			met = m.call(ctx, address) || met
-		}
+		why := m.callAll(ctx)
 		if first {
 			close(joined)
 		}
 		wait := m.config.Timing.Rejoin
-		if !met {
+		switch now := time.Now(); {
+		case !m.isAlone():
+			alone = solitude{since: now}
+		case alone.due(now) && ctx.Err() == nil:
+			m.logAlone(why, alone.pause)
+		}
+		if len(why) > 0 && m.isAlone() {
 			wait = backoff
 			backoff = min(2*backoff, maxBackoff)
 		}
@@ -46,7 +51,45 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// toJoin gives those addresses that are of nobody in the list.
+// callAll calls those who are to be called, and returns for each address that
+// this server was given why there is no member.
+func (m *Members) callAll(ctx context.Context) (why []string) {
+	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
+	gone := m.goneMembers(time.Now())
+	for _, address := range given {
+		err := m.call(ctx, address)
+		if ctx.Err() != nil {
+			return why
+		}
+		if err != nil {
+			why = append(why, address+": "+reasonOf(err))
+		}
+		m.noteCall(address, err, slices.Contains(gone, address))
+	}
+	for _, address := range gone {
+		if !slices.Contains(given, address) {
+			_ = m.call(ctx, address) // that it is gone was logged then
+		}
+	}
+	return why
+}
+
+// noteCall logs an address at which no one answers, once until someone does. Of a
+// member that went it is known; of a server that is alone logAlone tells.
+func (m *Members) noteCall(address string, err error, went bool) {
+	switch {
+	case err == nil:
+		delete(m.silent, address)
+	case m.silent[address] || m.isAlone():
+	default:
+		if !went {
+			m.config.Log.Info("a member to join does not answer", slog.String("address", address), slog.String("why", reasonOf(err)))
+		}
+		m.silent[address] = true
+	}
+}
+
+// toJoin returns those addresses that no member of the list has.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,30 +100,27 @@ func (m *Members) toJoin(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return here[a] })
 }
 
-// toCall adds some members that went to those that are to be joined: the
-// configured ones and those that were found.
-func (m *Members) toCall(now time.Time, found []string) []string {
-	calls := m.toJoin(slices.Concat(m.config.Join, found))
+// goneMembers returns the addresses of some members that went, in random order.
+func (m *Members) goneMembers(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	some := goneCalls
-	for address, at := range m.gone { // in random order
+	var out []string
+	for address, at := range m.gone {
 		if now.Sub(at) > goneFor {
 			delete(m.gone, address)
-		} else if some > 0 && !slices.Contains(calls, address) {
-			some--
-			calls = append(calls, address)
+		} else if len(out) < goneCalls {
+			out = append(out, address)
 		}
 	}
-	return calls
+	return out
 }
 
-// call compares lists with the member at an address, and tells whether there
-// was one.
-func (m *Members) call(ctx context.Context, address string) bool {
+// call compares lists with the member at an address. An error says why there was
+// none.
+func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return false // Validate has refused it
+		return err // Validate has refused it
 	}
 	// Names are resolved here: memberlist does it without a deadline.
 	limited, cancel := context.WithTimeout(ctx, streamTimeout)
@@ -88,8 +128,7 @@ func (m *Members) call(ctx context.Context, address string) bool {
 	hosts := []string{host}
 	if net.ParseIP(host) == nil {
 		if hosts, err = net.DefaultResolver.LookupHost(limited, host); err != nil {
-			m.logUnreached(address, err)
-			return false
+			return err
 		}
 	}
 	met := false
@@ -97,17 +136,21 @@ func (m *Members) call(ctx context.Context, address string) bool {
 		if limited.Err() != nil {
 			break
 		}
-		if _, err := m.list.Join([]string{net.JoinHostPort(h, port)}); err != nil {
-			m.logUnreached(address, err)
-			continue
-		}
-		met = true
+		one := m.callOne(net.JoinHostPort(h, port), h)
+		met, err = met || one == nil, cmp.Or(one, err)
 	}
-	return met
+	if met {
+		return nil
+	}
+	return cmp.Or(err, limited.Err())
 }
 
-func (m *Members) logUnreached(address string, err error) {
-	if m.quiet.due("unreached "+address, time.Now()) {
-		m.config.Log.Info("a member to join does not answer", slog.String("address", address), slog.Any("err", err))
+func (m *Members) callOne(address, host string) error {
+	if err := m.reachedFrom(host); err != nil {
+		return err
 	}
+	if _, err := m.list.Join([]string{address}); err != nil {
+		return err
+	}
+	return m.ignoredAt(address)
 }

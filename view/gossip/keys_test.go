@@ -11,9 +11,9 @@ import (
 )
 
 // TestKeysRoll changes the key of a group that goes on, member by member, and
-// shows that nobody is lost meanwhile, and that the old key then is worth nothing.
+// shows that no one is lost meanwhile, and that the old key then is worth nothing.
 func TestKeysRoll(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 16)
 		net, told := gossiptest.NewMemory(1), new(losses)
 		var group []running
@@ -44,7 +44,7 @@ func TestKeysRoll(t *testing.T) {
 // TestSetKeysRefuses: encryption does not begin or end while a member runs, and
 // what is no key changes nothing.
 func TestSetKeysRefuses(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		open := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		if err := open.SetKeys([][]byte{make([]byte, 16)}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {

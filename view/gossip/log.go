@@ -5,41 +5,15 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
+
+	"github.com/bourse-dev/bourse/internal/quiet"
 )
-
-// often bounds how often the same line is logged: gossip repeats itself.
-const often = time.Minute
-
-// maxRepeats bounds how many lines are remembered for that.
-const maxRepeats = 256
-
-// quiet remembers what was logged lately.
-type quiet struct {
-	mu   sync.Mutex
-	seen map[string]time.Time
-}
-
-// due tells whether a line with this key may be logged now.
-func (q *quiet) due(key string, now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if at, ok := q.seen[key]; ok && now.Sub(at) < often {
-		return false
-	}
-	if q.seen == nil || len(q.seen) >= maxRepeats { // forget all: rather a line too many
-		q.seen = map[string]time.Time{}
-	}
-	q.seen[key] = now
-	return true
-}
 
 // gossipLog takes the lines of memberlist, which writes them to an io.Writer
 // with the level in brackets.
 type gossipLog struct {
 	log   *slog.Logger
-	quiet *quiet
+	quiet *quiet.Lines
 }
 
 // Write logs one line. It never fails.
@@ -61,7 +35,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	case "WARN":
 		to = slog.LevelInfo
 	}
-	if g.quiet.due(strings.Map(dropDigits, text), time.Now()) { // ports and counters do not make it another line
+	if g.quiet.Due(strings.Map(dropDigits, text)) { // ports and counters do not make it another line
 		g.log.Log(context.Background(), to, "gossip", "text", text)
 	}
 	return len(p), nil

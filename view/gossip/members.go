@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
 	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
@@ -21,15 +22,16 @@ type Members struct {
 	name   string // ours in the group
 	list   *memberlist.Memberlist
 	gossip string // our address in the group
-	quiet  *quiet
+	quiet  *quiet.Lines
 
 	keyring *sealed.Keys
 
-	ready   chan struct{}  // closed by Run
-	noticed chan struct{}  // holds one when there is something for Run
-	changes chan struct{}  // holds one when there is something to publish
-	unsure  chan struct{}  // holds one when a key is to be fetched
-	work    sync.WaitGroup // that fetches keys
+	ready   chan struct{}   // closed by Run
+	noticed chan struct{}   // holds one when there is something for Run
+	changes chan struct{}   // holds one when there is something to publish
+	unsure  chan struct{}   // holds one when a key is to be fetched
+	work    sync.WaitGroup  // that fetches keys
+	silent  map[string]bool // addresses to join that were logged not to answer; of the goroutine that calls
 
 	roster
 }
@@ -43,7 +45,8 @@ type roster struct {
 	self    node       // what we say of ourselves
 	nodes   map[string]node
 	gone    map[string]time.Time // gossip addresses of members that went, and when
-	lost    []loss               // not yet told to OnLost
+	ignored map[string]error     // gossip addresses of servers that are no members, and why
+	lost    []loss               // that OnLost has not been called for
 	changed chan struct{}        // closed at the next change
 	proving
 }
@@ -54,8 +57,8 @@ type loss struct {
 }
 
 // Open binds the member's gossip address: from now on it can be joined. It
-// joins nobody before Run. CodeInvalid means the config, CodeAlreadyExists that
-// somebody listens there. What was opened ends with Run, or with Close.
+// joins no one before Run. CodeInvalid means the config, CodeAlreadyExists that
+// another process listens there. What was opened ends with Run, or with Close.
 func Open(c Config) (*Members, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
@@ -65,11 +68,12 @@ func Open(c Config) (*Members, error) {
 	m := &Members{
 		config:  c,
 		name:    nodeName(c.Self.ID, boot),
-		quiet:   &quiet{},
+		quiet:   &quiet.Lines{},
 		ready:   make(chan struct{}),
 		noticed: make(chan struct{}, 1),
 		changes: make(chan struct{}, 1),
 		unsure:  make(chan struct{}, 1),
+		silent:  map[string]bool{},
 	}
 	m.keys, m.doubtful = map[identity]Key{}, map[string]*doubtful{}
 	m.nodes, m.gone, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
@@ -105,7 +109,7 @@ func Open(c Config) (*Members, error) {
 // Close ends a member that was opened and is not running.
 func (m *Members) Close() error { return m.list.Shutdown() }
 
-// Addr gives the address at which others join this member.
+// Addr returns the address at which others join this member.
 func (m *Members) Addr() string { return m.gossip }
 
 // Ready is closed once Run has called the members it was to join, one answered
@@ -113,7 +117,7 @@ func (m *Members) Addr() string { return m.gossip }
 // this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
-// Changed gives a channel that is closed at the next change of the list. Take
+// Changed returns a channel that is closed at the next change of the list. Take
 // it before reading the list, or a change may be missed.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
@@ -121,16 +125,16 @@ func (m *Members) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Members gives every member, sorted by id. The slice is the caller's.
+// Members returns every member, sorted by id. The slice is the caller's.
 func (m *Members) Members() []bourse.Member { return slices.Clone(m.snapshot().members) }
 
-// Workers gives every worker, sorted by id, also those that take no orders.
+// Workers returns every worker, sorted by id, also those that take no orders.
 // The slice is the caller's.
 func (m *Members) Workers() []bourse.Member {
 	return slices.DeleteFunc(m.Members(), func(x bourse.Member) bool { return x.Role != bourse.RoleWorker })
 }
 
-// Worker gives the worker with this id.
+// Worker returns the worker with this id.
 func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byID[id]
@@ -140,7 +144,7 @@ func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// ByTag gives the worker whose machines' ids begin with this tag.
+// ByTag returns the worker whose machines' ids begin with this tag.
 func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byTag[tag]
@@ -150,17 +154,17 @@ func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// Regions gives every region that has a worker, sorted. The slice is the
+// Regions returns every region that has a worker, sorted. The slice is the
 // caller's.
 func (m *Members) Regions() []bourse.Region { return slices.Clone(m.snapshot().regions) }
 
-// Candidates gives the workers of a region that take orders. The slice is the
+// Candidates returns the workers of a region that take orders. The slice is the
 // caller's.
 func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(m.snapshot().byRegion[region])
 }
 
-// TagInUse tells whether another worker has this tag. A worker asks at its
+// TagInUse reports whether another worker has this tag. A worker asks at its
 // first start, once Ready, before it takes a tag with SetTag.
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
@@ -173,7 +177,7 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	return false
 }
 
-// snapshot gives the present list. Readers do not wait for one another unless
+// snapshot returns the present list. Readers do not wait for one another unless
 // it has to be built.
 func (m *Members) snapshot() *snapshot {
 	if !m.stale.Load() {

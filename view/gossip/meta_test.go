@@ -3,7 +3,6 @@ package gossip
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -19,16 +18,6 @@ func largest() bourse.Member {
 		ID: bourse.WorkerID(strings.Repeat("w", 63)), Role: bourse.RoleWorker, Region: bourse.Region(strings.Repeat("r", 32)),
 		Address: strings.Repeat("a", 249) + ":65535", Tag: 0xffffff, Leaving: true,
 	}
-}
-
-// older gives what a release that told its free amounts with its membership
-// says of itself.
-func older(b []byte, amounts int) []byte {
-	b = binary.AppendUvarint(bytes.Clone(b[:len(b)-1]), uint64(amounts))
-	for i := range amounts {
-		b = binary.AppendUvarint(appendText(b, fmt.Sprintf("r%d", i)), uint64(i))
-	}
-	return b
 }
 
 func TestMetaBothWays(t *testing.T) {
@@ -70,22 +59,6 @@ func TestMetaFits(t *testing.T) {
 	}
 }
 
-// TestMetaOfOlderRelease shows that free amounts beside the membership are read
-// and ignored.
-func TestMetaOfOlderRelease(t *testing.T) {
-	want := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}
-	b := encodeMeta("c", want, false)
-	for _, amounts := range []int{1, 3, maxAmounts} {
-		got, err := decodeNode("c", nodeName("w1", boot), older(b, amounts))
-		if d := cmp.Diff(want, got.member); d != "" || err != nil {
-			t.Errorf("%d amounts: %v (-want +got):\n%s", amounts, err, d)
-		}
-	}
-	if _, err := decodeNode("c", nodeName("w1", boot), older(b, maxAmounts+1)); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("%d amounts: got %v", maxAmounts+1, err)
-	}
-}
-
 func TestDecodeRefuses(t *testing.T) {
 	good := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: 7}
 	meta := encodeMeta("c", good, false)
@@ -102,10 +75,10 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"nothing", name, nil},
 		{"garbage", name, bytes.Repeat([]byte{0xff}, 200)},
-		{"another version", name, append([]byte{2}, meta[1:]...)},
+		{"another version", name, append([]byte{wireVersion + 1}, meta[1:]...)},
 		{"another cluster", name, encodeMeta("d", good, false)},
 		{"too long", name, append(bytes.Clone(meta), make([]byte, 600)...)},
-		{"a text of 2^63 bytes", name, binary.AppendUvarint([]byte{1, 0}, 1<<63)},
+		{"a text of 2^63 bytes", name, binary.BigEndian.AppendUint64([]byte{wireVersion, 0xa1, 1, 0x7b}, 1<<63)},
 		{"no boot", "w1", meta},
 		{"a boot that is none", "w1@1", meta},
 		{"no id", "@" + boot, meta},
@@ -149,7 +122,7 @@ func FuzzMember(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add("w1@"+boot, signed)
-	f.Add("w1", []byte{1, 3, 1, 'c'})
+	f.Add("w1", []byte{wireVersion, 0xa1, 1, 0x61, 'c'})
 	f.Add("", []byte(nil))
 	f.Fuzz(func(t *testing.T, name string, meta []byte) {
 		n, err := decodeNode("c", name, meta)

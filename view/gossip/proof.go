@@ -14,7 +14,7 @@ import (
 
 // Proofs are how members prove what they say of themselves, where servers have
 // certificates. A member whose signature has not been verified is in no list: the
-// membership's key alone makes nobody a member.
+// membership's key alone makes no one a member.
 type Proofs interface {
 	// Sign signs what this server says of itself.
 	Sign(statement []byte) ([]byte, error)
@@ -105,7 +105,7 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	if err := n.timely(now); err != nil {
 		return err
 	}
-	n.heard(peer)
+	n.setPeer(peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.nodes[n.name]
@@ -141,8 +141,8 @@ func (n *node) timely(now time.Time) error {
 	return nil
 }
 
-// heard notes where a member is, as memberlist says.
-func (n *node) heard(peer *memberlist.Node) {
+// setPeer notes where a member is, as memberlist says.
+func (n *node) setPeer(peer *memberlist.Node) {
 	n.gossip = joinHostPort(peer)
 	copied := *peer // memberlist goes on writing to its own
 	n.peer = &copied
@@ -253,7 +253,7 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 			d.next = time.Now().Add(maxProofPause)
 		}
 	}
-	if err != nil && ctx.Err() == nil && m.quiet.due("unproven "+string(to.ID), time.Now()) {
+	if err != nil && ctx.Err() == nil && m.quiet.Due("unproven "+string(to.ID)) {
 		m.config.Log.Warn("a member has not proven who it is", slog.Any("member", to.ID), slog.String("address", to.Address),
 			slog.Uint64("refused", m.refused), slog.Any("err", err))
 	}

@@ -87,7 +87,7 @@ func TestJudge(t *testing.T) {
 		{"no signature", "w1", encodeMeta("c", natural("w1"), false), unproven},
 		{"another worker's signature", "w1", said(t, natural("w1"), boot, "w2", now), unknown},
 		{"what another said", "w2", said(t, natural("w1"), boot, "w1", now), unknown},
-		{"nobody knows it", "w3", said(t, natural("w3"), boot, "w3", now), unknown},
+		{"no one knows it", "w3", said(t, natural("w3"), boot, "w3", now), unknown},
 		{"another role", "w1", said(t, changed(func(m *bourse.Member) { m.Role = bourse.RoleBroker }), boot, "w1", now), unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.heard(peerOf(n.name, tt.meta))
+			n.setPeer(peerOf(n.name, tt.meta))
 			if got, err := m.judge(&n); got != tt.want {
 				t.Errorf("got %v (%v), want %v", got, err, tt.want)
 			}
@@ -148,7 +148,7 @@ func TestOlderStatementsAreLate(t *testing.T) {
 	}
 }
 
-// TestDoubtfulAreBounded: members that nobody knows cost a bounded amount of
+// TestDoubtfulAreBounded: members that no one knows cost a bounded amount of
 // memory, and those that are known come in meanwhile.
 func TestDoubtfulAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
@@ -204,7 +204,7 @@ func TestForgedMetaProvesNothing(t *testing.T) {
 		if err != nil {
 			return
 		}
-		n.heard(peer)
+		n.setPeer(peer)
 		got, _ := m.judge(&n)
 		was := peer.Port == 7946 && slices.ContainsFunc(keys, func(k string) bool {
 			return k[:len(name)] == name && bytes.Equal(genuine[k][:len(n.signed)], n.signed) && bytes.Contains(meta, n.signed)

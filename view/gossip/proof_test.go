@@ -41,7 +41,7 @@ func (k publicKey) Verify(statement, signature []byte) bool {
 }
 func (publicKey) HasTag(bourse.WorkerTag) bool { return false }
 
-// open gives a server a certificate, and has it answer at its address.
+// open returns a server a certificate, and has it answer at its address.
 func (o *offices) open(as bourse.Member) *office {
 	c := &office{all: o, as: as}
 	c.rekey()
@@ -96,7 +96,7 @@ func (c *office) Names(_ context.Context, m bourse.Member) ([]string, error) {
 	defer other.mu.Unlock()
 	w := httptest.NewRecorder()
 	if other.self == nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "nobody answers")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no one answers")
 	}
 	other.self.ServeHTTP(w, httptest.NewRequest(http.MethodGet, gossip.PathSelf, nil))
 	self, err := gossip.ReadSelf(w.Result())
@@ -180,7 +180,7 @@ func unchanged(t *testing.T, group []running) {
 func TestAKeyAloneMakesNoMember(t *testing.T) {
 	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with a key of its own": newPretender()} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T) {
+			gossiptest.Virtual(t, func(t *testing.T) {
 				net, o := gossiptest.NewMemory(1), new(offices)
 				group := startCertified(t, net, o, 3)
 				stranger, twin := certified(7), certified(2)
@@ -200,7 +200,7 @@ func TestAKeyAloneMakesNoMember(t *testing.T) {
 // TestATagBelongsToItsWorker: a worker with a certificate of its own announces the
 // tag of another, and was there first: it gets none of the other's calls.
 func TestATagBelongsToItsWorker(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
 		thief := certified(9)
 		thief.Tag = certified(1).Tag
@@ -244,7 +244,7 @@ func TestARivalProvesItself(t *testing.T) {
 		real   bool
 	}{{"unsigned", nil, false}, {"a key of its own", newPretender(), false}, {"its certificate", nil, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			virtual(t, func(t *testing.T) {
+			gossiptest.Virtual(t, func(t *testing.T) {
 				net, o := gossiptest.NewMemory(1), new(offices)
 				twin := certified(2)
 				twin.Address = "127.0.0.1:6666"
@@ -287,7 +287,7 @@ func TestARivalProvesItself(t *testing.T) {
 // TestAnEarlierLifeEndsNobody: what a server said in an earlier life is heard
 // again, from the address at which it said so, by one that answers pings there.
 func TestAnEarlierLifeEndsNobody(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
 		first, certificate := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1)})
 		spy := memberlist.DefaultLANConfig()
@@ -347,7 +347,7 @@ func (r running) list() ([]bourse.Member, error) {
 // one, and is believed what it says with it, by those that know the old one and
 // by those that come later.
 func TestARenewedCertificate(t *testing.T) {
-	virtual(t, func(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
 		told := new(losses)
 		first, _ := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1), OnLost: told.add})

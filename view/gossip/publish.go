@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// publishTimeout bounds the waiting for others to have been told.
+// publishTimeout bounds the waiting for others to receive it.
 const publishTimeout = 500 * time.Millisecond
 
-// SetLeaving says whether this worker is leaving: takes no more orders.
+// SetLeaving reports whether this worker is leaving: takes no more orders.
 func (m *Members) SetLeaving(leaving bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +33,7 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 // Renew signs what we say of ourselves again: our certificate is another one.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish tells the others what changed of ourselves, until ctx ends.
+// publish sends the others what changed of ourselves, until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {
@@ -42,7 +42,7 @@ func (m *Members) publish(ctx context.Context) {
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
-			m.config.Log.Debug("nobody was told of a change yet", slog.Any("err", err)) // it stays in the queue
+			m.config.Log.Debug("a change of ourselves was not sent yet", slog.Any("err", err)) // it stays in the queue
 		}
 	}
 }

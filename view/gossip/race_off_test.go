@@ -2,9 +2,4 @@
 
 package gossip_test
 
-const (
-	manyMembers = 100
-	manyViews   = 100
-	simSeeds    = 4
-	simSteps    = 60
-)
+const manyMembers = 100

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leaveTimeout is how long a member that ends tries to tell the others.
+// leaveTimeout is how long a member that ends tries to notify the others.
 const leaveTimeout = time.Second
 
 // pings is how often a rival is asked whether it lives: packets get lost.
@@ -23,7 +23,7 @@ const pings = 3
 const doubt = 10 * time.Second
 
 // Run joins the group and keeps this member in it until ctx ends; then it
-// tells the others, and has ended within a few seconds. Nobody to join is no
+// notifies the others, and has ended within a few seconds. No one to join is no
 // error: it goes on calling. CodeAlreadyExists means that the id or the tag of
 // this member belongs to another living one, which was there first.
 func (m *Members) Run(ctx context.Context) error {
@@ -38,7 +38,7 @@ func (m *Members) Run(ctx context.Context) error {
 	joined := make(chan struct{})
 	wg.Go(func() { m.join(ctx, joined) })
 	wg.Go(func() { m.publish(ctx) })
-	wg.Go(func() { m.tellRumours(ctx) })
+	wg.Go(func() { m.sendRumours(ctx) })
 	if m.config.Proofs != nil {
 		wg.Go(func() { m.prove(ctx) })
 	}
@@ -68,7 +68,7 @@ func (m *Members) settle(ctx context.Context) error {
 	return nil
 }
 
-// watch tells of losses and looks out for rivals, as the list changes.
+// watch reports losses and looks out for rivals, as the list changes.
 func (m *Members) watch(ctx context.Context) error {
 	doubted := map[string]time.Time{} // rivals by name, and when they were first seen
 	again := time.NewTicker(doubt)
@@ -90,8 +90,10 @@ func (m *Members) watch(ctx context.Context) error {
 		if err := m.checkRivals(ctx, false, doubted); err != nil {
 			return err
 		}
-		if !rest(ctx, watchRest) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(watchRest):
 		}
 	}
 }
@@ -108,11 +110,11 @@ func (m *Members) takeLost() []loss {
 	return l
 }
 
-// checkRivals gives CodeAlreadyExists when a member that was there first has
+// checkRivals returns CodeAlreadyExists when a member that was there first has
 // our id, or (fresh: before we are in use) our tag, and lives. One that was
 // killed a moment ago looks alive to the gossip and does not answer; it is
 // doubted until it has gone. Where members prove who they are, one that does not
-// answer keeps nobody out.
+// answer keeps no one out.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -137,7 +139,7 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals gives the members that may keep us out, and logs those that should
+// rivals returns the members that may keep us out, and logs those that should
 // have been.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
@@ -157,7 +159,7 @@ func (m *Members) rivals(fresh bool) []node {
 	}
 	m.mu.Unlock()
 	for _, n := range shouldGo {
-		if m.quiet.due("twice "+n.name, time.Now()) {
+		if m.quiet.Due("twice " + n.name) {
 			m.config.Log.Error("our id or tag is used by another server", slog.Any("member", n.member.ID),
 				slog.String("tag", n.member.Tag.String()), slog.String("address", n.gossip))
 		}
@@ -176,7 +178,7 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 	}
 	addr, err := net.ResolveUDPAddr("udp", n.gossip) // an address, no host name
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
-		return false // where we listen, nobody else does
+		return false // where we listen, no one else does
 	}
 	answered := make(chan bool, pings)
 	for range pings { // at once: a server that comes back waits for this
@@ -192,10 +194,10 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 	return lives
 }
 
-// leave tells the others that we go, and ends the gossip.
+// leave notifies the others that we go, and ends the gossip.
 func (m *Members) leave() {
 	if err := m.list.Leave(leaveTimeout); err != nil {
-		m.config.Log.Info("left without a word", slog.Any("err", err))
+		m.config.Log.Info("leave the group", slog.Any("err", err))
 	}
 	if err := m.list.Shutdown(); err != nil {
 		m.config.Log.Warn("shut down the gossip", slog.Any("err", err))

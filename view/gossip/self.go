@@ -25,7 +25,7 @@ func SelfHandler(groups ...*Members) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(self) // a caller that has left is nobody's
+		_ = json.NewEncoder(w).Encode(self) // the caller may have left
 	})
 }
 

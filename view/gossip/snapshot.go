@@ -23,7 +23,7 @@ func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
-			continue // nobody knows yet who it is, whether it may be here, or what is its
+			continue // it is not known yet who it is, whether it may be here, or which tag it has
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -69,12 +69,12 @@ func ownsRather(n, other node) bool {
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
-// tagless tells whether m is a worker that has not chosen its tag: a machine
+// tagless reports whether m is a worker that has not chosen its tag: a machine
 // that it made could not be found.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// better tells which of two lives of one server counts: our own, else the
-// later one, which took over only after the other had not answered.
+// better reports whether of two lives of one server n counts: our own does, else
+// the later one, which began only after the other had not answered.
 func better(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
@@ -82,7 +82,7 @@ func better(n, other node, self string) bool {
 	return n.boot > other.boot
 }
 
-// rival tells whether n keeps the server called self, which is pending or not,
+// rival reports whether n keeps the server called self, which is pending or not,
 // out of the group: a member with the same id that was there first. One that
 // has settled was there before one that has not; else the earlier boot was.
 func rival(self, n node) bool {
@@ -95,7 +95,7 @@ func rival(self, n node) bool {
 	return strings.Compare(n.boot, self.boot) < 0
 }
 
-// sharesTag tells whether n is another living worker with self's tag.
+// sharesTag reports whether n is another living worker with self's tag.
 func sharesTag(self, n node) bool {
 	return n.member.ID != self.member.ID && n.member.Role == bourse.RoleWorker &&
 		self.member.Role == bourse.RoleWorker && self.member.Tag != 0 && n.member.Tag == self.member.Tag

@@ -18,7 +18,7 @@ func life(id bourse.WorkerID, boot string, change ...func(*node)) node {
 	return n
 }
 
-// tagOf gives each of a few ids a tag of its own.
+// tagOf returns each of a few ids a tag of its own.
 func tagOf(id bourse.WorkerID) bourse.WorkerTag {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // a hash takes all

@@ -36,7 +36,7 @@ type Timing struct {
 	Rejoin time.Duration
 }
 
-// maxSuspicion is how many times longer a member is suspected when nobody
+// maxSuspicion is how many times longer a member is suspected when no other
 // confirms it.
 const maxSuspicion = 2
 

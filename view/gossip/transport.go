@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -16,7 +15,7 @@ import (
 // binds is how often a port is looked for that is free for TCP and for UDP.
 const binds = 10
 
-// transport returns what memberlist hears and says, which ends with memberlist.
+// transport returns what memberlist sends and receives by, which ends with memberlist.
 // Codes: already_exists, internal.
 func (m *Members) transport() (*sealed.Transport, error) {
 	below := m.config.Transport
@@ -53,7 +52,7 @@ func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 
 // refuse logs what was not let through.
 func (m *Members) refuse(from net.Addr, why error) {
-	if m.quiet.due("refused "+why.Error(), time.Now()) {
+	if m.quiet.Due("refused " + why.Error()) {
 		m.config.Log.Warn("what another sends to the membership is ignored", slog.Any("from", from), slog.Any("err", why))
 	}
 }

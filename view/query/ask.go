@@ -26,7 +26,7 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	out := &answer{lines: lines{w: w, status: http.StatusOK, stall: limits.Time}, limits: limits}
 	err = e.execute(r.Context(), q, limits, out)
 	switch {
-	case out.failed: // the reader is gone, and nobody is left to be told
+	case out.failed: // the reader is gone, and no one is left to be told
 		return nil
 	case err == nil, errors.Is(err, errEnough):
 		return leave(out.end(out.count, e.now().Sub(began), err != nil))
@@ -41,7 +41,7 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 // the request.
 func leave(error) error { return nil }
 
-// lowered gives the limits as the question lowers them.
+// lowered returns the limits as the question lowers them.
 func (l Limits) lowered(q question) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)

@@ -10,9 +10,9 @@ import (
 
 // Source is the view as the engine needs it.
 type Source interface {
-	// Path gives the SQLite file, "" when there is none to be opened.
+	// Path returns the SQLite file, "" when there is none to be opened.
 	Path() string
-	// Watch gives a channel that has an element when one of the tables, by
+	// Watch returns a channel that has an element when one of the tables, by
 	// their names on the wire, has changed since the last receive, and what
 	// ends that.
 	Watch(tables ...string) (changed <-chan struct{}, stop func())

@@ -11,11 +11,11 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // maxLength bounds a value and a row, in bytes. A row of the view must fit.
-const maxLength = view.MaxRow + 256<<10
+const maxLength = wire.MaxRow + 256<<10
 
 // MaxStatement bounds a statement's text, in bytes.
 const MaxStatement = 64 << 10
@@ -44,14 +44,14 @@ var connLimits = map[sqlite.Limit]int32{
 // connPragmas are set before the authorizer refuses such things. What does not
 // fit into memory must not fill the disk instead: temporary tables stay in
 // memory, where they are counted.
-const connPragmas = `
-PRAGMA query_only = ON;
-PRAGMA temp_store = MEMORY;
-PRAGMA cache_size = -4096;
-PRAGMA mmap_size = 0;
-PRAGMA trusted_schema = OFF;
-PRAGMA cell_size_check = ON;
-`
+var connPragmas = []string{
+	"PRAGMA query_only = ON",
+	"PRAGMA temp_store = MEMORY",
+	"PRAGMA cache_size = -4096",
+	"PRAGMA mmap_size = 0",
+	"PRAGMA trusted_schema = OFF",
+	"PRAGMA cell_size_check = ON",
+}
 
 // reader is a connection on one file.
 type reader struct {
@@ -72,7 +72,7 @@ type pool struct {
 	idle []*reader
 }
 
-// get gives a connection on the present file; put takes it back. Codes:
+// get returns a connection on the present file; put takes it back. Codes:
 // unavailable.
 func (p *pool) get() (*reader, error) {
 	path := p.path()
@@ -187,8 +187,10 @@ func (r *reader) prepare() error {
 	if err := replaceFunctions(r.conn); err != nil {
 		return fmt.Errorf("replace functions: %w", err)
 	}
-	if err := sqlitex.ExecuteScript(r.conn, connPragmas, nil); err != nil {
-		return fmt.Errorf("set up the connection: %w", err)
+	for _, pragma := range connPragmas { // one by one: a script's savepoint panics in a damaged file
+		if err := sqlitex.ExecuteTransient(r.conn, pragma, nil); err != nil {
+			return fmt.Errorf("set up the connection: %w", err)
+		}
 	}
 	for limit, value := range connLimits {
 		r.conn.Limit(limit, value)

@@ -52,7 +52,7 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities gives each row's: its key's values, and its place among those of
+// identities returns each row's: its key's values, and its place among those of
 // the same key. So rows without a unique key are a multiset.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))

@@ -64,7 +64,7 @@ func TestCompareTellsWhatBecameOfEachRow(t *testing.T) {
 	}
 }
 
-// Whoever applies the changes to the old rows holds the new ones.
+// A reader that applies the changes to the old rows holds the new ones.
 func TestCompareLeadsFromOneResultToTheNext(t *testing.T) {
 	draw := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) record {
 		return recordOf(fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "value")))

@@ -20,7 +20,7 @@
 //   - a reader that follows the changes, and resumes after the last one that
 //     it got, holds exactly the statement's result;
 //   - the view's file may be replaced at any time: what is asked in between
-//     fails as unavailable, and connections are opened anew.
+//     fails as unavailable, and connections are opened again.
 //
 // Goroutines: [Engine.Run] owns one for each subscription; a question runs on
 // its caller's. Locks: Engine.mu before subscription.mu; none is held over

@@ -69,7 +69,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// subscribed gives the limits of a subscription's statement.
+// subscribed returns the limits of a subscription's statement.
 func (e *Engine) subscribed() Limits {
 	return Limits{Time: e.subs.Time, Memory: e.limits.Memory}
 }

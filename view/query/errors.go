@@ -64,7 +64,7 @@ func unavailable(err error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
 }
 
-// text gives SQLite's message without the binding's words before it.
+// text returns SQLite's message without the binding's words before it.
 func text(err error) string {
 	s := err.Error()
 	for _, prefix := range []string{"sqlite: ", "prepare: ", "step: ", "reset: "} {

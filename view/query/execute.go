@@ -21,7 +21,7 @@ type sink interface {
 // errEnough is what a sink says when it takes no more.
 var errEnough = errors.New("enough")
 
-// execute runs one statement, and gives the tables that it reads. It blocks
+// execute runs one statement, and returns the tables that it reads. It blocks
 // until the statement has ended or the limits' time is over. Codes: invalid,
 // timeout, canceled, unavailable.
 func (e *Engine) execute(ctx context.Context, q question, limits Limits, to sink) error {
@@ -29,7 +29,7 @@ func (e *Engine) execute(ctx context.Context, q question, limits Limits, to sink
 	return err
 }
 
-// tables prepares a statement and gives the tables that it reads. Codes: as
+// tables prepares a statement and returns the tables that it reads. Codes: as
 // execute.
 func (e *Engine) tables(ctx context.Context, q question, limits Limits) (map[string]bool, error) {
 	return e.ask(ctx, q, limits, func(*execution) error { return nil })
@@ -94,7 +94,7 @@ func (r *reader) under(ctx context.Context, rules *rules, do func() error) error
 	return do()
 }
 
-// prepare compiles the statement and gives its parameters their values. Codes:
+// prepare compiles the statement and returns its parameters their values. Codes:
 // invalid.
 func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	stmt, trailing, err := conn.PrepareTransient(q.statement)
@@ -120,7 +120,7 @@ func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 // sinkError tells an error of the sink from one of SQLite.
 type sinkError struct{ error }
 
-// Unwrap gives the sink's own error.
+// Unwrap returns the sink's own error.
 func (e sinkError) Unwrap() error { return e.error }
 
 // rows steps through the result. The columns are given when the first step has

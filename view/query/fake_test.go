@@ -46,7 +46,7 @@ func newFile(tb testing.TB) *file {
 	return f
 }
 
-// make makes the file anew.
+// make makes the file again.
 func (f *file) make(tb testing.TB) {
 	tb.Helper()
 	var err error
@@ -56,14 +56,12 @@ func (f *file) make(tb testing.TB) {
 	if err := sqlitex.ExecuteTransient(f.conn, "PRAGMA synchronous = OFF", nil); err != nil {
 		tb.Fatal(err)
 	}
-	for _, name := range []string{"../schema.sql", "../schema_2.sql"} {
-		schema, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := sqlitex.ExecuteScript(f.conn, string(schema), nil); err != nil {
-			tb.Fatal(err)
-		}
+	schema, err := os.ReadFile("../schema/schema.sql")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := sqlitex.ExecuteScript(f.conn, string(schema), nil); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -101,7 +99,7 @@ func (f *file) Watch(tables ...string) (<-chan struct{}, func()) {
 	}
 }
 
-// watched gives what each watcher watches.
+// watched returns what each watcher watches.
 func (f *file) watched() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

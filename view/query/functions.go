@@ -10,7 +10,7 @@ import (
 
 // functions are those that a statement may call. Left out is what reaches out
 // of the database (load_extension, sqlite_log), the internals of modules that
-// nobody uses here, and what takes the square of the time of its arguments'
+// no one uses here, and what takes the square of the time of its arguments'
 // lengths (json_patch, unhex): a function cannot be interrupted.
 //
 // Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html,
@@ -29,7 +29,7 @@ var functions = words(`
 	jsonb jsonb_array jsonb_array_insert jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object
 	jsonb_remove jsonb_replace jsonb_set subtype`)
 
-// replaceFunctions gives a connection its own instr, replace, trim, ltrim and
+// replaceFunctions returns a connection its own instr, replace, trim, ltrim and
 // rtrim. SQLite's take the product of their arguments' lengths, minutes for
 // two strings of a megabyte; these take the sum and say the same.
 func replaceFunctions(conn *sqlite.Conn) error {
@@ -64,7 +64,7 @@ func replaceFunctions(conn *sqlite.Conn) error {
 	return nil
 }
 
-// instr gives where args[1] stands in args[0], from 1, or 0: in bytes of two
+// instr returns where args[1] stands in args[0], from 1, or 0: in bytes of two
 // blobs, else in characters.
 func instr(args []sqlite.Value) (sqlite.Value, error) {
 	if args[0].Type() == sqlite.TypeBlob && args[1].Type() == sqlite.TypeBlob {
@@ -78,7 +78,7 @@ func instr(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.IntegerValue(int64(utf8.RuneCountInString(in[:at]) + 1)), nil
 }
 
-// replace gives args[0] with args[2] in place of each args[1].
+// replace returns args[0] with args[2] in place of each args[1].
 func replace(args []sqlite.Value) (sqlite.Value, error) {
 	in, old, with := args[0].Text(), args[1].Text(), args[2].Text()
 	if old == "" {
@@ -98,7 +98,7 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 // result. It is made when it is first needed: every process has this package.
 var tooLong = sync.OnceValue(func() sqlite.Value { return sqlite.TextValue(strings.Repeat("x", maxLength+1)) })
 
-// trimmer gives args[0] without the characters of args[1], or spaces, at its
+// trimmer returns args[0] without the characters of args[1], or spaces, at its
 // ends.
 func trimmer(cut func(string, func(rune) bool) string) func([]sqlite.Value) (sqlite.Value, error) {
 	return func(args []sqlite.Value) (sqlite.Value, error) {

@@ -69,7 +69,7 @@ type block struct {
 
 const blockSize = unsafe.Sizeof(block{})
 
-// BoundMemory gives SQLite the allocator that bounds what each statement may
+// BoundMemory returns SQLite the allocator that bounds what each statement may
 // take. It concerns the whole process and must be called before its first
 // SQLite connection is opened, by the view or anyone; calling it again is
 // harmless. Other connections are not bounded by it. Codes: internal.

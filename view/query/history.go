@@ -34,7 +34,7 @@ func (h *history) add(line []byte) {
 // last is the newest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after gives some changes after number n, at most about most bytes. They are
+// after returns some changes after number n, at most about most bytes. They are
 // not to be changed. Codes: invalid (there was no such change), not_found (the
 // changes after n are not kept any more).
 func (h *history) after(n int64, most int) ([][]byte, error) {
@@ -42,7 +42,7 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	case n > h.last() || n < 0:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "there is no change %d yet: the last one is %d", n, h.last())
 	case n+1 < h.first:
-		return nil, bourse.Errorf(bourse.CodeNotFound, "the changes after %d are not kept any more: subscribe anew", n)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "the changes after %d are not kept any more: subscribe again", n)
 	}
 	rest := h.lines[n+1-h.first:]
 	for i, line := range rest {
@@ -53,7 +53,7 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	return slices.Clone(rest), nil
 }
 
-// nearEnd says whether the change after n will soon be dropped: it stands in
+// nearEnd reports whether the change after n will soon be dropped: it stands in
 // the oldest quarter of a history that is nearly full.
 func (h *history) nearEnd(n int64) bool {
 	return h.bytes > h.limit*3/4 && n+1 < h.first+int64(len(h.lines)/4)

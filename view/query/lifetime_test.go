@@ -57,7 +57,7 @@ func inBubble(t *testing.T, limits query.SubscriptionLimits, test func(t *testin
 	})
 }
 
-// follow subscribes and gives what its reader gets; leave makes it go.
+// follow subscribes and returns what its reader gets; leave makes it go.
 func follow(t *testing.T, e *query.Engine, statement string) (p *pipe, id func() string, leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

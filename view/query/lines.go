@@ -41,7 +41,7 @@ func (l *lines) flush() error {
 		l.w.Header().Set("Cache-Control", "no-store")
 		l.w.WriteHeader(l.status)
 	}
-	// Whoever cannot set a deadline, as a recorder in a test, never stalls.
+	// A writer that cannot set a deadline, as a recorder in a test, never stalls.
 	_ = control.SetWriteDeadline(time.Now().Add(l.stall))
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	_, err := l.w.Write(l.buf)

@@ -113,7 +113,7 @@ func readNumber(s string) (any, error) {
 	return n, nil
 }
 
-// bind gives each parameter of the statement its value. Codes: invalid.
+// bind returns each parameter of the statement its value. Codes: invalid.
 func (p params) bind(stmt *sqlite.Stmt) error {
 	n := stmt.BindParamCount()
 	if p.named == nil {
@@ -143,7 +143,7 @@ func (p params) bind(stmt *sqlite.Stmt) error {
 	return nil
 }
 
-// paramName gives what the i-th parameter is called.
+// paramName returns what the i-th parameter is called.
 func paramName(name string, i int) string {
 	if name == "" {
 		return strconv.Itoa(i)

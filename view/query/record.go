@@ -29,10 +29,10 @@ func (r *record) read(stmt *sqlite.Stmt) {
 	r.text = append(r.text, ']')
 }
 
-// clone gives a record that a further read leaves alone.
+// clone returns a record that a further read leaves alone.
 func (r *record) clone() record { return record{slices.Clone(r.text), slices.Clone(r.ends)} }
 
-// value gives the JSON of a column.
+// value returns the JSON of a column.
 func (r *record) value(i int) []byte {
 	start := 1
 	if i > 0 {

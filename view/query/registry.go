@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// subscribe gives the subscription that answers the request, a new one if
-// nobody else has asked the same, with its caller as a reader of it. Codes:
+// subscribe returns the subscription that answers the request, a new one if
+// no one else has asked the same, with its caller as a reader of it. Codes:
 // rate_limited, canceled, unavailable.
 func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
@@ -51,14 +51,14 @@ func (e *Engine) find(asked string, q question) (s *subscription, fresh bool, er
 	return s, !ok, nil
 }
 
-// resume gives a subscription that goes on, with its caller as a reader of it.
+// resume returns a subscription that goes on, with its caller as a reader of it.
 // Codes: not_found, rate_limited.
 func (e *Engine) resume(id string) (*subscription, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, ok := e.byID[id]
 	if !ok {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no subscription %s: it has ended, subscribe anew", bourse.Quoted(id))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "no subscription %s: it has ended, subscribe again", bourse.Quoted(id))
 	}
 	return s, e.join(s)
 }

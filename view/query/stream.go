@@ -35,7 +35,7 @@ func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 
 // Resume serves GET /v1/view/subscriptions/{id}: with the query's
 // from, the changes after that one; without it, as Subscribe. Codes: invalid,
-// not_found (it has ended or does not reach back so far: subscribe anew),
+// not_found (it has ended or does not reach back so far: subscribe again),
 // rate_limited, canceled.
 func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	from := r.URL.Query().Get("from")
@@ -94,7 +94,7 @@ func (s *subscription) name(out *lines) {
 	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
 }
 
-// first waits for the first result, and gives the present one with the number
+// first waits for the first result, and returns the present one with the number
 // of the change that led to it. Codes: as Engine.execute.
 func (s *subscription) first(ctx context.Context) (*result, int64, error) {
 	for {
@@ -143,7 +143,7 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes gives the next changes after number n, or what to wait for when
+// changes returns the next changes after number n, or what to wait for when
 // there are none yet. A reader that follows is cut off while it can still
 // resume. Codes: invalid, not_found, unavailable, and why the subscription
 // ended.

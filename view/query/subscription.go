@@ -40,7 +40,7 @@ func newSubscription(e *Engine, id, asked string, q question) *subscription {
 // attempts is how often in a row a run may fail before the subscription ends.
 const attempts = 5
 
-// run keeps the result up to date until ctx ends, nobody reads it, or it
+// run keeps the result up to date until ctx ends, no one reads it, or it
 // cannot go on.
 func (s *subscription) run(ctx context.Context) {
 	err := s.follow(ctx)
@@ -50,7 +50,7 @@ func (s *subscription) run(ctx context.Context) {
 	s.end(err)
 }
 
-// follow gives the error that ends the subscription, nil when ctx ended.
+// follow returns the error that ends the subscription, nil when ctx ended.
 func (s *subscription) follow(ctx context.Context) error {
 	changed, stop, err := s.watch(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	return changed, stop, nil
 }
 
-// hopeless says whether the subscription ends by err, the failed-th in a row
-// from 0. Most pass by themselves: while the view's file is made anew it is
+// hopeless reports whether the subscription ends by err, the failed-th in a row
+// from 0. Most pass by themselves: while the view's file is made again it is
 // away, or without its tables.
 func (s *subscription) hopeless(err error, failed int) bool {
 	s.mu.Lock()
@@ -132,7 +132,7 @@ func (s *subscription) turn(ctx context.Context) error {
 }
 
 // wait waits for until. It gives false when the subscription should end: ctx
-// did, or nobody reads it any more.
+// did, or no one reads it any more.
 func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	for {
 		left, unread := s.lonely()
@@ -158,14 +158,14 @@ func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	}
 }
 
-// after gives a channel that is closed when d has passed.
+// after returns a channel that is closed when d has passed.
 func after(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over
 }
 
-// lonely gives whether nobody reads it, and how long it may go on so.
+// lonely returns whether no one reads it, and how long it may go on so.
 func (s *subscription) lonely() (left time.Duration, unread bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *subscription) unread(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the server stops: that is no fault of the subscription
 	}
-	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.Linger)
+	return bourse.Errorf(bourse.CodeNotFound, "no one has read the subscription for %v", s.engine.subs.Linger)
 }
 
 // refresh runs the statement and tells the readers what has changed. Codes: as
@@ -203,7 +203,7 @@ func (s *subscription) publish(found *gathered) error {
 	defer s.mu.Unlock()
 	first := s.now == nil
 	if !first && !slices.Equal(s.now.columns, found.names) {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "%w: subscribe anew", errChanged)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%w: subscribe again", errChanged)
 	}
 	now, changes := compare(s.now, found.names, found.at, found.rows, s.next)
 	s.now = now
@@ -250,7 +250,7 @@ func (g *gathered) row(r *record) error {
 // bookkeeping are tables that change with every commit.
 var bookkeeping = words("meta streams quarantine tombstones unknown_rows")
 
-// watched gives the names on the wire of the tables that a statement reads;
+// watched returns the names on the wire of the tables that a statement reads;
 // everything says that it hangs on all of them. The SQL views among them are
 // left out: what they read is named, too.
 func watched(tables map[string]bool) (names []string, everything bool) {

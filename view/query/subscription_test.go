@@ -19,7 +19,7 @@ import (
 
 const app = `INSERT OR REPLACE INTO app_rows (key, site, epoch, seq, at, clock, hash, org) VALUES ('%s', 's', 1, 1, 1, 1, 1, '%s');`
 
-// text gives a line as it reads.
+// text returns a line as it reads.
 func text(tb testing.TB, l query.Line) string {
 	tb.Helper()
 	var v any
@@ -115,7 +115,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 	}
 	last := s.subscribe(t, sql("SELECT 1"), "", "")
 	for _, c := range []struct{ id, from, want string }{
-		{"none", "", `not_found: no subscription "none": it has ended, subscribe anew`},
+		{"none", "", `not_found: no subscription "none": it has ended, subscribe again`},
 		{last.id, "7", "invalid: there is no change 7 yet: the last one is 0"},
 		{last.id, "x", `invalid: invalid from "x": use the number of a change`},
 	} {
@@ -185,7 +185,7 @@ type resumer struct {
 }
 
 // open begins, or resumes; when the changes since are not kept any more it
-// begins anew.
+// begins again.
 func (r *resumer) open(tb testing.TB, t fataler) {
 	tb.Helper()
 	if r.id != "" {

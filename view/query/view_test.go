@@ -9,6 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/query"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // What a view publishes is found, and told to who has subscribed.
@@ -39,7 +40,7 @@ func TestEngineOnAView(t *testing.T) {
 	st := s.subscribe(t, sql("SELECT id, state FROM machines"), "", "")
 	want(t, st, `["columns",["id","state"]]`, `["end",0]`)
 	for _, state := range []string{"created", "started"} {
-		row := view.Row{Table: view.TableMachines, Key: "m1", Columns: map[string]view.Value{"app": "web", "state": state}}
+		row := wire.Row{Table: wire.TableMachines, Key: "m1", Columns: map[string]wire.Value{"app": "web", "state": state}}
 		if _, err := v.Publish(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ package query
 //
 // resumes: the columns, then the changes after number 5. Without from it begins
 // with the rows. not_found: the subscription has ended (a minute after its last
-// reader left), or does not reach back so far: subscribe anew. The last line
+// reader left), or does not reach back so far: subscribe again. The last line
 // of a stream that the server ends is an error line: with unavailable, the
 // reader was too slow or the server stops, and it may resume; with any other
 // code the subscription itself has ended.

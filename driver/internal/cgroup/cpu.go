@@ -21,7 +21,7 @@ type CPU struct {
 	Burst  int64 // that may be saved up; 0: none
 }
 
-// CPUOf gives the figures for limits that have a CPUQuota, within what the
+// CPUOf returns the figures for limits that have a CPUQuota, within what the
 // kernel takes: a burst is at most the quota.
 func CPUOf(l driver.Limits) CPU {
 	c := CPU{Period: defaultPeriod}
@@ -33,10 +33,10 @@ func CPUOf(l driver.Limits) CPU {
 	return c
 }
 
-// Shares gives v1's share of a weight: one cpu is the default, 1024.
+// Shares returns v1's share of a weight: one cpu is the default, 1024.
 func Shares(l driver.Limits) int64 {
 	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
 }
 
-// Weight gives v2's share of a weight: one cpu is the default, 100.
+// Weight returns v2's share of a weight: one cpu is the default, 100.
 func Weight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

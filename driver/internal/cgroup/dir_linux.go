@@ -29,9 +29,11 @@ func members(dir string) ([]int, error) {
 }
 
 // killMembers kills the processes of a cgroup until none is left, at most
-// grace: a process may fork while it is being killed, or hang in the kernel.
+// grace: a process may fork while it is being killed, or hang in the kernel. Those
+// of a v1 freezer die as they are thawed, before they do anything.
 func killMembers(dir string, grace time.Duration) {
 	_ = writeFile(dir, "cgroup.kill", "1") // of v2, since Linux 5.14; what follows does it too
+	freezer := exists(dir, freezerState)
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids, err := members(dir)
@@ -40,6 +42,9 @@ func killMembers(dir string, grace time.Duration) {
 		}
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+		}
+		if freezer {
+			_ = writeFile(dir, freezerState, "THAWED")
 		}
 		time.Sleep(pause)
 	}
@@ -77,17 +82,6 @@ func sweep(dir, except string) error {
 		}
 	}
 	return all
-}
-
-// readFile returns the text of a cgroup's file, "" when it is not there.
-func readFile(dir, file string) string {
-	b, _ := os.ReadFile(filepath.Join(dir, file))
-	return string(b)
-}
-
-func exists(dir, file string) bool {
-	_, err := os.Stat(filepath.Join(dir, file))
-	return err == nil
 }
 
 // writeFile sets a cgroup's file.

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"syscall"
 	"time"
 
@@ -31,8 +32,14 @@ type Groups interface {
 type Group interface {
 	// Fork calls fork so that its child is born in the group.
 	Fork(fork ForkFunc) (pid int, err error)
+	// Freeze halts every process of the group where it is, or lets them go on,
+	// and returns when they are so. What could not be halted goes on. Nothing
+	// may be forked in the group meanwhile. errors.ErrUnsupported where the host
+	// has no freezer: the label "suspend" is missing.
+	Freeze(ctx context.Context, frozen bool) error
 	// KillAll kills every process in the group, however it got there, and
-	// returns when none is left or grace is over.
+	// returns when none is left or grace is over. Frozen ones make no further
+	// step.
 	KillAll(grace time.Duration)
 	// OOMKilled reports whether the kernel has killed a process of the group
 	// for using too much memory.

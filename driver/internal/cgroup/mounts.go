@@ -23,8 +23,8 @@ type Choice struct {
 // Limiting are the controllers that limits need.
 var Limiting = []string{"memory", "cpu", "pids"}
 
-// used are those that Choice tells of: the others only account.
-var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio"}
+// used are those that Choice tells of: the others account, or freeze.
+var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio", "freezer"}
 
 // ParseMountinfo finds the cgroup mounts. Lines that are not understood are
 // passed over. See proc_pid_mountinfo(5).

@@ -19,9 +19,10 @@ import (
 
 // v1Groups makes groups in the hierarchies of single controllers.
 type v1Groups struct {
-	mode  string
-	trees []hierarchy // that of memory first, when there is one
-	count atomic.Int64
+	mode   string
+	trees  []hierarchy // that of memory first, when there is one
+	icebox string      // <mount>/bourse/<mark> of the freezer; "": there is none. Groups are there once they are frozen
+	count  atomic.Int64
 }
 
 // hierarchy is one v1 mount, of one or several controllers.
@@ -54,6 +55,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	if len(g.trees) == 0 {
 		return nil, refused
 	}
+	g.openIcebox(choice.V1["freezer"], mark, log) // first: what is frozen does not die
 	for _, h := range g.trees {
 		if err := sweep(h.dir, ""); err != nil {
 			log.Warn("cgroups of an earlier supervisor remain", "err", err)
@@ -86,6 +88,9 @@ func (g *v1Groups) Labels() map[string]string {
 	})
 	if g.bursts() {
 		out["limit.cpu.burst"] = "cgroup"
+	}
+	if g.icebox != "" {
+		out[LabelSuspend] = "freezer"
 	}
 	return out
 }
@@ -131,9 +136,15 @@ func (g *v1Groups) make() (*v1Group, error) {
 
 // Close implements Groups.
 func (g *v1Groups) Close() {
+	dirs := []string{g.icebox}
 	for _, h := range g.trees {
-		_ = removeDir(h.dir)
-		_ = syscall.Rmdir(filepath.Dir(h.dir)) // fails while another driver has something in it
+		dirs = append(dirs, h.dir)
+	}
+	for _, dir := range dirs {
+		if dir != "" {
+			_ = removeDir(dir)
+			_ = syscall.Rmdir(filepath.Dir(dir)) // fails while another driver has something in it
+		}
 	}
 }
 
@@ -195,7 +206,12 @@ func (g *v1Group) enter() error {
 
 // KillAll implements Group. A process is in all of the task's cgroups: one is
 // enough.
-func (g *v1Group) KillAll(grace time.Duration) { killMembers(g.dir(g.all.trees[0]), grace) }
+func (g *v1Group) KillAll(grace time.Duration) {
+	if g.mayBeFrozen() {
+		killMembers(g.icy(), grace)
+	}
+	killMembers(g.dir(g.all.trees[0]), grace)
+}
 
 // OOMKilled implements Group.
 func (g *v1Group) OOMKilled() bool {
@@ -230,6 +246,9 @@ func (g *v1Group) Remove() error {
 	var all error
 	for _, h := range g.all.trees {
 		all = errors.Join(all, removeDir(g.dir(h)))
+	}
+	if g.mayBeFrozen() {
+		all = errors.Join(all, removeDir(g.icy()))
 	}
 	return all
 }

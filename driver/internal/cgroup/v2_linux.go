@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +66,9 @@ func (g *v2Groups) Labels() map[string]string {
 	if g.bursts() {
 		out["limit.cpu.burst"] = "cgroup"
 	}
+	if exists(g.dir, freezeV2) {
+		out[LabelSuspend] = "freezer"
+	}
 	return out
 }
 
@@ -128,7 +132,28 @@ func (g *v2Group) limit(l driver.Limits) error {
 	return all
 }
 
-// KillAll implements Group.
+// freezeV2 freezes a group, since Linux 5.2.
+const freezeV2 = "cgroup.freeze"
+
+// Freeze implements Group.
+func (g *v2Group) Freeze(ctx context.Context, frozen bool) error {
+	if !exists(g.dir, freezeV2) {
+		return errors.ErrUnsupported
+	}
+	if !frozen {
+		return writeFile(g.dir, freezeV2, "0")
+	}
+	if err := writeFile(g.dir, freezeV2, "1"); err != nil {
+		return err
+	}
+	err := until(ctx, func() (bool, error) { return Counter(readFile(g.dir, "cgroup.events"), "frozen") == 1, nil })
+	if err != nil {
+		return errors.Join(err, writeFile(g.dir, freezeV2, "0"))
+	}
+	return nil
+}
+
+// KillAll implements Group. What is frozen dies, too.
 func (g *v2Group) KillAll(grace time.Duration) { killMembers(g.dir, grace) }
 
 // OOMKilled implements Group.

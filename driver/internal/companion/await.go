@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AwaitEnd waits until nobody holds the lock any more: the kernel gives it
+// AwaitEnd waits until no one holds the lock any more: the kernel gives it
 // back when the process is gone, and not before.
 func AwaitEnd(ctx context.Context, path string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {

@@ -5,5 +5,5 @@
 //
 // The process's side: [CloseInherited] and [Readiness] first, then [Lock],
 // then [Listen] and [CheckPeer] of every connection. The daemon's side:
-// [Dial], [Spawn] when nobody answers, [LockFree] to wait for an end.
+// [Dial], [Spawn] when no one answers, [LockFree] to wait for an end.
 package companion

@@ -26,7 +26,7 @@ type Error struct {
 	Message string      `json:"message"`
 }
 
-// ErrorOf gives what to put into a frame for err, nil for none.
+// ErrorOf returns what to put into a frame for err, nil for none.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
@@ -34,7 +34,7 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: bourse.CodeOf(err), Message: err.Error()}
 }
 
-// Err gives the error that the other side had.
+// Err returns the error that the other side had.
 func (e *Error) Err() error {
 	if e == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes the descriptors that whoever started us has passed on
+// CloseInherited closes the descriptors that the process that started us has passed on
 // unknowingly: what we keep open, somebody may wait for the end of, and every
 // child would inherit it too. Our own are all closed on exec.
 func CloseInherited() {

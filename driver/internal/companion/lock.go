@@ -22,7 +22,7 @@ func Lock(path string) error {
 	return nil
 }
 
-// LockFree tells whether nobody holds the lock.
+// LockFree reports whether no one holds the lock.
 func LockFree(path string) (bool, error) {
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -12,7 +12,7 @@ const readyVariable = "BOURSE_READY"
 // readyDescriptor is the first that is passed on after stdio.
 const readyDescriptor = 3
 
-// Readiness gives the function that tells who started this process whether
+// Readiness returns the function that tells who started this process whether
 // the start went well. It does so once.
 func Readiness() func(error) {
 	var once sync.Once

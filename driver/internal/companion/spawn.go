@@ -44,7 +44,7 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 	}
 	defer out.Close()
 	if info, err := out.Stat(); err == nil && info.Size() > 1<<20 {
-		_ = out.Truncate(0) // it says little; nobody rotates it
+		_ = out.Truncate(0) // it says little; no one rotates it
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package codectest has tests write bodies of package codec as JSON text.
+// Package codectest helps to test what package codec writes: it has bodies as JSON
+// text, and values in which every field is set.
 package codectest
 
 import (

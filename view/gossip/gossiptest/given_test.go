@@ -11,8 +11,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
-	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/replication"
 )
 
 // given is a group whose members know one another from the start: a thousand
@@ -69,7 +69,7 @@ func (g *given) open(end *gossiptest.End, self bourse.Member) (*gossiptest.Node,
 	if err != nil {
 		return nil, err
 	}
-	r := gossip.NewReplicator(gossip.ReplicatorConfig{
+	r := replication.New(replication.Config{
 		View: v, Self: self, Caller: end.Caller(), Members: func() []bourse.Member { return g.members },
 	})
 	end.Serve(r.Handler())
@@ -84,7 +84,7 @@ func (g *given) part(run func() error) {
 	})
 }
 
-// stop ends the group and gives what went wrong.
+// stop ends the group and returns what went wrong.
 func (g *given) stop() error {
 	g.cancel()
 	g.wg.Wait()
@@ -99,8 +99,8 @@ func (g *given) stop() error {
 	return all
 }
 
-// tell sends a member's rumours to some others of chance, again and again.
-func tell(ctx context.Context, ends []*gossiptest.End, self int, r *gossip.Replicator, dice *rand.Rand) error {
+// tell sends a member's rumours to some random others, again and again.
+func tell(ctx context.Context, ends []*gossiptest.End, self int, r *replication.Replicator, dice *rand.Rand) error {
 	wait := time.Duration(dice.Int64N(int64(gossipEvery)))
 	for pause(ctx, wait) {
 		for range gossipNodes {
@@ -108,7 +108,7 @@ func tell(ctx context.Context, ends []*gossiptest.End, self int, r *gossip.Repli
 			if to == self {
 				continue
 			}
-			for _, message := range r.Tell(messageRoom, packetRoom) {
+			for _, message := range r.Next(messageRoom, packetRoom) {
 				if _, err := ends[self].WriteTo(message, ends[to].Addr()); err != nil {
 					return err
 				}
@@ -120,13 +120,13 @@ func tell(ctx context.Context, ends []*gossiptest.End, self int, r *gossip.Repli
 }
 
 // hear takes in what others send.
-func hear(ctx context.Context, from memberlist.Transport, r *gossip.Replicator) {
+func hear(ctx context.Context, from memberlist.Transport, r *replication.Replicator) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case p := <-from.PacketCh():
-			r.Hear(p.Buf)
+			r.Receive(p.Buf)
 		}
 	}
 }

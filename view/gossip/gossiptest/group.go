@@ -13,7 +13,7 @@ import (
 
 // StartGroup runs n nodes, numbered from 1, and waits until all know one
 // another. What base says holds for each; Number and Join are set here. When
-// it gives an error nothing runs.
+// it returns an error nothing runs.
 func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([]*Node, error) {
 	var group []*Node
 	for i := range n {

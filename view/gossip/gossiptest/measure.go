@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // Load is what Measure puts on a group.
@@ -21,10 +22,10 @@ type Load struct {
 	Dice *rand.Rand
 	// Row is what a node publishes for the nth time, from 0, no two alike;
 	// default: a small machine.
-	Row func(n *Node, nth int) view.Row
+	Row func(n *Node, nth int) wire.Row
 }
 
-// next gives the node that makes the ith change, and the pause before it.
+// next returns the node that makes the ith change, and the pause before it.
 func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
 	if l.Dice == nil {
 		return i % nodes, l.Every
@@ -64,12 +65,12 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 		load.Settle = 10 * time.Second
 	}
 	if load.Row == nil {
-		load.Row = func(n *Node, nth int) view.Row { return view.MachineRow(machine(n, nth)) }
+		load.Row = func(n *Node, nth int) wire.Row { return inventory.MachineRow(machine(n, nth)) }
 	}
 	before, nth := traffic(group), make([]int, len(group))
 	began := time.Now()
 	due := began
-	w := &watch{nodes: len(group), open: map[view.Position]*change{}, done: make(chan struct{})}
+	w := &watch{nodes: len(group), open: map[wire.Position]*change{}, done: make(chan struct{})}
 	stop := w.run(group)
 	defer stop()
 	var size int
@@ -86,7 +87,7 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 		if err != nil {
 			return Measured{}, err
 		}
-		if encoded, ok := n.View.Since(view.Position{Stream: p.Stream, Seq: p.Seq - 1}, 1); ok && len(encoded) > 0 {
+		if encoded, ok := n.View.Since(wire.Position{Stream: p.Stream, Seq: p.Seq - 1}, 1); ok && len(encoded) > 0 {
 			size += len(encoded[0])
 		}
 		w.add(p, at, group)
@@ -137,13 +138,13 @@ type watch struct {
 	nodes int
 
 	mu    sync.Mutex
-	open  map[view.Position]*change
+	open  map[wire.Position]*change
 	times []time.Duration
 	ended bool // no more changes come
 	done  chan struct{}
 }
 
-func (w *watch) add(p view.Position, at time.Time, group []*Node) {
+func (w *watch) add(p wire.Position, at time.Time, group []*Node) {
 	c := &change{at: at, unseen: make(map[int]bool, len(group))}
 	for i := range group {
 		c.unseen[i] = true

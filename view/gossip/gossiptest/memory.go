@@ -47,7 +47,7 @@ var _ memberlist.Transport = (*End)(nil)
 
 const memoryPort = 7946
 
-// End gives the end with this number, new: one that had it before is dead.
+// End returns the end with this number, new: one that had it before is dead.
 func (n *Memory) End(number int) *End {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +83,7 @@ func (n *Memory) Delay(mean, spread time.Duration) {
 	n.delay = func() time.Duration { return mean - spread + time.Duration(n.dice.Int64N(int64(2*spread)+1)) }
 }
 
-// Sent gives how many packets were sent, and their bytes.
+// Sent returns how many packets were sent, and their bytes.
 func (n *Memory) Sent() (packets, bytes uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,12 +103,12 @@ func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
 // API is the address at which Callers reach the end.
 func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
 
-// reaches tells whether something sent now arrives. The lock is held.
+// reaches reports whether something sent now arrives. The lock is held.
 func (e *End) reaches(to *End) bool {
 	return to != nil && !to.dead && !e.dead && (e.net.cut == nil || !e.net.cut(e.number, to.number))
 }
 
-// late gives a delay by dice. The lock is held.
+// late returns a random delay. The lock is held.
 func (n *Memory) late() time.Duration {
 	if n.delay == nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 
 // api is what an end serves to Callers.
 type api struct {
-	handler http.Handler // nil: nobody listens
+	handler http.Handler // nil: no one listens
 }
 
 // Serve answers calls to the end from now on.

@@ -17,9 +17,11 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/replication"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Network is what members stand on: Memory or Loopback.
+// Network is what members run on: Memory or Loopback.
 type Network interface {
 	Host(number int) (*Host, error)
 }
@@ -29,7 +31,7 @@ type Host struct {
 	Transport memberlist.Transport
 	Advertise netip.AddrPort
 	API       string
-	Caller    gossip.Caller
+	Caller    replication.Caller
 	Serve     func(http.Handler)
 	Kill      func() // nothing goes in or out any more
 	Close     func()
@@ -47,13 +49,13 @@ type NodeConfig struct {
 	Path      string           // of the view's file; "": in memory
 	Join      []string         // gossip addresses
 	Cluster   string           // default "bourse"
-	Keys      view.Keys        // default: a broker's, made for the node, or beside Path
+	Keys      wire.Keys        // default: a broker's, made for the node, or beside Path
 	Role      bourse.Role      // default: a worker
 	Now       func() time.Time // the view's clock
 	Certified bool             // see gossip.ReplicatorConfig
 	Timing    gossip.Timing
-	Pace      gossip.Pace
-	Limits    gossip.Limits
+	Pace      replication.Pace
+	Limits    replication.Limits
 	Log       *slog.Logger
 }
 
@@ -62,9 +64,9 @@ type Node struct {
 	ID         bourse.WorkerID
 	Number     int
 	Members    *gossip.Members
-	Replicator *gossip.Replicator
+	Replicator *replication.Replicator
 	View       *view.View
-	Keys       view.Keys // nil: in a file beside the view's
+	Keys       wire.Keys // nil: in a file beside the view's
 
 	host   *Host
 	cancel context.CancelFunc
@@ -75,7 +77,7 @@ type Node struct {
 	errs   []error
 }
 
-// ID gives the id of the node with a number.
+// ID returns the id of the node with a number.
 func ID(number int) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", number)) }
 
 // Start runs a node until Stop or Kill.
@@ -89,7 +91,7 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 		c.Cluster = "bourse"
 	}
 	if n.Keys = c.Keys; n.Keys == nil && c.Path == "" {
-		if n.Keys, err = view.NewKey(bourse.RoleBroker); err != nil { // that may write everything
+		if n.Keys, err = wire.NewKey(bourse.RoleBroker); err != nil { // that may write everything
 			host.Close()
 			return nil, err
 		}
@@ -100,7 +102,7 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 		return nil, err
 	}
 	self := bourse.Member{ID: n.ID, Role: cmp.Or(c.Role, bourse.RoleWorker), Region: "gru", Address: host.API, Tag: bourse.WorkerTag(c.Number)}
-	n.Replicator = gossip.NewReplicator(gossip.ReplicatorConfig{
+	n.Replicator = replication.New(replication.Config{
 		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Pace: c.Pace, Limits: c.Limits, Certified: c.Certified,
 		Members: func() []bourse.Member { return n.Members.Members() },
 		Changed: func() <-chan struct{} { return n.Members.Changed() },
@@ -145,7 +147,7 @@ func (n *Node) run() {
 // Addr is where others join the node.
 func (n *Node) Addr() string { return n.Members.Addr() }
 
-// Stop ends a node in good order and gives what went wrong in its life.
+// Stop ends a node in good order and returns what went wrong in its life.
 func (n *Node) Stop() error {
 	if n.ending.CompareAndSwap(false, true) {
 		n.cancel()

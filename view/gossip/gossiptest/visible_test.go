@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // What TestVisibleToAll measures. The benchmark asks for a thousand members.
@@ -87,7 +88,7 @@ func virtual(t *testing.T, start func(*testing.T, *gossiptest.Memory) []*gossipt
 
 // started is a node's machine after its nth start or stop, with the events that
 // come with it: about 800 bytes.
-func started(n *gossiptest.Node, nth int) view.Row {
+func started(n *gossiptest.Node, nth int) wire.Row {
 	at := time.Unix(1_800_000_000+int64(nth), 0)
 	m := &bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, 1)), App: "web", Name: fmt.Sprintf("web-%d", n.Number), Region: "gru",
@@ -100,7 +101,7 @@ func started(n *gossiptest.Node, nth int) view.Row {
 			State: m.State, Source: bourse.SourceUser, At: at, Instance: m.Instance,
 		})
 	}
-	return view.MachineRow(m)
+	return inventory.MachineRow(m)
 }
 
 func write(t *testing.T, m gossiptest.Measured) {

@@ -115,7 +115,7 @@ func checkValues(m []byte, n int) error {
 }
 
 // leastNode is the length of a member in a push/pull, at least: the names of
-// its fields alone are longer. Memberlist makes room for as many as are declared.
+// its fields alone are longer. Memberlist allocates as many as are declared.
 const leastNode = 32
 
 // checkState wants a header, the members that it declares, and as many bytes

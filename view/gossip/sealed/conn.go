@@ -21,7 +21,7 @@ type conn struct {
 	opened bool
 	plain  bytes.Reader // what is left of the message that came
 	err    error        // why none came
-	held   int64        // of the transport's room
+	held   int64        // of the transport's space
 }
 
 // frame is what is before a sealed message on a stream: its type and length.
@@ -65,7 +65,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.plain.Read(p)
 }
 
-// Close gives back what the stream took.
+// Close returns the space that the stream took.
 func (c *conn) Close() error {
 	c.plain.Reset(nil)
 	c.t.room.Release(c.held)

@@ -116,7 +116,7 @@ func (t *Transport) pumpPackets() {
 }
 
 // openPacket returns the message of a packet, in memory of its own: memberlist
-// queues some, and what is below may have made room for the longest.
+// queues some, and what is below may have allocated the longest.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize

@@ -193,7 +193,7 @@ func TestLongMessagesShareTheirRoom(t *testing.T) {
 	})
 }
 
-// TestStreamsAreCounted: whoever dials when there are too many streams is cut off
+// TestStreamsAreCounted: a caller that dials when there are too many streams is cut off
 // at once, and again let in when one has ended.
 func TestStreamsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

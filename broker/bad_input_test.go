@@ -1,0 +1,194 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// goodBodies are requests that are served, by the ends of their patterns. Each member that the
+// description has of such a body is then sent with what does not fit.
+var goodBodies = map[string]string{
+	"POST /v1/apps":               `{"name":"other","org_slug":"personal"}`,
+	"POST /machines":              `{"config":{"image":"host","init":{"exec":["true"]}}}`,
+	"POST /machines/{machine}":    `{"config":{"image":"host","init":{"exec":["true"]}}}`,
+	"POST /quotes":                `{"config":{"image":"host","init":{"exec":["true"]}}}`,
+	"POST /exec":                  `{"command":["true"]}`,
+	"POST /lease":                 `{"ttl":5}`,
+	"POST /stop":                  `{"timeout":"5s"}`,
+	"POST /signal":                `{"signal":"SIGTERM"}`,
+	"POST /metadata/{key}":        `{"value":"a"}`,
+	"PUT /metadata":               `{"metadata":{"a":"b"}}`,
+	"PATCH /metadata":             `{"metadata":{"a":"b"}}`,
+	"POST /volumes":               `{"name":"data","region":"gru","size_gb":1}`,
+	"PUT /volumes/{volume}":       `{"snapshot_retention":5}`,
+	"PUT /extend":                 `{"size_gb":5}`,
+	"POST /v1/reservations":       `{"orders":[{"app":"shop","config":{}}]}`,
+	"POST /tasks":                 `{"image":"host","command":["true"]}`,
+	"POST /schedule":              `{"task":"work"}`,
+	"POST /v1/images/pull":        `{"image":"nginx"}`,
+	"POST /v1/images/prune":       `{}`,
+	"POST /ip_assignments":        `{"type":"v6"}`,
+	"PATCH /v1/reservations/{id}": `{"ttl_seconds":5}`,
+	"POST /releases":              `{"status":"running","image_ref":"nginx"}`,
+	"PATCH /releases/{release}":   `{"status":"complete"}`,
+	"POST /secrets":               `{"values":{"A":"b"}}`,
+	"POST /secrets/{name}":        `{"value":"b"}`,
+	"POST /v1/tokens":             `{"name":"ci","apps":["shop"]}`,
+	"POST /placements":            `{"org_slug":"personal","count":1}`,
+}
+
+// misfits are values that are wrong for a type of the description.
+var misfits = map[string][]string{
+	"string": {`{"a":1}`, `[7]`}, "integer": {`"x"`, `{}`, `[1]`, `true`}, "number": {`"x"`, `{}`, `[1]`}, "boolean": {`"perhaps"`, `7`, `{}`},
+	"array": {`7`, `{"a":1}`}, "object": {`"x"`, `7`, `[1]`},
+}
+
+// strange are values that fit some types and are in no one's mind.
+var strange = []string{`-1`, `9223372036854775807`, `-9223372036854775808`, `1e300`, `"\u0000"`, "\"\xff\xfe\"", `""`, `null`, `[]`, `[null]`, `{}`}
+
+// TestBadInput sends every member of every body, at every depth, with what does not fit.
+// None is the server's fault, none would be repeated by a client, each has a sentence.
+func TestBadInput(t *testing.T) {
+	d, err := describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &walk{schemas: d.doc["components"].(map[string]any)["schemas"].(map[string]any)}
+	tried := 0
+	for path, item := range d.doc["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			operation, _ := operation.(map[string]any)
+			body, ok := operation["requestBody"].(map[string]any)
+			method = strings.ToUpper(method)
+			good := goodBody(method, path)
+			if !ok || good == "" {
+				continue
+			}
+			t.Run(method+" "+path, func(t *testing.T) {
+				s := start(t)
+				m, v := s.machine(t, "w1", "web", bourse.StateStarted), s.volume("w1")
+				made := decodeBody[release.Release](t, s.call(t, "POST", "/v1/apps/shop/releases", `{"status":"running"}`).Body.Bytes())
+				target := strings.NewReplacer("{release}", string(made.ID), "{app}", "shop", "{machine}", string(m.ID), "{volume}", string(v.ID), "{key}", "k").Replace(path)
+				schema := body["content"].(map[string]any)["application/json"].(map[string]any)["schema"]
+				for _, c := range w.cases(good, schema) {
+					tried++
+					rec := s.call(t, method, target, c.body)
+					got := machinesapi.ErrorBody{}
+					_ = json.Unmarshal(rec.Body.Bytes(), &got)
+					switch {
+					case rec.Code >= 500, rec.Code >= 400 && got.Error == "":
+						t.Errorf("%s: status %d: %.300s", c.body, rec.Code, rec.Body)
+					case c.misfit && rec.Code < 400:
+						t.Errorf("%s: %s does not fit, and the status is %d", c.body, c.member, rec.Code)
+					case strings.Contains(got.Error, "does not fit") && !strings.Contains(got.Error, c.member):
+						t.Errorf("%s: %q does not name %s", c.body, got.Error, c.member)
+					}
+				}
+			})
+		}
+	}
+	if tried < 500 {
+		t.Errorf("only %d bodies were tried", tried)
+	}
+}
+
+func goodBody(method, path string) string {
+	best := ""
+	for end := range goodBodies {
+		of, suffix, _ := strings.Cut(end, " ")
+		if of == method && strings.HasSuffix(path, suffix) && len(end) > len(best) {
+			best = end
+		}
+	}
+	return goodBodies[best]
+}
+
+// badCase is a body with one member that is wrong.
+type badCase struct {
+	body, member string
+	misfit       bool // it cannot be read as what it is
+}
+
+// walk makes bad bodies of good ones.
+type walk struct {
+	schemas map[string]any
+	out     []badCase
+}
+
+func (w *walk) cases(good string, schema any) []badCase {
+	w.out = nil
+	var root map[string]any
+	if err := json.Unmarshal([]byte(good), &root); err != nil {
+		panic(err)
+	}
+	w.members(root, root, schema, 0)
+	for _, body := range []string{`7`, `[]`, `"x"`, good + good, strings.Replace(good, "{", `{"color":{"a":[1]},`, 1), "{\"\xff\":1," + good[1:], strings.Repeat(`{"a":`, 20_000)} {
+		w.out = append(w.out, badCase{body: body})
+	}
+	return w.out
+}
+
+// members makes the cases of each member of an object, at, that is in root.
+func (w *walk) members(root, at map[string]any, schema any, depth int) {
+	properties, _ := w.resolve(schema)["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		of := w.resolve(properties[name])
+		was, had := at[name]
+		values := map[string]bool{}
+		for _, v := range strange {
+			values[v] = false
+		}
+		if kind, ok := of["type"].(string); ok {
+			for _, v := range misfits[kind] {
+				values[v] = of["contentEncoding"] == nil || v[0] == '{' // bytes may come as a list of numbers
+			}
+		}
+		for _, v := range slices.Sorted(maps.Keys(values)) {
+			at[name] = "\x01"
+			text, err := json.Marshal(root)
+			if err != nil {
+				panic(err)
+			}
+			body := strings.Replace(string(text), `"\u0001"`, v, 1)
+			w.out = append(w.out, badCase{body, name, values[v]}, badCase{strings.Replace(body, "{", `{"`+name+`":`+v+`,`, 1), name, false})
+		}
+		if of["properties"] != nil && depth < 3 {
+			below, ok := was.(map[string]any)
+			if !ok {
+				below = map[string]any{}
+			}
+			at[name] = below
+			w.members(root, below, of, depth+1)
+		}
+		if at[name] = was; !had {
+			delete(at, name)
+		}
+	}
+}
+
+// resolve follows references, and takes the first of several forms.
+func (w *walk) resolve(schema any) map[string]any {
+	of, _ := schema.(map[string]any)
+	for of != nil {
+		if ref, ok := of["$ref"].(string); ok {
+			of, _ = w.schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
+			continue
+		}
+		forms, ok := of["anyOf"].([]any)
+		if !ok {
+			forms, ok = of["allOf"].([]any)
+		}
+		if !ok {
+			break
+		}
+		of, _ = forms[0].(map[string]any)
+	}
+	return of
+}

@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/openapi"
+)
+
+var update = flag.Bool("update", false, "write what documents have of the API's calls")
+
+func described(t *testing.T) ([]endpoint.Route, map[string]any) {
+	t.Helper()
+	_, routes, _ := compose(&Config{})
+	text, err := json.Marshal(openapi.Describe(routes, "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return routes, doc
+}
+
+// TestTheDescriptionIsValid: by the schema of OpenAPI 3.1, each schema in it by
+// that of schemas, and no two operations have one id.
+func TestTheDescriptionIsValid(t *testing.T) {
+	_, doc := described(t)
+	raw, err := os.Open("openapi/testdata/openapi-3.1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	meta, err := jsonschema.UnmarshalJSON(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("https://spec.openapis.org/oas/3.1/schema/2022-10-07", meta); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddResource("openapi.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.MustCompile("https://spec.openapis.org/oas/3.1/schema/2022-10-07").Validate(doc); err != nil {
+		t.Error(err)
+	}
+	for name := range doc["components"].(map[string]any)["schemas"].(map[string]any) {
+		if _, err := c.Compile("openapi.json#/components/schemas/" + name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ids := map[any]string{}
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			if operation, ok := operation.(map[string]any); ok {
+				if other := ids[operation["operationId"]]; other != "" {
+					t.Errorf("%s %s and %s are both called %s", method, path, other, operation["operationId"])
+				}
+				ids[operation["operationId"]] = method + " " + path
+			}
+		}
+	}
+}
+
+// TestEveryRouteIsDescribed: with what it reads, where its method has a body, and
+// with what it writes.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	bodiless := []string{"/start", "/restart", "/suspend", "/cordon", "/uncordon", "/exec/stream", "/tunnel", "/snapshots", "/retry", "/skip", "/cancel", "/certificates/{rest...}", "/secretkeys/{rest...}"}
+	routes, doc := described(t)
+	for _, rt := range routes {
+		method, path, _ := strings.Cut(rt.Pattern, " ")
+		item, _ := doc["paths"].(map[string]any)[strings.ReplaceAll(path, "...}", "}")].(map[string]any)
+		if item[strings.ToLower(method)] == nil {
+			t.Errorf("%s is not in the description", rt.Pattern)
+		}
+		reads := method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+		if reads && rt.About.Body == nil && !slices.ContainsFunc(bodiless, func(end string) bool { return strings.HasSuffix(path, end) }) {
+			t.Errorf("%s does not say what it reads: use Reads or MayRead", rt.Pattern)
+		}
+		if method == http.MethodGet && rt.About.Reply == nil && rt.About.Media == "" && !strings.HasSuffix(path, "/{rest...}") {
+			t.Errorf("%s does not say what it writes: use Writes, Streams or Sends", rt.Pattern)
+		}
+	}
+}
+
+// TestEveryCallOfTheMachinesAPI is served, or has a reason. go test -run
+// TestEveryCallOfTheMachinesAPI -update ./broker writes the document's table.
+func TestEveryCallOfTheMachinesAPI(t *testing.T) {
+	const path, begin, end = "../docs/compatibility.md", "<!-- endpoints: written by go test -run TestEveryCallOfTheMachinesAPI ./broker -update -->\n", "<!-- end of endpoints -->\n"
+	routes, _ := described(t)
+	var want strings.Builder
+	want.WriteString("| call | | |\n|---|---|---|\n")
+	for _, call := range openapi.Calls() {
+		served := slices.ContainsFunc(routes, func(rt endpoint.Route) bool { return openapi.Same(rt.Pattern, call.Pattern) })
+		status, note := "works", call.Differs
+		switch {
+		case !served && call.Missing == "":
+			t.Errorf("%s is not served, and no reason is given", call.Pattern)
+		case !served:
+			status, note = "not offered", call.Missing
+		case note != "":
+			status = "differs"
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", strings.ReplaceAll(call.Pattern, "...}", "}"), status, note)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), begin)
+	got, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s does not have the lines %q and %q", path, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+want.String()+end+after), 0o644); err != nil { //nolint:gosec // a file of the source tree
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(want.String(), got); diff != "" {
+		t.Errorf("%s says something else (-want +written): go test -run TestEveryCallOfTheMachinesAPI ./broker -update\n%s", path, diff)
+	}
+}

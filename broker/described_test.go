@@ -1,0 +1,167 @@
+package broker_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/openapi"
+)
+
+// description is the API's own, with schemas that allow no members but those
+// which they name.
+type description struct {
+	paths   *http.ServeMux
+	doc     map[string]any
+	replies map[string]*jsonschema.Schema // by pattern and status
+}
+
+var describe = sync.OnceValues(func() (*description, error) {
+	c := three()
+	handler := broker.New(broker.Config{Exchange: c, Directory: c, Workers: c, View: newFakeView(c)}).Handler()
+	rec := httptest.NewRecorder()
+	handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, openapi.Path, http.NoBody))
+	d := &description{paths: http.NewServeMux(), replies: map[string]*jsonschema.Schema{}}
+	if err := json.Unmarshal(rec.Body.Bytes(), &d.doc); err != nil {
+		return nil, err
+	}
+	schemas := d.doc["components"].(map[string]any)["schemas"].(map[string]any)
+	open := map[string]bool{}
+	within(schemas, schemas["bourse.Config"], open)
+	for name, schema := range schemas {
+		if name != "bourse.Config" && !open[name] {
+			schema.(map[string]any)["additionalProperties"] = false
+		}
+	}
+	return d, d.compile()
+})
+
+// within finds the names of the schemas that a value refers to: what is in a config
+// may have members that no one knows.
+func within(schemas map[string]any, value any, found map[string]bool) {
+	switch value := value.(type) {
+	case map[string]any:
+		if ref, ok := value["$ref"].(string); ok {
+			name := strings.TrimPrefix(ref, "#/components/schemas/")
+			if !found[name] {
+				found[name] = true
+				within(schemas, schemas[name], found)
+			}
+		}
+		for _, below := range value {
+			within(schemas, below, found)
+		}
+	case []any:
+		for _, below := range value {
+			within(schemas, below, found)
+		}
+	}
+}
+
+// compile makes the schemas of all replies of JSON.
+func (d *description) compile() error {
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("openapi.json", d.doc); err != nil {
+		return err
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
+	for path, item := range d.doc["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			operation, ok := operation.(map[string]any)
+			if !ok {
+				continue // the parameters
+			}
+			pattern := strings.ToUpper(method) + " " + path
+			d.paths.Handle(pattern, http.NotFoundHandler())
+			for status, reply := range operation["responses"].(map[string]any) {
+				content, _ := reply.(map[string]any)["content"].(map[string]any)
+				if content["application/json"] == nil {
+					d.replies[pattern+" "+status] = nil
+					continue
+				}
+				schema, err := compiler.Compile("openapi.json#/paths/" + escape.Replace(path) + "/" + method + "/responses/" + status + "/content/application~1json/schema")
+				if err != nil {
+					return err
+				}
+				d.replies[pattern+" "+status] = schema
+			}
+		}
+	}
+	return nil
+}
+
+// describedReplies fails the test for replies of h that are not as the description says.
+func describedReplies(t testing.TB, h http.Handler) http.Handler {
+	t.Helper()
+	if _, ok := t.(*testing.T); !ok {
+		return h
+	}
+	d, err := describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := &repliesSeen{ResponseWriter: w}
+		h.ServeHTTP(rec, r)
+		d.check(t, r, rec)
+	})
+}
+
+func (d *description) check(t testing.TB, r *http.Request, rec *repliesSeen) {
+	_, pattern := d.paths.Handler(r)
+	if pattern == "" || rec.status == 0 || r.Context().Err() != nil {
+		return
+	}
+	status := strconv.Itoa(rec.status)
+	schema, known := d.replies[pattern+" "+status]
+	if rec.status >= 300 {
+		schema, known = d.replies[pattern+" default"], true
+	}
+	switch {
+	case !known:
+		t.Errorf("%s answered %s, which its description does not have", pattern, status)
+	case schema == nil || !strings.HasPrefix(rec.Header().Get("Content-Type"), "application/json"):
+	default:
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(rec.body.Bytes()))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			t.Errorf("%s answered %s with what its description does not have: %v\n%.2000s", pattern, status, err, rec.body.String())
+		}
+	}
+}
+
+// repliesSeen remembers a reply.
+type repliesSeen struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (r *repliesSeen) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *repliesSeen) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	if r.body.Len() < 1<<20 {
+		r.body.Write(b)
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+func (r *repliesSeen) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,98 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/quota"
+)
+
+const webService = `[{"internal_port":8080,"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`
+
+// serving makes a stopped machine that requests start on worker w.
+func (s *setup) serving(t *testing.T, w bourse.WorkerID, change func(*bourse.Machine)) bourse.MachineID {
+	t.Helper()
+	m := s.machine(t, w, "", bourse.StateStopped)
+	s.workers[w].mu.Lock()
+	defer s.workers[w].mu.Unlock()
+	its := s.workers[w].machines[m.ID]
+	its.Config.Services = json.RawMessage(webService)
+	its.Config.Guest = &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 256}
+	its.Config.Env = map[string]string{"KEY": "value"}
+	if change != nil {
+		change(its)
+	}
+	return m.ID
+}
+
+// A proxy whose machine's host is full gets one as that is on another worker of its
+// region, which goes when it stops.
+func TestOrderElsewhere(t *testing.T) {
+	s := start(t)
+	like := s.serving(t, "w1", nil)
+	s.workers["w1"].full = true
+	got, err := s.broker.OrderElsewhere(t.Context(), like)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := s.lastOrder(t)
+	if got.Order != order.ID || got.Worker != "w2" || got.Region != "gru" || got.Machine.Tag() != 0xbbbbbb || got.Instance == "" {
+		t.Errorf("got %+v of order %s", got, order.ID)
+	}
+	if diff := cmp.Diff([]bourse.Choice{{"gru"}}, order.Regions); diff != "" {
+		t.Error(diff)
+	}
+	if c := order.Config; !c.AutoDestroy || c.Env["KEY"] != "value" || string(c.Services) != webService || order.Name != "" {
+		t.Errorf("config %+v", c)
+	}
+	// When no other has room, the order's id is told with the refusal.
+	s.workers["w2"].full = true
+	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What requests do not start, or what is kept where it is, no proxy has ordered.
+func TestOrderElsewhereRefused(t *testing.T) {
+	for name, change := range map[string]func(*bourse.Machine){
+		"started":  func(m *bourse.Machine) { m.State = bourse.StateStarted },
+		"cordoned": func(m *bourse.Machine) { m.Cordoned = true },
+		"leased":   func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: time.Now().Add(time.Hour)} },
+		"volume":   func(m *bourse.Machine) { m.Config.Mounts = []bourse.Mount{{Volume: "vol_1", Path: "/data"}} },
+		"spare":    func(m *bourse.Machine) { m.Config.Standbys = json.RawMessage(`["00000a00000001"]`) },
+		"services": func(m *bourse.Machine) { m.Config.Services = nil },
+		"autostart": func(m *bourse.Machine) {
+			m.Config.Services = json.RawMessage(`[{"internal_port":8080,"autostart":false}]`)
+		},
+		"broken": func(m *bourse.Machine) { m.Config.Services = json.RawMessage(`[{"internal_port":"x"}]`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			like := s.serving(t, "w1", change)
+			if _, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || len(s.orders) != 0 {
+				t.Errorf("%v, orders %v", err, s.orders)
+			}
+		})
+	}
+	s := start(t, func(c *broker.Config) {
+		quotas, err := quota.Read([]byte(`{"app": {"machines": 1}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Quotas = quotas
+	})
+	like := s.serving(t, "w1", nil)
+	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeForbidden || got.Order == "" || len(s.orders) != 0 {
+		t.Errorf("beyond the quota: %v, orders %v", err, s.orders)
+	}
+	for _, id := range []bourse.MachineID{"aaaaaa00000000", "dddddd00000000", "x"} {
+		if _, err := s.broker.OrderElsewhere(t.Context(), id); bourse.CodeOf(err) != bourse.CodeNotFound {
+			t.Errorf("machine %s: %v", id, err)
+		}
+	}
+}

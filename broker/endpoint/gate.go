@@ -1,0 +1,163 @@
+package endpoint
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/internal/throttle"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Gate decides who may make a request, and how many orders there may be at once.
+type Gate struct {
+	Tokens    access.Tokens // nil: no credentials are asked for
+	Certified func(*tls.ConnectionState) (access.Identity, bool)
+	Apps      *apps.Store
+	Quota     *quota.Checker
+	Turns     *throttle.Turns
+}
+
+// Authorise finds out who makes the request and whether they may. Codes:
+// unauthorized, forbidden, not_found (the app), unavailable.
+func (g *Gate) Authorise(rt *Route, r *Request) error {
+	needs := rt.Needs
+	if needs == access.App {
+		if err := r.App().Validate(); err != nil {
+			return apps.ErrNoApp // no such app can exist
+		}
+	}
+	if g.Tokens == nil {
+		r.Who = access.Local
+		return nil
+	}
+	if needs == access.Anyone {
+		return nil
+	}
+	who, err := g.identify(r)
+	if err != nil {
+		return err
+	}
+	r.Who = who
+	switch {
+	case needs == access.Metrics && who.Scraper:
+	case who.Scraper:
+		return ErrForbidden()
+	case needs >= access.Metrics && !who.Cluster():
+		return bourse.Errorf(bourse.CodeForbidden, machinesapi.ClusterOnlyText)
+	case needs == access.App && !who.Cluster():
+		app, err := g.Usable(r, r.App())
+		if err != nil {
+			return err
+		}
+		r.Of = &app
+	}
+	return within(rt, r)
+}
+
+// within refuses what a token is too narrow for: what changes or opens something by
+// one that only reads, and all but its machines by one of machines. An endpoint that
+// is none of a machine's is closed to those unless it says that it shows them no more
+// than theirs. Codes: forbidden.
+func within(rt *Route, r *Request) error {
+	id := bourse.MachineID(r.PathValue("machine"))
+	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+	case r.Who.ReadOnly && !reads:
+		return bourse.Errorf(bourse.CodeForbidden, machinesapi.ReadOnlyText)
+	case len(r.Who.Machines) > 0 && !rt.Narrow && (id == "" || !r.Who.MayMachine(id)):
+		return bourse.Errorf(bourse.CodeForbidden, machinesapi.MachinesOnlyText)
+	}
+	return nil
+}
+
+// identify returns who makes the request: by its token or, without one, by its
+// certificate. Codes: unauthorized, unavailable.
+func (g *Gate) identify(r *Request) (access.Identity, error) {
+	shown := tokensIn(r.Header.Get("Authorization"))
+	if len(shown) == 0 {
+		if g.Certified != nil && r.TLS != nil {
+			if who, known := g.Certified(r.TLS); known {
+				return who, nil
+			}
+		}
+		return access.Identity{}, errNoToken(nil)
+	}
+	var refused error
+	for _, token := range shown {
+		who, err := g.Tokens.Identify(r.Context(), token)
+		if err == nil {
+			return who, nil
+		}
+		if refused == nil || bourse.CodeOf(err) != bourse.CodeUnauthorized || errors.Is(err, access.ErrEnded) {
+			refused = err
+		}
+	}
+	return access.Identity{}, errNoToken(refused)
+}
+
+// Usable returns the app of a name. Codes: not_found, for any caller: clients take
+// forbidden for a name that is taken, and names of apps are no secret; forbidden
+// (the caller may not use it); unavailable.
+func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
+	app, err := g.Apps.Recall(r.Context(), name)
+	if err == nil && !r.Who.May(app) {
+		err = ErrForbidden()
+	}
+	return app, err
+}
+
+// Mine returns the apps that the caller may use, the default one among them.
+func (g *Gate) Mine(r *Request) ([]bourse.App, error) {
+	list, _, err := g.Apps.List(r.Context(), nil)
+	if !slices.ContainsFunc(list, func(app bourse.App) bool { return app.Name == bourse.DefaultAppName }) {
+		if app, errDefault := g.Apps.Recall(r.Context(), bourse.DefaultAppName); errDefault == nil {
+			list = append(list, app)
+		}
+	}
+	return slices.DeleteFunc(list, func(app bourse.App) bool { return !r.Who.May(app) }), err
+}
+
+// maxShown bounds how many tokens of one request are looked at.
+const maxShown = 8
+
+// tokensIn returns the tokens of an Authorization header: one after Bearer, or
+// several with commas between them after FlyV1, as clients send that have some of
+// Fly's, too.
+func tokensIn(header string) []string {
+	scheme, rest, _ := strings.Cut(header, " ")
+	rest = strings.TrimSpace(rest)
+	switch {
+	case rest == "":
+	case strings.EqualFold(scheme, "Bearer"):
+		return []string{rest}
+	case strings.EqualFold(scheme, "FlyV1"):
+		shown := strings.SplitN(rest, ",", maxShown+1)
+		for i := range shown {
+			shown[i] = strings.TrimSpace(shown[i])
+		}
+		return shown[:min(len(shown), maxShown)]
+	}
+	return nil
+}
+
+// errNoToken has the text of the Machines API. Of a token that was good it says
+// why it is so no more.
+func errNoToken(cause error) error {
+	text := machinesapi.UnauthorizedText
+	switch {
+	case cause != nil && bourse.CodeOf(cause) != bourse.CodeUnauthorized:
+		return cause
+	case errors.Is(cause, access.ErrEnded):
+		text += ": " + bourse.MessageOf(cause)
+	}
+	return &bourse.Error{Code: bourse.CodeUnauthorized, Message: text, Err: cause}
+}
+
+// ErrForbidden has the text that clients take as "exists, and is not yours".
+func ErrForbidden() error { return bourse.Errorf(bourse.CodeForbidden, machinesapi.ForbiddenText) }

@@ -1,0 +1,75 @@
+package endpoint
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+)
+
+// Handler serves one endpoint.
+type Handler func(http.ResponseWriter, *Request) error
+
+// Route is one endpoint: its pattern, who may call it, and what serves it.
+type Route struct {
+	Pattern string
+	Needs   access.Scope
+	Serve   Handler
+	Narrow  bool // it shows a token of machines no others
+	About   About
+}
+
+// On makes a route.
+func On(pattern string, needs access.Scope, serve Handler) Route {
+	return Route{Pattern: pattern, Needs: needs, Serve: serve}
+}
+
+// ForMachines is On for an endpoint that shows a token of machines those alone.
+func ForMachines(pattern string, needs access.Scope, serve Handler) Route {
+	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
+}
+
+// Paths that several routes begin with.
+const (
+	OneApp      = "/v1/apps/{app}"
+	AllMachines = OneApp + "/machines"
+	OneMachine  = AllMachines + "/{machine}"
+	AllVolumes  = OneApp + "/volumes"
+	OneVolume   = AllVolumes + "/{volume}"
+	OneWorker   = "/v1/workers/{worker}"
+
+	OneReservation = "/v1/reservations/{reservation}"
+)
+
+// Routed puts routes into a mux, with JSON for what it does not know.
+func (s *Server) Routed(routes []Route) http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range routes {
+		mux.Handle(rt.Pattern, s.endpoint(rt))
+	}
+	mux.Handle(anyPath, s.endpoint(On(anyPath, access.Anyone, func(w http.ResponseWriter, r *Request) error {
+		return unknownPath(mux, w, r)
+	})))
+	return mux
+}
+
+const anyPath = "/"
+
+// unknownPath distinguishes a path that exists under other methods from one that
+// does not.
+func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(&other); pattern != anyPath && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		return bourse.Errorf(bourse.CodeNotFound, "no such endpoint: %s %s", r.Method, bourse.Quoted(r.URL.Path))
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return &Reply{Status: http.StatusMethodNotAllowed, Err: bourse.Errorf(bourse.CodeInvalid,
+		"%s is not for %s: use %s", bourse.Quoted(r.URL.Path), r.Method, strings.Join(allowed, ", "))}
+}

@@ -1,0 +1,103 @@
+package broker_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// fakeSecrets is a view of secrets in memory. What is hidden of it is as if it
+// had not come yet.
+type fakeSecrets struct {
+	mu     sync.Mutex
+	of     map[string]map[string]seal.Secret // by app's id and name
+	marks  map[string]seal.Marks
+	putErr error
+	getErr error
+}
+
+var _ secrets.View = (*fakeSecrets)(nil)
+
+func newFakeSecrets() *fakeSecrets {
+	return &fakeSecrets{of: map[string]map[string]seal.Secret{}, marks: map[string]seal.Marks{}}
+}
+
+func (v *fakeSecrets) Secrets(_ context.Context, app string) ([]seal.Secret, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []seal.Secret
+	for _, s := range v.of[app] {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b seal.Secret) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (v *fakeSecrets) SecretMarks(_ context.Context, app string) (seal.Marks, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.getErr != nil {
+		return nil, v.getErr
+	}
+	out := seal.Marks{}
+	for _, m := range v.marks[app] {
+		out.Add(m)
+	}
+	return out, nil
+}
+
+func (v *fakeSecrets) AwaitSecrets(ctx context.Context, app string, _ uint64) (seal.Marks, error) {
+	return v.SecretMarks(ctx, app)
+}
+
+func (v *fakeSecrets) ChangeSecrets(_ context.Context, c *seal.Change) (func(context.Context), error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.putErr != nil {
+		return nil, v.putErr
+	}
+	if v.of[c.App.ID] == nil {
+		v.of[c.App.ID], v.marks[c.App.ID] = map[string]seal.Secret{}, seal.Marks{}
+	}
+	for _, s := range c.Put {
+		v.of[c.App.ID][s.Name] = s
+	}
+	for _, name := range c.Gone {
+		delete(v.of[c.App.ID], name)
+	}
+	v.marks[c.App.ID].Add(c.Mark)
+	return func(context.Context) {}, nil
+}
+
+func (v *fakeSecrets) ClearSecrets(_ context.Context, app string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.of, app)
+	delete(v.marks, app)
+	return nil
+}
+
+// sealing makes a broker of a cluster with keys, and returns its secrets and what
+// opens them.
+func sealing(view *fakeSecrets) (func(*broker.Config), *seal.Opener) {
+	private, public, err := seal.Generate()
+	if err != nil {
+		panic(err)
+	}
+	worker, err := seal.Read(private)
+	if err != nil {
+		panic(err)
+	}
+	keys, err := seal.Read(public)
+	if err != nil {
+		panic(err)
+	}
+	return func(c *broker.Config) {
+		c.Secrets, c.Sealer, c.Writer = view, func() *seal.Sealer { return keys.Sealer }, 7
+	}, worker.Opener
+}

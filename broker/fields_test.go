@@ -1,0 +1,95 @@
+package broker_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A reply says what of its request is not acted on, in its body and in headers;
+// what Bourse does not know is in the order, and comes back.
+func TestRepliesWarn(t *testing.T) {
+	s := start(t)
+	const body = `{"region":"gru","config":{"image":"host","init":{"exec":["true"],"swap_size_mb":512},"services":[{"internal_port":80,"autostop":"stop"}],"co\u000alor":"red"}}`
+	rec := s.call(t, "POST", createPath, body)
+	if rec.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	m := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
+	want := []bourse.Warning{
+		{Field: `config."co\nlor"`, Message: "Bourse does not know it: it is kept and given back, not acted on"},
+		{Field: "config.init.swap_size_mb", Message: "kept and given back, not acted on: a machine has no swap of its own"},
+		{Field: "config.services[0].ports", Message: "no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again"},
+	}
+	if diff := cmp.Diff(want, m.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if got := rec.Header()[machinesapi.HeaderWarning]; len(got) != 3 || got[1] != want[1].String() || strings.ContainsAny(strings.Join(got, ""), "\r\n") {
+		t.Errorf("headers %q", got)
+	}
+	if got := string(m.Config.Rest); got != `{"co\nlor":"red","init":{"swap_size_mb":512}}` {
+		t.Errorf("given back: %s", got)
+	}
+	if got := s.lastOrder(t).Config.Rest; string(got) != string(m.Config.Rest) {
+		t.Errorf("ordered: %s", got)
+	}
+	rec = s.call(t, "POST", "/v1/apps/default/quotes", body)
+	quoted := decodeBody[machinesapi.Quoted](t, rec.Body.Bytes())
+	if diff := cmp.Diff(want, quoted.Warnings); diff != "" || len(rec.Header()[machinesapi.HeaderWarning]) != 3 || quoted.Outcome == "" {
+		t.Errorf("quoted %s %s", rec.Body, diff)
+	}
+}
+
+// A machine that stands by is prepared, and for machines of its own app only.
+func TestStandbys(t *testing.T) {
+	s := start(t)
+	m := decodeBody[machinesapi.Machine](t, s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`).Body.Bytes())
+	spare := `{"config":{"image":"host","init":{"exec":["run"]},"standbys":["` + string(m.ID) + `"]`
+	for _, more := range []string{`}}`, `,"services":[{"internal_port":80,"autostart":true}]}}`} { // which requests do not start
+		if rec := s.call(t, "POST", createPath, spare+more); rec.Code != http.StatusOK || !s.lastOrder(t).SkipLaunch {
+			t.Errorf("%d %s, the order skips its launch: %t", rec.Code, rec.Body, s.lastOrder(t).SkipLaunch)
+		}
+	}
+	s.call(t, "POST", "/v1/apps", `{"app_name":"other","org_slug":"personal"}`)
+	for body, want := range map[string]string{
+		`{"config":{"image":"host","init":{"exec":["run"]},"standbys":["000001ff000000"]}}`: "app default has no machine 000001ff000000",
+	} {
+		rec := s.call(t, "POST", createPath, body)
+		if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusBadRequest || !strings.Contains(got.Error, want) {
+			t.Errorf("%s: %d %+v, want %q", body, rec.Code, got, want)
+		}
+	}
+	rec := s.call(t, "POST", "/v1/apps/other/machines", spare+`}}`)
+	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusBadRequest || got.Error != "invalid config.standbys: app other has no machine "+string(m.ID) {
+		t.Errorf("of another app: %d %+v", rec.Code, got)
+	}
+}
+
+// What would lose data or promise a safety that there is not places no order.
+func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
+	s := start(t)
+	for _, more := range []string{
+		`"rootfs":{"persist":"always"}`, `"schedule":"sometimes"`, `"standbys":["148e21aabbccdd"]`, `"containers":[{"name":"a"}]`,
+		`"guest":{"host_dedication_id":"x"}`,
+	} {
+		for _, path := range []string{createPath, "/v1/apps/default/quotes"} {
+			rec := s.call(t, "POST", path, `{"config":{"image":"nginx",`+more+`}}`)
+			if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusBadRequest || got.Code != bourse.CodeInvalid {
+				t.Errorf("%s: %d %+v", more, rec.Code, got)
+			}
+		}
+	}
+	rec := s.call(t, "POST", createPath, `{"min_secrets_version":1795405490958337,"config":`+hostConfig+`}`)
+	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusPreconditionFailed ||
+		got.Error != "failed_precondition: version 1795405490958337 of the app's secrets is not known here" {
+		t.Errorf("%d %+v", rec.Code, got)
+	}
+	if len(s.orders) != 0 {
+		t.Errorf("orders were placed: %+v", s.orders)
+	}
+}

@@ -1,0 +1,97 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Away shows the workers that belong to the cluster and are no members now: who
+// was killed or cut off is down, who left in good order has stopped.
+func (s *Sources) Away(ctx context.Context) []machinesapi.Worker {
+	absent := s.Directory.Absent()
+	if len(absent) == 0 {
+		return nil
+	}
+	rows, err := s.View.AwayWorkers(ctx)
+	if err != nil {
+		s.viewFailed(ctx, err)
+	}
+	byID := make(map[bourse.WorkerID]AwayWorker, len(rows))
+	for _, r := range rows {
+		byID[r.ID] = r
+	}
+	var out []machinesapi.Worker
+	for _, a := range absent {
+		if a.Forgotten {
+			continue
+		}
+		row, known := byID[a.ID]
+		out = append(out, show(&a, row, known))
+	}
+	return out
+}
+
+// Forget has the cluster forget a worker that is absent, and returns what it was
+// known to have. Codes: not_found, failed_precondition (it is there).
+func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.Worker, error) {
+	if slices.ContainsFunc(s.Directory.Workers(), func(m bourse.Member) bool { return m.ID == id }) {
+		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is there: end it first", id)
+	}
+	absent := s.Directory.Absent()
+	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == id })
+	if i < 0 {
+		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
+	}
+	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // of one that is forgotten already
+	for _, away := range s.Away(ctx) {
+		if away.ID == id {
+			w = away
+		}
+	}
+	return w, s.View.Forget(ctx, absent[i].Member)
+}
+
+func show(a *bourse.Absence, row AwayWorker, known bool) machinesapi.Worker {
+	w := machinesapi.Worker{
+		ID: a.ID, Region: a.Region, Address: a.Address, Tag: a.Tag.String(), Leaving: a.Leaving, Status: machinesapi.WorkerDown,
+		Since: a.Since.UTC(), Machines: row.Machines, Volumes: row.Volumes,
+	}
+	if a.Leaving {
+		w.Status = machinesapi.WorkerStopped
+	}
+	switch {
+	case !row.HeardAt.IsZero():
+		w.Since = row.HeardAt.UTC()
+	case known:
+		w.Earlier = true
+	}
+	return w
+}
+
+// Where says where a machine is whose worker is absent; nothing of others.
+func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
+	for _, w := range s.Away(ctx) {
+		if w.ID == m.Worker {
+			return ", and " + Why(&w)
+		}
+	}
+	return ""
+}
+
+// Why says why a worker cannot do anything now.
+func Why(w *machinesapi.Worker) string {
+	since := "since"
+	if w.Earlier {
+		since = "since before"
+	}
+	word := "is DOWN"
+	if w.Status == machinesapi.WorkerStopped {
+		word = "has stopped,"
+	}
+	return fmt.Sprintf("worker %s %s %s %s", w.ID, word, since, w.Since.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,187 @@
+package lookup
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// version is a machine as it was at one of its versions; the last one is its
+// end.
+func version(id bourse.MachineID, n, last int) bourse.Machine {
+	m := bourse.Machine{ID: id, App: "shop", Worker: "w1", State: bourse.StateStarted, CreatedAt: epoch, UpdatedAt: epoch.Add(time.Duration(n))}
+	if n == last {
+		m.State = bourse.StateDestroyed
+	}
+	return m
+}
+
+// life is one machine of the model.
+type life struct {
+	id    bourse.MachineID
+	truth int // at its owner; 0: not yet made
+	view  int // what the view has heard
+	acked int // what this broker has told
+	last  int // the version in which it is destroyed
+}
+
+// listing is a list in progress.
+type listing struct {
+	known map[bourse.MachineID]bourse.Machine
+	floor []int // what had been told when it began
+	rows  []*Listed
+}
+
+// TestAListIsNeverOlderThanWhatWasTold: replies come in any order, the view
+// follows at its own pace, lists overlap with all of that. No list shows a
+// machine older than this broker had told before the list began, nor one that
+// it had told to be gone.
+func TestAListIsNeverOlderThanWhatWasTold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFresh(func() time.Time { return epoch })
+		lives := make([]*life, 2)
+		for i := range lives {
+			lives[i] = &life{id: bourse.MachineID(fmt.Sprintf("aaaaaa0000000%d", i)), last: rapid.IntRange(2, 6).Draw(t, "last")}
+		}
+		var begun, read []*listing
+		for range 100 {
+			l := rapid.SampledFrom(lives).Draw(t, "machine")
+			switch op := rapid.SampledFrom([]string{"change", "tell", "hear", "begin", "read", "end"}).Draw(t, "op"); {
+			case op == "change":
+				l.truth = min(l.truth+1, l.last)
+			case op == "tell" && l.truth > 0:
+				n := rapid.IntRange(1, l.truth).Draw(t, "version")
+				m := version(l.id, n, l.last)
+				f.note(&m)
+				l.acked = max(l.acked, n)
+			case op == "hear":
+				l.view = rapid.IntRange(l.view, l.truth).Draw(t, "version")
+			case op == "begin":
+				begun = append(begun, begin(f, lives))
+			case op == "read" && len(begun) > 0:
+				begun[0].read(lives)
+				begun, read = begun[1:], append(read, begun[0])
+			case op == "end" && len(read) > 0:
+				check(t, read[0], lives)
+				for _, row := range read[0].rows {
+					f.saw(row.ID, row.UpdatedAt)
+				}
+				read = read[1:]
+			}
+		}
+	})
+}
+
+func begin(f *freshMachines, lives []*life) *listing {
+	r := &listing{known: f.of("shop")}
+	for _, l := range lives {
+		r.floor = append(r.floor, l.acked)
+	}
+	return r
+}
+
+func (r *listing) read(lives []*life) {
+	for _, l := range lives {
+		if l.view > 0 && l.view < l.last {
+			r.rows = append(r.rows, &Listed{Machine: version(l.id, l.view, l.last)})
+		}
+	}
+}
+
+func check(t *rapid.T, r *listing, lives []*life) {
+	u := union{told: r.known, rows: r.rows}
+	shown := map[bourse.MachineID]int{}
+	for _, l := range u.machines(&bourse.App{Name: "shop"}, false) {
+		shown[l.ID] = int(l.UpdatedAt.Sub(epoch))
+	}
+	for i, l := range lives {
+		switch got, there := shown[l.id]; {
+		case there && r.floor[i] == l.last:
+			t.Fatalf("machine %d was told to be gone, and is listed as version %d", i, got)
+		case there && got < r.floor[i]:
+			t.Fatalf("machine %d was told as version %d, and is listed as %d", i, r.floor[i], got)
+		case !there && r.floor[i] > 0 && l.truth < l.last:
+			t.Fatalf("machine %d was told as version %d, and is missing", i, r.floor[i])
+		}
+	}
+}
+
+func TestWhatWasToldIsForgotten(t *testing.T) {
+	now := epoch
+	f := newFresh(func() time.Time { return now })
+	m := version("aaaaaa00000000", 1, 9)
+	f.note(&m)
+	now = now.Add(freshFor - 1)
+	if _, ok := f.get(m.ID); !ok {
+		t.Error("forgotten too early")
+	}
+	now = now.Add(1)
+	if _, ok := f.get(m.ID); ok || len(f.byID) != 0 || f.queue.Len() != 0 {
+		t.Errorf("after its time: known %v, %d kept", ok, f.queue.Len())
+	}
+	f.note(&m)
+	f.saw(m.ID, m.UpdatedAt.Add(-1))
+	if _, ok := f.get(m.ID); !ok {
+		t.Error("forgotten for an older version in the view")
+	}
+	f.saw(m.ID, m.UpdatedAt)
+	if _, ok := f.get(m.ID); ok {
+		t.Error("not forgotten though the view has it")
+	}
+	f.note(&m) // the same once more, late
+	if _, ok := f.get(m.ID); ok {
+		t.Error("a reply that is late brought back what the view has had")
+	}
+}
+
+// Memory is bounded: the oldest gives way, and who is told of again is young.
+func TestWhatWasToldIsBounded(t *testing.T) {
+	f := newFresh(func() time.Time { return epoch })
+	id := func(i int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("aaaaaa%08x", i)) }
+	for i := range maxFresh {
+		m := version(id(i), 1, 9)
+		f.note(&m)
+	}
+	again := version(id(0), 2, 9)
+	f.note(&again)
+	for i := range 10 {
+		m := version(id(maxFresh+i), 1, 9)
+		f.note(&m)
+	}
+	if len(f.byID) != maxFresh || f.queue.Len() != maxFresh {
+		t.Errorf("%d and %d are kept", len(f.byID), f.queue.Len())
+	}
+	if _, ok := f.get(id(0)); !ok {
+		t.Error("the one told of again is forgotten")
+	}
+	if _, ok := f.get(id(1)); ok {
+		t.Error("the oldest is kept")
+	}
+}
+
+// A reply may come without events: those known before are kept, in the memory
+// and in the list.
+func TestEventsAreKept(t *testing.T) {
+	f := newFresh(func() time.Time { return epoch })
+	events := []bourse.Event{{ID: "e1"}}
+	first, second := version("aaaaaa00000000", 1, 9), version("aaaaaa00000000", 2, 9)
+	first.LastEvents = events
+	f.note(&first)
+	f.note(&second)
+	if got, _ := f.get(first.ID); len(got.thing.LastEvents) != 1 || got.thing.UpdatedAt != second.UpdatedAt {
+		t.Errorf("remembered: %+v", got.thing)
+	}
+	if got := (Listed{Machine: first}).newer(&second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
+		t.Errorf("listed: %+v", got.Machine)
+	}
+	f.note(&bourse.Machine{}) // of a worker that tells nothing
+	if len(f.byID) != 1 {
+		t.Errorf("%d are kept", len(f.byID))
+	}
+}

@@ -1,0 +1,113 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Named lists the machines of one name in an app that have not ended: what the
+// view has, brought up to what owners replied lately. Workers are asked only
+// as long as the view cannot be relied on.
+func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
+	return k.namedBy(ctx, app, name, true)
+}
+
+// Conflict returns the machine that has m's name, by what the view has; "" when
+// that is m. No worker is asked: it is shown to who looks at m, and decides nothing.
+func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
+	if !hasName(m) {
+		return ""
+	}
+	all := k.namedBy(ctx, &bourse.App{Name: m.App, ID: m.AppID}, m.Name, false)
+	if len(all) == 0 || all[0].ID == m.ID || firstOrdered(all[0], m) > 0 {
+		return ""
+	}
+	return all[0].ID
+}
+
+// namedBy is Named, with or without asking workers.
+func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
+	told := k.fresh.of(app.Name) // before the view: see there
+	rows, err := k.View.MachinesNamed(ctx, app.Name, name)
+	if err != nil {
+		k.viewFailed(ctx, err)
+	}
+	byID := map[bourse.MachineID]*bourse.Machine{}
+	if ask && (err != nil || !k.View.Synced()) {
+		found, _ := k.Find(ctx, app, fabric.MachinesQuery{Name: name})
+		for i := range found {
+			byID[found[i].ID] = &found[i]
+		}
+	}
+	for i := range rows {
+		if known := byID[rows[i].ID]; k.mayTell(&rows[i]) && (known == nil || known.UpdatedAt.Before(rows[i].UpdatedAt)) {
+			byID[rows[i].ID] = &rows[i].Machine
+		}
+	}
+	for id, m := range told {
+		if known := byID[id]; known == nil || known.UpdatedAt.Before(m.UpdatedAt) {
+			byID[id] = &m
+		}
+	}
+	var out []*bourse.Machine
+	for _, m := range byID {
+		if m.Name == name && m.OwnedBy(app) && hasName(m) {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, firstOrdered)
+	return out
+}
+
+// hasName reports whether a machine keeps its name from others.
+func hasName(m *bourse.Machine) bool {
+	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
+}
+
+// firstOrdered puts machines in the order in which they were asked for: all
+// who see two of one name agree on which of them has it.
+func firstOrdered(a, b *bourse.Machine) int {
+	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
+}
+
+// NameConflicts says of each machine whose name another one has, which that is.
+func NameConflicts(machines []*Listed) map[bourse.MachineID]bourse.MachineID {
+	type name struct {
+		app  bourse.AppRef
+		name string
+	}
+	of := func(m *bourse.Machine) name { return name{bourse.AppRef{Name: m.App, ID: m.AppID}, m.Name} }
+	first := make(map[name]*bourse.Machine, len(machines))
+	out := map[bourse.MachineID]bourse.MachineID{}
+	for _, l := range machines {
+		m := &l.Machine
+		if !hasName(m) {
+			continue
+		}
+		has := first[of(m)]
+		switch {
+		case has == nil:
+			first[of(m)] = m
+			continue
+		case firstOrdered(m, has) < 0:
+			first[of(m)] = m
+		}
+		out[m.ID], out[has.ID] = "", ""
+	}
+	for _, l := range machines {
+		if _, shared := out[l.ID]; !shared {
+			continue
+		}
+		if has := first[of(&l.Machine)]; has.ID != l.ID {
+			out[l.ID] = has.ID
+		} else {
+			delete(out, l.ID)
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// GatheredVolumes is what could be found out of some volumes.
+type GatheredVolumes struct {
+	Volumes []ListedVolume    // oldest first
+	Asked   int               // workers, beside the view
+	Missing []bourse.WorkerID // that did not answer
+}
+
+// Count counts the living volumes of each app.
+func (g *GatheredVolumes) Count() Counts {
+	out := Counts{}
+	for i := range g.Volumes {
+		if v := &g.Volumes[i]; v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
+			out[bourse.AppRef{Name: v.App, ID: v.AppID}]++
+		}
+	}
+	return out
+}
+
+// Gather lists the volumes of some apps, as that of [Machines] does.
+func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes {
+	var query fabric.VolumesQuery // any
+	if len(apps) == 1 {
+		query.App, query.AppID = apps[0].Name, apps[0].ID
+	}
+	app := query.App
+	known := k.fresh.of(app) // before the view: see there
+	rows, err := k.View.Volumes(ctx, app)
+	if err != nil {
+		k.viewFailed(ctx, err)
+	}
+	var members []bourse.Member
+	if err != nil || !k.View.Synced() || (len(rows) == 0 && !k.recorded(ctx, app)) {
+		members = k.Directory.Workers()
+	}
+	answers := k.Ask(ctx, members, query)
+	u := volumeUnion{byID: map[bourse.VolumeID]ListedVolume{}, heard: map[bourse.WorkerID]bool{}}
+	for _, a := range answers {
+		u.answer(&a)
+	}
+	for i := range rows {
+		row := &rows[i]
+		if !k.owns(row.Worker, row.ID.Tag()) {
+			continue
+		}
+		u.add(row)
+		k.fresh.saw(row.ID, row.UpdatedAt)
+	}
+	for _, v := range known {
+		u.add(&ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
+	}
+	return GatheredVolumes{u.sorted(apps), len(members), Silent(answers)}
+}
+
+// Ask asks members side by side.
+func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
+	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
+}
+
+// volumeUnion puts together what there is of volumes: of a worker that
+// answered, its answer is all there is; of the others, the latest version of
+// what the view has and what they replied lately.
+type volumeUnion struct {
+	byID  map[bourse.VolumeID]ListedVolume
+	heard map[bourse.WorkerID]bool // asked; false: in vain
+}
+
+func (u *volumeUnion) answer(a *Answer[[]bourse.Volume]) {
+	u.heard[a.From.ID] = a.Err == nil
+	for _, v := range a.Got {
+		u.byID[v.ID] = ListedVolume{Volume: v, HostStatus: machinesapi.HostOK}
+	}
+}
+
+func (u *volumeUnion) add(l *ListedVolume) {
+	answered, asked := u.heard[l.Worker]
+	if answered {
+		return
+	}
+	next := *l
+	if asked {
+		next.HostStatus = machinesapi.HostUnreachable
+	}
+	if known, ok := u.byID[l.ID]; ok {
+		if !known.UpdatedAt.Before(l.UpdatedAt) {
+			return
+		}
+		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // replied to us, so no news of the host
+	}
+	u.byID[l.ID] = next
+}
+
+// sorted returns the living volumes of some apps.
+func (u *volumeUnion) sorted(apps []bourse.App) []ListedVolume {
+	of := make(map[bourse.AppName]*bourse.App, len(apps))
+	for i := range apps {
+		of[apps[i].Name] = &apps[i]
+	}
+	out := make([]ListedVolume, 0, len(u.byID))
+	for _, l := range u.byID {
+		if app := of[l.App]; app != nil && l.OwnedBy(app) && l.State != bourse.VolumeDestroyed {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(x, y ListedVolume) int {
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	})
+	return out
+}
+
+// Copy returns what is known here of a volume of an app without asking its owner.
+// The caller may have only what reaches says yes to.
+func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (ListedVolume, bool) {
+	t, remembered := k.fresh.get(id) // before the view: see there
+	rows, err := k.View.Volumes(ctx, app)
+	if err != nil {
+		k.viewFailed(ctx, err)
+	}
+	var found ListedVolume
+	for i := range rows {
+		if rows[i].ID == id && reaches(OwnerOfVolume(&rows[i].Volume)) {
+			found = rows[i]
+		}
+	}
+	if remembered && reaches(OwnerOfVolume(&t.thing)) && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
+		found.Volume, found.HeardAt = t.thing, t.at
+	}
+	return found, found.ID != ""
+}

@@ -1,0 +1,58 @@
+package lookup
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// wholePatience bounds how long a list waits for the owners of its machines, where
+// the view has something to show instead.
+const wholePatience = time.Second
+
+// Whole asks the owners of an app's machines for what the view does not have of
+// them, their environment and files, and returns the machines as those have them
+// now. Of an owner that does not answer, and is unreachable then, or of one that
+// the view calls so, they stay as they are: not whole.
+func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*Listed) []*Listed {
+	asked := map[bourse.WorkerID]bool{}
+	var members []bourse.Member
+	for _, l := range list {
+		if l.Whole || l.HostStatus != machinesapi.HostOK || asked[l.Worker] {
+			continue
+		}
+		if owner, ok := k.Directory.ByTag(l.ID.Tag()); ok && owner.ID == l.Worker {
+			asked[l.Worker] = true
+			members = append(members, owner)
+		}
+	}
+	if len(members) == 0 {
+		return list
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(k.Patience, wholePatience))
+	defer cancel()
+	now, silent := map[bourse.MachineID]*bourse.Machine{}, map[bourse.WorkerID]bool{}
+	for _, a := range k.askMachines(ctx, members, fabric.MachinesQuery{App: app.Name, AppID: app.ID}) {
+		silent[a.From.ID] = a.Err != nil
+		for i := range a.Got {
+			now[a.Got[i].ID] = &a.Got[i]
+		}
+	}
+	out := make([]*Listed, 0, len(list))
+	for _, l := range list {
+		switch m, there := now[l.ID]; {
+		case l.Whole || !asked[l.Worker]:
+		case silent[l.Worker]:
+			l.HostStatus = machinesapi.HostUnreachable
+		case !there || !m.OwnedBy(app):
+			continue // it has been destroyed meanwhile
+		default:
+			l = &Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
+		}
+		out = append(out, l)
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// updatePatience bounds an update: a pull of its image, and the end of the
+// version before.
+const updatePatience = 10*time.Minute + verbPatience
+
+// updateMachine makes a new version of a machine and answers when that has
+// started: what waits for started from then on waits for the new version.
+func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Request) error {
+	var in machinesapi.UpdateMachine
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
+		return err
+	}
+	warnings, err := review(w, in.Config, in.Review)
+	if err != nil {
+		return err
+	}
+	to, err := h.targetOf(r)
+	if err != nil {
+		return err
+	}
+	app, more, err := h.mayHave(r, to.id, in.Config)
+	if err != nil {
+		return err
+	}
+	secrets, err := h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), updatePatience)
+	defer cancel()
+	done, err := fabric.MachineUpdate.Call(ctx, h.Workers, to.worker, fabric.UpdateRequest{
+		Machine: to.id, Nonce: r.Header.Get(machinesapi.HeaderNonce), Config: *in.Config, Current: in.CurrentVersion,
+		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, Name: in.Name, Region: in.Region,
+		LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name, Secrets: secrets, Renew: in.MinSecretsVersion, SkipSecrets: in.SkipSecrets,
+	})
+	if err != nil {
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
+	}
+	m := &done.Machine
+	h.known.Note(m)
+	h.quota.GrewConfig(app, more)
+	out := machinesapi.FromMachine(m)
+	out.Warnings = warnings
+	if in.LeaseTTL > 0 {
+		out.Nonce = nonceOf(m)
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, out)
+}
+
+// mayHave reports whether a machine of the path's app may have a config, and how
+// much larger than its present one that is, as far as it is known here.
+func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
+	app, err := h.apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return app, 0, err
+	}
+	now, _ := h.known.Copy(r.Context(), id)
+	more, err := h.quota.MayHaveConfig(r.Context(), app, &now.Config, config)
+	return app, more, err
+}
+
+// machineVersions lists what is kept of a machine's versions, the newest first.
+func (h *machineHandler) machineVersions(w http.ResponseWriter, r *endpoint.Request) error {
+	to, err := h.targetOf(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	defer cancel()
+	list, err := fabric.MachineVersions.Call(ctx, h.Workers, to.worker, to.id)
+	if err != nil {
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
+	}
+	out := make([]machinesapi.Version, len(list))
+	for i := range list {
+		out[i] = machinesapi.Version{Version: list[i].Instance, Config: &list[i].Config}
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, out)
+}

@@ -1,0 +1,137 @@
+package openapi
+
+import (
+	"slices"
+	"strings"
+)
+
+// Call is a call of the Machines API.
+type Call struct {
+	Pattern string // as a route has it
+	Differs string // how, while it is served
+	Missing string // why, while it is not
+}
+
+// Calls returns the calls of the Machines API, in the order in which documents
+// show them.
+func Calls() []Call { return slices.Clone(calls) }
+
+const (
+	app     = "/v1/apps/{app}"
+	machine = app + "/machines/{machine}"
+	volume  = app + "/volumes/{volume}"
+)
+
+var calls = slices.Concat(
+	[]Call{
+		{Pattern: "GET /v1/apps", Differs: "an organisation that is left out means all that the caller may use"},
+		{Pattern: "POST /v1/apps"},
+		{Pattern: "GET " + app},
+		{Pattern: "DELETE " + app, Differs: "without force machines that run are asked about"},
+		{Pattern: "POST " + app + "/deploy_token", Missing: "tokens of an app are made by those who run the cluster"},
+
+		{Pattern: "GET " + app + "/machines", Differs: "a config has no env, files, processes and containers: ask for the machine"},
+		{Pattern: "POST " + app + "/machines", Differs: "422 with every worker's refusal when none has room"},
+		{Pattern: "GET " + machine},
+		{Pattern: "POST " + machine, Missing: "a machine's config does not change yet: make another one"},
+		{Pattern: "DELETE " + machine, Differs: "it answers once the machine is gone"},
+		{Pattern: "POST " + machine + "/start"},
+		{Pattern: "POST " + machine + "/stop"},
+		{Pattern: "POST " + machine + "/restart"},
+		{Pattern: "POST " + machine + "/suspend", Missing: "machines are not suspended yet: stop it"},
+		{Pattern: "POST " + machine + "/signal"},
+		{Pattern: "GET " + machine + "/wait"},
+		{Pattern: "GET " + machine + "/events", Differs: "up to 1000"},
+		{Pattern: "GET " + machine + "/versions", Missing: "a machine has one version until its config changes"},
+		{Pattern: "POST " + machine + "/exec", Differs: "it has no container"},
+		{Pattern: "GET " + machine + "/ps", Missing: "use exec: ps is a program of the image"},
+		{Pattern: "GET " + machine + "/lease"},
+		{Pattern: "POST " + machine + "/lease"},
+		{Pattern: "DELETE " + machine + "/lease"},
+		{Pattern: "POST " + machine + "/cordon"},
+		{Pattern: "POST " + machine + "/uncordon"},
+		{Pattern: "GET " + machine + "/metadata"},
+		{Pattern: "PUT " + machine + "/metadata", Differs: "it leaves the keys that it does not name"},
+		{Pattern: "PATCH " + machine + "/metadata"},
+		{Pattern: "GET " + machine + "/metadata/{key}"},
+		{Pattern: "POST " + machine + "/metadata/{key}"},
+		{Pattern: "DELETE " + machine + "/metadata/{key}"},
+	},
+	missing("a machine's memory does not change while it runs", "GET "+machine+"/memory", "PUT "+machine+"/memory", "POST "+machine+"/memory/reclaim"),
+	[]Call{
+		{Pattern: "GET /v1/orgs/{org}/machines", Missing: "GET /v1/machines lists those of all apps that the caller may use"},
+
+		{Pattern: "GET " + app + "/volumes"},
+		{Pattern: "POST " + app + "/volumes", Differs: "422 with every worker's refusal when none has room"},
+		{Pattern: "GET " + volume},
+		{Pattern: "PUT " + volume},
+		{Pattern: "DELETE " + volume, Differs: "it is gone at once: nothing of it is kept"},
+		{Pattern: "PUT " + volume + "/extend"},
+		{Pattern: "GET " + volume + "/snapshots"},
+		{Pattern: "POST " + volume + "/snapshots", Differs: "it answers once the snapshot is there"},
+		{Pattern: "GET /v1/orgs/{org}/volumes", Differs: "one page has all of them"},
+	},
+	missing("this cluster keeps no secrets", "GET "+app+"/secrets", "POST "+app+"/secrets",
+		"GET "+app+"/secrets/{name}", "POST "+app+"/secrets/{name}", "DELETE "+app+"/secrets/{name}"),
+	differing("no keys are kept for apps: give a machine its key, and use it there", "GET "+app+"/secretkeys", "GET "+app+"/secretkeys/{rest...}",
+		"POST "+app+"/secretkeys/{rest...}", "DELETE "+app+"/secretkeys/{rest...}"),
+	differing("an app has one address, in its private network, which follows from its id", "GET "+app+"/ip_assignments", "POST "+app+"/ip_assignments",
+		"DELETE "+app+"/ip_assignments/{ip}"),
+	differing("nothing listens for an app's visitors: certificates are kept where TLS ends, in a machine or a proxy of yours", "GET "+app+"/certificates",
+		"GET "+app+"/certificates/{rest...}", "POST "+app+"/certificates/{rest...}", "DELETE "+app+"/certificates/{rest...}"),
+	[]Call{
+		{Pattern: "GET /v1/tokens/current", Missing: "tokens are in the file of the broker"},
+	},
+	missing("tokens are opaque: there are no macaroons to make or to judge, and no identities of machines",
+		"POST /v1/tokens/oidc", "POST /v1/tokens/kms", "POST /v1/tokens/authenticate", "POST /v1/tokens/authorize"),
+	missing("Managed Postgres is a product of its own: run a database on a volume", "GET /v1/postgres", "POST /v1/postgres"),
+	[]Call{
+		{Pattern: "GET /v1/platform/regions", Differs: "those that have a worker"},
+		{Pattern: "POST /v1/platform/placements", Missing: "ask for a quote: POST " + app + "/quotes"},
+	},
+)
+
+// differing are calls about which the same is to be said; missing are calls that
+// are not offered for one reason.
+func differing(how string, patterns ...string) []Call {
+	out := make([]Call, len(patterns))
+	for i, pattern := range patterns {
+		out[i] = Call{Pattern: pattern, Differs: how}
+	}
+	return out
+}
+
+func missing(why string, patterns ...string) []Call {
+	out := make([]Call, len(patterns))
+	for i, pattern := range patterns {
+		out[i] = Call{Pattern: pattern, Missing: why}
+	}
+	return out
+}
+
+// callOf returns the line about a route, whatever its variables are called; nil
+// for a call that is not of the Machines API.
+func callOf(pattern string) *Call {
+	i := slices.IndexFunc(calls, func(c Call) bool { return Same(c.Pattern, pattern) })
+	if i < 0 {
+		return nil
+	}
+	return &calls[i]
+}
+
+// Same reports whether two patterns are of the same requests.
+func Same(a, b string) bool {
+	return parameter.ReplaceAllString(strings.ReplaceAll(a, "...}", "}"), "{}") == parameter.ReplaceAllString(strings.ReplaceAll(b, "...}", "}"), "{}")
+}
+
+// added are the members that Bourse has added to types of the Machines API.
+var added = map[string]string{
+	"CreateMachine": "deadline race first_try reservation",
+	"CreateVolume":  "deadline first_try requirements",
+	"bourse.Config": "requirements task runtime",
+	"Machine":       "app worker order_id port pid starts exit name_conflict warnings host_heard_at stands_in",
+	"Volume":        "app worker order_id error host_heard_at updated_at",
+}
+
+// ours reports whether Bourse has added a member to a type of the Machines API.
+func ours(of, member string) bool { return slices.Contains(strings.Fields(added[of]), member) }

@@ -1,0 +1,92 @@
+package broker_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// TestAnOrganisationsMachinesInPages: page after page has every machine once,
+// and none of another organisation.
+func TestAnOrganisationsMachinesInPages(t *testing.T) {
+	s := start(t, withTokens)
+	shop, other := s.app(t, "shop", "acme"), s.app(t, "kiosk", "acme")
+	zoo := s.app(t, "zoo", "zoological")
+	var want []string
+	for i := range 7 {
+		app, w := []bourse.App{shop, other}[i%2], s.members[i%3].ID
+		s.workers[w].add(bourse.Order{ID: bourse.NewOrderID(), App: app, Name: fmt.Sprint("m", i), Config: bourse.Config{Image: "host", Env: map[string]string{"A": "secret"}}}, bourse.StateStarted)
+		want = append(want, fmt.Sprint("m", i))
+	}
+	s.workers["w1"].add(bourse.Order{ID: bourse.NewOrderID(), App: zoo, Name: "lion"}, bourse.StateStarted)
+	read := func(query string) machinesapi.OrgMachines {
+		t.Helper()
+		rec := s.call(t, "GET", "/v1/orgs/acme/machines"+query, "", "Authorization", "Bearer acme")
+		if rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, rec.Code, rec.Body)
+		}
+		return decodeBody[machinesapi.OrgMachines](t, rec.Body.Bytes())
+	}
+	var got []string
+	pages, query := 0, "?limit=3"
+	for {
+		page := read(query)
+		for _, m := range page.Machines {
+			got = append(got, m.Name)
+			if m.App == "" || m.Config.Guest.CPUs == 0 || page.LastUpdated == "" {
+				t.Errorf("machine %+v", m)
+			}
+		}
+		if pages++; page.NextCursor == "" {
+			break
+		}
+		query = "?limit=3&cursor=" + page.NextCursor
+	}
+	if slices.Sort(got); pages != 3 || !cmp.Equal(got, want) {
+		t.Errorf("%d pages have %v, want %v", pages, got, want)
+	}
+	if last := read(""); len(read("?updated_after="+last.LastUpdated).Machines) != 1 {
+		t.Errorf("after %s there is more than the last one", last.LastUpdated)
+	}
+	if list := read("?region=mad&state=started").Machines; len(list) != 2 {
+		t.Errorf("of mad: %+v", list)
+	}
+	for query, status := range map[string]int{
+		"acme?cursor=x": 400, "acme?cursor=zz-": 400, "acme?limit=-1": 400, "acme?limit=a": 400, "acme?updated_after=now": 400, "zoological": 403, "none": 403,
+	} {
+		if rec := s.call(t, "GET", "/v1/orgs/"+join(query), "", "Authorization", "Bearer acme"); rec.Code != status {
+			t.Errorf("%s: status %d, want %d: %s", query, rec.Code, status, rec.Body)
+		}
+	}
+}
+
+// join puts the rest of the path between an organisation and a query.
+func join(s string) string {
+	for i := range s {
+		if s[i] == '?' {
+			return s[:i] + "/machines" + s[i:]
+		}
+	}
+	return s + "/machines"
+}
+
+func FuzzPlacements(f *testing.F) {
+	fuzzBody(f, "POST", "/v1/platform/placements", func(*testing.T, *setup) {},
+		`{"org_slug":"a","region":"gru,any","count":3,"compute":{"cpu_kind":"shared","cpus":1,"memory_mb":256},"volume_size_bytes":9007199254740993,"weights":{"region":50}}`,
+		`{"org_slug":"a","count":18446744073709551615}`, `{"org_slug":"a","volume_size_bytes":18446744073709551615}`)
+}
+
+// A config that no machine may have holds nothing either, and no task runs with it.
+func TestReservationsAreReviewed(t *testing.T) {
+	s := start(t)
+	body := `{"ttl_seconds":5,"orders":[{"config":{"guest":{"cpus":1,"memory_mb":256},"services":[{"ports":{}}]}}]}`
+	if rec := s.call(t, "POST", "/v1/reservations", body); rec.Code != http.StatusBadRequest {
+		t.Errorf("status %d: %s", rec.Code, rec.Body)
+	}
+}

@@ -1,0 +1,90 @@
+package broker_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse/broker/releases"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// TestReleases is what a client of deploys does.
+func TestReleases(t *testing.T) {
+	s := start(t, withTokens)
+	s.app(t, "shop", "acme")
+	s.app(t, "other", "acme")
+	const path = "/v1/apps/shop/releases"
+	ann := []string{"Authorization", "Bearer acme"}
+	if rec := s.call(t, "GET", path+"/current", "", ann...); rec.Code != http.StatusNotFound {
+		t.Errorf("current of none: %d %s", rec.Code, rec.Body)
+	}
+	rec := s.call(t, "POST", path, `{"strategy":"ROLLING\u001b[2J","image_ref":"nginx:1","definition":{"app":"shop"}}`, ann...)
+	first := decodeBody[release.Release](t, rec.Body.Bytes())
+	if rec.Code != http.StatusCreated || first.Version != 1 || first.Status != release.Pending || first.User != "ann@acme" || first.Strategy != "rolling[2j" {
+		t.Fatalf("created: %d %s", rec.Code, rec.Body)
+	}
+	one := path + "/" + string(first.ID)
+	if rec := s.call(t, "PATCH", one, `{"status":"complete","metadata":{"took":3}}`, ann...); rec.Code != http.StatusOK {
+		t.Errorf("patch: %d %s", rec.Code, rec.Body)
+	}
+	got := decodeBody[release.Release](t, s.call(t, "GET", path+"/current", "", ann...).Body.Bytes())
+	if got.ID != first.ID || got.Status != release.Complete || string(got.Metadata) != `{"took":3}` || string(got.Definition) != `{"app":"shop"}` {
+		t.Errorf("current is %+v", got)
+	}
+	for _, path := range []string{one[:len(one)-1], "/v1/apps/other/releases/" + string(first.ID)} { // another app's is not found
+		if rec := s.call(t, "PATCH", path, `{"status":"failed"}`, ann...); rec.Code != http.StatusNotFound {
+			t.Errorf("PATCH %s: %d %s", path, rec.Code, rec.Body)
+		}
+	}
+	for _, body := range []string{`{"status":"done"}`, `[]`, ``, `{"status":7}`} {
+		if rec := s.call(t, "PATCH", one, body, ann...); rec.Code != http.StatusBadRequest {
+			t.Errorf("PATCH %s: %d %s", body, rec.Code, rec.Body)
+		}
+	}
+	for _, path := range []string{"/v1/apps/shop", "/v1/apps"} {
+		if rec := s.call(t, "GET", path, "", ann...); !strings.Contains(rec.Body.String(), `"name":"shop","internal_numeric_id":`) || !strings.Contains(rec.Body.String(), `"status":"suspended"`) {
+			t.Errorf("GET %s: an app that was deployed and has no machine: %s", path, rec.Body)
+		}
+	}
+	if rec := s.call(t, "DELETE", "/v1/apps/shop", "", ann...); rec.Code != http.StatusAccepted || len(s.view.releases) != 0 {
+		t.Errorf("delete the app: %d, and %d releases stay", rec.Code, len(s.view.releases))
+	}
+}
+
+// The oldest releases go, and no version comes twice.
+func TestReleasesAreBounded(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "acme")
+	const more = 3
+	for i := range releases.Kept + more {
+		rec := s.call(t, "POST", "/v1/apps/shop/releases", fmt.Sprintf(`{"status":"complete","description":"%d"}`, i+1))
+		if rec.Code != http.StatusCreated {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+	}
+	list := decodeBody[machinesapi.ReleaseList](t, s.call(t, "GET", "/v1/apps/shop/releases", "").Body.Bytes()).Releases
+	if len(list) != releases.Kept || list[0].Version != releases.Kept+more || list[len(list)-1].Version != more+1 {
+		t.Errorf("%d releases, versions %d to %d", len(list), list[0].Version, list[len(list)-1].Version)
+	}
+	for _, r := range list {
+		if r.Description != fmt.Sprint(r.Version) {
+			t.Errorf("version %d was number %s", r.Version, r.Description)
+		}
+	}
+	if list := decodeBody[machinesapi.ReleaseList](t, s.call(t, "GET", "/v1/apps/shop/releases?limit=2", "").Body.Bytes()).Releases; len(list) != 2 {
+		t.Errorf("a list of at most 2 has %d", len(list))
+	}
+}
+
+func FuzzCreateRelease(f *testing.F) {
+	fuzzBody(f, "POST", "/v1/apps/default/releases", func(t *testing.T, s *setup) {
+		for _, r := range s.view.releases {
+			if err := r.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, `{"status":"running","definition":{"a":[1]},"metadata":{}}`)
+}

@@ -1,0 +1,39 @@
+package check
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestFields: what the table of fields says is acted on is what is read here.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	var read []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[checkConfig]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "headers" {
+			read = append(read, "headers[].name", "headers[].values")
+			continue
+		}
+		read = append(read, name)
+	}
+	slices.Sort(read)
+	for _, path := range []string{"config.checks.*", "config.services[].checks[]"} {
+		f := bourse.FieldOf(path)
+		if f == nil {
+			t.Fatalf("no line about %s", path)
+		}
+		named := strings.Fields(f.Below)
+		if path != "config.checks.*" {
+			named = append(named, "kind") // of a service's it is not asked
+		}
+		slices.Sort(named)
+		if !slices.Equal(named, read) {
+			t.Errorf("%s: the table has %v, read are %v", path, named, read)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package check
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Dial connects to a port of the machine that is checked.
+type Dial func(ctx context.Context, port uint16) (net.Conn, error)
+
+// What a probe reads of a reply at most: a machine is not trusted.
+const (
+	maxHeaders = 16 << 10
+	maxBody    = 256
+)
+
+// Probe does a check once, and returns whether it passed and what was found, in
+// at most [MaxOutput] bytes of printable text. It takes no longer than the
+// check's timeout and follows no redirect. The caller has put the machine's $PORT
+// in the place of a port that the check does not name.
+func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output string) {
+	if c.Port == 0 {
+		return false, "the machine has no $PORT: the check needs a port"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no answer within %s", c.Timeout))
+	defer cancel()
+	var err error
+	if c.Type == TCP {
+		output, err = c.connect(ctx, dial)
+	} else {
+		output, err = c.ask(ctx, dial)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return false, printable(failure(err))
+	}
+	return true, printable(output)
+}
+
+func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
+	conn, err := dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Of
+	if err != nil {
+		return "", err
+	}
+	return "connected to port " + strconv.Itoa(c.Port), conn.Close()
+}
+
+// errReply is a reply that is none of success.
+type errReply struct{ text string }
+
+func (e errReply) Error() string { return e.text }
+
+func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
+	req, err := c.newRequest(ctx)
+	if err != nil {
+		return "", err
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Of
+		},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
+	}
+	defer transport.CloseIdleConnections()
+	reply, err := transport.RoundTrip(req) // itself: no redirects, no cookies
+	if err != nil {
+		return "", err
+	}
+	defer reply.Body.Close()
+	text := req.Method + " " + c.Path + ": " + reply.Status
+	if body, _ := io.ReadAll(io.LimitReader(reply.Body, maxBody)); len(body) > 0 {
+		text += ": " + string(body)
+	}
+	if reply.StatusCode < 200 || reply.StatusCode > 299 {
+		return "", errReply{text}
+	}
+	return text, nil
+}
+
+func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
+	scheme := "http"
+	if c.TLS {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, c.Method, scheme+"://"+net.JoinHostPort("localhost", strconv.Itoa(c.Port))+c.Path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "bourse-check")
+	for _, h := range c.Headers {
+		if strings.EqualFold(h.Name, "Host") && len(h.Values) > 0 {
+			req.Host = h.Values[0]
+			continue
+		}
+		req.Header[http.CanonicalHeaderKey(h.Name)] = h.Values
+	}
+	return req, nil
+}
+
+// failure returns why a probe failed, without the addresses of the host.
+func failure(err error) string {
+	if reply, ok := errors.AsType[errReply](err); ok {
+		return reply.text
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op + ": " + op.Err.Error()
+	}
+	if coded, ok := errors.AsType[*bourse.Error](err); ok {
+		return coded.Message
+	}
+	return err.Error()
+}
+
+// printable returns text without control characters, and at most MaxOutput
+// bytes of it.
+func printable(text string) string {
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError || isControl(r) && r != '\n' && r != '\t' || r >= 0x80 && r < 0xa0:
+			return -1
+		case r == '\n' || r == '\t':
+			return ' '
+		}
+		return r
+	}, text))
+	for len(text) > MaxOutput {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newList(s *cli.Shell) *cobra.Command {
+	var org string
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the apps",
+		Example: "  bourse app list",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := s.Client().Apps(c.Context(), org)
+			if err != nil {
+				return err
+			}
+			t := cli.NewTable("NAME", "STATUS", "MACHINES", "ORG", "AGE").Numbers(2, 4).Narrow(3)
+			return cli.PrintList(s, list, "no apps; the first is made by: bourse machine run host -- sleep 60", t, func(a *machinesapi.App) []string {
+				return []string{string(a.Name), string(a.Status), fmt.Sprint(a.MachineCount), a.Organization.Slug, appAge(s.Now(), a.CreatedAt)}
+			})
+		},
+	}
+	c.Flags().StringVarP(&org, "org", "o", "", "only of this `organisation`")
+	return c
+}
+
+// appAge is empty for the app that exists without having been made.
+func appAge(now time.Time, createdAt int64) string {
+	if createdAt == 0 {
+		return "-"
+	}
+	return cli.Age(now.Sub(time.UnixMilli(createdAt)))
+}

@@ -1,0 +1,87 @@
+package machine
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/place"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newClone(s *cli.Shell) *cobra.Command {
+	var app, region, name, volume string
+	var f updateFlags
+	c := &cobra.Command{
+		Use:   "clone [flags] MACHINE [-- COMMAND...]",
+		Short: "Make another machine like one",
+		Long: `Make another machine like one: of the same config and the very same image, in the
+same region unless another is named. It has an id, a name and an address of its
+own. One machine has a volume, so a clone of a machine that mounts one needs
+another, or --volume none.`,
+		Example: `  bourse machine clone web-1 --region mad
+  bourse machine clone db-1 --volume data:/var/lib/db`,
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			from, err := find(c.Context(), s, app, args[0])
+			if err != nil {
+				return err
+			}
+			if from.Config == nil {
+				return bourse.Errorf(bourse.CodeUnavailable, "the config of machine %s is not known now: its worker does not answer", from.ID)
+			}
+			req := machinesapi.CreateMachine{Name: name, Region: region, Config: from.Config, SkipLaunch: f.skip, FirstTry: true}
+			if region == "" {
+				req.Region = string(from.Region)
+			}
+			if from.Config.ImageKind() == bourse.RegistryImage && from.ImageRef.Digest != "" {
+				req.Config.Image = from.ImageRef.String()
+			}
+			if err := cloneMounts(c, s, app, volume, &from, &req); err != nil {
+				return err
+			}
+			if err := f.change(req.Config, args[1:]); err != nil {
+				return err
+			}
+			order := bourse.NewOrderID()
+			m, err := create(c.Context(), s, app, req, order)
+			if err != nil {
+				return place.Explain(s, err, app, order)
+			}
+			warn(s, &m)
+			if s.JSON {
+				return s.PrintJSON(m.Machine)
+			}
+			return printCreated(s, &m)
+		},
+	}
+	s.BindApp(c, &app)
+	s.CommandLast(c)
+	flags := c.Flags()
+	flags.StringVarP(&region, "region", "r", "", "`region`, or a list in order of preference (default: the machine's)")
+	flags.StringVarP(&name, "name", "n", "", "`name` of the new machine (default: made up)")
+	flags.StringVarP(&volume, "volume", "v", "", "mount this volume, `VOLUME:/PATH`, in place of the machine's; none: mount nothing")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment to set, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata to set, `NAME=VALUE`; may be repeated")
+	f.size.Bind(flags)
+	flags.BoolVar(&f.skip, "skip-start", false, "prepare the machine, do not start it")
+	s.CompleteRegions(c)
+	return c
+}
+
+// cloneMounts gives the clone a volume of its own, or none.
+func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machinesapi.Machine, req *machinesapi.CreateMachine) error {
+	switch {
+	case volume == "none":
+		req.Config.Mounts = nil
+		return nil
+	case volume != "":
+		return mountVolume(c.Context(), s, &runFlags{Flags: place.Flags{App: app, Region: req.Region, Volume: volume}}, req)
+	case len(from.Config.Mounts) > 0:
+		path := from.Config.Mounts[0].Path
+		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machine %s mounts volume %s, which its clone cannot have too", from.ID, from.Config.Mounts[0].Volume),
+			"the same with --volume VOLUME:"+path+", or with --volume none")
+	}
+	return nil
+}

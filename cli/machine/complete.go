@@ -1,0 +1,25 @@
+package machine
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// completeMachine completes the first argument from the app's machines: by name
+// and by id.
+func completeMachine(s *cli.Shell, app *string) cobra.CompletionFunc {
+	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
+		list, _, err := s.Client().Machines(ctx, bourse.AppName(*app), machinesapi.ListMachines{})
+		var out []cobra.Completion
+		for _, m := range list {
+			what := string(m.State) + " in " + string(m.Region)
+			out = append(out, cobra.CompletionWithDesc(m.Name, what), cobra.CompletionWithDesc(string(m.ID), m.Name+", "+what))
+		}
+		return out, err
+	})
+}

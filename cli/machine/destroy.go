@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newDestroy(s *cli.Shell) *cobra.Command {
+	var app string
+	var force, yes bool
+	c := &cobra.Command{
+		Use:               "destroy MACHINE...",
+		Aliases:           []string{"rm", "delete"},
+		Short:             "Destroy machines for good",
+		Example:           "  bourse machine destroy quiet-river-1234 --force --yes",
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !force && !yes && s.CanAsk() {
+				if err := each(c.Context(), s, app, args, mayDestroy(c.Context(), s, app)); err != nil {
+					return err
+				}
+			}
+			if err := s.Confirm(c.Context(), yes, "destroy "+strings.Join(args, ", ")); err != nil {
+				return err
+			}
+			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+				end := cli.Spin(s.Err, "destroying machine "+string(id))
+				err := s.Client().Destroy(c.Context(), bourse.AppName(app), id, machinesapi.DestroyMachine{Force: force}, "")
+				end()
+				if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && !force {
+					return stillRuns(id, err)
+				}
+				if err != nil {
+					return err
+				}
+				return acted(s, id, machinesapi.OK{OK: true}, "destroyed")
+			})
+		},
+	}
+	s.BindApp(c, &app)
+	c.Flags().BoolVarP(&force, "force", "f", false, "also machines that run")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+// mayDestroy refuses a machine that its worker would refuse to destroy, before a
+// person is asked whether it is to be.
+func mayDestroy(ctx context.Context, s *cli.Shell, app string) func(bourse.MachineID) error {
+	return func(id bourse.MachineID) error {
+		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
+		if err != nil {
+			return err
+		}
+		switch m.State {
+		case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
+			return stillRuns(id, bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s", m.State))
+		case bourse.StateCreated, bourse.StateSuspended, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed:
+		}
+		return nil
+	}
+}
+
+// stillRuns returns the error of a machine that must be stopped, or forced.
+func stillRuns(id bourse.MachineID, err error) error {
+	return cli.Hint(ofMachine(id, err), "stop it first: bourse machine stop "+string(id), "or destroy it with --force")
+}

@@ -1,0 +1,189 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// execFlags describe how a command is run beside a machine's program.
+type execFlags struct {
+	app, timeout          string
+	interactive, terminal bool
+}
+
+func newExec(s *cli.Shell) *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use:   "exec [flags] MACHINE COMMAND...",
+		Short: "Run a command beside a machine's program",
+		Long: `Run a command beside a machine's program, in its environment and directory, and
+end with its exit status (128 and the signal's number when one ended it; 127 when
+there is no such program, 126 when it cannot be executed). Output
+comes as it is written. Standard input is passed on when it is no terminal, or
+with -i. With -t the command has a terminal, of the size of yours.`,
+		Example: `  bourse machine exec -it quiet-river-1234 -- sh
+  bourse machine exec quiet-river-1234 -- ps aux
+  tar c . | bourse machine exec quiet-river-1234 -- tar x -C /srv`,
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &f.app),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return cli.UsageError(c)
+			}
+			id, err := resolve(c.Context(), s, f.app, args[0])
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				return execForJSON(c.Context(), s, &f, id, args[1:])
+			}
+			return execStreaming(c.Context(), s, &f, id, args[1:])
+		},
+	}
+	s.BindApp(c, &f.app)
+	s.CommandLast(c)
+	flags := c.Flags()
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass standard input on, also from a terminal")
+	flags.BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
+	flags.StringVar(&f.timeout, "timeout", "", "kill the command after this `time`, seconds or 5m (default: never; with --json 60s)")
+	return c
+}
+
+// patience reads --timeout; 0 when it was not given.
+func (f *execFlags) patience() (time.Duration, error) {
+	if f.timeout == "" {
+		return 0, nil
+	}
+	d, err := cli.ParseSeconds(f.timeout)
+	if err == nil && d < time.Second {
+		err = bourse.Errorf(bourse.CodeInvalid, "%s: use 1s or more", d)
+	}
+	return d, cli.FlagError("--timeout", err)
+}
+
+// execStreaming runs a command with its input and output going on as it runs.
+func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
+	patience, err := f.patience()
+	if err != nil {
+		return err
+	}
+	if patience > 0 {
+		limited, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		ctx = limited
+	}
+	err = attach(ctx, s, attachment{
+		stdin: f.interactive || !s.In.TTY, terminal: f.terminal,
+		open: func(ctx context.Context, start machinesapi.ExecStart) (remoteCommand, error) {
+			start.Command = command
+			return s.Client().ExecStream(ctx, bourse.AppName(f.app), id, start)
+		},
+	})
+	if patience > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", patience)
+	}
+	return notRun(about(err, f.app, id))
+}
+
+// Bounds of a command whose whole result is one reply.
+const (
+	maxStdin    = 2 << 20
+	maxExec     = 10 * time.Minute
+	defaultExec = time.Minute
+)
+
+// execForJSON runs a command and prints the API's reply.
+func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
+	patience, err := f.patience()
+	if err == nil && patience > maxExec {
+		err = cli.FlagError("--timeout", bourse.Errorf(bourse.CodeInvalid, "%s: with --json at most %s", patience, maxExec))
+	}
+	if err == nil && f.terminal {
+		err = bourse.Errorf(bourse.CodeInvalid, "--tty and --json exclude each other")
+	}
+	if err != nil {
+		return err
+	}
+	if patience == 0 {
+		patience = defaultExec
+	}
+	in := machinesapi.ExecMachine{Command: command, Timeout: cli.SecondsUp(patience)}
+	if in.Stdin, err = stdin(ctx, s); err != nil {
+		return err
+	}
+	reply, err := s.Client().Exec(ctx, bourse.AppName(f.app), id, in)
+	if err != nil {
+		return notRun(about(err, f.app, id))
+	}
+	if err := s.PrintJSON(reply); err != nil {
+		return err
+	}
+	exit := bourse.Exit{Code: reply.ExitCode, Signal: reply.ExitSignal}
+	return exitStatus(&exit)
+}
+
+// Exit statuses of shells for a command that could not be run.
+const (
+	notExecutable = 126
+	noProgram     = 127
+)
+
+// notRun gives the error of a command that could not be run the exit status that
+// shells have for it. What is wrong is in the words of the worker's driver.
+func notRun(err error) error {
+	if bourse.CodeOf(err) != bourse.CodeInvalid {
+		return err
+	}
+	text := err.Error()
+	for _, phrase := range []string{"not executable", "is a directory", "permission denied", "exec format error", "cannot be executed"} {
+		if strings.Contains(text, phrase) {
+			return cli.EndsWith(err, notExecutable)
+		}
+	}
+	for _, phrase := range []string{"was not found in PATH", "does not exist", "executable file not found", "no such file or directory"} {
+		if strings.Contains(text, phrase) {
+			return cli.EndsWith(err, noProgram)
+		}
+	}
+	return err
+}
+
+// stdin reads what was piped in, nothing from a terminal.
+func stdin(ctx context.Context, s *cli.Shell) (string, error) {
+	if s.In.TTY {
+		return "", nil
+	}
+	data, err := s.ReadInput(ctx, func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxStdin+1)) })
+	switch {
+	case err != nil:
+		return "", bourse.Errorf(bourse.CodeOf(err), "read standard input: %w", err)
+	case len(data) > maxStdin:
+		return "", bourse.Errorf(bourse.CodeInvalid, "standard input is longer than %s", cli.MiB(maxStdin>>20))
+	case !utf8.Valid(data):
+		return "", bourse.Errorf(bourse.CodeInvalid, "standard input is no UTF-8 text: with --json the API carries nothing else")
+	}
+	return string(data), nil
+}
+
+// exitStatus ends this program as a command has ended elsewhere.
+func exitStatus(exit *bourse.Exit) error {
+	switch {
+	case exit.Signal > 0:
+		return cli.ExitStatus(128 + exit.Signal)
+	case exit.Code < 0:
+		return bourse.Errorf(bourse.CodeTimeout, "the command's exit status is not known")
+	case exit.Code > 0:
+		return cli.ExitStatus(exit.Code)
+	}
+	return nil
+}

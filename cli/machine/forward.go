@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+func newForward(s *cli.Shell) *cobra.Command {
+	var app string
+	c := &cobra.Command{
+		Use:   "forward MACHINE [LOCALPORT:]PORT",
+		Short: "Reach a machine's TCP port from here, until Ctrl-C",
+		Long: `Listen on a port of this host's loopback and carry each connection to a port of
+the machine, through the API: the machine's own address need not be reachable.`,
+		Example:           "  bourse machine forward quiet-river-1234 8080:80",
+		Args:              cli.Exactly(2),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			here, there, ok := parseForward(args[1])
+			if !ok {
+				return bourse.Errorf(bourse.CodeInvalid, "%s: use PORT or LOCALPORT:PORT", bourse.Quoted(args[1]))
+			}
+			id, err := resolve(c.Context(), s, app, args[0])
+			if err != nil {
+				return err
+			}
+			l, err := new(net.ListenConfig).Listen(c.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", here))
+			if err != nil {
+				return bourse.Errorf(bourse.CodeInvalid, "%w", err)
+			}
+			if _, err := fmt.Fprintf(s.Out, "%s  port %d of machine %s\n", l.Addr(), there, id); err != nil {
+				return err
+			}
+			return forward(c.Context(), s, l, app, id, uint16(there))
+		},
+	}
+	s.BindApp(c, &app)
+	return c
+}
+
+func parseForward(word string) (here, there int, ok bool) {
+	first, second, two := strings.Cut(word, ":")
+	if !two {
+		second = first
+	}
+	if first == "0" && two { // any free one
+		there, ok = cli.ParsePort(second)
+		return 0, there, ok
+	}
+	here, ok1 := cli.ParsePort(first)
+	there, ok2 := cli.ParsePort(second)
+	return here, there, ok1 && ok2
+}
+
+// forward carries connections until ctx ends.
+func forward(ctx context.Context, s *cli.Shell, l net.Listener, app string, id bourse.MachineID, port uint16) error {
+	var carrying sync.WaitGroup
+	defer carrying.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return ctx.Err()
+			}
+			return err
+		}
+		carrying.Go(func() {
+			defer conn.Close()
+			if err := carry(ctx, s, conn, app, id, port); err != nil && ctx.Err() == nil {
+				s.Note("connection from " + conn.RemoteAddr().String() + ": " + cli.Clean(bourse.MessageOf(err)))
+			}
+		})
+	}
+}
+
+// carry copies both ways until both ends have sent everything.
+func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bourse.MachineID, port uint16) error {
+	tunnel, err := s.Client().Tunnel(ctx, bourse.AppName(app), id, port)
+	if err != nil {
+		return err
+	}
+	defer tunnel.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		if _, err := io.Copy(tunnel, conn); err == nil {
+			_ = tunnel.CloseWrite() // the machine may have gone
+		}
+	})
+	_, err = io.Copy(conn, tunnel)
+	_ = conn.Close() // ends the other way, too: the machine does not listen any more
+	sending.Wait()
+	return err
+}

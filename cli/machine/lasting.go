@@ -1,0 +1,74 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// startedFor is how long a machine must be started for a wait to end well: a program
+// that cannot go on mostly ends at once.
+const startedFor = time.Second
+
+// lasting returns the state of a machine that was found started, a moment later. It
+// fails when the machine was restarted since before, or is in none of the states
+// any more.
+func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
+	timer := time.NewTimer(startedFor)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-timer.C:
+	}
+	app := string(before.App)
+	m, err := s.Client().Machine(ctx, before.App, before.ID)
+	if err != nil {
+		return "", about(err, app, before.ID)
+	}
+	exit := lastExit(&m)
+	if known := lastExit(before); exit == nil || known != nil && exit.ID == known.ID {
+		return m.State, nil
+	}
+	wanted := slices.Contains(states, string(m.State)) || slices.Contains(states, machinesapi.StateSettled) && m.State.Settled()
+	if !exit.Request.ExitEvent.Restarting && wanted {
+		return m.State, nil
+	}
+	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s does not stay started: %s", m.ID, howEnded(exit))
+	return "", cli.Hint(err, "what it wrote: bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
+}
+
+// lastExit returns a machine's latest end, nil when it has none.
+func lastExit(m *machinesapi.Machine) *machinesapi.Event {
+	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { // newest first
+		return e.Type == bourse.EventExit && e.Request != nil && e.Request.ExitEvent != nil
+	})
+	if i < 0 {
+		return nil
+	}
+	return &m.Events[i]
+}
+
+// howEnded says how often a machine was restarted, and how its program ended.
+func howEnded(e *machinesapi.Event) string {
+	exit := e.Request.ExitEvent
+	text := fmt.Sprintf("its program ended with exit code %d", exit.ExitCode)
+	switch {
+	case exit.Error != "":
+		text = "its program ended: " + exit.Error
+	case exit.OOMKilled:
+		text = "its program was ended for want of memory"
+	}
+	switch n := e.Request.RestartCount; {
+	case n == 1:
+		text = "restarted once, " + text
+	case n > 1:
+		text = fmt.Sprintf("restarted %d times, %s", n, text)
+	}
+	return text
+}

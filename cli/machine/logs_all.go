@@ -1,0 +1,206 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+const (
+	maxLogs     = 100             // machines whose lines are shown at a time
+	maxLabel    = 24              // characters of a name in front of a line
+	newMachines = 2 * time.Second // between two looks for machines that are new
+)
+
+// source is one of several machines whose lines are shown.
+type source struct {
+	machinesapi.Summary
+	want machinesapi.LogQuery
+	next chan machinesapi.LogLine // its lines until now
+	err  error                    // why they ended; set before next is closed
+}
+
+// all shows the lines of the machines that the words name, or of all of the app: those
+// until now by their times, and what follows as it comes.
+func (l *logs) all(ctx context.Context, words []string) error {
+	list, err := l.named(ctx, words)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && !l.follow {
+		l.shell.Note("no machines in app " + l.app)
+	}
+	width := 0
+	for _, x := range list {
+		width = max(width, min(utf8.RuneCountInString(x.Name), maxLabel))
+	}
+	err = l.past(ctx, list, width)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !l.follow {
+		return err
+	}
+	return l.live(ctx, list, width, len(words) == 0)
+}
+
+// named returns the machines that words name, or all of the app.
+func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
+	list, err := listMachines(ctx, l.shell, l.app)
+	if err != nil {
+		return nil, err
+	}
+	var ids []bourse.MachineID
+	for _, word := range words {
+		id, err := resolve(ctx, l.shell, l.app, word)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	var out []*source
+	for i := range list {
+		if len(words) == 0 || slices.Contains(ids, list[i].ID) {
+			out = append(out, &source{Summary: list[i].Summary, want: l.want})
+		}
+	}
+	if len(out) > maxLogs {
+		err := bourse.Errorf(bourse.CodeInvalid, "app %s has %d machines: the logs of at most %d are shown at a time", l.app, len(out), maxLogs)
+		return nil, cli.Hint(err, "name those that you mean: bourse machine logs -a "+l.app+" MACHINE...")
+	}
+	return out, nil
+}
+
+// past shows the lines that there are, by their times, and notes how far each machine
+// was read.
+func (l *logs) past(ctx context.Context, list []*source, width int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	heads := make([]*machinesapi.LogLine, len(list))
+	for i, x := range list {
+		x.next = make(chan machinesapi.LogLine)
+		reading.Go(func() { l.read(ctx, x) })
+		heads[i] = x.head()
+	}
+	var last []logLine // of --tail, which is of all of them
+	for {
+		first := -1
+		for i, h := range heads {
+			if h != nil && (first < 0 || h.At.Before(heads[first].At)) {
+				first = i
+			}
+		}
+		if first < 0 {
+			break
+		}
+		x := list[first]
+		line := x.line(*heads[first], width)
+		x.want.After = line.Position
+		heads[first] = x.head()
+		if l.want.Tail > 0 {
+			last = append(last, line)
+			last = last[max(0, len(last)-l.want.Tail):]
+		} else if err := l.print(line); err != nil {
+			return err
+		}
+	}
+	for _, line := range last {
+		if err := l.print(line); err != nil {
+			return err
+		}
+	}
+	var failed []error
+	for _, x := range list {
+		if x.err != nil {
+			failed = append(failed, ofMachine(x.ID, x.err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// read sends the lines of a machine until now.
+func (l *logs) read(ctx context.Context, x *source) {
+	defer close(x.next)
+	x.err = l.shell.Client().Logs(ctx, bourse.AppName(l.app), x.ID, x.want, func(line machinesapi.LogLine) error {
+		select {
+		case x.next <- line:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+func (x *source) head() *machinesapi.LogLine {
+	line, ok := <-x.next
+	if !ok {
+		return nil
+	}
+	return &line
+}
+
+func (x *source) line(l machinesapi.LogLine, width int) logLine {
+	name := cli.Cut(cli.Clean(x.Name), maxLabel)
+	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap}
+}
+
+// live shows lines as they come, also of machines that are new where those are
+// wanted, until ctx ends or all machines are destroyed.
+func (l *logs) live(ctx context.Context, list []*source, width int, more bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var following sync.WaitGroup
+	known := map[bourse.MachineID]bool{}
+	follow := func(x *source) {
+		known[x.ID] = true
+		x.want.Tail = 0 // its last lines were shown
+		following.Go(func() {
+			err := l.followOne(ctx, x.ID, x.want, func(line machinesapi.LogLine) error {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.print(x.line(line, width))
+			})
+			if err != nil {
+				cancel(ofMachine(x.ID, err))
+			}
+		})
+	}
+	for _, x := range list {
+		follow(x)
+	}
+	if more {
+		l.newcomers(ctx, func(m machinesapi.Summary) {
+			if !known[m.ID] && len(known) < maxLogs {
+				follow(&source{Summary: m})
+			}
+		})
+	}
+	following.Wait()
+	defer cancel(nil)
+	return context.Cause(ctx)
+}
+
+// newcomers calls see with every machine of the app, again and again until ctx ends.
+func (l *logs) newcomers(ctx context.Context, see func(machinesapi.Summary)) {
+	tick := time.NewTicker(newMachines)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		list, _, err := l.shell.Client().Machines(ctx, bourse.AppName(l.app), machinesapi.ListMachines{Summary: true})
+		for i := 0; err == nil && i < len(list); i++ {
+			see(list[i].Summary)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// logs shows the lines of machines.
+type logs struct {
+	shell  *cli.Shell
+	app    string
+	want   machinesapi.LogQuery // of each machine
+	follow bool
+
+	mu    sync.Mutex // held while a line is printed
+	print func(logLine) error
+}
+
+// one shows the lines of one machine.
+func (l *logs) one(ctx context.Context, id bourse.MachineID) error {
+	give := func(x machinesapi.LogLine) error { return l.print(logLine{LogLine: x}) }
+	if !l.follow {
+		return l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, l.want, give)
+	}
+	if _, err := l.shell.Client().Machine(ctx, bourse.AppName(l.app), id); err != nil {
+		return err // what has never worked is not tried again
+	}
+	return l.followOne(ctx, id, l.want, give)
+}
+
+// followOne gives the lines of a machine that there is, each once, over any number of
+// connections, until ctx ends or the machine is destroyed.
+func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, give func(machinesapi.LogLine) error) error {
+	var backoff cli.Backoff
+	var failed error // of give
+	lost := false    // and said so
+	for want.Follow = true; ; {
+		err := l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, want, func(x machinesapi.LogLine) error {
+			want.After, lost, backoff = x.Position, false, cli.Backoff{}
+			failed = give(x)
+			return failed
+		})
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx) // the way to end -f
+		case failed != nil:
+			return failed
+		case err == nil && l.destroyed(ctx, id), bourse.CodeOf(err) == bourse.CodeNotFound:
+			return nil
+		case err != nil && !cli.Passing(err):
+			return err
+		case err != nil && !lost:
+			lost = true
+			l.note("connection lost (" + cli.MessageOf(err) + "): trying again")
+		}
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// destroyed reports whether a stream that ended was the last of its machine's. One
+// also ends when its broker does.
+func (l *logs) destroyed(ctx context.Context, id bourse.MachineID) bool {
+	m, err := l.shell.Client().Machine(ctx, bourse.AppName(l.app), id)
+	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && (m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying)
+}
+
+func (l *logs) note(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shell.Note(cli.Clean(text))
+}

@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// said serves lines, each written so many seconds after noon.
+func said(w http.ResponseWriter, after string, lines ...string) {
+	e := json.NewEncoder(w)
+	for i, text := range lines {
+		position := fmt.Sprintf("1.%d", i+1)
+		if position <= after {
+			continue
+		}
+		var second int
+		_, _ = fmt.Sscanf(text, "%d", &second)
+		_ = e.Encode(machinesapi.LogLine{At: clitest.Now.Add(time.Duration(second) * time.Second), Stream: "stdout", Text: text, Position: position})
+	}
+}
+
+// Following a log goes on behind the last line when its worker, or its broker, was
+// away; a stream that ends well does not mean that the machine is gone.
+func TestLogsFollowARestart(t *testing.T) {
+	m := machineFixture()
+	var calls atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/apps/default/machines/{id}", func(w http.ResponseWriter, _ *http.Request) {
+		shown := m
+		if calls.Load() == 5 {
+			shown.State = bourse.StateDestroyed
+		}
+		clitest.Replies(http.StatusOK, shown).ServeHTTP(w, nil)
+	})
+	mux.HandleFunc("GET /v1/apps/default/machines/{id}/logs", func(w http.ResponseWriter, r *http.Request) {
+		after := r.URL.Query().Get("after")
+		switch calls.Add(1) {
+		case 1:
+			said(w, after, "1 a", "2 b")
+			_ = json.NewEncoder(w).Encode(machinesapi.LogLine{Error: &machinesapi.ErrorBody{Error: "no answer from worker gru-1", Code: bourse.CodeUnavailable}})
+		case 2:
+			clitest.Failure(bourse.CodeUnavailable, "no answer from worker gru-1").ServeHTTP(w, r)
+		case 3: // ends as a broker's that is stopped
+			said(w, after, "1 a", "2 b", "3 c")
+		case 4: // in the middle of a line
+			said(w, after, "1 a", "2 b", "3 c", "4 d")
+			_, _ = w.Write([]byte("{\"text\": \"to"))
+		default:
+			said(w, after, "1 a", "2 b", "3 c", "4 d", "5 e")
+		}
+	})
+	got := line.Against(t, mux, "machine", "logs", "-f", "148e21ea1d5389")
+	if want := "1 a\n2 b\n3 c\n4 d\n5 e\n"; got.Code != 0 || got.Out != want {
+		t.Errorf("exit status %d, %q, want %q; %s", got.Code, got.Out, want, got.Err)
+	}
+	if want := "connection lost (no answer from worker gru-1): trying again\n"; !strings.HasPrefix(got.Err, want) || strings.Count(got.Err, "gru-1") != 1 {
+		t.Errorf("it says %q, want once %q", got.Err, want)
+	}
+}
+
+// What has never worked is not tried again.
+func TestLogsOfWhatIsNotThere(t *testing.T) {
+	for code, want := range map[bourse.Code]int{bourse.CodeNotFound: 3, bourse.CodeUnavailable: 7, bourse.CodeForbidden: 4} {
+		if got := line.Against(t, clitest.Failure(code, "no"), "machine", "logs", "-f", "148e21ea1d5389"); got.Code != want {
+			t.Errorf("%s: exit status %d, want %d: %s", code, got.Code, want, got.Err)
+		}
+	}
+}
+
+// severalLogs serves an app of two machines.
+func severalLogs(followed *atomic.Int32) http.Handler {
+	a, b := machineFixture(), machineFixture()
+	b.ID, b.Name = "148e21aabbccdd", "db"
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/apps/default/machines", clitest.Replies(http.StatusOK, []machinesapi.Machine{a, b}))
+	mux.HandleFunc("GET /v1/apps/default/machines/{id}", func(w http.ResponseWriter, _ *http.Request) {
+		shown := a
+		shown.State = bourse.StateDestroyed
+		clitest.Replies(http.StatusOK, shown).ServeHTTP(w, nil)
+	})
+	mux.HandleFunc("GET /v1/apps/default/machines/{id}/logs", func(w http.ResponseWriter, r *http.Request) {
+		more := []string{}
+		if r.URL.Query().Get("follow") != "" {
+			followed.Add(1)
+			more = []string{"9 later"}
+		}
+		if bourse.MachineID(r.PathValue("id")) == b.ID {
+			said(w, r.URL.Query().Get("after"), append([]string{"2 two", "3 three"}, more...)...)
+			return
+		}
+		said(w, r.URL.Query().Get("after"), append([]string{"1 one", "4 four"}, more...)...)
+	})
+	return mux
+}
+
+// The lines of several machines come by their times, each with its machine's name,
+// and what follows is shown once.
+func TestLogsOfSeveral(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	var followed atomic.Int32
+	h := severalLogs(&followed)
+	past := "quiet-river-1234  1 one\ndb                2 two\ndb                3 three\nquiet-river-1234  4 four\n"
+	if got := line.Against(t, h, "machine", "logs"); got.Code != 0 || got.Out != past || got.Err != "" {
+		t.Errorf("%+v, want\n%s", got, past)
+	}
+	if got, want := line.Against(t, h, "machine", "logs", "-n", "2", "-T"), "db                2026-11-21T12:00:03.000Z  3 three\nquiet-river-1234  2026-11-21T12:00:04.000Z  4 four\n"; got.Out != want {
+		t.Errorf("the last two: %q, want %q", got.Out, want)
+	}
+	got := line.Against(t, h, "machine", "logs", "-f", "db", "quiet-river-1234")
+	if strings.Count(got.Out, "9 later") != 2 || !strings.HasPrefix(got.Out, past) || strings.Count(got.Out, "\n") != 6 || followed.Load() != 2 {
+		t.Errorf("followed %d: %+v", followed.Load(), got)
+	}
+	if got := line.Against(t, h, "machine", "logs", "--json"); !strings.HasPrefix(got.Out, `{"machine":"148e21ea1d5389","name":"quiet-river-1234","at":"2026-11-21T12:00:01Z","stream":"stdout","text":"1 one","position":"1.1"}`) {
+		t.Errorf("--json: %s", got.Out)
+	}
+}

@@ -1,0 +1,92 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// pullEvery is how often it is asked how far a pull has come.
+const pullEvery = 300 * time.Millisecond
+
+// followPull shows that an order is being placed, and the pull that it waits for, if
+// there is one, until the function that it returns is called with whether
+// the order was filled. What cannot be asked is not shown.
+func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image string, order bourse.OrderID) (end func(filled bool)) {
+	spin := cli.Spin(s.Err, "placing order "+string(order))
+	if s.JSON || bourse.KindOfImage(image) != bourse.RegistryImage {
+		return func(bool) { spin() }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := pullShow{Shell: s, image: image, bars: cli.Bars{To: s.Err}, first: spin}
+	var following sync.WaitGroup
+	following.Go(func() { p.follow(ctx, app, order) })
+	return func(filled bool) {
+		cancel()
+		following.Wait()
+		spin()
+		p.end(filled)
+	}
+}
+
+// pullShow is what is shown of an order's pulls, one worker after the other.
+type pullShow struct {
+	*cli.Shell
+	image string
+	bars  cli.Bars
+	first func() // before anything is shown
+	last  machinesapi.PullLine
+	began time.Time // of the last one
+}
+
+// follow shows the pulls of an order until ctx ends.
+func (p *pullShow) follow(ctx context.Context, app bourse.AppName, order bourse.OrderID) {
+	tick := time.NewTicker(pullEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		line, err := p.Client().OrderPull(ctx, app, order)
+		switch code := bourse.CodeOf(err); {
+		case err == nil && line.Image != nil && line.Image.Pull != nil:
+			p.show(line)
+		case err != nil && code != bourse.CodeNotFound && code != bourse.CodeUnavailable:
+			return
+		}
+	}
+}
+
+func (p *pullShow) show(line machinesapi.PullLine) {
+	p.first()
+	if line.Worker != p.last.Worker {
+		p.end(false)
+		p.began = p.Now()
+		if !p.Err.TTY {
+			p.Note(fmt.Sprintf("%s  pulls %s", cli.Clean(string(line.Worker)), p.image))
+		}
+	}
+	p.last = line
+	if p.Err.TTY {
+		p.bars.Set(cli.PullBar(string(line.Worker), line.Image))
+	}
+}
+
+// end says how the last pull has ended, if there was one.
+func (p *pullShow) end(filled bool) {
+	if p.last.Worker == "" {
+		return
+	}
+	status := "not pulled"
+	if filled {
+		status = "pulled in " + cli.Took(p.Now().Sub(p.began))
+	}
+	p.bars.Set(cli.Bar{Name: string(p.last.Worker), Status: status, Over: true})
+}

@@ -1,0 +1,135 @@
+package machine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// listMachines returns an app's machines.
+func listMachines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.Machine, error) {
+	list, silent, err := s.Client().Machines(ctx, bourse.AppName(app), machinesapi.ListMachines{})
+	s.WarnMissing(silent, "machines")
+	return list, err
+}
+
+// find reads the machine that a person means.
+func find(ctx context.Context, s *cli.Shell, app, word string) (machinesapi.Machine, error) {
+	id, err := resolve(ctx, s, app, word)
+	if err != nil {
+		return machinesapi.Machine{}, err
+	}
+	m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
+	if err != nil {
+		return machinesapi.Machine{}, about(err, app, id)
+	}
+	return m, nil
+}
+
+// resolve finds the machine that a person means: by its id, its name, or a
+// beginning of its id that no other machine of the app has. An id is taken as
+// it is, without asking anyone.
+func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.MachineID, error) {
+	if id := bourse.MachineID(word); id.Validate() == nil {
+		return id, nil
+	}
+	list, err := listMachines(ctx, s, app)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	named := slices.DeleteFunc(slices.Clone(list), func(m machinesapi.Machine) bool { return m.Name != word })
+	if len(named) > 1 { // one that is being destroyed has left its name to another
+		named = slices.DeleteFunc(named, func(m machinesapi.Machine) bool { return m.State == bourse.StateDestroying })
+	}
+	for _, m := range named {
+		found = append(found, string(m.ID))
+	}
+	switch len(found) {
+	case 0:
+	case 1:
+		return bourse.MachineID(found[0]), nil
+	default:
+		err := bourse.Errorf(bourse.CodeInvalid, "%s is the name of %d machines", bourse.Quoted(word), len(found))
+		return "", cli.Hint(err, "one of their ids: "+strings.Join(found, ", "))
+	}
+	for _, m := range list {
+		if word != "" && strings.HasPrefix(string(m.ID), word) {
+			found = append(found, string(m.ID))
+		}
+	}
+	switch len(found) {
+	case 1:
+		return bourse.MachineID(found[0]), nil
+	case 0:
+		err := bourse.Errorf(bourse.CodeNotFound, "app %s has no machine %s", app, bourse.Quoted(word))
+		return "", cli.Hint(err, "bourse machine list -a "+app)
+	}
+	err = bourse.Errorf(bourse.CodeInvalid, "%s is the beginning of several machine ids", bourse.Quoted(word))
+	return "", cli.Hint(err, "one of "+strings.Join(found, ", "))
+}
+
+// about adds to an error from the API which machine it is about, and where to
+// look when there is none.
+func about(err error, app string, id bourse.MachineID) error {
+	if cli.Hints(err) != nil {
+		return err
+	}
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound:
+		return cli.Hint(ofMachine(id, err), "bourse machine list -a "+app)
+	case bourse.CodeConflict, bourse.CodeFailedPrecondition:
+		return cli.Hint(ofMachine(id, err), "bourse machine status -a "+app+" "+string(id))
+	case "":
+		return nil
+	default:
+		return err
+	}
+}
+
+// ofMachine adds which machine an error is about, unless it does already.
+func ofMachine(id bourse.MachineID, err error) error {
+	if strings.Contains(bourse.MessageOf(err), string(id)) {
+		return err
+	}
+	return &bourse.Error{Code: bourse.CodeOf(err), Message: "machine " + string(id) + ": " + bourse.MessageOf(err), Err: err}
+}
+
+// each does something to every machine that the words name, one after the
+// other, and goes on past failures.
+func each(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
+	return cli.Each(words, func(word string) error {
+		id, err := resolve(ctx, s, app, word)
+		if err != nil {
+			return err
+		}
+		return about(do(id), app, id)
+	})
+}
+
+// longestWait is the most that one wait request may ask for.
+const longestWait = time.Minute
+
+// wait blocks until the machine is in one of the states, asking again until
+// patience runs out.
+func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
+	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
+	end := s.Now().Add(patience)
+	for {
+		left := min(end.Sub(s.Now()), longestWait)
+		if left < time.Millisecond {
+			err := bourse.Errorf(bourse.CodeTimeout, "machine %s is not %s after %s", id, strings.Join(states, " or "), patience)
+			return machinesapi.WaitReply{}, cli.Hint(err, "bourse machine status -a "+app+" "+string(id))
+		}
+		want := machinesapi.WaitMachine{States: states, Timeout: bourse.Duration(left)}
+		reply, err := s.Client().Wait(ctx, bourse.AppName(app), id, want)
+		if bourse.CodeOf(err) != bourse.CodeTimeout || ctx.Err() != nil {
+			return reply, about(err, app, id)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// nextStart returns when a machine's schedule starts it next; false for one that
+// has none, or was never started.
+func nextStart(s *cli.Shell, m *machinesapi.Machine) (time.Time, bool) {
+	if m.Config == nil || m.Starts == 0 {
+		return time.Time{}, false
+	}
+	every, err := m.Config.ParseSchedule()
+	created, badTime := time.Parse(time.RFC3339, m.CreatedAt)
+	if err != nil || badTime != nil || every == "" {
+		return time.Time{}, false
+	}
+	return every.Next(created, m.ID, s.Now()), true
+}
+
+func nextText(s *cli.Shell, m *machinesapi.Machine) string {
+	at, ok := nextStart(s, m)
+	if !ok {
+		return "-"
+	}
+	return "in " + cli.Age(at.Sub(s.Now()))
+}
+
+// scheduleText shows a machine's schedule, "" for none.
+func scheduleText(s *cli.Shell, m *machinesapi.Machine) string {
+	if m.Config == nil {
+		return ""
+	}
+	every, err := m.Config.ParseSchedule()
+	if err != nil || every == "" {
+		return ""
+	}
+	at, ok := nextStart(s, m)
+	if !ok {
+		return string(every) + ", once it has been started"
+	}
+	return string(every) + ", next " + at.Local().Format(time.RFC3339) + ", in " + cli.Age(at.Sub(s.Now())) + ", unless it runs then"
+}

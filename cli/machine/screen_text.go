@@ -1,0 +1,56 @@
+package machine
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// screenText makes a line that a program wrote safe for a terminal: its colours
+// stay, and tabs; all else that a terminal would act on, or that would reorder
+// the line, is shown as [clean] shows it. A line that sets a colour ends with
+// none.
+func screenText(s string) string {
+	if cleaned := cli.Clean(s); cleaned == s {
+		return s
+	}
+	var b strings.Builder
+	coloured := false
+	for s != "" {
+		if n := colour(s); n > 0 {
+			b.WriteString(s[:n])
+			s, coloured = s[n:], true
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s)
+		if s[0] == '\t' {
+			b.WriteByte('\t')
+		} else {
+			b.WriteString(cli.Clean(s[:n]))
+		}
+		s = s[n:]
+	}
+	if coloured {
+		b.WriteString("\x1b[0m")
+	}
+	return b.String()
+}
+
+// colour returns the length of the sequence at the beginning of s that selects
+// a colour or weight, ESC [ digits and semicolons m; 0 without one.
+func colour(s string) int {
+	const longest = 64
+	if !strings.HasPrefix(s, "\x1b[") {
+		return 0
+	}
+	for i := 2; i < min(len(s), longest); i++ {
+		switch c := s[i]; {
+		case c == 'm':
+			return i + 1
+		case c != ';' && (c < '0' || c > '9'):
+			return 0
+		}
+	}
+	return 0
+}

@@ -1,0 +1,60 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+func newStart(s *cli.Shell) *cobra.Command {
+	var app string
+	var detach bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:               "start MACHINE...",
+		Short:             "Start machines that do not run",
+		Example:           "  bourse machine start quiet-river-1234 148e21ea1d5389",
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+				reply, err := s.Client().Start(c.Context(), bourse.AppName(app), id, "")
+				if err != nil {
+					return err
+				}
+				state := string(bourse.StateStarted)
+				if !detach {
+					settled, err := wait(c.Context(), s, app, id, []string{state}, timeout)
+					if err != nil {
+						return err
+					}
+					state = string(settled.State)
+				}
+				return acted(s, id, reply, fmt.Sprintf("%s (was %s)", state, reply.PreviousState))
+			})
+		},
+	}
+	s.BindApp(c, &app)
+	waitFlags(c, &detach, &timeout, "started")
+	return c
+}
+
+// waitFlags are the flags of a verb that waits for the machine to get there.
+func waitFlags(c *cobra.Command, detach *bool, timeout *time.Duration, state string) {
+	c.Flags().BoolVarP(detach, "detach", "d", false, "do not wait for the machine to be "+state)
+	c.Flags().DurationVar(timeout, "wait-timeout", 5*time.Minute, "wait so `long` for the machine to be "+state)
+}
+
+// acted prints that a verb has been done to a machine: one line, or the API's
+// own reply.
+func acted(s *cli.Shell, id bourse.MachineID, reply any, what string) error {
+	if s.JSON {
+		return s.PrintJSON(reply)
+	}
+	_, err := fmt.Fprintf(s.Out, "%s  %s\n", id, cli.Clean(what))
+	return err
+}

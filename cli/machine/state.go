@@ -1,0 +1,83 @@
+package machine
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// maxReason bounds what a list says of a program that could not be started: the
+// machine's status has all of it.
+const maxReason = 40
+
+// stateText shows a machine's state, how its program ended where it has, and
+// whether it is a spare.
+func stateText(m *machinesapi.Machine) string {
+	switch asked := m.Exit == nil || m.Exit.RequestedStop; {
+	case m.StandsIn != "" && m.Exit == nil:
+		return string(m.State) + " (stands in)"
+	case m.State == bourse.StateStopped && m.StandsIn == "" && asked && m.Config != nil && len(m.Config.Standbys) > 0:
+		return string(m.State) + " (stands by)"
+	case m.Exit == nil:
+		return string(m.State)
+	}
+	return string(m.State) + " (" + exitText(m.State, m.Exit) + ")"
+}
+
+// exitText shows how a program ended: "exit 0", "SIGTERM", "failed: exit 1".
+func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
+	if x.OOMKilled {
+		return "out of memory"
+	}
+	failed := !x.RequestedStop && state == bourse.StateStopped // the other states say it
+	var how string
+	switch {
+	case x.Error != "":
+		how = cli.Cut(strings.Join(strings.Fields(x.Error), " "), maxReason)
+	case x.Signal > 0:
+		how = signalName(x.Signal)
+	default:
+		how = "exit " + strconv.Itoa(x.ExitCode)
+		failed = failed && x.ExitCode != 0
+	}
+	if failed {
+		return "failed: " + how
+	}
+	return how
+}
+
+// faults are the signals that end a program by its own fault, by their numbers on
+// Linux, where machines run.
+var faults = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
+
+func signalName(n int) string {
+	if name := faults[n]; name != "" {
+		return name
+	}
+	if name, err := bourse.ParseSignal(strconv.Itoa(n)); err == nil {
+		return string(name)
+	}
+	return "signal " + strconv.Itoa(n)
+}
+
+// stateTone is the colour of a cell that stateText made.
+func stateTone(text string) cli.Tone {
+	state, how, _ := strings.Cut(text, " ")
+	if strings.HasPrefix(how, "(failed") || how == "(out of memory)" {
+		return cli.Bad
+	}
+	switch bourse.State(state) {
+	case bourse.StateStarted:
+		return cli.Good
+	case bourse.StateFailed:
+		return cli.Bad
+	case bourse.StateSuspended, bourse.StateStopped, bourse.StateDestroyed:
+		return cli.Quiet
+	case bourse.StateCreated, bourse.StateStarting, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing, bourse.StateDestroying:
+		return cli.Busy
+	}
+	return cli.Plain
+}

@@ -1,0 +1,108 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+const statsStep = 2 * time.Second // between two looks of --watch
+
+func newStats(s *cli.Shell) *cobra.Command {
+	var app string
+	var watch bool
+	c := &cobra.Command{
+		Use:               "stats [MACHINE...]",
+		Short:             "Show what machines use, and their limits",
+		Example:           "  bourse machine stats --watch",
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			for {
+				if err := showStats(c.Context(), s, app, args); err != nil || !watch {
+					return err
+				}
+				select {
+				case <-c.Context().Done():
+					return c.Context().Err()
+				case <-time.After(statsStep):
+				}
+			}
+		},
+	}
+	s.BindApp(c, &app)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "again and again, until Ctrl-C")
+	return c
+}
+
+// machineUsage is what one machine uses.
+type machineUsage struct {
+	ID    bourse.MachineID   `json:"id"`
+	Name  string             `json:"name,omitempty"`
+	Usage *machinesapi.Usage `json:"usage,omitempty"`
+	Error string             `json:"error,omitempty"`
+}
+
+func showStats(ctx context.Context, s *cli.Shell, app string, words []string) error {
+	list, err := started(ctx, s, app, words)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		u, err := s.Client().Usage(ctx, bourse.AppName(app), list[i].ID)
+		switch {
+		case err != nil && len(words) > 0:
+			return about(err, app, list[i].ID)
+		case err != nil: // it may just have ended
+			list[i].Error = bourse.MessageOf(err)
+		default:
+			list[i].Usage = &u
+		}
+	}
+	t := cli.NewTable("MACHINE", "NAME", "CPU", "OF", "MEMORY", "OF", "PIDS", "READ", "WRITTEN").Numbers(2, 3, 4, 5, 6, 7, 8).Narrow(1)
+	return cli.PrintList(s, list, "app "+app+" has no machine that runs", t, func(m *machineUsage) []string {
+		u := m.Usage
+		if u == nil {
+			return []string{string(m.ID), m.Name, m.Error, "", "", "", "", "", ""}
+		}
+		return []string{
+			string(m.ID), m.Name, known(u.CPUs >= 0, "%.2f", u.CPUs), known(u.CPULimit > 0, "%g", u.CPULimit), cli.Bytes(u.Memory),
+			known(u.MemLimit > 0, "%s", cli.Bytes(u.MemLimit)), known(u.PIDs >= 0, "%d", u.PIDs), cli.Bytes(u.Read), cli.Bytes(u.Written),
+		}
+	})
+}
+
+// started returns the machines that are named, or all of the app that run.
+func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
+	out := []machineUsage{}
+	for _, word := range words {
+		id, err := resolve(ctx, s, app, word)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, machineUsage{ID: id})
+	}
+	if len(words) > 0 {
+		return out, nil
+	}
+	all, err := listMachines(ctx, s, app)
+	for _, m := range all {
+		if m.State == bourse.StateStarted || m.State == bourse.StateSuspended {
+			out = append(out, machineUsage{ID: m.ID, Name: m.Name})
+		}
+	}
+	return out, err
+}
+
+// known shows a figure, or that there is none.
+func known(is bool, format string, figure any) string {
+	if !is {
+		return "-"
+	}
+	return fmt.Sprintf(format, figure)
+}

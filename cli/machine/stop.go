@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newStop(s *cli.Shell) *cobra.Command {
+	var app, signal, timeout string
+	var detach bool
+	var patience time.Duration
+	c := &cobra.Command{
+		Use:               "stop MACHINE...",
+		Short:             "Stop machines; they keep their place and can be started again",
+		Example:           "  bourse machine stop quiet-river-1234 --signal SIGTERM --timeout 30s",
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			in, err := stopRequest(signal, timeout)
+			if err != nil {
+				return err
+			}
+			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+				if err := s.Client().Stop(c.Context(), bourse.AppName(app), id, in, ""); err != nil {
+					return err
+				}
+				if detach {
+					return acted(s, id, machinesapi.OK{OK: true}, "stopping")
+				}
+				// A machine born with --rm is destroyed as soon as it has stopped.
+				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, patience)
+				if err != nil {
+					return err
+				}
+				return acted(s, id, reply, string(reply.State))
+			})
+		},
+	}
+	s.BindApp(c, &app)
+	c.Flags().StringVarP(&signal, "signal", "s", "", "`signal` that asks it to stop (default: the machine's own, SIGINT)")
+	c.Flags().StringVarP(&timeout, "timeout", "t", "", "`time` until SIGKILL, seconds or 30s (default: the machine's own, 5s)")
+	waitFlags(c, &detach, &patience, "stopped")
+	return c
+}
+
+// stopRequest reads what stop and restart have in common.
+func stopRequest(signal, timeout string) (machinesapi.StopMachine, error) {
+	var in machinesapi.StopMachine
+	if signal != "" {
+		parsed, err := bourse.ParseSignal(signal)
+		if err != nil {
+			return in, cli.FlagError("--signal", err)
+		}
+		in.Signal = parsed
+	}
+	if timeout != "" {
+		d, err := cli.ParseSeconds(timeout)
+		if err != nil {
+			return in, cli.FlagError("--timeout", err)
+		}
+		in.Timeout = bourse.Duration(d)
+	}
+	return in, nil
+}

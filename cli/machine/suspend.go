@@ -1,0 +1,45 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newSuspend(s *cli.Shell) *cobra.Command {
+	var app string
+	var detach bool
+	var patience time.Duration
+	c := &cobra.Command{
+		Use:   "suspend MACHINE...",
+		Short: "Freeze machines where they are; start lets them go on",
+		Long: `Freeze machines where they are. A suspended machine keeps its memory and its
+place on its worker, and uses no processor; start lets it go on at once. When its
+host restarts it is stopped.`,
+		Example:           "  bourse machine suspend quiet-river-1234\n  bourse machine start quiet-river-1234",
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+				if err := s.Client().Suspend(c.Context(), bourse.AppName(app), id, ""); err != nil {
+					return err
+				}
+				if detach {
+					return acted(s, id, machinesapi.OK{OK: true}, "suspending")
+				}
+				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateSuspended)}, patience)
+				if err != nil {
+					return err
+				}
+				return acted(s, id, reply, string(reply.State))
+			})
+		},
+	}
+	s.BindApp(c, &app)
+	waitFlags(c, &detach, &patience, "suspended")
+	return c
+}

@@ -1,0 +1,43 @@
+package machine
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// What is said of the ports of services: the command is one that works.
+func TestServed(t *testing.T) {
+	for _, c := range []struct{ image, app, services, want string }{
+		{"nginx", "default", ``, ""},
+		{"nginx", "default", `[]`, ""},
+		{"nginx", "default", `[{"internal_port":80}]`, ""}, // of no port outside
+		{"nginx", "default", `"?"`, ""},
+		{
+			"nginx", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
+			"port 80 is served by proxies: app default is http://default.localhost:8080 at that of bourse dev; without one reach it with: bourse machine forward 00000100000001 8080:80",
+		},
+		{
+			"nginx", "shop", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]},{"protocol":"tcp","internal_port":8080,"ports":[{"port":443},{"port":80}]}]`,
+			"its ports are served by proxies: app shop is http://shop.localhost:8080 at that of bourse dev; without one reach it with: bourse machine forward -a shop 00000100000001 8080:8080",
+		},
+		{
+			"nginx", "default", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]}]`,
+			"port 53 is served by no proxy: they pass on TCP",
+		},
+		{
+			"pull", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
+			"port 80 is served by no proxy: there is no way to what a poller runs",
+		},
+	} {
+		var m machinesapi.Machine
+		m.ID, m.App = "00000100000001", bourse.AppName(c.app)
+		m.Config = &bourse.Config{Image: c.image}
+		m.Config.Services = json.RawMessage(c.services)
+		if got := served(&m); got != c.want {
+			t.Errorf("%s in %s, %s: %q, want %q", c.image, c.app, c.services, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newWait(s *cli.Shell) *cobra.Command {
+	var app string
+	var states []string
+	var timeout time.Duration
+	names := append(stateNames(), machinesapi.StateSettled)
+	c := &cobra.Command{
+		Use:   "wait MACHINE",
+		Short: "Wait until a machine is in a state",
+		Long: `Wait until a machine is in a state. One that is started must stay so for a
+second. A machine that its restart policy starts again while this waits is in no
+state that lasts: that is an error, with how its program ended.`,
+		Example: `  bourse machine wait --state stopped quiet-river-1234
+  bourse machine wait --state stopped,failed --wait-timeout 30s 148e21ea1d5389`,
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, state := range states {
+				if !slices.Contains(names, state) {
+					return bourse.Errorf(bourse.CodeInvalid, "--state %s: use %s", bourse.Quoted(state), strings.Join(names, ", "))
+				}
+			}
+			before, err := find(c.Context(), s, app, args[0])
+			if err != nil {
+				return err
+			}
+			reply, err := wait(c.Context(), s, app, before.ID, states, timeout)
+			if err == nil && reply.State == bourse.StateStarted {
+				reply.State, err = lasting(c.Context(), s, &before, states)
+			}
+			if err != nil {
+				return err
+			}
+			return acted(s, before.ID, reply, string(reply.State))
+		},
+	}
+	s.BindApp(c, &app)
+	c.Flags().StringSliceVar(&states, "state", []string{machinesapi.StateSettled}, "the `states`, comma separated; settled is any that lasts")
+	c.Flags().DurationVar(&timeout, "wait-timeout", 5*time.Minute, "give up after this `time`")
+	cli.CompleteFixed(c, "state", names...)
+	return c
+}

@@ -1,0 +1,177 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// PrintDecision prints how an order was decided: who was asked, who said no and
+// why, and how the rest was ranked.
+func PrintDecision(w cli.Stream, d *bourse.Decision) error {
+	var head cli.Facts
+	head.Add("order", string(d.Order))
+	head.Add("app", string(d.App))
+	head.Add("regions", showChoices(d.Regions))
+	head.Add("outcome", outcome(d))
+	head.Add("asked", asked(d))
+	if !d.At.IsZero() {
+		head.Add("at", cli.At(d.At))
+	}
+	head.Add("times", times(d.Times))
+	if err := head.Write(w); err != nil {
+		return err
+	}
+	for i := range d.Rounds {
+		if err := printRound(w, i, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printRound(w cli.Stream, i int, d *bourse.Decision) error {
+	r := &d.Rounds[i]
+	if len(d.Rounds) > 1 {
+		fmt.Fprintf(w, "\nround %d: %s, asked %d of %s\n", i+1, showChoice(r.Regions), r.Asked, cli.Count(r.Candidates, "worker"))
+	}
+	if len(r.Ranked) > 0 {
+		title := "ranked (0 to 1, higher is better)"
+		if filler(d, r) != "" {
+			title = "ranked (0 to 1, higher is better; * filled it)"
+		}
+		fmt.Fprintln(w, "\n"+title)
+		if r.Standing > 0 {
+			fmt.Fprintf(w, "no worker was asked: by their answers of up to %s before, and the claims since\n", cli.Took(r.Standing))
+		}
+		if err := rankingTable(r.Ranked, filler(d, r)).Write(w); err != nil {
+			return err
+		}
+	}
+	if len(r.Refusals) > 0 {
+		fmt.Fprintf(w, "\nrefused\n")
+		if err := RefusalTable(r.Refusals).Write(w); err != nil {
+			return err
+		}
+	}
+	if len(r.Claims) > 0 {
+		fmt.Fprintf(w, "\nclaims\n")
+		return claimTable(r.Claims).Write(w)
+	}
+	return nil
+}
+
+// filler returns the worker that filled the order in this round, "" when none
+// did. A decision that was stored with its claim has only its name.
+func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
+	for _, c := range r.Claims {
+		if c.Refusal == nil {
+			return c.Worker
+		}
+	}
+	if len(r.Claims) == 0 && r == &d.Rounds[len(d.Rounds)-1] {
+		return d.Worker
+	}
+	return ""
+}
+
+func outcome(d *bourse.Decision) string {
+	switch d.Outcome {
+	case bourse.OutcomeFilled:
+		return "filled by " + string(d.Worker) + ": " + filledWith(d)
+	case bourse.OutcomeRefused:
+		return "refused: no worker could fill it"
+	case bourse.OutcomeCanceled:
+		return "canceled: the caller left"
+	case bourse.OutcomeTimeout:
+		return "timeout: its deadline passed"
+	case bourse.OutcomeQuoted:
+		if i := slices.IndexFunc(d.Rounds, func(r bourse.Round) bool { return len(r.Ranked) > 0 }); i >= 0 {
+			best := d.Rounds[i].Ranked[0]
+			return fmt.Sprintf("quoted only: %s in %s would be claimed first", best.Worker, best.Region)
+		}
+		return "quoted only: no worker could fill it"
+	}
+	return string(d.Outcome)
+}
+
+// filledWith returns what an order became.
+func filledWith(d *bourse.Decision) string {
+	switch {
+	case d.Machine != "":
+		return "machine " + string(d.Machine)
+	case d.Volume != "":
+		return "volume " + string(d.Volume)
+	}
+	return "held for a reservation"
+}
+
+// asked sums up the rounds: how many were asked, and what they answered.
+func asked(d *bourse.Decision) string {
+	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
+	for i, r := range d.Rounds {
+		if r.Standing > 0 && i < len(d.Rounds)-1 { // the next round asks the same workers
+			continue
+		}
+		candidates += r.Candidates
+		asked += r.Asked
+		yes += len(r.Ranked)
+		for _, f := range r.Refusals {
+			if f.Reason == bourse.RefusedNoAnswer {
+				silent++
+				continue
+			}
+			no++
+		}
+	}
+	s := fmt.Sprintf("%d of %s: %d yes, %d no", asked, cli.Count(candidates, "worker"), yes, no)
+	if silent > 0 {
+		s += fmt.Sprintf(", %d silent", silent)
+	}
+	return s
+}
+
+func times(t bourse.Times) string {
+	if t.Total == 0 {
+		return ""
+	}
+	s := cli.Took(t.Total)
+	var parts []string
+	for _, p := range []struct {
+		name string
+		took string
+		set  bool
+	}{
+		{"quote", cli.Took(t.Quote), t.Quote > 0},
+		{"rank", cli.Took(t.Rank), t.Rank > 0},
+		{"claim", cli.Took(t.Claim), t.Claim > 0},
+		{"start", cli.Took(t.Start), t.Start > 0},
+	} {
+		if p.set {
+			parts = append(parts, p.name+" "+p.took)
+		}
+	}
+	if len(parts) > 0 {
+		s += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return s
+}
+
+func showChoices(list []bourse.Choice) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = showChoice(c)
+	}
+	return strings.Join(parts, ", then ")
+}
+
+func showChoice(c bourse.Choice) string {
+	parts := make([]string, len(c))
+	for i, r := range c {
+		parts[i] = string(r)
+	}
+	return strings.Join(parts, " or ")
+}

@@ -1,0 +1,52 @@
+package place
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+)
+
+// addChecks adds the checks of --check, [NAME=]TYPE[:PORT][/PATH], to a config.
+func addChecks(c *bourse.Config, list []string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	type wire struct {
+		Type string `json:"type"`
+		Port int    `json:"port,omitempty"`
+		Path string `json:"path,omitempty"`
+	}
+	all := map[string]wire{}
+	for _, text := range list {
+		rest, path, hasPath := strings.Cut(text, "/")
+		name, rest, named := strings.Cut(rest, "=")
+		if !named {
+			rest, name = name, strings.ReplaceAll(name, ":", "-")
+		}
+		kind, port, hasPort := strings.Cut(rest, ":")
+		w := wire{Type: kind}
+		if hasPath {
+			w.Path = "/" + path
+		}
+		if hasPort {
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil || n == 0 {
+				return bourse.Errorf(bourse.CodeInvalid, "%s: port %s is not 1 to 65535", bourse.Quoted(text), bourse.Quoted(port))
+			}
+			w.Port = int(n)
+		}
+		if _, twice := all[name]; twice {
+			return bourse.Errorf(bourse.CodeInvalid, "%s: there are two checks of this name", bourse.Quoted(text))
+		}
+		if kind != string(check.TCP) && kind != string(check.HTTP) || hasPath && kind == string(check.TCP) {
+			return bourse.Errorf(bourse.CodeInvalid, "%s: use tcp:PORT, http:PORT or http:PORT/PATH", bourse.Quoted(text))
+		}
+		all[name] = w
+	}
+	var err error
+	c.Checks, err = json.Marshal(all)
+	return err
+}

@@ -1,0 +1,180 @@
+package place
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// imageFlags describe what a machine has beside its program: services, storage and
+// files, named as flyctl's where it has them.
+type imageFlags struct {
+	ports, checks, files, literals []string
+	when                           startFlags
+	rootSize                       string
+	readOnly, tty                  bool
+	runtime                        string
+}
+
+func (f *imageFlags) bind(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.ports, "port", "p", nil, "a `port` that proxies serve, such as 80, 443:8080 (outside, inside) or 443:8080/tcp:tls:http; may be repeated")
+	f.when.bind(flags)
+	flags.StringArrayVar(&f.checks, "check", nil, "check the machine's health, `[NAME=]TYPE:PORT[/PATH]`, such as http:8080/up or tcp:5432; without a port its $PORT; may be repeated")
+	flags.StringArrayVar(&f.files, "file-local", nil, "write a local file into the machine, `/PATH=FILE`; may be repeated")
+	flags.StringArrayVar(&f.literals, "file-literal", nil, "write a text into the machine, `/PATH=TEXT`; may be repeated")
+	flags.StringVar(&f.rootSize, "rootfs-size", "", "most that it may write to its root, a `size` such as 2GiB")
+	flags.BoolVar(&f.readOnly, "read-only", false, "its root cannot be written")
+	flags.BoolVar(&f.tty, "tty", false, "its program has a terminal")
+	flags.StringVar(&f.runtime, "vm-runtime", "", "containerd's `name` of the runtime, such as io.containerd.runsc.v1 (default: the worker's)")
+}
+
+// apply sets the flags' values in a config.
+func (f *imageFlags) apply(c *bourse.Config) error {
+	services, err := parseServices(f.ports)
+	if err != nil {
+		return cli.FlagError("--port", err)
+	}
+	if err := f.when.apply(services); err != nil {
+		return err
+	}
+	if len(services) > 0 {
+		if c.Services, err = json.Marshal(services); err != nil {
+			return err
+		}
+	}
+	if err := addChecks(c, f.checks); err != nil {
+		return cli.FlagError("--check", err)
+	}
+	if err := f.addFiles(c); err != nil {
+		return err
+	}
+	if f.rootSize != "" || f.readOnly {
+		c.Rootfs = &bourse.Rootfs{ReadOnly: f.readOnly}
+	}
+	if f.rootSize != "" {
+		size, err := cli.ParseMiB(f.rootSize)
+		if err == nil && size%1024 != 0 {
+			err = bourse.Errorf(bourse.CodeInvalid, "%s: use whole gigabytes", bourse.Quoted(f.rootSize))
+		}
+		if err != nil {
+			return cli.FlagError("--rootfs-size", err)
+		}
+		c.Rootfs.SizeGB = int64(size) / 1024
+	}
+	c.Init.TTY, c.Runtime = f.tty, f.runtime
+	return nil
+}
+
+func (f *imageFlags) addFiles(c *bourse.Config) error {
+	for _, s := range f.files {
+		where, name, err := cli.ParsePair(s)
+		if err != nil {
+			return cli.FlagError("--file-local", err)
+		}
+		text, mode, err := readLocal(name)
+		if err != nil {
+			return cli.FlagError("--file-local", err)
+		}
+		c.Files = append(c.Files, bourse.File{GuestPath: where, RawValue: text, Mode: mode})
+	}
+	for _, s := range f.literals {
+		where, text, err := cli.ParsePair(s)
+		if err != nil {
+			return cli.FlagError("--file-literal", err)
+		}
+		c.Files = append(c.Files, bourse.File{GuestPath: where, RawValue: []byte(text)})
+	}
+	return nil
+}
+
+// maxLocalFile is somewhat more than a config's files may have together, so
+// that validation refuses more.
+const maxLocalFile = 2 << 20
+
+func readLocal(name string) ([]byte, uint32, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, 0, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxLocalFile))
+	if err != nil {
+		return nil, 0, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	return text, uint32(info.Mode().Perm()), nil
+}
+
+// Service is what --port makes of a port, in the Machines API's JSON.
+type Service struct {
+	Protocol     string        `json:"protocol"`
+	InternalPort int           `json:"internal_port"`
+	Ports        []ServicePort `json:"ports"`
+	Autostart    *bool         `json:"autostart,omitempty"`
+	Autostop     string        `json:"autostop,omitempty"`
+	MinMachines  int           `json:"min_machines_running,omitempty"`
+}
+
+// ServicePort is a port that a service is reached at from outside.
+type ServicePort struct {
+	Port     int      `json:"port"`
+	Handlers []string `json:"handlers,omitempty"`
+}
+
+// parseServices reads ports as flyctl has them. Those of one machine port and
+// protocol are one service.
+func parseServices(list []string) ([]Service, error) {
+	var out []Service
+	for _, s := range list {
+		protocol, inner, port, err := parseService(s)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(out, func(x Service) bool { return x.Protocol == protocol && x.InternalPort == inner })
+		if i < 0 {
+			out = append(out, Service{Protocol: protocol, InternalPort: inner})
+			i = len(out) - 1
+		}
+		out[i].Ports = append(out[i].Ports, port)
+	}
+	return out, nil
+}
+
+func parseService(s string) (protocol string, inner int, port ServicePort, err error) {
+	bad := func() (string, int, ServicePort, error) {
+		return "", 0, ServicePort{}, bourse.Errorf(bourse.CodeInvalid, "%s: use [PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]", bourse.Quoted(s))
+	}
+	numbers, rest, _ := strings.Cut(s, "/")
+	protocol, handlers, _ := strings.Cut(rest, ":")
+	protocol = cmp.Or(protocol, "tcp")
+	outer, innerText, two := strings.Cut(numbers, ":")
+	if !two {
+		innerText = outer
+	}
+	number, ok1 := cli.ParsePort(outer)
+	inner, ok2 := cli.ParsePort(innerText)
+	if !ok1 || !ok2 || (protocol != "tcp" && protocol != "udp") {
+		return bad()
+	}
+	port = ServicePort{Port: number}
+	if handlers != "" {
+		port.Handlers = strings.Split(handlers, ":")
+	}
+	for _, h := range port.Handlers {
+		if !slices.Contains([]string{"http", "tls", "pg_tls", "proxy_proto"}, h) {
+			return bad()
+		}
+	}
+	return protocol, inner, port, nil
+}

@@ -1,0 +1,57 @@
+package place
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// startFlags say when a machine with ports is started and stopped for its requests.
+// They are flyctl's, with its defaults.
+type startFlags struct {
+	flags     *pflag.FlagSet // which of them were set
+	autostart bool
+	autostop  string
+	least     int
+}
+
+const autostopOff = "off"
+
+var autostops = []string{autostopOff, "stop", "suspend"}
+
+func (f *startFlags) bind(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.BoolVar(&f.autostart, "autostart", true, "start the machine when a request for its ports comes while it is stopped")
+	flags.StringVar(&f.autostop, "autostop", autostopOff, "`what` becomes of it when no one uses it: off, stop or suspend; alone: stop")
+	flags.Lookup("autostop").NoOptDefVal = "stop"
+	flags.IntVar(&f.least, "min-machines-running", 0, "`number` of the app's machines in a region that autostop leaves running")
+}
+
+// apply sets the flags' values in services.
+func (f *startFlags) apply(services []Service) error {
+	for _, name := range []string{"autostart", "autostop", "min-machines-running"} {
+		if len(services) == 0 && f.flags != nil && f.flags.Changed(name) {
+			return bourse.Errorf(bourse.CodeInvalid, "--%s goes with --port", name)
+		}
+	}
+	if f.flags != nil && !slices.Contains(autostops, f.autostop) {
+		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s: use %s, as in --autostop=stop", bourse.Quoted(f.autostop), strings.Join(autostops, ", ")))
+	}
+	if f.least < 0 {
+		return cli.FlagError("--min-machines-running", bourse.Errorf(bourse.CodeInvalid, "%d: use 0 or more", f.least))
+	}
+	for i := range services {
+		if f.flags != nil {
+			services[i].Autostart = &f.autostart
+		}
+		if f.autostop != autostopOff {
+			services[i].Autostop = f.autostop
+		}
+		services[i].MinMachines = f.least
+	}
+	return nil
+}

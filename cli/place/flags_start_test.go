@@ -1,0 +1,57 @@
+package place
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// TestStartFlags: what the flags say of ports is what Bourse reads in their services;
+// the defaults are flyctl's.
+func TestStartFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want service.Service // its autostart, autostop and least number
+		bad  bool
+	}{
+		"none":             {args: []string{"-p80"}, want: service.Service{Autostart: true, Autostop: service.Off}},
+		"not started":      {args: []string{"-p80", "--autostart=false"}, want: service.Service{Autostop: service.Off}},
+		"stopped":          {args: []string{"-p80", "--autostop"}, want: service.Service{Autostart: true, Autostop: service.Stop}},
+		"suspended":        {args: []string{"-p80", "--autostop=suspend", "--min-machines-running=2"}, want: service.Service{Autostart: true, Autostop: service.Suspend, MinRunning: 2}},
+		"off":              {args: []string{"-p80", "--autostop=off"}, want: service.Service{Autostart: true, Autostop: service.Off}},
+		"another word":     {args: []string{"-p80", "--autostop=kill"}, bad: true},
+		"less than none":   {args: []string{"-p80", "--min-machines-running=-1"}, bad: true},
+		"nothing to start": {args: []string{"--autostart"}, bad: true},
+		"nothing to stop":  {args: []string{"--autostop"}, bad: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+			var f imageFlags
+			f.bind(flags)
+			if err := flags.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			config := bourse.Config{Image: "nginx"}
+			err := f.apply(&config)
+			if c.bad {
+				if bourse.CodeOf(err) != bourse.CodeInvalid {
+					t.Errorf("%v, want invalid", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := service.Of(&config)
+			if err != nil || len(got) != 1 {
+				t.Fatalf("services %+v, %v, want one", got, err)
+			}
+			if s := got[0]; s.Autostart != c.want.Autostart || s.Autostop != c.want.Autostop || s.MinRunning != c.want.MinRunning {
+				t.Errorf("%+v, want %+v", s, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,29 @@
+package place
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// LocalProgram makes a program named relative to here ("./server") absolute
+// where there is such a file: a machine does not run in this directory. The
+// name stays as it is otherwise, because the worker may be another host.
+func LocalProgram(i *bourse.Init) {
+	list := i.Cmd
+	if len(i.Entrypoint) > 0 {
+		list = i.Entrypoint
+	}
+	if len(list) == 0 || filepath.IsAbs(list[0]) || !strings.Contains(list[0], "/") {
+		return
+	}
+	path, err := filepath.Abs(list[0])
+	if err != nil {
+		return
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		list[0] = path
+	}
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// printError prints what happened and what to try: one "error:" line,
+// then the hints. What the error quotes may come from elsewhere, so control
+// characters are escaped. With --json it is the API's error, on standard output.
+func (s *Shell) printError(err error) {
+	if s.JSON && !isBeside(err) {
+		_ = s.PrintLine(errorBody(err)) // who has closed it does not read
+		return
+	}
+	var b strings.Builder
+	for i, line := range s.errorLines(err) {
+		if i == 0 {
+			fmt.Fprintf(&b, "error: %s\n", Clean(line))
+			continue
+		}
+		fmt.Fprintf(&b, "       %s\n", Clean(line))
+	}
+	for i, h := range s.hintsOf(err) {
+		lead := "       "
+		if i == 0 {
+			lead = "  try: "
+		}
+		fmt.Fprintf(&b, "%s%s\n", lead, Clean(s.Typed(h)))
+	}
+	fmt.Fprint(s.Err, b.String())
+}
+
+// errorBody returns err as the API writes it: as it came from there, or as it
+// would have come.
+func errorBody(err error) machinesapi.ErrorBody {
+	body := machinesapi.ErrorBody{Code: bourse.CodeOf(err), Error: strings.Join(messages(err), "\n"), Status: machinesapi.StatusUnknown}
+	if body.Code == bourse.CodeInsufficient {
+		body.Status = machinesapi.StatusInsufficientCapacity
+	}
+	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok {
+		body.OrderID, body.Refusals, body.RequestID = reply.OrderID, reply.Refusals, reply.RequestID
+		if reply.Word != "" {
+			body.Status = reply.Word
+		}
+	}
+	return body
+}
+
+// errorLines returns the lines for a person.
+func (s *Shell) errorLines(err error) []string {
+	if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied {
+		switch code := bourse.CodeOf(err); {
+		case code == bourse.CodeUnauthorized && s.credential() == "":
+			return []string{"the API wants a token, and none was given"}
+		case code == bourse.CodeUnauthorized && strings.HasPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": "):
+			return []string{strings.TrimPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": ")}
+		case code == bourse.CodeUnauthorized:
+			return []string{"the token is not known to this broker"}
+		case code == bourse.CodeForbidden && bourse.MessageOf(err) == machinesapi.ForbiddenText:
+			return []string{"the token may not use this app"}
+		}
+	}
+	return messages(err)
+}
+
+// messages returns a line for each of several joined errors.
+func messages(err error) []string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []string
+		for _, e := range joined.Unwrap() {
+			out = append(out, messages(e)...)
+		}
+		return out
+	}
+	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
+}
+
+// MessageOf returns the text for a person: the message without the cause that
+// is kept for logs, except where the cause is all there is to go by.
+func MessageOf(err error) string {
+	switch e := err.(type) { //nolint:errorlint // only the outermost is looked at
+	case *hinted:
+		return MessageOf(e.err)
+	case *bourse.Error:
+		if e.Code != bourse.CodeInternal {
+			return e.Message
+		}
+	}
+	return err.Error()
+}

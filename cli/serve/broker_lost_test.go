@@ -1,0 +1,39 @@
+package serve
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A worker is lost for good before cancellations stop waiting for it: a later
+// one would come back to an order that was filled twice.
+func TestLostAfterIsBounded(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		want time.Duration
+		good bool
+	}{
+		{nil, bourse.LostAfter, true},
+		{[]string{"--lost-after", "1h"}, time.Hour, true},
+		{[]string{"--lost-after", "144h"}, bourse.MaxLostAfter, true},
+		{[]string{"--lost-after", "145h"}, 145 * time.Hour, false},
+		{[]string{"--lost-after", "-1s"}, -time.Second, false},
+	} {
+		var c BrokerConfig
+		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+		c.bind(flags)
+		if err := flags.Parse(x.args); err != nil {
+			t.Fatal(err)
+		}
+		c.settle(false)
+		err := c.Validate()
+		if bad := err != nil && strings.Contains(err.Error(), "--lost-after"); c.LostAfter != x.want || bad == x.good {
+			t.Errorf("%v: %s, %v; want %s, good: %t", x.args, c.LostAfter, err, x.want, x.good)
+		}
+	}
+}

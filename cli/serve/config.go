@@ -1,0 +1,153 @@
+package serve
+
+import (
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// ServerConfig is what every server has: where it listens, which servers it joins, how
+// it proves who it is, and how it reports that it is ready.
+type ServerConfig struct {
+	Listen    netip.AddrPort   // of its API; port 0 means any
+	Gossip    netip.AddrPort   // of its membership; port 0 means any
+	Join      []string         // gossip addresses of others, host:port
+	Region    bourse.Region    // where it is; a broker's may be empty
+	TLS       TLSFiles         // all three, or none
+	NATS      NATSConfig       //
+	Cluster   string           // the cluster's name: servers of another one are ignored
+	View      string           // file of the view; "" means a temporary one, removed at the end
+	GossipKey string           // file with the group's key, base64 or hex; "" means none
+	Names     []string         // by which clients call the server, beside IP addresses, localhost and the names in its certificate
+	Insecure  bool             // allow other than loopback without credentials
+	ReadyFile string           // written once ready, removed at the end; "" means none
+	Log       LogConfig        //
+	LifeLine  bool             // end when standard input ends: the process that started it is gone
+	rejected  map[string]error // of flags that could not be read
+}
+
+// DefaultCluster is the name of a cluster that was given none.
+const DefaultCluster = "bourse"
+
+// viewFile is the view's file in a server's data directory.
+const viewFile = "view.db"
+
+// viewIn puts the view into the data directory, unless it has a place.
+func (c *ServerConfig) viewIn(data string) {
+	if c.View == "" && data != "" {
+		c.View = filepath.Join(data, viewFile)
+	}
+}
+
+// clusterName is what a cluster may be called.
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+
+// TLSFiles names the PEM files of a server's certificate and of the CA that
+// it trusts.
+type TLSFiles struct{ CA, Cert, Key string }
+
+// Set reports whether TLS was asked for.
+func (t TLSFiles) Set() bool { return t != TLSFiles{} }
+
+// LogConfig is what a server logs, to standard error.
+type LogConfig struct {
+	Level  slog.Level
+	Format string // text or json
+}
+
+// Logger makes the server's logger.
+func (l LogConfig) Logger(w *os.File) *slog.Logger {
+	o := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// bind binds the flags of every server to the config. listen is the default of
+// --listen.
+func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
+	b := binder{flags, map[string]error{}}
+	c.rejected = b.rejected
+	reads(b, &c.Listen, "listen", listen, "address of the API, `IP:PORT`; port 0 means any free one", cli.ParseListen)
+	reads(b, &c.Gossip, "gossip", "127.0.0.1:0", "address of the membership, `IP:PORT`, TCP and UDP", cli.ParseListen)
+	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster: servers of another one are ignored")
+	flags.StringVar(&c.View, "view", "", "`file` of the view, this server's copy of the whole cluster; it may be deleted at any time (default: "+viewFile+" in --data)")
+	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, comma separated")
+	c.NATS.bind(flags)
+	flags.StringVar(&c.TLS.CA, "tls-ca", "", "PEM `file` of the cluster's CA")
+	flags.StringVar(&c.TLS.Cert, "tls-cert", "", "PEM `file` of this server's certificate")
+	flags.StringVar(&c.TLS.Key, "tls-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` by which clients call this server, beside those in its certificate, comma separated; a request for another name gets 421")
+	flags.StringVar(&c.GossipKey, "gossip-key", "", "`file` with the key that encrypts the membership (16, 24 or 32 bytes, base64 or hex)")
+	flags.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without credentials: for test networks only")
+	flags.StringVar(&c.ReadyFile, "ready-file", "", "write {id, role, region, api, gossip, pid} as JSON to this `file` once ready")
+	reads(b, &c.Log.Level, "log-level", "info", "`level`: debug, info, warn or error", parseLevel)
+	flags.StringVar(&c.Log.Format, "log-format", "text", "`format`: text or json")
+	bindLifeLine(flags, &c.LifeLine)
+	return b
+}
+
+func parseLevel(s string) (level slog.Level, err error) {
+	if level.UnmarshalText([]byte(s)) != nil {
+		return level, bourse.Errorf(bourse.CodeInvalid, "%s: use debug, info, warn or error", bourse.Quoted(s))
+	}
+	return level, nil
+}
+
+// problems returns everything that is wrong with the config. api is what makes
+// the API safe to be reached from other hosts, has what there is of it.
+func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {
+		problems = append(problems, c.rejected[name])
+	}
+	for _, j := range c.Join {
+		if _, _, err := net.SplitHostPort(j); err != nil {
+			problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--join %s: use HOST:PORT", bourse.Quoted(j)))
+		}
+	}
+	if !clusterName.MatchString(c.Cluster) {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--cluster %s: use 1 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", bourse.Quoted(c.Cluster)))
+	}
+	if c.Region != "" {
+		problems = append(problems, cli.FlagError("--region", c.Region.Validate()))
+	}
+	for _, name := range c.Names {
+		problems = append(problems, cli.FlagError("--server-name", admission.CheckName(name)))
+	}
+	t := c.TLS
+	if t.Set() && (t.CA == "" || t.Cert == "" || t.Key == "") {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--tls-ca, --tls-cert and --tls-key go together: give all three or none"))
+	}
+	if c.Log.Format != "text" && c.Log.Format != "json" {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
+	}
+	if t.Set() {
+		has = append(has, admission.TLS)
+	}
+	if c.GossipKey != "" {
+		has = append(has, admission.GossipKey)
+	}
+	problems = append(problems, c.NATS.problems(c.Insecure, t.Set())...)
+	for _, l := range []admission.Listen{
+		{What: "the API", Addr: c.Listen, Needs: api, Has: has},
+		{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has},
+	} {
+		if l.Addr.IsValid() { // one that could not be read is a problem already
+			problems = append(problems, admission.CheckListen(l, c.Insecure))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,108 @@
+package serve
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+func workerConfig(t *testing.T, args ...string) WorkerConfig {
+	t.Helper()
+	var c WorkerConfig
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	c.bind(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	c.settle(flags.Changed("allow-host"))
+	return c
+}
+
+func TestWorkerConfig(t *testing.T) {
+	c := workerConfig(t, "--data", "/d", "--name", "gru-1", "--region", "gru", "--cpus", "3.5", "--memory", "8GiB", "--disk", "100g",
+		"--gpus", "l40s=2", "--resource", "slots=10", "--resource", "seats=3", "--label", "arch=arm64", "--overcommit", "shared=8",
+		"--ports", "21000-21999", "--join", "10.0.0.1:7946,10.0.0.2:7946", "--ephemeral", "--no-limits")
+	if err := c.Validate(); err != nil {
+		t.Fatalf("a full configuration: %v", err)
+	}
+	want := Capacity{
+		CPUs: 3500, Memory: 8192, Disk: 102400, GPUs: bourse.Amounts{{Resource: "l40s", Amount: 2}},
+		Resources: bourse.Amounts{{Resource: "seats", Amount: 3}, {Resource: "slots", Amount: 10}},
+		Labels:    map[string]string{"arch": "arm64"}, Overcommit: map[string]float64{"shared": 8},
+	}
+	if diff := cmp.Diff(want, c.Capacity); diff != "" {
+		t.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	if c.Ports != (cli.PortRange{First: 21000, Last: 21999}) || len(c.Join) != 2 || !c.Ephemeral || !c.NoLimits || !c.AllowHost {
+		t.Errorf("config %+v, want the flags' values and host allowed on loopback", c)
+	}
+}
+
+func TestWorkerConfigTellsAllProblemsAtOnce(t *testing.T) {
+	c := workerConfig(t, "--listen", "nowhere", "--gossip", "10.0.0.1:7946", "--region", "EU!", "--name", "a/b", "--cpus", "NaN", "--memory", "-1",
+		"--gpus", "x", "--resource", "slots=-1", "--label", "zone", "--overcommit", "shared=0", "--ports", "9-1", "--join", "nohost",
+		"--tls-cert", "c.pem", "--log-level", "loud", "--log-format", "xml")
+	err := c.Validate()
+	if bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Fatalf("got %v, want invalid", err)
+	}
+	for _, flag := range []string{
+		"--listen", "the membership", "--region", "--name", "--cpus", "--memory", "--gpus", "--resource", "--label", "--overcommit", "--ports",
+		"--join", "--tls-ca", "--log-level", "--log-format", "--data",
+	} {
+		if !strings.Contains(err.Error(), flag) {
+			t.Errorf("the error does not mention %s:\n%v", flag, err)
+		}
+	}
+}
+
+// TestViewHasAPlace: in the data directory, unless another was named; a broker
+// may have none.
+func TestViewHasAPlace(t *testing.T) {
+	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
+		var c BrokerConfig
+		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+		c.bind(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		c.settle(false)
+		if err := c.Validate(); err != nil || c.View != want || c.Cluster != DefaultCluster {
+			t.Errorf("broker %v: %v, view %q of cluster %q, want %q of %s", args, err, c.View, c.Cluster, want, DefaultCluster)
+		}
+		w := workerConfig(t, append(args, "--region", "gru", "--name", "gru-1")...)
+		if w.View != want {
+			t.Errorf("worker %v: view %q, want %q", args, w.View, want)
+		}
+	}
+	c := workerConfig(t, "--data", "/d", "--name", "a", "--region", "gru", "--cluster", "a b")
+	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--cluster") {
+		t.Errorf("a cluster's name with a blank: %v, want invalid", err)
+	}
+}
+
+// TestOpenAddressesNeedCredentials: nothing but loopback without them, unless
+// it is said aloud.
+func TestOpenAddressesNeedCredentials(t *testing.T) {
+	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290"}
+	c := workerConfig(t, open...)
+	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--insecure") {
+		t.Errorf("open without TLS: %v, want invalid with the way out", err)
+	}
+	if c.AllowHost {
+		t.Error("a worker that others reach allows image host without being told to")
+	}
+	c = workerConfig(t, append(open, "--insecure", "--allow-host")...)
+	if err := c.Validate(); err != nil || !c.AllowHost {
+		t.Errorf("with --insecure --allow-host: %v, allow host %v; want no error and true", err, c.AllowHost)
+	}
+	c = workerConfig(t, append(open, "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c")...)
+	if err := c.Validate(); err != nil {
+		t.Errorf("with TLS: %v, want no error", err)
+	}
+}

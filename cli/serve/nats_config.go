@@ -1,0 +1,75 @@
+package serve
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// NATSConfig is over which NATS a server is reached. Without URLs it is
+// reached at the addresses that it listens on.
+type NATSConfig struct {
+	URLs   []string // of one cluster
+	Prefix string   // of all subjects
+	TLS    TLSFiles // the CA that is trusted, and perhaps a certificate of ours
+	Creds  string   // file of a user's JWT and seed
+	NKey   string   // file of a user's seed
+	Both   bool     // also in the membership of servers that are reached directly; brokers only
+}
+
+// Set reports whether NATS was asked for.
+func (n *NATSConfig) Set() bool { return len(n.URLs) > 0 }
+
+// Local reports whether only this host is spoken to.
+func (n *NATSConfig) Local() bool {
+	return !slices.ContainsFunc(n.URLs, func(s string) bool {
+		u, err := url.Parse(s)
+		return err != nil || !onLoopback(u.Hostname())
+	})
+}
+
+func (n *NATSConfig) bind(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&n.URLs, "nats", nil, "reach the cluster through NATS at `URL` (nats://HOST:PORT, tls://…), comma separated: no port needs to be open here")
+	flags.StringVar(&n.Prefix, "nats-prefix", "bourse", "`prefix` of all subjects; the cluster's name follows")
+	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` of the CA of the NATS servers (default: the host's)")
+	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` of a certificate to show to NATS")
+	flags.StringVar(&n.TLS.Key, "nats-key", "", "PEM `file` of its key")
+	flags.StringVar(&n.Creds, "nats-creds", "", "`file` with the JWT and seed of a NATS user")
+	flags.StringVar(&n.NKey, "nats-nkey", "", "`file` with the nkey seed of a NATS user")
+}
+
+// problems returns what is wrong with the config. guarded: servers
+// prove to one another who they are, whatever NATS does.
+func (n *NATSConfig) problems(insecure, guarded bool) []error {
+	var out []error
+	if !n.Set() {
+		if n.Creds != "" || n.NKey != "" || n.TLS.Set() {
+			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key need --nats"))
+		}
+		return out
+	}
+	if (n.TLS.Cert == "") != (n.TLS.Key == "") {
+		out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key go together"))
+	}
+	for _, s := range n.URLs {
+		u, err := url.Parse(s)
+		if err != nil || u.Hostname() == "" {
+			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s: use nats://HOST:PORT", bourse.Quoted(s)))
+			continue
+		}
+		if !insecure && !guarded && !onLoopback(u.Hostname()) {
+			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host, and any user of its account could command every worker: "+
+				"use certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a network and an account that you trust", u.Redacted()))
+		}
+	}
+	return out
+}
+
+func onLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}

@@ -1,0 +1,31 @@
+package serve
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+func newProxy(s *cli.Shell, r Roles) *cobra.Command {
+	var config ProxyConfig
+	c := &cobra.Command{
+		Use:   "proxy",
+		Short: "Run a proxy in front of machines",
+		Long: `Run a proxy: what comes to it for an app it passes on to one of the app's
+machines, and starts one if none runs. Run as many as you like; they keep
+nothing that matters.`,
+		Example: `  bourse serve proxy --region gru --join 10.0.0.1:7946`,
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config.settle(c.Flags().Changed("gossip"))
+			if err := config.Validate(); err != nil {
+				return err
+			}
+			ctx, stop := s.Lifetime(c.Context(), config.LifeLine)
+			defer stop()
+			return r.Proxy(ctx, config)
+		},
+	}
+	config.bind(c.Flags())
+	return c
+}

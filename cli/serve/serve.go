@@ -1,0 +1,26 @@
+// Package serve has the commands that run one server, with their configuration:
+// flags in, one validated Config out, all problems at once. It also has the line
+// that a server prints once it serves, Ready. What a server does is in Roles.
+package serve
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// Roles are the servers, as cmd/bourse wires them. Each returns when ctx has
+// ended and everything it started has, too.
+type Roles struct {
+	Worker func(ctx context.Context, c WorkerConfig) error
+	Broker func(ctx context.Context, c BrokerConfig) error
+	Proxy  func(ctx context.Context, c ProxyConfig) error
+	NATS   func(ctx context.Context, c NATSServerConfig) error
+}
+
+// New returns the commands of servers.
+func New(s *cli.Shell, r Roles) *cobra.Command {
+	return cli.Noun("serve", "Run one server of a cluster", newWorker(s, r), newBroker(s, r), newProxy(s, r), newNATS(s, r))
+}

@@ -1,0 +1,45 @@
+package serve
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestPullConfig: a gateway that others reach needs TLS and tokens, as every
+// server; a worker that is none needs nothing for it.
+func TestPullConfig(t *testing.T) {
+	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
+	base := []string{"--data", "/d", "--name", "a", "--region", "gru"}
+	open := with(base, "--pull", "--pull-listen", "0.0.0.0:4281")
+	tls := []string{"--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"}
+	for what, c := range map[string]struct {
+		args []string
+		want string // in the error; "" for none
+	}{
+		"none":                 {base, ""},
+		"none, with a listen":  {with(base, "--pull-listen", "0.0.0.0:1"), ""},
+		"loopback":             {with(base, "--pull"), ""},
+		"open":                 {open, "TLS (CA, certificate and key) and client tokens"},
+		"open with TLS":        {with(open, tls...), "without client tokens"},
+		"open with tokens":     {with(open, "--pull-token-file", "t"), "without TLS"},
+		"open with both":       {with(with(open, tls...), "--pull-token-file", "t"), ""},
+		"open, said aloud":     {with(open, "--insecure"), ""},
+		"no address":           {with(base, "--pull", "--pull-listen", "here"), "--pull-listen"},
+		"lost in no time":      {with(base, "--pull", "--pull-lost", "0s"), "--pull-lost"},
+		"lost before it began": {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
+	} {
+		config := workerConfig(t, c.args...)
+		err := config.Validate()
+		if (err == nil) != (c.want == "") || err != nil && (bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	c := workerConfig(t, with(base, "--pull", "--pull-lost", "90s")...)
+	if c.Pull.Listen.String() != DefaultPull || c.Pull.Lost != 90*time.Second || !c.Pull.On {
+		t.Errorf("read as %+v", c.Pull)
+	}
+}

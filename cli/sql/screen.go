@@ -1,0 +1,204 @@
+package sql
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+const (
+	screenStep = 100 * time.Millisecond // between two drawings at least
+	markFor    = 3 * time.Second        // how long a changed row stays marked
+)
+
+// screen keeps a watched answer on a terminal: the table is drawn again in its
+// place when rows change. One goroutine draws; mu guards everything below it.
+type screen struct {
+	out  cli.Stream
+	now  func() time.Time
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	columns []string
+	rows    []screenRow
+	changes uint64    // shown so far
+	last    time.Time // of the last one
+	trouble string    // why the connection is lost; "" while there is one
+	whole   bool      // the first rows are all there
+	dirty   bool
+	drawn   int // lines on the terminal
+	err     error
+}
+
+type screenRow struct {
+	id      int64
+	cells   []any
+	mark    string    // + new, ~ changed
+	markEnd time.Time // when the mark goes
+}
+
+func newScreen(out cli.Stream, now func() time.Time) *screen {
+	s := &screen{out: out, now: now, stop: make(chan struct{})}
+	s.done.Go(s.run)
+	return s
+}
+
+func (s *screen) run() {
+	tick := time.NewTicker(screenStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+			s.mu.Lock()
+			s.draw()
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *screen) begin(columns []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.columns, s.rows, s.whole = columns, nil, false
+	return s.err
+}
+
+func (s *screen) row(r changedRow) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.rows, func(x screenRow) bool { return x.id == r.id })
+	row := screenRow{id: r.id, cells: r.cells}
+	if r.kind != kindRow {
+		s.changes++
+		s.last = s.now()
+		row.markEnd = s.last.Add(markFor)
+	}
+	switch {
+	case r.kind == "delete" && at >= 0:
+		s.rows = slices.Delete(s.rows, at, at+1)
+	case r.kind == "delete":
+	case at >= 0:
+		row.mark = "~"
+		s.rows[at] = row
+	default:
+		if r.kind != kindRow {
+			row.mark = "+"
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s.err
+}
+
+func (s *screen) settled(uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole, s.dirty = true, true
+	return s.err
+}
+
+// restart leaves the rows on the screen until the new ones begin.
+func (s *screen) restart() error { return nil }
+
+func (s *screen) lost(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble, s.dirty = why, true
+}
+
+func (s *screen) back(bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble, s.dirty = "", true
+}
+
+// close draws what came last and leaves the cursor below it.
+func (s *screen) close() error {
+	close(s.stop)
+	s.done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draw()
+	return s.err
+}
+
+// draw brings the terminal up to date, in one write so that it does not
+// flicker. The caller holds mu.
+func (s *screen) draw() {
+	for i := range s.rows {
+		if r := &s.rows[i]; r.mark != "" && !s.now().Before(r.markEnd) {
+			r.mark, s.dirty = "", true
+		}
+	}
+	if !s.dirty || !s.whole && s.trouble == "" || s.err != nil {
+		return
+	}
+	s.dirty = false
+	lines := s.lines()
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+	}
+	for _, line := range lines {
+		b.WriteString("\r" + line + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	s.drawn = len(lines)
+	_, s.err = io.WriteString(s.out, b.String())
+}
+
+// lines returns what the terminal is to show. None is wider than it, so that
+// each takes one line.
+func (s *screen) lines() []string {
+	width, height := s.out.Size()
+	shown := len(s.rows)
+	if height > 0 {
+		shown = min(shown, max(1, height-4)) // header, what is left out, status, the line below
+	}
+	g := newGrid(append([]string{" "}, s.columns...)) // a column for the marks
+	texts := make([][]string, shown)
+	for i, r := range s.rows[:shown] {
+		texts[i] = []string{r.mark}
+		numbers := []bool{false}
+		for _, v := range r.cells {
+			texts[i] = append(texts[i], shownCell(v, width))
+			numbers = append(numbers, v == nil || isNumber(v))
+		}
+		g.measure(texts[i], numbers)
+	}
+	fitted, _ := g.fit(width) // what is still too wide is cut below
+	out := []string{fitted.line(g.columns)}
+	for _, row := range texts {
+		out = append(out, fitted.line(row))
+	}
+	if left := len(s.rows) - shown; left > 0 {
+		out = append(out, fmt.Sprintf("  … and %d more", left))
+	}
+	out = append(out, s.status())
+	for i := range out {
+		out[i] = strings.TrimRight(out[i], "\n")
+		if width > 0 {
+			out[i] = cli.Cut(out[i], width-1)
+		}
+	}
+	return out
+}
+
+// status is the line below the table.
+func (s *screen) status() string {
+	text := "-- " + cli.Count(len(s.rows), "row")
+	if s.trouble != "" {
+		return text + "; connection lost, trying again: " + cli.Clean(s.trouble)
+	}
+	if s.changes > 0 {
+		text += fmt.Sprintf(", %s, the last at %s", cli.Count(int64(s.changes), "change"), s.last.Local().Format(time.TimeOnly))
+	}
+	return text + "; Ctrl-C ends"
+}

@@ -1,0 +1,200 @@
+package sql
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// tableChunk is how many rows are lined up at a time: a long answer is shown
+// as it comes.
+const tableChunk = 500
+
+// tableRows prints rows as a table. On a terminal too long cells are cut; where
+// not even that makes the table fit, each row becomes a list of its cells.
+// watched puts a column in front with what became of the row.
+type tableRows struct {
+	out     cli.Stream
+	watched bool
+
+	grid  grid
+	held  []changedRow
+	begun bool // the header is printed
+	shown int  // rows printed as lists
+}
+
+func (t *tableRows) begin(columns []string) error {
+	if t.watched {
+		columns = append([]string{"change"}, columns...)
+	}
+	t.grid = newGrid(columns)
+	if t.watched {
+		t.grid.widths[0] = len(kindRestart)
+		t.grid.right[0] = false
+	}
+	return nil
+}
+
+func (t *tableRows) row(r changedRow) error {
+	t.held = append(t.held, r)
+	if len(t.held) < tableChunk {
+		return nil
+	}
+	return t.flush()
+}
+
+func (t *tableRows) flush() error {
+	if len(t.held) == 0 {
+		return nil
+	}
+	return t.write()
+}
+
+func (t *tableRows) end() error {
+	if t.begun {
+		return t.flush()
+	}
+	return t.write() // the header at least
+}
+
+func (t *tableRows) write() error {
+	width, _ := t.out.Size()
+	rows := make([][]string, len(t.held))
+	for i, r := range t.held {
+		rows[i] = t.texts(r, width)
+		t.grid.measure(rows[i], t.numbers(r))
+	}
+	t.held = t.held[:0]
+	var b strings.Builder
+	if fitted, ok := t.grid.fit(width); ok {
+		if !t.begun {
+			b.WriteString(fitted.line(t.grid.columns))
+		}
+		for _, row := range rows {
+			b.WriteString(fitted.line(row))
+		}
+	} else {
+		for _, row := range rows {
+			t.shown++
+			b.WriteString(t.grid.list(t.shown, row, width))
+		}
+	}
+	t.begun = true
+	_, err := io.WriteString(t.out, b.String())
+	return err
+}
+
+// texts returns a row's cells, safe to print.
+func (t *tableRows) texts(r changedRow, width int) []string {
+	var out []string
+	if t.watched {
+		out = append(out, r.kind)
+	}
+	for _, v := range r.cells {
+		out = append(out, shownCell(v, width))
+	}
+	return out
+}
+
+func (t *tableRows) numbers(r changedRow) []bool {
+	var out []bool
+	if t.watched {
+		out = append(out, false)
+	}
+	for _, v := range r.cells {
+		out = append(out, v == nil || isNumber(v))
+	}
+	return out
+}
+
+// shownCell returns a cell for a terminal of a width; 0 means that nothing is
+// cut.
+func shownCell(v any, width int) string {
+	text := cellText(v)
+	if width > 0 {
+		text = cli.Cut(text, width)
+	}
+	return cli.Clean(text)
+}
+
+// grid lines up cells under their columns.
+type grid struct {
+	columns []string
+	widths  []int
+	right   []bool // all numbers so far
+}
+
+func newGrid(columns []string) grid {
+	g := grid{widths: make([]int, len(columns)), right: make([]bool, len(columns))}
+	for i, name := range columns {
+		name = cli.Clean(name)
+		g.columns = append(g.columns, name)
+		g.widths[i], g.right[i] = utf8.RuneCountInString(name), true
+	}
+	return g
+}
+
+// measure widens the columns for a row.
+func (g *grid) measure(cells []string, numbers []bool) {
+	for i, cell := range cells[:min(len(cells), len(g.widths))] {
+		g.widths[i] = max(g.widths[i], utf8.RuneCountInString(cell))
+		g.right[i] = g.right[i] && numbers[i]
+	}
+}
+
+// fit takes what is too much for the screen from the widest columns. It is not
+// ok when every column would become too narrow to be of use.
+func (g *grid) fit(width int) (fitted grid, ok bool) {
+	fitted = *g
+	if width <= 0 || sumWidths(g.widths, 1<<30) <= width {
+		return fitted, true
+	}
+	most := width
+	for most >= cli.MinWidth && sumWidths(g.widths, most) > width {
+		most--
+	}
+	if most < cli.MinWidth {
+		return fitted, false
+	}
+	fitted.widths = make([]int, len(g.widths))
+	for i, n := range g.widths {
+		fitted.widths[i] = min(n, most)
+	}
+	return fitted, true
+}
+
+// sumWidths is how wide a line is with no column wider than most.
+func sumWidths(widths []int, most int) int {
+	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
+	for _, n := range widths {
+		sum += min(n, most)
+	}
+	return sum
+}
+
+// line returns one line of the table.
+func (g *grid) line(cells []string) string {
+	out := make([]string, min(len(cells), len(g.widths)))
+	for i := range out {
+		out[i] = cli.Pad(cli.Cut(cells[i], g.widths[i]), g.widths[i], g.right[i])
+	}
+	return strings.TrimRight(strings.Join(out, cli.ColumnGap), " ") + "\n"
+}
+
+// list returns a row as a list of its cells, one a line.
+func (g *grid) list(n int, cells []string, width int) string {
+	label := 0
+	for _, name := range g.columns {
+		label = max(label, utf8.RuneCountInString(name))
+	}
+	label = min(label, max(cli.MinWidth, width/2))
+	var b strings.Builder
+	fmt.Fprintf(&b, "-- row %d\n", n)
+	for i, cell := range cells[:min(len(cells), len(g.columns))] {
+		b.WriteString(cli.Pad(cli.Cut(g.columns[i], label), label, false) + cli.ColumnGap + cli.Cut(cell, max(cli.MinWidth, width-label-len(cli.ColumnGap))) + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,112 @@
+package sql
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// newSink returns the way in which a watched answer is shown.
+func newSink(s *cli.Shell, f options) watchSink {
+	switch {
+	case s.JSON:
+		return &jsonLines{shell: s}
+	case f.csv:
+		return &printedChanges{shell: s, rowPrinter: &csvRows{w: s.Out, tty: s.Out.TTY, watched: true}}
+	case s.Out.TTY && !s.Out.Dumb:
+		return newScreen(s.Out, s.Now)
+	}
+	return &printedChanges{shell: s, rowPrinter: &tableRows{out: s.Out, watched: true}}
+}
+
+// notices reports on standard error what becomes of the connection.
+type notices struct{ shell *cli.Shell }
+
+func (t notices) lost(why string) {
+	t.shell.Note("connection lost (" + cli.Clean(why) + "): trying again")
+}
+
+func (t notices) back(fresh bool) {
+	if fresh {
+		t.shell.Note("connected again; all rows follow again")
+		return
+	}
+	t.shell.Note("connected again; nothing was missed")
+}
+
+// printedChanges prints a watched answer row after row.
+type printedChanges struct {
+	rowPrinter
+	shell  *cli.Shell
+	begun  bool
+	wholly bool // the first rows are all there
+}
+
+func (p *printedChanges) begin(columns []string) error {
+	if p.begun { // the same again
+		return nil
+	}
+	p.begun = true
+	return p.rowPrinter.begin(columns)
+}
+
+func (p *printedChanges) settled(uint64) error {
+	if !p.wholly {
+		p.wholly = true
+		return p.end()
+	}
+	return p.flush()
+}
+
+func (p *printedChanges) restart() error  { return p.row(changedRow{kind: kindRestart}) }
+func (p *printedChanges) lost(why string) { notices{p.shell}.lost(why) }
+func (p *printedChanges) back(fresh bool) { notices{p.shell}.back(fresh) }
+func (p *printedChanges) close() error    { return p.flush() }
+
+// jsonLines prints a watched answer as JSON, one object a line.
+type jsonLines struct {
+	shell *cli.Shell
+	names []string // encoded
+	begun bool     // the first rows are all there
+}
+
+func (j *jsonLines) begin(columns []string) error {
+	var err error
+	j.names, err = jsonNames(columns)
+	return err
+}
+
+func (j *jsonLines) row(r changedRow) error {
+	object, err := jsonObject(j.names, r.cells)
+	if err != nil {
+		return err
+	}
+	change := ""
+	if r.change > 0 {
+		change = fmt.Sprintf(`"change":%d,`, r.change)
+	}
+	return j.line(fmt.Sprintf(`{"kind":%q,%s"id":%d,"row":%s}`, r.kind, change, r.id, object))
+}
+
+func (j *jsonLines) settled(change uint64) error {
+	if j.begun {
+		return nil
+	}
+	j.begun = true
+	return j.line(fmt.Sprintf(`{"kind":"end","change":%d}`, change))
+}
+
+func (j *jsonLines) restart() error {
+	j.begun = false
+	return j.line(`{"kind":"restart"}`)
+}
+
+func (j *jsonLines) lost(why string) { notices{j.shell}.lost(why) }
+func (j *jsonLines) back(fresh bool) { notices{j.shell}.back(fresh) }
+func (j *jsonLines) close() error    { return nil }
+
+func (j *jsonLines) line(text string) error {
+	_, err := io.WriteString(j.shell.Out, text+"\n")
+	return err
+}

@@ -1,0 +1,11 @@
+package volume
+
+import (
+	"testing"
+
+	"github.com/bourse-dev/bourse/cli/clitest"
+)
+
+var line = clitest.Of(New)
+
+func TestMain(m *testing.M) { clitest.InUTC(m) }

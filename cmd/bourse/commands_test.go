@@ -1,0 +1,310 @@
+package main
+
+import (
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+var line = clitest.Line(commands)
+
+func TestUsageErrorsAreInvalid(t *testing.T) {
+	for _, args := range [][]string{
+		{"foo"},
+		{"machine", "foo"},
+		{"machine", "run"},
+		{"machine", "run", "host", "--nope"},
+		{"machine", "list", "extra"},
+		{"machine", "logs", "x", "--tail", "many"},
+		{"order", "show"},
+		{"order", "show", "../etc"},
+		{"dev", "--workers", "0"},
+		{"machine", "run", "host", "--vm-memory", "NaN", "--", "x"},
+		{"machine", "run", "host"},
+		{"machine", "run", "host", "-n", "a/b", "--", "x"},
+		{"machine", "run", "host", "--vm-cpus", "-1", "--", "x"},
+		{"machine", "run", "host", "--deadline", "-1s", "--", "x"},
+		{"machine", "run", "host", "--restart", "maybe", "--", "x"},
+		{"machine", "run", "host", "--order-id", "x", "--", "x"},
+		{"machine", "signal", "-s", "SIGNOPE", "148e21ea1d5389"},
+		{"machine", "signal", "148e21ea1d5389", "SIGHUP"},
+		{"machine", "wait", "--state", "asleep", "148e21ea1d5389"},
+		{"app", "create", "Bad Name"},
+		{"serve", "worker"},
+		{"machine", "destroy", "148e21ea1d5389"},
+		{"app", "destroy", "shop"},
+	} {
+		got := line.Run(t, append([]string{"--api", "http://127.0.0.1:1"}, args...)...)
+		if got.Code != 2 || !strings.HasPrefix(got.Err, "error: ") || got.Out != "" {
+			t.Errorf("%q: exit status %d, out %q, err %q; want 2 and an error", args, got.Code, got.Out, got.Err)
+		}
+	}
+}
+
+// everyCommand calls look for the commands that have code, and for those that
+// hold them.
+func everyCommand(look func(c *cobra.Command)) {
+	env := cli.Env{Getenv: func(string) string { return "" }}
+	env.Out, _ = clitest.Buffer("")
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		look(c)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(cli.Root(&cli.Shell{Env: env}, commands))
+}
+
+// A placeholder that is too long would put every flag's words on a line below
+// it.
+func TestFlagsHaveTheirWordsBeside(t *testing.T) {
+	looked := 0
+	everyCommand(func(c *cobra.Command) {
+		looked++
+		for line := range strings.Lines(c.LocalFlags().FlagUsagesWrapped(80)) {
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("%s --help: line %q", c.CommandPath(), line)
+			}
+		}
+	})
+	if looked < 50 {
+		t.Errorf("only %d commands have been looked at", looked)
+	}
+}
+
+func TestHints(t *testing.T) {
+	for name, tt := range map[string]struct {
+		got  clitest.Result
+		want []string
+	}{
+		"no API": {
+			line.Run(t, "--api", "http://127.0.0.1:1", "machine", "list"),
+			[]string{"bourse dev", "--api", "127.0.0.1:1"},
+		},
+		"no such machine": {
+			line.Against(t, clitest.Failure(bourse.CodeNotFound, "machine not found"), "machine", "status", "148e21ea1d5389", "-a", "shop"),
+			[]string{"148e21ea1d5389", "bourse machine list -a shop"},
+		},
+		"no such app": {
+			line.Against(t, clitest.Failure(bourse.CodeNotFound, "app not found"), "machine", "run", "host", "-a", "shop", "--", "true"),
+			[]string{"bourse app create shop"},
+		},
+		"outcome unknown": {
+			line.Against(t, clitest.Failure(bourse.CodeTimeout, "no answer"), "machine", "run", "host", "--order-id", "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--", "true"),
+			[]string{"bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--order-id 01JD3V7K7Y5C5ZQ7W1R2M3N4P5"},
+		},
+		"no one to confirm": {
+			line.Run(t, "machine", "destroy", "148e21ea1d5389"),
+			[]string{"--yes"},
+		},
+		"token": {
+			line.Against(t, clitest.Failure(bourse.CodeUnauthorized, "who are you"), "app", "list"),
+			[]string{"--token", "BOURSE_API_TOKEN"},
+		},
+	} {
+		for _, want := range tt.want {
+			if !strings.Contains(tt.got.Err, want) {
+				t.Errorf("%s: %q does not mention %q", name, tt.got.Err, want)
+			}
+		}
+	}
+}
+
+// A worker that is short of several resources has a row for each of them, with
+// what was wanted and what was free, wherever refusals are shown.
+func TestEachShortageHasARow(t *testing.T) {
+	d := clitest.RefusedDecision()
+	d.Rounds[0].Refusals = []bourse.Refusal{{
+		Worker: "gru-3", Region: "gru", Reason: bourse.RefusedResource, Resource: "memory", Wanted: 2048, Free: 512, Detail: "insufficient memory",
+		Also: []bourse.Shortage{{Resource: "cpu", Wanted: 1500, Free: 1000}, {Resource: "gpu.a10", Wanted: 2, Free: 1}},
+	}}
+	rows := []*regexp.Regexp{
+		regexp.MustCompile(`(?m)^ *gru-3 +gru +memory +2 GiB +512 MiB`),
+		regexp.MustCompile(`(?m)^ *gru-3 +gru +cpu +1\.5 \S+ +1 `),
+		regexp.MustCompile(`(?m)^ *gru-3 +gru +gpu\.a10 +2 +1\b`),
+	}
+	refused := machinesapi.ErrorBody{
+		Error: "no worker in gru could fill the order", Status: machinesapi.StatusInsufficientCapacity, Code: bourse.CodeInsufficient,
+		OrderID: d.Order, Refusals: d.Rounds[0].Refusals,
+	}
+	for name, got := range map[string]clitest.Result{
+		"order show":  line.Against(t, clitest.Replies(http.StatusOK, d), "order", "show", string(d.Order)),
+		"quote":       line.Against(t, clitest.Replies(http.StatusOK, d), "quote", "host", "--vm-memory", "2GiB", "--", "true"),
+		"machine run": line.Against(t, clitest.Replies(http.StatusUnprocessableEntity, refused), "machine", "run", "host", "--vm-memory", "2GiB", "--", "true"),
+	} {
+		for _, row := range rows {
+			if found := row.FindAllString(got.Out+got.Err, -1); len(found) != 1 {
+				t.Errorf("%s has %d rows like %s:\n%s%s", name, len(found), row, got.Out, got.Err)
+			}
+		}
+	}
+}
+
+// TestCommandsAreDocumented: each command has a sentence and an example in its
+// help, and a row in docs/commands.md with the same sentence; and no row there
+// is of a command that does not exist.
+func TestCommandsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(bourse [^`]*)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
+		rows[m[1]] = m[2]
+	}
+	everyCommand(func(c *cobra.Command) {
+		if c.Hidden || c.HasSubCommands() && c.Example == "" {
+			return // what has verbs only holds them, but for those with an example of their own
+		}
+		path := c.CommandPath()
+		if c.Short == "" || c.Example == "" {
+			t.Errorf("%s: its help lacks a sentence or an example", path)
+		}
+		if rows[path] != c.Short {
+			t.Errorf("docs/commands.md has %q of %s, want a row | `%s` | %s |", rows[path], path, path, c.Short)
+		}
+		delete(rows, path)
+	})
+	for path := range rows {
+		t.Errorf("docs/commands.md has %s, which is no command", path)
+	}
+}
+
+// notInCLI are the calls of the API that no command makes, each with a reason.
+var notInCLI = map[string]string{
+	"Lease.Acquire":     "leases are for programs that work on a machine together; a command is over before one matters",
+	"Lease.Release":     "see Lease.Acquire",
+	"Lease.Get":         "machine status shows it",
+	"Cordon":            "is for proxies in front of machines, which there are none of yet",
+	"Metadata.All":      "machine status shows it",
+	"Metadata.Get":      "machine status shows it",
+	"Metadata.Set":      "machine run sets it; changes are for programs that keep notes there",
+	"Metadata.Patch":    "see Metadata.Set",
+	"Metadata.Delete":   "see Metadata.Set",
+	"Health":            "is for load balancers and supervisors of brokers",
+	"OrgVolumes":        "volume list shows an app's, sql all of them",
+	"Volumes.Update":    "volume create sets what it changes",
+	"AppImages.Resolve": "is for clients that resolve before they order; an order does it by itself",
+	"Secrets.Get":       "secrets list shows all of them",
+	"Secrets.Set":       "secrets set sets several at once",
+	"Secrets.Delete":    "secrets unset removes several at once",
+	"Tokens.Current":    "is for clients that have a token and no more",
+	"Releases.Current":  "app releases shows all of them",
+	"Releases.Create":   "is for flyctl, which deploys",
+	"Releases.Change":   "see Releases.Create",
+}
+
+// TestEachCallHasACommand: what the API can do, the command line can do, or
+// notInCLI says why it need not.
+func TestEachCallHasACommand(t *testing.T) {
+	code := sourceOfCommands(t)
+	called, listed := map[string]bool{}, maps.Clone(notInCLI)
+	for _, m := range regexp.MustCompile(`(?:Client\(\)|\bclient|machinesapi\.Client\))\.([A-Z]\w*)(?:\(.*?\)\.([A-Z]\w*)\()?`).FindAllStringSubmatch(code, -1) {
+		called[m[1]], called[m[1]+"."+m[2]] = true, true
+	}
+	// Functions of a package that lead to a group: their name, and what they return.
+	for _, f := range regexp.MustCompile(`func (\w+)\(.*\) machinesapi\.\w+ \{\s+return .*Client\(\)\.(\w+)\(`).FindAllStringSubmatch(code, -1) {
+		for _, m := range regexp.MustCompile(`\b`+f[1]+`\(.*?\)\.([A-Z]\w*)\(`).FindAllStringSubmatch(code, -1) {
+			called[f[2]+"."+m[1]] = true
+		}
+	}
+	for _, name := range everyCall() {
+		reason := listed[name]
+		switch {
+		case !called[name] && reason == "":
+			t.Errorf("no command calls %s: add one, or the reason for none to notInCLI", name)
+		case called[name] && reason != "":
+			t.Errorf("a command calls %s: its reason in notInCLI is void", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("notInCLI has %s, which is no call", name)
+	}
+}
+
+func sourceOfCommands(t *testing.T) string {
+	var code strings.Builder
+	err := fs.WalkDir(os.DirFS("../../cli"), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join("../../cli", name))
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code.String()
+}
+
+// everyCall returns the names of the client's calls, those of a group behind the
+// name of the method that leads to it.
+func everyCall() []string {
+	var names []string
+	for m := range reflect.TypeFor[*machinesapi.Client]().Methods() {
+		if m.Type.NumOut() == 1 && m.Type.Out(0).Kind() == reflect.Struct {
+			if _, group := m.Type.Out(0).FieldByName("Client"); group {
+				for below := range m.Type.Out(0).Methods() {
+					names = append(names, m.Name+"."+below.Name)
+				}
+				continue
+			}
+		}
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// TestMeantCommandsExist: a word of another program leads to a command that
+// there is, and is none itself.
+func TestMeantCommandsExist(t *testing.T) {
+	root := cli.Root(&cli.Shell{Env: cli.Env{Getenv: func(string) string { return "" }}}, commands)
+	for noun, words := range cli.Meant {
+		for word, command := range words {
+			below := strings.Fields(noun)
+			if c, _, err := root.Find(append(below, strings.Fields(command)...)); err != nil || c.HasSubCommands() && c.Name() != "serve" {
+				t.Errorf("%s %s: there is no command %s", noun, word, command)
+			}
+			if c, _, err := root.Find(append(below, word)); err == nil && c.Name() == word {
+				t.Errorf("%s %s is a command: it needs no other that is meant", noun, word)
+			}
+		}
+	}
+}
+
+// TestCommandsBeginWithTheProgramsPath: what a person is told to type works
+// where the program is not on the path.
+func TestCommandsBeginWithTheProgramsPath(t *testing.T) {
+	for args, want := range map[string]string{
+		"ps":                 "  try: bin/bourse machine list\n       bin/bourse --help\n",
+		"machine list":       "  try: is it running? start a cluster with: bin/bourse dev\n",
+		"machine run":        "error: want: bin/bourse machine run [flags] IMAGE [COMMAND...]\n",
+		"--help":             "\n  bin/bourse dev  ",
+		"machine run --help": "\n  bin/bourse machine run nginx --region gru --port 80\n",
+	} {
+		env := cli.Env{Getenv: func(string) string { return "" }, Program: "bin/bourse"}
+		env.In, _ = clitest.Buffer("")
+		out, text := clitest.Buffer("")
+		env.Out, env.Err = out, out
+		line.Main(t.Context(), env, append([]string{"--api", "http://127.0.0.1:1"}, strings.Fields(args)...)...)
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s:\n%s\nwant %q in it", args, text, want)
+		}
+	}
+}

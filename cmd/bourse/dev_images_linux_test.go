@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+)
+
+// leavesOnHost lists what is left of dev clusters: containerd's namespaces and
+// what is in them, mounts below a cluster's directory.
+func (d *devCluster) leavesOnHost(t *testing.T, server *containerdtest.Server) []string {
+	t.Helper()
+	left, err := server.Client(t, "").NamespaceService().List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, d.Data) {
+			left = append(left, line)
+		}
+	}
+	return append(left, server.Leftovers()...)
+}
+
+// TestDevLeavesNothingOfImages ends a cluster that has pulled images and runs
+// containers: its namespaces of containerd go with all that is in them, and no
+// worker ends badly. What is left when all of it is killed is removed by the
+// next one.
+func TestDevLeavesNothingOfImages(t *testing.T) {
+	t.Parallel()
+	server := containerdtest.New(t)
+	registry := registrytest.Start(t, registrytest.Options{})
+	pushed := registry.Push(t, "sleeper:1", registrytest.Image{
+		Layers: []registrytest.Layer{registrytest.Busybox(t)}, Config: ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "600"}},
+	})
+	idle := registry.Push(t, "idle:1", registrytest.Image{Layers: []registrytest.Layer{registrytest.Random(1, 1<<20)}})
+	inner := func(d *devCluster) int { // the process that runs the cluster
+		for _, pid := range family(t, d.PID) {
+			if slices.Contains(family(t, pid), d.server(t, "broker").PID) {
+				return pid
+			}
+		}
+		t.Fatal("no process runs the cluster")
+		return 0
+	}
+	for name, end := range map[string]func(d *devCluster){
+		"SIGTERM": func(d *devCluster) { send(t, d.PID, syscall.SIGTERM) },
+		"Ctrl-C while a worker hangs": func(d *devCluster) {
+			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP)
+			send(t, d.PID, syscall.SIGINT)
+		},
+		"kill -9 of both, and another start": func(d *devCluster) {
+			both := []int{inner(d), d.PID}
+			servers := family(t, d.PID)
+			for _, pid := range both {
+				send(t, pid, syscall.SIGKILL)
+			}
+			for _, pid := range servers {
+				await(t, "process "+describe(pid)+" is gone", func() bool { return !alive(pid) })
+			}
+			startDev(t, append(small, "--containerd", server.Address)...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d *devCluster
+			t.Cleanup(func() { // when all has been said
+				if said := d.output.String(); strings.Contains(said, "badly") {
+					t.Errorf("it says:\n%s", said)
+				}
+			})
+			d = startDev(t, append(small, "--containerd", server.Address)...)
+			d.run(t, "image", "pull", idle.Name)
+			d.run(t, "machine", "run", pushed.Name, "--region", "gru", "--vm-memory", "64MiB")
+			pids := append(family(t, d.PID), d.PID)
+			end(d)
+			d.gone(t, pids)
+			if left := d.leavesOnHost(t, server); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// TestProxiesOrderThroughBrokers: a broker listens to proxies, by their certificates,
+// and to no one else, when one asks for a machine as another is.
+func TestProxiesOrderThroughBrokers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	issue := func(id bourse.WorkerID, role bourse.Role) admission.Pair {
+		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	const cluster = "proxies-order-through-brokers"
+	own := issue("b-1", bourse.RoleBroker)
+	b := startServer(t, "broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0",
+		"--token-file", file("tokens", []byte("a-token-that-is-not-guessed *\n")), "--gossip-key", file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n")),
+		"--tls-ca", file("ca.pem", ca.Pair().Cert), "--tls-cert", file("b.pem", own.Cert), "--tls-key", file("b.key", own.Key))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.Pair().Cert)
+	for name, c := range map[string]struct {
+		role    bourse.Role
+		cluster string
+		status  int
+	}{
+		"a proxy":            {bourse.RoleProxy, cluster, http.StatusOK},
+		"a worker":           {bourse.RoleWorker, cluster, http.StatusForbidden},
+		"no one":             {"", cluster, http.StatusForbidden},
+		"of another cluster": {bourse.RoleProxy, "other", http.StatusForbidden},
+	} {
+		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
+		if c.role != "" {
+			pair := issue("x-1", c.role)
+			cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{cert}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+b.API+pathElsewhere+"?machine=00000100000001", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Bourse-Server", c.cluster)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reply elsewhereReply
+		err = json.NewDecoder(resp.Body).Decode(&reply)
+		_ = resp.Body.Close()
+		if resp.StatusCode != c.status || err != nil || reply.Code == "" || reply.Machine != "" {
+			t.Errorf("%s: status %d, %+v, %v; want %d and why nothing was ordered", name, resp.StatusCode, reply, err, c.status)
+		}
+	}
+}

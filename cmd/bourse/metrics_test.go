@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	brokermetrics "github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/internal/metrics"
+	"github.com/bourse-dev/bourse/worker"
+)
+
+// described matches what a description says of itself; there is no other way to
+// read one.
+var described = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: "\w*", constLabels: \{\}, variableLabels: \{([\w,]*)\}\}$`)
+
+// rows are the lines of a table of what a collector reports.
+func rows(t *testing.T, servers string, c prometheus.Collector) []string {
+	t.Helper()
+	all := make(chan *prometheus.Desc, 100)
+	c.Describe(all)
+	close(all)
+	var out []string
+	for d := range all {
+		m := described.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("%s cannot be read", d)
+		}
+		labels := ""
+		if m[3] != "" {
+			labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
+		}
+		out = append(out, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], labels, servers, m[2]))
+	}
+	return out
+}
+
+// The table in docs/operations.md has every metric with its labels and its help,
+// and no other. With -update it is written.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	counts := brokermetrics.New()
+	counts.Watch(nil)
+	table := slices.Concat(rows(t, "all", metrics.New(metrics.Source{})), rows(t, "brokers", counts), rows(t, "workers", (*worker.Worker)(nil).Metrics()))
+	slices.Sort(table)
+	want := "| metric | labels | of | |\n|---|---|---|---|\n" + strings.Join(table, "")
+	const file, begin, end = "../../docs/operations.md", "<!-- metrics -->\n", "<!-- /metrics -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	got, after, ended := strings.Cut(rest, end)
+	switch {
+	case !ok || !ended:
+		t.Fatalf("%s has no table between %s and %s", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	case got == want:
+	case *clitest.Update:
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table of metrics in %s is not what servers report; go test -run %s -update ./cmd/bourse writes:\n%s", file, t.Name(), want)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+)
+
+// removeNamespaces removes containerd's namespaces whose names begin with prefix,
+// with all that is in them. Without an address, or where containerd is not
+// there, there is nothing to do.
+func removeNamespaces(ctx context.Context, address, prefix string) error {
+	if address == "" {
+		return nil
+	}
+	c, err := containerd.New(address, containerd.WithTimeout(2*time.Second))
+	if err != nil {
+		return nil // it is away, and its namespaces wait for it
+	}
+	defer c.Close()
+	names, err := c.NamespaceService().List(ctx)
+	if err != nil {
+		return fmt.Errorf("list containerd's namespaces: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if err := emptyNamespace(namespaces.WithNamespace(ctx, name), c); err != nil {
+			errs = append(errs, fmt.Errorf("containerd's namespace %s: %w", name, err))
+			continue
+		}
+		if err := c.NamespaceService().Delete(ctx, name); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("remove containerd's namespace %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// emptyNamespace removes containers, then all that holds content, and has
+// containerd collect what no one holds any more.
+func emptyNamespace(ctx context.Context, c *containerd.Client) error {
+	containers, err := c.Containers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range containers {
+		if task, err := one.Task(ctx, nil); err == nil {
+			if _, err := task.Delete(ctx, containerd.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
+				return err
+			}
+		}
+		if err := gone(one.Delete(ctx, containerd.WithSnapshotCleanup)); err != nil {
+			return err
+		}
+	}
+	list, err := c.ImageService().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, image := range list {
+		if err := gone(c.ImageService().Delete(ctx, image.Name)); err != nil {
+			return err
+		}
+	}
+	pulls, err := c.ContentStore().ListStatuses(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pull := range pulls {
+		if err := gone(c.ContentStore().Abort(ctx, pull.Ref)); err != nil {
+			return err
+		}
+	}
+	return collect(ctx, c)
+}
+
+// collect deletes all leases, the last one so that containerd answers when it has
+// collected what they held, and content that is left without.
+func collect(ctx context.Context, c *containerd.Client) error {
+	held, err := c.LeasesService().List(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := c.LeasesService().Create(ctx, leases.WithRandomID())
+	if err != nil {
+		return err
+	}
+	for _, lease := range held {
+		if err := gone(c.LeasesService().Delete(ctx, lease)); err != nil {
+			return err
+		}
+	}
+	if err := c.LeasesService().Delete(ctx, last, leases.SynchronousDelete); err != nil {
+		return err
+	}
+	return c.ContentStore().Walk(ctx, func(info content.Info) error {
+		return gone(c.ContentStore().Delete(ctx, info.Digest))
+	})
+}
+
+// gone drops the error of removing what is not there.
+func gone(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// routeMachine makes one of the app that is always there.
+func routeMachine(n int, state bourse.State) bourse.Machine {
+	m := bourse.Machine{
+		ID: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: bourse.DefaultAppName, Worker: "w1", Region: "gru", State: state,
+		Instance: "v1", CreatedAt: time.Now(), Config: bourse.Config{Image: "host"},
+	}
+	m.Config.Services = json.RawMessage(`[{"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`)
+	return m
+}
+
+// planSource is a cluster as a test has it.
+type planSource struct {
+	now    routable
+	err    error
+	partly bool
+	away   bool
+	moved  chan struct{}
+}
+
+func (s *planSource) read(context.Context) (routable, error) { return s.now, s.err }
+func (s *planSource) whole() bool                            { return !s.partly }
+func (s *planSource) members() <-chan struct{}               { return s.moved }
+func (s *planSource) heard(bourse.WorkerTag) (bourse.WorkerID, bool) {
+	return "w1", !s.away
+}
+
+// shownRoutes is what an app's requests find, in short.
+func shownRoutes(r *routes) string {
+	target, err := r.Find("default.localhost", 80)
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, b := range target.Backends {
+		out = append(out, fmt.Sprintf("%s %s heard=%t", strings.TrimLeft(string(b.Machine[6:]), "0"), b.State, b.Heard))
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestRoutesOutliveTheirView: what is known stays while the view cannot be read and while
+// it is a new file that knows less, and who is heard from is known all the same.
+func TestRoutesOutliveTheirView(t *testing.T) {
+	t.Parallel()
+	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStarted)
+	source := &planSource{}
+	r := &routes{source: source, domains: []string{"localhost"}, log: slog.New(slog.DiscardHandler)}
+	r.current.Store(new(route.Table))
+	const none = `no app serves host "default.localhost"`
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+		all    bool
+	}{
+		{"just started", func() { source.partly = true }, "this proxy does not know all apps yet: try again", false},
+		{"nothing yet", func() { source.partly = false }, none, true},
+		{"two", func() { source.now.machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
+		{"unreadable", func() { source.now, source.err = routable{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
+		{"and their worker away", func() { source.away = true }, "1 started heard=false, 2 started heard=false", false},
+		{"a new file", func() { source.err, source.partly, source.away = nil, true, false }, "1 started heard=true, 2 started heard=true", false},
+		{"that knows one", func() { source.now.machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
+		{"and is all there is", func() { source.partly = false }, "2 stopped heard=true", true},
+		{"and then nothing", func() { source.now = routable{} }, none, true},
+	} {
+		step.change()
+		all := r.build(t.Context())
+		if got := shownRoutes(r); got != step.want || all != step.all {
+			t.Errorf("%s: %s, all of it: %t; want %s, %t", step.name, got, all, step.want, step.all)
+		}
+	}
+}
+
+// TestRoutesAreNotMadeTooOften: the first change is seen at once, those after it together;
+// what was not all is read again without any.
+func TestRoutesAreNotMadeTooOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &planSource{}
+		var mu sync.Mutex // of what follows, and of the source
+		var made []time.Duration
+		var began time.Time
+		r := &routes{source: source, every: tablesEvery, changed: func(*route.Table) {
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, time.Since(began))
+			source.partly = false
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		moved, ended := make(chan struct{}, 1), make(chan struct{})
+		go func() {
+			_ = r.run(ctx, moved)
+			close(ended)
+		}()
+		madeBy := func(partly bool, changes int) []time.Duration {
+			time.Sleep(time.Minute)
+			mu.Lock()
+			began, made, source.partly = time.Now(), nil, partly
+			mu.Unlock()
+			for range changes {
+				select {
+				case moved <- struct{}{}:
+				default:
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			return made
+		}
+		if got, want := madeBy(false, 100), []time.Duration{0, tablesEvery}; !slices.Equal(got, want) {
+			t.Errorf("of 100 changes in 10 ms made after %v, want %v", got, want)
+		}
+		if got, want := madeBy(true, 1), []time.Duration{0, tablesAgain}; !slices.Equal(got, want) {
+			t.Errorf("of what was not all read after %v, want %v", got, want)
+		}
+		stop()
+		<-ended
+	})
+}
+
+// liveSource is a view with nothing around it.
+type liveSource struct {
+	planSource
+	view    *view.View
+	serving inventory.Serving
+}
+
+func (s *liveSource) read(ctx context.Context) (out routable, err error) {
+	out.machines, err = view.Ask(ctx, s.view, s.serving.Read)
+	return out, err
+}
+
+// TestRoutesFollowTheView: a change of a machine is in the table as soon as it is in the
+// view. It logs how soon.
+func TestRoutesFollowTheView(t *testing.T) {
+	t.Parallel()
+	v := brokersView(t, "w1")
+	watcher := v.Watch(wire.TableMachines, wire.TableApps)
+	t.Cleanup(watcher.Stop)
+	tables := make(chan *route.Table, 1000)
+	r := &routes{source: &liveSource{view: v}, domains: []string{"localhost"}, changed: func(table *route.Table) { tables <- table }, log: slog.New(slog.DiscardHandler)}
+	r.current.Store(new(route.Table))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.run(ctx, watcher.C) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	var took []time.Duration
+	for i := range 40 {
+		m := routeMachine(1, []bourse.State{bourse.StateStarted, bourse.StateStopped}[i%2])
+		row, began := inventory.MachineRow(&m), time.Now()
+		if _, err := v.Publish(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("1 %s heard=true", m.State)
+		for shownRoutes(r) != want {
+			select {
+			case <-tables:
+			case <-time.After(30 * time.Second):
+				t.Fatalf("the routes are %q for 30 s, want %q", shownRoutes(r), want)
+			}
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	t.Logf("from publication to table: p50 %s, max %s", took[len(took)/2], took[len(took)-1])
+}

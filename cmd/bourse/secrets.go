@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+	workersecrets "github.com/bourse-dev/bourse/worker/secrets"
+)
+
+var _ secrets.View = brokerView{}
+
+// Secrets returns the secrets of an app, sealed.
+func (r *replica) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
+	return view.Ask(ctx, r.View, inventory.Secrets(app))
+}
+
+// SecretMarks returns how far brokers have come in changing an app's secrets.
+func (r *replica) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
+	return view.Ask(ctx, r.View, inventory.SecretMarks(app))
+}
+
+// AwaitSecrets returns SecretMarks once they have a version, or as they are when
+// ctx ends.
+func (r *replica) AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error) {
+	marks, err := r.SecretMarks(ctx, app)
+	if err != nil || marks.Has(version) {
+		return marks, err
+	}
+	changes := r.Watch(wire.TableSecrets)
+	defer changes.Stop()
+	for {
+		next, err := r.SecretMarks(ctx, app)
+		if ctx.Err() != nil {
+			return marks, nil
+		}
+		if marks = next; err != nil || marks.Has(version) {
+			return marks, err
+		}
+		select {
+		case <-changes.C:
+		case <-ctx.Done():
+			return marks, nil
+		}
+	}
+}
+
+// ChangeSecrets implements secrets.View.
+func (v brokerView) ChangeSecrets(ctx context.Context, c *seal.Change) (func(context.Context), error) {
+	return v.put(ctx, inventory.SecretRows(c)...)
+}
+
+// ClearSecrets implements secrets.View.
+func (v brokerView) ClearSecrets(ctx context.Context, app string) error {
+	list, err := v.Secrets(ctx, app)
+	if err != nil {
+		return err
+	}
+	marks, err := v.SecretMarks(ctx, app)
+	if err != nil {
+		return err
+	}
+	return v.write(ctx, inventory.ClearedSecrets(app, list, marks)...)
+}
+
+// workerSecrets is the view of secrets as a worker uses it.
+type workerSecrets struct {
+	*replica
+	server *server
+}
+
+var _ workersecrets.View = workerSecrets{}
+
+// AwaitSynced implements workersecrets.View. Where there is no other server there
+// is nothing to wait for.
+func (v workerSecrets) AwaitSynced(ctx context.Context) {
+	if v.replicator.InSync() {
+		return
+	}
+	select {
+	case <-v.server.met():
+	case <-time.After(joinPatience):
+	case <-ctx.Done():
+	}
+	tick := time.NewTicker(syncedStep)
+	defer tick.Stop()
+	for !v.replicator.InSync() && len(v.server.members()) > 1 && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// syncedStep is the time between two looks at whether a view that was made again
+// has been compared with another one.
+const syncedStep = 10 * time.Millisecond
+
+// sealing are the keys of secrets that a server was given, which are read again
+// when their file changes.
+type sealing = admission.Live[seal.Keys]
+
+// openKeys reads the keys of secrets, if the server was given a file of them.
+func (s *server) openKeys(file string) (*sealing, error) {
+	if file == "" {
+		return nil, nil
+	}
+	live, err := admission.NewLive([]string{file}, func() (seal.Keys, error) { return seal.Load(file) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.watched = append(s.watched, live)
+	return live, nil
+}
+
+// sealerOf returns what a broker seals with, nil for nothing.
+func sealerOf(keys *sealing) func() *seal.Sealer {
+	if keys == nil {
+		return nil
+	}
+	return func() *seal.Sealer { return keys.Get().Sealer }
+}
+
+// openerOf returns what a worker opens with. CodeInvalid: the file has only what
+// seals.
+func openerOf(keys *sealing) (func() *seal.Opener, error) {
+	if keys == nil {
+		return nil, nil
+	}
+	if keys.Get().Opener == nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key: the file seals and does not open: a worker needs the private key")
+	}
+	return func() *seal.Opener { return keys.Get().Opener }, nil
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
+	servermetrics "github.com/bourse-dev/bourse/internal/metrics"
+	"github.com/bourse-dev/bourse/internal/samehost"
+	"github.com/bourse-dev/bourse/proxy"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/edge"
+	"github.com/bourse-dev/bourse/proxy/metrics"
+	"github.com/bourse-dev/bourse/proxy/replay"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/proxy/way"
+)
+
+// Paths of a proxy's own API, for servers of the cluster and scrapers.
+const pathProxyMetrics = "/proxy/metrics"
+
+// proxyServer is a proxy with the parts that it uses.
+type proxyServer struct {
+	*server
+	config  *serve.ProxyConfig
+	routes  *routes
+	ways    *way.Ways
+	balance balanceOf
+	proxy   *proxy.Proxy
+	counts  *metrics.Counts
+	edge    edge.Config
+}
+
+// serveProxy runs a proxy until ctx ends. What it knows of the cluster is its
+// view; it writes nothing there.
+func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
+	if c.Name == "" {
+		if c.Name, err = nameIn(c.Data, bourse.RoleProxy); err != nil {
+			return err
+		}
+	}
+	s, err := openServer(ctx, &c.ServerConfig, c.Name, bourse.RoleProxy, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	p := &proxyServer{server: s, config: &c, routes: &routes{
+		source: &viewSource{server: s}, domains: c.Domains, hosts: c.Hosts, any: map[int]int{}, every: tablesEvery, log: s.log,
+	}}
+	p.routes.current.Store(new(route.Table))
+	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: samehost.ID(), Log: s.log})
+	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others})
+	p.balance, p.routes.changed = balanceOf{balancer}, balancer.Update
+	p.counts = metrics.New(string(c.Region))
+	spools, err := replay.OpenSpools("", replay.Limits{}, s.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, spools.Close()) }()
+	p.proxy = proxy.New(proxy.Config{
+		Orders: brokerOrders{s}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
+		Metrics: p.counts, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
+	})
+	defer p.closeListeners()
+	if err := p.listen(); err != nil {
+		return err
+	}
+	s.extra = p.tell
+	return runStages(ctx, s.log,
+		s.watching(),
+		s.viewing(),
+		s.membership(),
+		s.replication(),
+		s.directing(),
+		p.routing(),
+		stage{name: "ways", run: p.ways.Run},
+		stage{name: "api", run: p.serveAPI},
+		stage{name: "nats", run: s.serveLink},
+		stage{name: "edge", run: edge.New(p.edge).Run}, // what is in progress ends before its ways do
+		s.announce(),
+	)
+}
+
+// listen binds the addresses that strangers come to.
+func (p *proxyServer) listen() error {
+	c := p.config
+	p.edge = edge.Config{
+		Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, HoldOpen: c.Hold, Behind: c.Behind,
+		Limits: edge.Limits{Connections: c.Most, Drain: c.Drain}, Log: p.log,
+	}
+	for _, x := range c.TCP {
+		l, err := listen("--tcp", x.Addr)
+		if err != nil {
+			return err
+		}
+		p.edge.Streams = append(p.edge.Streams, edge.Stream{Listener: l, App: x.App, Port: x.Port})
+	}
+	https := 0
+	for _, x := range c.HTTPS {
+		w, err := p.listenWeb("--https", x, true)
+		if err != nil {
+			return err
+		}
+		p.edge.Web = append(p.edge.Web, w)
+		if at := portOf(w); https == 0 || x.Port == 443 {
+			https = at
+		}
+	}
+	secure := len(p.edge.Web)
+	for _, x := range c.HTTP {
+		w, err := p.listenWeb("--http", x, false)
+		if err != nil {
+			return err
+		}
+		p.edge.Web = append(p.edge.Web, w)
+	}
+	if err := p.openCertificates(secure); err != nil {
+		return err
+	}
+	for i := range p.edge.Web {
+		w := &p.edge.Web[i]
+		h := p.proxy.Handler(proxy.Listener{Port: w.Port, TLS: w.TLS, HTTPSPort: https})
+		if acme := p.edge.Certificates.ACME; acme != nil && !w.TLS {
+			h = acme.Handler(h)
+		}
+		w.Server = proxy.Server(h, p.log)
+	}
+	return nil
+}
+
+func portOf(l net.Listener) int { return int(l.Addr().(*net.TCPAddr).AddrPort().Port()) }
+
+func (p *proxyServer) listenWeb(flag string, at serve.WebListen, secure bool) (edge.Web, error) {
+	l, err := listen(flag, at.Addr)
+	if err != nil {
+		return edge.Web{}, err
+	}
+	w := edge.Web{Listener: l, Port: at.Port, TLS: secure}
+	if at.Port == 0 {
+		w.Port = portOf(l)
+		if p.routes.any[w.Port] = 80; secure {
+			p.routes.any[w.Port] = 443
+		}
+	}
+	return w, nil
+}
+
+// openCertificates opens the certificates of host names. The first of the listeners
+// for HTTP in the clear is behind those for HTTPS.
+func (p *proxyServer) openCertificates(secure int) error {
+	c := &p.config.Certs
+	certs := &edge.Certificates{SelfSigned: c.SelfSigned}
+	p.edge.Certificates = certs
+	if c.Dir != "" {
+		var err error
+		if certs.Files, err = edge.OpenFiles(c.Dir); err != nil {
+			return err
+		}
+		p.watched = append(p.watched, certs.Files)
+	}
+	if c.Email == "" {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(p.edge.Web[secure].Addr().String())
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "--acme: %w", err)
+	}
+	certs.ACME = edge.NewACME(edge.ACMEConfig{
+		Email: c.Email, CA: c.CA, Storage: filepath.Join(p.config.Data, "acme"), HTTP: at, Log: p.log,
+		Allowed: func(name string) error {
+			_, err := p.routes.current.Load().FindAny(name, 443)
+			return err
+		},
+	})
+	return nil
+}
+
+// closeListeners closes what listen has bound; the edge has, if it ran.
+func (p *proxyServer) closeListeners() {
+	for _, w := range p.edge.Web {
+		_ = w.Close()
+	}
+	for _, s := range p.edge.Streams {
+		_ = s.Close()
+	}
+	p.proxy.Close()
+}
+
+// tell adds to what the server reports once it serves.
+func (p *proxyServer) tell(r *serve.Ready) {
+	for _, w := range p.edge.Web {
+		if w.TLS {
+			r.HTTPS = append(r.HTTPS, w.Addr().String())
+		} else {
+			r.HTTP = append(r.HTTP, w.Addr().String())
+		}
+	}
+	for _, s := range p.edge.Streams {
+		r.TCP = append(r.TCP, s.Addr().String())
+	}
+}
+
+// serveAPI serves the other servers of the cluster, and scrapers. Those whom the
+// proxy is for come to other listeners.
+func (p *proxyServer) serveAPI(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.Handle("/", p.withReplication(http.NotFoundHandler()))
+	figures := servermetrics.Handler(p.counts, p.metrics())
+	mux.Handle("GET "+pathProxyMetrics, admission.Require(direct.Handler(p.self.ID, figures), bourse.RoleBroker, bourse.RoleScraper))
+	status := http.HandlerFunc(p.serveStatus)
+	mux.Handle("GET "+pathProxyStatus, admission.Require(direct.Handler(p.self.ID, status), bourse.RoleBroker))
+	var secure *tls.Config
+	if p.creds != nil {
+		secure = p.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
+	}
+	return p.serve(ctx, p.listener, mux, secure)
+}
+
+// balanceOf is a balancer as a proxy uses it.
+type balanceOf struct{ *balance.Balancer }
+
+var _ proxy.Balance = balanceOf{}
+
+// Take implements proxy.Balance.
+func (b balanceOf) Take(ctx context.Context, t *route.Target, w proxy.Want) (proxy.Turn, error) {
+	turn, err := b.Balancer.Take(ctx, t, w)
+	if err != nil {
+		return nil, err
+	}
+	return turn, nil
+}
+
+// waysOf are ways as a proxy uses them.
+type waysOf struct{ *way.Ways }
+
+var _ proxy.Ways = waysOf{}
+
+// Use implements proxy.Ways.
+func (w waysOf) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (proxy.Way, error) {
+	to, err := w.Ways.Use(ctx, worker, machine, port, start)
+	if err != nil {
+		return nil, err
+	}
+	return to, nil
+}

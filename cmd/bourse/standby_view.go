@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+	"github.com/bourse-dev/bourse/worker/standby"
+)
+
+// standbyView is what a worker sees of the machines that its spares stand by for.
+type standbyView struct {
+	*replica
+	moves *view.Watcher
+}
+
+var _ standby.View = standbyView{}
+
+func newStandbyView(r *replica) standbyView {
+	return standbyView{r, r.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
+}
+
+// App asks the view for the machines and the workers that were forgotten, and the
+// membership for those that are heard from.
+func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) standby.Host, error) {
+	list, err := view.Ask(ctx, v.View, inventory.Machines(inventory.Filter{App: app.Name}))
+	if err != nil {
+		return nil, nil, err
+	}
+	gone, err := view.Ask(ctx, v.View, inventory.Forgotten())
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts := map[bourse.WorkerTag]standby.Host{}
+	for _, w := range gone {
+		hosts[w.Tag] = standby.HostForgotten
+	}
+	var machines []bourse.Machine
+	for i := range list {
+		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
+			hosts[m.ID.Tag()] = standby.HostLost // unless it is heard from
+			machines = append(machines, *m)
+		}
+	}
+	return machines, func(tag bourse.WorkerTag) standby.Host {
+		if _, here := v.directory.ByTag(tag); here {
+			return standby.HostHeard
+		}
+		return hosts[tag]
+	}, nil
+}
+
+// Whole implements standby.View.
+func (v standbyView) Whole() bool {
+	select {
+	case <-v.replicator.Known():
+		return v.replicator.InSync()
+	default:
+		return false
+	}
+}
+
+// Moved implements standby.View.
+func (v standbyView) Moved() <-chan struct{} { return v.moves.C }

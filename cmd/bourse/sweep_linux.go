@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/network"
+)
+
+// sweepPatience bounds how long the host may take to give up what it has.
+const sweepPatience = 20 * time.Second
+
+// sweepHost removes what the workers of a dev cluster have on this host beside
+// processes and files: containerd's namespaces whose names begin with prefix, with
+// all that is in them; networks, and what is mounted below dir, of workers that
+// could not end by themselves.
+func sweepHost(ctx context.Context, socket, prefix, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
+	err := removeNamespaces(ctx, containerdAddress(socket), prefix)
+	mounts, errMounts := mountsBelow(dir)
+	if len(mounts) == 0 {
+		return errors.Join(err, errMounts)
+	}
+	err = errors.Join(err, clearNetworks(ctx, mounts))
+	mounts, errMounts = mountsBelow(dir)
+	for _, path := range slices.Backward(mounts) { // what is mounted last lies on top
+		errMounts = errors.Join(errMounts, unix.Unmount(path, unix.MNT_DETACH))
+	}
+	return errors.Join(err, errMounts)
+}
+
+// clearNetworks removes the networks of workers that have one of these mounts.
+func clearNetworks(ctx context.Context, mounts []string) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, path := range mounts {
+		worker, _, ok := strings.Cut(path, "/network/")
+		if !ok || seen[worker] {
+			continue
+		}
+		seen[worker] = true
+		n, err := network.Open(network.Config{Dir: filepath.Join(worker, "network"), Spares: -1})
+		if err == nil {
+			err = errors.Join(n.Recover(ctx, nil), n.Close())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// mountsBelow lists what is mounted below a directory, in the order of mounting.
+func mountsBelow(dir string) ([]string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if path := strings.ReplaceAll(fields[4], `\040`, " "); strings.HasPrefix(path, dir+"/") {
+			out = append(out, path)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// tokens are the clients' tokens as the broker asks for them: those of a file, and
+// those that brokers have made.
+type tokens struct {
+	set    *admission.TokenSet
+	issued *access.Issued
+	grants grants
+}
+
+var _ access.Tokens = (*tokens)(nil)
+
+func (s *server) newTokens(set *admission.TokenSet) *tokens {
+	kept := grants{brokerView{s.replica}, s.replica.Watch(wire.TableTokens)}
+	return &tokens{set, access.NewIssued(kept, time.Now), kept}
+}
+
+// close ends what newTokens began; of nil there is nothing.
+func (t *tokens) close() {
+	if t != nil {
+		t.grants.watcher.Stop()
+	}
+}
+
+// Identify returns the owner of a token.
+func (t *tokens) Identify(ctx context.Context, token string) (access.Identity, error) {
+	scope, ok := t.set.Lookup(token)
+	switch {
+	case !ok:
+		return t.issued.Identify(ctx, token)
+	case scope.Scraper:
+		return access.Identity{Name: "scraper", Scraper: true}, nil
+	case scope.Cluster:
+		return access.Identity{Name: "*"}, nil // as it is written in the file; no organisation has that name
+	}
+	who := access.Identity{Name: scope.Org, Org: scope.Org}
+	if scope.App != "" {
+		who.Apps = []bourse.AppRef{{Name: scope.App}}
+	}
+	return who, nil
+}
+
+// grants keeps tokens in the view.
+type grants struct {
+	view    brokerView
+	watcher *view.Watcher
+}
+
+var _ access.Grants = grants{}
+
+// Find implements access.Grants.
+func (g grants) Find(ctx context.Context, id string) (access.Grant, bool, error) {
+	t, err := view.Ask(ctx, g.view.View, inventory.TokenByID(id))
+	if err != nil || t == nil {
+		return access.Grant{}, false, err
+	}
+	return access.Grant(*t), true, nil
+}
+
+// All implements access.Grants.
+func (g grants) All(ctx context.Context) ([]access.Grant, error) {
+	list, err := view.Ask(ctx, g.view.View, inventory.Tokens())
+	out := make([]access.Grant, len(list))
+	for i := range list {
+		out[i] = access.Grant(list[i])
+	}
+	return out, err
+}
+
+// Put implements access.Grants.
+func (g grants) Put(ctx context.Context, grant access.Grant) error {
+	t := inventory.Token(grant)
+	return g.view.write(ctx, inventory.TokenRow(&t))
+}
+
+// Changed implements access.Grants.
+func (g grants) Changed() <-chan struct{} { return g.watcher.C }
+
+// Synced implements access.Grants: a broker that is alone does not know what others
+// have made.
+func (g grants) Synced() bool { return g.view.Synced() && g.view.directory.Knows() }

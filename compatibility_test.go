@@ -1,0 +1,111 @@
+package bourse_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+const compatibility = "docs/compatibility.md"
+
+// TestCompatibility: the document's parts about fields, states and calls are what
+// the program acts by. go test -run TestCompatibility -update . writes them.
+func TestCompatibility(t *testing.T) {
+	raw, err := os.ReadFile(compatibility)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for name, want := range map[string]string{"fields": fieldsTable(), "states": statesDiagram(), "calls": callsTable()} {
+		begin, end := "<!-- "+name+": written by go test -run TestCompatibility -update . -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, begins := strings.Cut(text, begin)
+		got, after, ends := strings.Cut(rest, end)
+		if !begins || !ends {
+			t.Fatalf("%s does not have the lines %q and %q", compatibility, begin, end)
+		}
+		if diff := cmp.Diff(want, got); diff != "" && !*update {
+			t.Errorf("%s says something else of %s (-want +written): go test -run TestCompatibility -update .\n%s", compatibility, name, diff)
+		}
+		text = before + begin + want + end + after
+	}
+	if *update {
+		if err := os.WriteFile(compatibility, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the source tree
+			t.Fatal(err)
+		}
+	}
+}
+
+// statesDiagram draws a machine's life.
+func statesDiagram() string {
+	var b strings.Builder
+	b.WriteString("```mermaid\nstateDiagram-v2\n")
+	for _, from := range bourse.States() {
+		for _, to := range bourse.States() {
+			if from.CanBecome(to) {
+				fmt.Fprintf(&b, "    %s --> %s\n", from, to)
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+// callsTable writes what becomes of each call in each state, and the texts of the
+// refusals.
+func callsTable() string {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, call := range bourse.Calls() {
+		fmt.Fprintf(&b, " %s |", call)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(bourse.Calls())) + "\n")
+	texts := map[string]bool{}
+	for _, state := range bourse.States() {
+		fmt.Fprintf(&b, "| %s |", state)
+		for _, call := range bourse.Calls() {
+			answer, text := call.On(state)
+			texts[strings.ReplaceAll(text, string(state), "STATE")] = text != ""
+			fmt.Fprintf(&b, " %s |", map[bourse.Answer]string{bourse.Goes: "go", bourse.Already: "already", bourse.Gone: "404", bourse.Unable: "412"}[answer])
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		if text != "" {
+			fmt.Fprintf(&b, "- 412 `%s`\n", text)
+		}
+	}
+	return b.String()
+}
+
+// fieldsTable writes a line for each group of members that are treated alike.
+func fieldsTable() string {
+	var b strings.Builder
+	b.WriteString("| member | `host` | `pull` | other images | why |\n|---|---|---|---|---|\n")
+	var paths []string
+	fields := bourse.Fields()
+	for i, f := range fields {
+		path := "`" + f.Path + "`"
+		for name := range strings.FieldsSeq(f.Below) {
+			path += " `." + name + "`"
+		}
+		paths = append(paths, path)
+		if i+1 < len(fields) && alike(f, fields[i+1]) {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.Join(paths, ", "), f.Host, f.Pull, f.Image, f.Reason)
+		paths = nil
+	}
+	return b.String()
+}
+
+func alike(a, b bourse.Field) bool {
+	return a.Host == b.Host && a.Pull == b.Pull && a.Image == b.Image && a.Reason == b.Reason
+}

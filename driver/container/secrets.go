@@ -1,0 +1,63 @@
+package container
+
+import (
+	"slices"
+
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/concealed"
+)
+
+// BecomeRunc makes this process runc, which gives a container its secrets; args are
+// those that follow Config.Runc. It returns when it cannot.
+func BecomeRunc(args []string) error { return concealed.Become(args) }
+
+// conceal puts a task's secrets where no disk is, and returns the options with which
+// its runtime finds them, nil for none, and the mounts of its files. Where they cannot be
+// hidden its variables join the environment.
+func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
+	env := l.order.Secrets
+	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime
+	if !hidden {
+		s.Process.Env, env = envOf(s.Process.Env, env), nil
+	}
+	files := secretFiles(l.order)
+	if len(env)+len(files) == 0 {
+		return nil, nil
+	}
+	paths, err := concealed.Put(l.task.container, env, files)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range files { // not to be written: a tmpfs has no limit of the machine's
+		s.Mounts = append(s.Mounts, specs.Mount{
+			Destination: f.Path, Type: "bind", Source: paths[i], Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"},
+		})
+	}
+	if len(env) == 0 {
+		return nil, nil
+	}
+	script, err := concealed.Wrapper(l.layout.dir, l.cfg.Runc)
+	if err != nil {
+		return nil, err
+	}
+	return typeurl.MarshalAny(&options.Options{BinaryName: script})
+}
+
+func secretFiles(task driver.Task) []driver.File {
+	return slices.DeleteFunc(slices.Clone(task.Root.Files), func(f driver.File) bool { return !f.Secret })
+}
+
+// secretTasks returns the tasks of ours that have secrets.
+func (l layout) secretTasks() []driver.TaskID {
+	var out []driver.TaskID
+	for _, name := range concealed.Containers() {
+		if id, ok := l.taskOf(name); ok {
+			out = append(out, id)
+		}
+	}
+	return out
+}

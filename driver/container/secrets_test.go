@@ -1,0 +1,156 @@
+package container
+
+import (
+	"bytes"
+	"crypto/rand"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+)
+
+// TestSecrets: a container's program has its secrets, over its environment, and so
+// has a command beside it, also of a later daemon; its file is there. Neither
+// containerd's files nor the driver's have them, while it runs and afterwards.
+func TestSecrets(t *testing.T) {
+	h := newHostOn(t, containerdtest.New(t), nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	value, inFile := rand.Text(), rand.Text()
+	task := order(image, sh(`[ "$PASSWORD $PLAIN" = "`+"$(cat /etc/secret/key)"+` plain" ] || echo another; `+runScript)...)
+	task.Env = []string{"PASSWORD=none", "PLAIN=plain"}
+	task.Secrets = []string{"PASSWORD=" + value}
+	task.Root.Files = []driver.File{
+		{Path: "/etc/secret/key", Data: []byte(value), Mode: 0o440, Secret: true},
+		{Path: "/etc/other", Data: []byte(inFile), Mode: 0o400, Secret: true},
+	}
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	has := func(d *Driver) {
+		t.Helper()
+		out, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: sh(`cat /proc/1/environ | tr '\0' '\n' | grep PASSWORD; echo "$PASSWORD $PLAIN"; stat -c %a /etc/secret/key; cat /etc/other; echo x > /etc/other && echo written`)})
+		want := "PASSWORD=" + value + "\n" + value + " plain\n440\n" + inFile
+		if err != nil || string(out.Stdout) != want {
+			t.Errorf("a command beside it: %v, %q %q, want %q", err, out.Stdout, out.Stderr, want)
+		}
+	}
+	has(d)
+	for _, dir := range []string{h.server.Dir, h.cfg.Dir} {
+		if left := filesWith(t, dir, value, inFile); len(left) > 0 {
+			t.Errorf("secrets are in %q", left)
+		}
+	}
+	d, found := h.recovered(t)
+	if len(found) != 1 || found[0].Exit != nil {
+		t.Fatalf("found %v, want it running", found)
+	}
+	has(d)
+	if err := d.Stop(t.Context(), task.ID, "SIGKILL", 0); err != nil {
+		t.Error(err)
+	}
+	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Signal != 9 {
+		t.Errorf("its end: %+v, %v", exit, err)
+	}
+	if err := d.Forget(t.Context(), task.ID); err != nil {
+		t.Error(err)
+	}
+	if left := d.layout.secretTasks(); len(left) > 0 {
+		t.Errorf("an ended task has secrets: %v", left)
+	}
+	task.ID.Boot++ // as a restart does
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	has(d)
+	if left := filesWith(t, h.server.Dir, value, inFile); len(left) > 0 {
+		t.Errorf("secrets are in %q", left)
+	}
+}
+
+// TestSecretsOfAFailedStart: a start that fails leaves no secret, and the error says why.
+func TestSecretsOfAFailedStart(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	task := order(image, "/bin/none-such")
+	task.Secrets = []string{"PASSWORD=hunter2"}
+	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "none-such") {
+		t.Errorf("a program that is not there: %v, want invalid with its name", err)
+	}
+	if left := d.layout.secretTasks(); len(left) > 0 {
+		t.Errorf("secrets of %v were left behind", left)
+	}
+	task = order(image, sh(runScript)...)
+	task.Secrets = []string{"PASSWORD=hunter2\x00"}
+	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret that no program can have: %v, want invalid without it", err)
+	}
+}
+
+// TestContainersEndWithoutTheProgram: of a container with secrets nothing but a start
+// and a command needs the daemon's program.
+func TestContainersEndWithoutTheProgram(t *testing.T) {
+	h := newHost(t, func(c *Config) {
+		self, err := os.ReadFile(c.Runc[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Runc = []string{filepath.Join(t.TempDir(), "it's a program"), "runc"}
+		if err := os.WriteFile(c.Runc[0], self, 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	})
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	task := order(image, sh(runScript)...)
+	task.Secrets = []string{"PASSWORD=hunter2"}
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(h.cfg.Runc[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stop(t.Context(), task.ID, "SIGKILL", 0); err != nil {
+		t.Error(err)
+	}
+	if err := d.Destroy(t.Context(), task.ID.Machine); err != nil {
+		t.Error(err)
+	}
+	task = order(image, sh(runScript)...)
+	task.Secrets = []string{"PASSWORD=hunter2"}
+	if _, err := d.Start(t.Context(), task); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a start without the program: %v", err)
+	}
+}
+
+// filesWith lists the files on disks below dir that have one of some values.
+func filesWith(t *testing.T, dir string, values ...string) []string {
+	t.Helper()
+	var out []string
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil //nolint:nilerr // files come and go
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil //nolint:nilerr // likewise
+		}
+		files++
+		if slices.ContainsFunc(values, func(v string) bool { return bytes.Contains(text, []byte(v)) }) {
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Errorf("searched %d files of %s: %v", files, dir, err)
+	}
+	return out
+}

@@ -1,0 +1,17 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// readFile returns the text of a cgroup's file, "" when it is not there.
+func readFile(dir, file string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, file))
+	return string(b)
+}
+
+func exists(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
+}

@@ -1,0 +1,94 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// The freezer of v1 is a hierarchy of its own. Entering one more would cost each
+// start 5 ms and more, so processes are moved there when they are to be frozen.
+// See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+
+// openIcebox makes the directory of frozen groups, and ends what an earlier
+// process has left there.
+func (g *v1Groups) openIcebox(mount, mark string, log *slog.Logger) {
+	if mount == "" {
+		return
+	}
+	dir := filepath.Join(mount, Parent, mark)
+	if err := os.MkdirAll(dir, 0o755); err != nil || !exists(filepath.Dir(dir), freezerState) {
+		return
+	}
+	g.icebox = dir
+	if err := sweep(dir, ""); err != nil {
+		log.Warn("frozen cgroups of an earlier supervisor remain", "err", err)
+	}
+}
+
+// icy is the group's directory among the frozen.
+func (g *v1Group) icy() string { return filepath.Join(g.all.icebox, g.name) }
+
+func (g *v1Group) mayBeFrozen() bool { return g.all.icebox != "" && exists(g.icy(), freezerState) }
+
+// Freeze implements Group.
+func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
+	switch {
+	case g.all.icebox == "":
+		return errors.ErrUnsupported
+	case !frozen && !g.mayBeFrozen():
+		return nil
+	case !frozen:
+		return writeFile(g.icy(), freezerState, "THAWED")
+	}
+	if err := syscall.Mkdir(g.icy(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make cgroup %s: %w", g.icy(), err)
+	}
+	err := until(ctx, func() (bool, error) {
+		left, err := g.moveIn()
+		if err != nil || left > 0 {
+			return false, err
+		}
+		// Written again it makes the kernel try again.
+		if err := writeFile(g.icy(), freezerState, "FROZEN"); err != nil {
+			return false, err
+		}
+		if strings.TrimSpace(readFile(g.icy(), freezerState)) != "FROZEN" {
+			return false, nil
+		}
+		left, err = g.moveIn() // one that was just being forked; it is frozen as it comes
+		return left == 0, err
+	})
+	if err != nil {
+		return errors.Join(err, writeFile(g.icy(), freezerState, "THAWED"))
+	}
+	return nil
+}
+
+// moveIn moves the group's processes to the freezer and returns how many were
+// not there yet: these may have forked meanwhile.
+func (g *v1Group) moveIn() (int, error) {
+	there, err := members(g.icy())
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	for _, pid := range g.Members() {
+		if slices.Contains(there, pid) {
+			continue
+		}
+		if err := writeFile(g.icy(), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return moved, err
+		}
+		moved++
+	}
+	return moved, nil
+}

@@ -1,0 +1,205 @@
+package cgroup
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Tree is the host's cgroup file systems, for groups that something else makes:
+// a container's runtime. A group has one path below each mount point. The zero
+// value finds the mounts when it is first asked; reading them needs neither the
+// runtime nor its daemon.
+type Tree struct {
+	once  sync.Once
+	mount Choice // V2 only when the controllers are there
+	swap  bool   // swap is accounted
+}
+
+func (g *Tree) find() {
+	g.once.Do(func() {
+		text, _ := os.ReadFile("/proc/self/mountinfo") // elsewhere than on Linux there is none
+		g.parse(string(text))
+		switch {
+		case g.mount.V1["memory"] != "":
+			g.swap = exists(g.mount.V1["memory"], "memory.memsw.limit_in_bytes")
+		case g.mount.V2 != "":
+			g.swap = true // runtimes leave it out themselves where it is missing
+		}
+	})
+}
+
+// parse reads mountinfo. A hybrid host has its controllers in v1 and a v2 mount
+// without any.
+func (g *Tree) parse(text string) {
+	g.mount = Choose(ParseMountinfo(text))
+	switch {
+	case len(g.mount.V1) > 0:
+		g.mount.V2 = ""
+	case g.mount.V2 != "": // v1 has names only
+		g.mount.Mode = "v2"
+	}
+}
+
+// PathOf is where a group is, below each mount point: of all that one driver has,
+// by its mark, or of one of its containers.
+func PathOf(mark, container string) string {
+	return filepath.Join("/", Parent, mark, container)
+}
+
+// Swap reports whether the host accounts swap.
+func (g *Tree) Swap() bool {
+	g.find()
+	return g.swap
+}
+
+// Dir returns the directory of a container's cgroup in a controller's hierarchy,
+// "" when the host has none.
+func (g *Tree) Dir(controller, path string) string {
+	g.find()
+	root := cmp.Or(g.mount.V1[controller], g.mount.V2)
+	if root == "" {
+		return ""
+	}
+	return filepath.Join(root, path)
+}
+
+// Has reports whether the host has a controller.
+func (g *Tree) Has(controller string) bool {
+	g.find()
+	if g.mount.V2 == "" {
+		return g.mount.V1[controller] != ""
+	}
+	text, err := os.ReadFile(filepath.Join(g.mount.V2, "cgroup.controllers"))
+	return err == nil && slices.Contains(strings.Fields(string(text)), controller)
+}
+
+// Labels are the driver's labels for what the host can enforce.
+func (g *Tree) Labels() map[string]string {
+	g.find()
+	out := Labels(g.mount.Mode, g.Has)
+	if g.bursts() {
+		out["limit.cpu.burst"] = "cgroup"
+	}
+	if g.freezes() {
+		out[LabelSuspend] = "freezer"
+	}
+	return out
+}
+
+// bursts reports whether unused processor time can be saved up, as since Linux
+// 5.14. The root of v2 does not have the file, but its children.
+func (g *Tree) bursts() bool {
+	found, _ := filepath.Glob(filepath.Join(cmp.Or(g.mount.V1["cpu"], g.mount.V2+"/*"), g.BurstFile()))
+	return g.Has("cpu") && len(found) > 0
+}
+
+// freezes reports whether groups can be frozen: the root of v2 has no such file,
+// but its children.
+func (g *Tree) freezes() bool {
+	if g.mount.V2 == "" {
+		return g.mount.V1["freezer"] != ""
+	}
+	found, _ := filepath.Glob(filepath.Join(g.mount.V2, "*", "cgroup.freeze"))
+	return len(found) > 0
+}
+
+// OOMKills tells how often the kernel has killed a process of the cgroup for
+// memory: unlike an event, the count is still there after a restart.
+func (g *Tree) OOMKills(path string) int64 {
+	file := "memory.oom_control"
+	if g.find(); g.mount.V2 != "" {
+		file = "memory.events"
+	}
+	return Counter(g.Read("memory", path, file), "oom_kill")
+}
+
+// Members returns the processes in a cgroup.
+func (g *Tree) Members(path string) []int {
+	var out []int
+	for field := range strings.FieldsSeq(g.Read("pids", path, "cgroup.procs")) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// Kill kills the processes of a cgroup until none is left, at most grace: a
+// process may fork while it is being killed, or hang in the kernel. Those of a v1
+// freezer die as they are thawed.
+func (g *Tree) Kill(path string, grace time.Duration) {
+	deadline := time.Now().Add(grace)
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		pids := g.Members(path)
+		if len(pids) == 0 || time.Now().After(deadline) {
+			return
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+		}
+		if g.mount.V2 == "" {
+			_ = g.Set("freezer", path, freezerState, "THAWED") // there is none, mostly
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Set writes one of a cgroup's files.
+func (g *Tree) Set(controller, path, file, value string) error {
+	dir := g.Dir(controller, path)
+	if dir == "" {
+		return errors.ErrUnsupported
+	}
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// Remove removes a cgroup from all hierarchies, when it is empty.
+func (g *Tree) Remove(path string) {
+	g.find()
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.Contains(line, " - cgroup") {
+			_ = os.Remove(filepath.Join(f[4], path)) // it may not be there
+		}
+	}
+}
+
+// BurstFile is the name of the file that has the burst of processor time.
+func (g *Tree) BurstFile() string {
+	if g.find(); g.mount.V2 != "" {
+		return "cpu.max.burst"
+	}
+	return "cpu.cfs_burst_us"
+}
+
+// Usage returns what a group's processes use.
+func (g *Tree) Usage(path string) driver.Usage {
+	if g.find(); g.mount.V2 != "" {
+		return UsageV2(func(name string) string { return readFile(g.Dir("", path), name) })
+	}
+	return UsageV1(func(controller, name string) string { return g.Read(controller, path, name) })
+}
+
+// Read returns the text of one of a group's files, "" when it is not there.
+func (g *Tree) Read(controller, path, file string) string {
+	dir := g.Dir(controller, path)
+	if dir == "" {
+		return ""
+	}
+	return readFile(dir, file)
+}

@@ -1,0 +1,86 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// freezeLimit is how long the processes of a task may take to halt: one that
+// waits for a dead disk cannot.
+const freezeLimit = 10 * time.Second
+
+// Freeze implements driver.Driver.
+func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
+	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
+		return errEnded(id)
+	}
+	return d.call(ctx, &request{Op: opFreeze, Task: id, Frozen: frozen}, nil)
+}
+
+func errFrozen(id driver.TaskID) error {
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
+}
+
+// freeze is the supervisor's side. Nothing is forked in the group meanwhile: a
+// child that was frozen before it has executed its program would hold up every
+// other fork.
+func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
+	t, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	with := s.join(t)
+	if with == nil {
+		return errEnded(id)
+	}
+	defer with.forks.Done()
+	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
+	defer cancel()
+	with.still.Lock()
+	defer with.still.Unlock()
+	err = errors.ErrUnsupported
+	if with.group != nil {
+		err = with.group.Freeze(ctx, frozen)
+	}
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that freeze processes")
+	case err != nil:
+		return bourse.Errorf(bourse.CodeUnavailable, "freeze: %w", err)
+	}
+	with.frozen = frozen
+	return nil
+}
+
+// kill kills a task's process group. A frozen task makes no further step.
+func (s *supervisor) kill(t *task) {
+	killGroup(t.pid, syscall.SIGKILL)
+	s.thaw(t, true)
+}
+
+// thaw lets a frozen task go on, or kills it.
+func (s *supervisor) thaw(t *task, kill bool) {
+	with := s.join(t)
+	if with == nil {
+		return
+	}
+	defer with.forks.Done()
+	with.still.Lock()
+	defer with.still.Unlock()
+	switch {
+	case !with.frozen:
+		return
+	case kill:
+		with.group.KillAll(killGrace)
+	default:
+		if err := with.group.Freeze(context.Background(), false); err != nil {
+			s.log.Warn("a task cannot be thawed", "machine", t.id.Machine, "err", err)
+		}
+	}
+	with.frozen = false
+}

@@ -1,0 +1,120 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/mux"
+)
+
+// conns are a fabric's connections of calls: one to each worker that was called
+// lately, by its name and address.
+type conns struct {
+	dial   Dialer
+	config TLS // nil: in the clear
+	proof  admission.Proof
+	work   sync.WaitGroup
+
+	mu     sync.RWMutex // taken before those of a connection
+	peers  map[peerKey]*peer
+	closed bool
+}
+
+type peerKey struct {
+	id      bourse.WorkerID
+	role    bourse.Role
+	address string
+}
+
+// peer is a worker to which there is a connection, or was to be one.
+type peer struct {
+	ready  chan struct{} // closed when what follows is set
+	conn   *mux.Conn
+	err    error              // why there is none
+	cancel context.CancelFunc // of trying
+}
+
+// ended reports whether the connection was tried in vain or takes no more calls.
+func (p *peer) ended() bool {
+	select {
+	case <-p.ready:
+		return p.conn == nil || p.conn.Ended()
+	default:
+		return false
+	}
+}
+
+var errClosed = errors.New("the fabric was closed")
+
+// get returns the connection to a worker, which it makes if there is none.
+func (cs *conns) get(ctx context.Context, to *bourse.Member) (*mux.Conn, error) {
+	key := peerKey{to.ID, to.Role, to.Address}
+	cs.mu.RLock()
+	p := cs.peers[key]
+	cs.mu.RUnlock()
+	if p == nil || p.ended() {
+		if p = cs.begin(key, *to); p == nil {
+			return nil, errClosed
+		}
+	}
+	select {
+	case <-p.ready:
+		return p.conn, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// begin makes a connection, unless another goroutine does: nil when there are to
+// be no more.
+func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		return nil
+	}
+	if p := cs.peers[key]; p != nil && !p.ended() {
+		return p
+	}
+	for k, p := range cs.peers {
+		if p.ended() {
+			delete(cs.peers, k)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	p := &peer{ready: make(chan struct{}), cancel: cancel}
+	cs.peers[key] = p
+	cs.work.Go(func() { cs.connect(ctx, p, &to) })
+	return p
+}
+
+// connect makes a connection and then reads from it until it ends.
+func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
+	p.conn, p.err = cs.open(ctx, to)
+	p.cancel()
+	close(p.ready)
+	if p.conn != nil {
+		p.conn.Run()
+	}
+}
+
+// close ends all connections and waits for what they have started. From now on
+// there are none.
+func (cs *conns) close() {
+	cs.mu.Lock()
+	cs.closed = true
+	peers := cs.peers
+	cs.peers = nil
+	cs.mu.Unlock()
+	for _, p := range peers {
+		p.cancel()
+		<-p.ready
+		if p.conn != nil {
+			p.conn.Close()
+		}
+	}
+	cs.work.Wait()
+}

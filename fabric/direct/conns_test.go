@@ -1,0 +1,341 @@
+package direct_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// pipes is a listener, and the dialer that reaches it, in memory.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{accept: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.close.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.accept <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+var someone = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "192.0.2.1:1"}
+
+// bubble runs a test in virtual time, with a fabric whose worker is what serves
+// the pipes.
+func bubble(t *testing.T, serve func(p *pipes), test func(t *testing.T, f *direct.Fabric)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		var wg sync.WaitGroup
+		wg.Go(func() { serve(p) })
+		f := direct.NewOver(p.dial, nil, admission.Proof{})
+		test(t, f)
+		f.Close()
+		_ = p.Close()
+		wg.Wait()
+	})
+}
+
+// serving is a real server for a bubble.
+func serving(h http.Handler) func(p *pipes) {
+	return func(p *pipes) {
+		_ = direct.Serve(context.Background(), p, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler))
+	}
+}
+
+// upgraded is a worker that takes connections of calls and then behaves. Frames
+// are read with next.
+func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
+	return func(p *pipes) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for c, err := p.Accept(); err == nil; c, err = p.Accept() {
+			wg.Go(func() {
+				defer c.Close()
+				r := bufio.NewReader(c)
+				if _, err := http.ReadRequest(r); err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\n")
+				behave(c, r)
+			})
+		}
+	}
+}
+
+// next reads a frame of a caller, and what follows it.
+func next(r *bufio.Reader) (verb string, id uint64, err error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", 0, err
+	}
+	words := strings.Fields(line)
+	if len(words) > 1 {
+		id, err = strconv.ParseUint(words[1], 10, 64)
+	}
+	if len(words) > 4 && err == nil {
+		var length int
+		if length, err = strconv.Atoi(words[4]); err == nil {
+			_, err = r.Discard(length)
+		}
+	}
+	return words[0], id, err
+}
+
+// within sends a call with a deadline, and returns how long it took.
+func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	began := time.Now()
+	_, err = fabrictest.Send(ctx, f, someone, body)
+	return time.Since(began), err
+}
+
+// TestSilentWorker shows that the answer of a worker that has become silent
+// is lost after a while.
+func TestSilentWorker(t *testing.T) {
+	var pings atomic.Int32
+	bubble(t, upgraded(func(_ net.Conn, r *bufio.Reader) {
+		for {
+			verb, _, err := next(r)
+			if err != nil {
+				return
+			}
+			if verb == "PING" {
+				pings.Add(1)
+			}
+		}
+	}), func(t *testing.T, f *direct.Fabric) {
+		took, err := within(t, f, time.Hour, "{}")
+		wantCode(t, err, bourse.CodeTimeout)
+		if took > 15*time.Second || pings.Load() != 1 {
+			t.Errorf("it was known after %s and %d pings", took, pings.Load())
+		}
+	})
+}
+
+// TestWorkerThatDoesNotRead shows that no caller waits longer for it than it
+// wants, and that what never left was not sent.
+func TestWorkerThatDoesNotRead(t *testing.T) {
+	bubble(t, upgraded(func(net.Conn, *bufio.Reader) { time.Sleep(time.Hour) }), func(t *testing.T, f *direct.Fabric) {
+		took, err := within(t, f, 100*time.Millisecond, "first")
+		wantCode(t, err, bourse.CodeTimeout)
+		if took != 100*time.Millisecond {
+			t.Errorf("the first was held for %s", took)
+		}
+		took, err = within(t, f, 100*time.Millisecond, "second")
+		wantCode(t, err, bourse.CodeTimeout)
+		if took != 100*time.Millisecond {
+			t.Errorf("the second was held for %s", took)
+		}
+		took, err = within(t, f, time.Hour, "third")
+		wantCode(t, err, bourse.CodeUnavailable)
+		if took > 10*time.Second {
+			t.Errorf("it was known after %s", took)
+		}
+	})
+}
+
+// TestLongCalls shows that a call may take long, that its connection is
+// closed when it has been idle for a while, and made again.
+func TestLongCalls(t *testing.T) {
+	bubble(t, serving(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(10 * time.Minute):
+		case <-r.Context().Done():
+			t.Errorf("the handler ended for %v", context.Cause(r.Context()))
+		}
+	})), func(t *testing.T, f *direct.Fabric) {
+		for range 2 {
+			took, err := within(t, f, time.Hour, "{}")
+			if err != nil || took != 10*time.Minute {
+				t.Errorf("got %v after %s", err, took)
+			}
+			time.Sleep(50 * time.Second)
+			if f.Conns() != 1 {
+				t.Error("the connection was closed early")
+			}
+			time.Sleep(30 * time.Second)
+			if f.Conns() != 0 {
+				t.Error("a connection that no one uses is kept")
+			}
+		}
+	})
+}
+
+// TestSilentCaller shows that a worker cancels the calls of a caller that sends
+// nothing any more.
+func TestSilentCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := newPipes(), fabrictest.NewStuck()
+		var wg sync.WaitGroup
+		wg.Go(func() { serving(s)(p) })
+		c, err := p.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "GET /worker/calls HTTP/1.1\r\nHost: w1\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols { //nolint:bodyclose // it has none
+			t.Fatalf("got %+v, %v", resp, err)
+		}
+		_, _ = io.WriteString(c, "CALL 1 /x 0 2 POST\n{}")
+		began := time.Now()
+		<-s.Left
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("it was known after %s", took)
+		}
+		_ = p.Close()
+		wg.Wait()
+	})
+}
+
+// TestStrangeWorker shows that nothing that a worker sends harms more than its own calls.
+func TestStrangeWorker(t *testing.T) {
+	for name, says := range map[string]string{
+		"text":                "SSH-2.0-OpenSSH_9.6\r\nHello there",
+		"nothing":             "",
+		"a call":              "CALL 1 /x 0 0 POST\n",
+		"an endless answer":   "DONE 1 200 9223372036854775807 -\n",
+		"a large answer, cut": "DONE 1 200 16777216 -\n..",
+		"half a line":         "DONE 1 2",
+		"no status":           "DONE 1 1 0 -\n",
+		"no word more":        "DONE 1\n",
+		"an answer to others": "DONE 2 200 0 -\n",
+		"broken":              "LOST 1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, upgraded(func(c net.Conn, r *bufio.Reader) {
+				_, _, _ = next(r)
+				_, _ = io.WriteString(c, says)
+			}), func(t *testing.T, f *direct.Fabric) {
+				_, err := within(t, f, time.Minute, "{}")
+				wantCode(t, err, bourse.CodeTimeout)
+			})
+		})
+	}
+	t.Run("an answer again", func(t *testing.T) {
+		bubble(t, upgraded(func(c net.Conn, r *bufio.Reader) {
+			_, id, _ := next(r)
+			for range 2 {
+				_, _ = fmt.Fprintf(c, "DONE %d 200 2 -\nok", id)
+			}
+			_, _, _ = next(r)
+		}), func(t *testing.T, f *direct.Fabric) {
+			a, err := fabrictest.Send(t.Context(), f, someone, "{}")
+			if err != nil || string(a.Body) != "ok" {
+				t.Errorf("got %q, %v", a.Body, err)
+			}
+		})
+	})
+}
+
+// TestStrangeCaller shows that wrong input of a caller ends its own connection,
+// and harms no other.
+func TestStrangeCaller(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	ln, _ := serve(t, direct.Handler("w1", ok), nil)
+	f := direct.New(nil)
+	t.Cleanup(f.Close)
+	for name, says := range map[string]string{
+		"text":          "GET / HTTP/1.1\r\nHost: w1\r\n\r\n",
+		"an answer":     "DONE 1 200 2 -\nok",
+		"a pong":        "PONG\n",
+		"a large ping":  "PING hello, how are you?\n",
+		"half a frame":  "CALL 1 /x 0 2 POST\n{",
+		"a large claim": "CALL 1 /x 0 262145 POST\n",
+	} {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "GET /worker/calls HTTP/1.1\r\nHost: w1\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\n"+says)
+		if name == "half a frame" {
+			_ = c.(*net.TCPConn).CloseWrite()
+		}
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: its connection is kept", name)
+		}
+		c.Close()
+		if _, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}"); err != nil {
+			t.Errorf("%s: another call: %v", name, err)
+		}
+	}
+}
+
+// TestStrangeUpgrade shows what a server may answer to the request for a
+// connection of calls.
+func TestStrangeUpgrade(t *testing.T) {
+	for name, c := range map[string]struct {
+		says string
+		want int // status
+		code bourse.Code
+	}{
+		"another protocol": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 101, ""},
+		"too early":        {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\nPONG\n", 0, bourse.CodeUnavailable},
+		"an endless one":   {"HTTP/1.1 101 Switching Protocols\r\n" + strings.Repeat("X: y\r\n", 20_000), 0, bourse.CodeUnavailable},
+		"not found":        {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, ""},
+		"not allowed":      {"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}", 403, ""},
+		"no HTTP":          {"220 ready\r\n", 0, bourse.CodeUnavailable},
+		"nothing":          {"", 0, bourse.CodeUnavailable},
+		"another worker":   {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n", 0, bourse.CodeUnavailable},
+		"it is closing":    {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(p *pipes) {
+				for conn, err := p.Accept(); err == nil; conn, err = p.Accept() {
+					_, _ = http.ReadRequest(bufio.NewReader(conn))
+					_, _ = io.WriteString(conn, c.says)
+					conn.Close()
+				}
+			}, func(t *testing.T, f *direct.Fabric) {
+				a, err := fabrictest.Send(t.Context(), f, someone, "{}")
+				if a.Status != c.want || bourse.CodeOf(err) != c.code {
+					t.Errorf("got %d, %v", a.Status, err)
+				}
+			})
+		})
+	}
+}

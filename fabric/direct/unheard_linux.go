@@ -1,0 +1,17 @@
+package direct
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// giveUp has the kernel break a connection whose other host is unheard of.
+func giveUp(_, _ string, c syscall.RawConn) error {
+	var set error
+	err := c.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unheard.Milliseconds()))
+	})
+	return errors.Join(err, set)
+}

@@ -1,0 +1,25 @@
+package fabrictest
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/duplex"
+)
+
+// Attach runs a command beside a machine's program, its input and output
+// streaming, until it ends or ctx does. The stream must be copied or closed.
+func Attach(ctx context.Context, f fabric.Fabric, to bourse.Member, id bourse.MachineID, start fabric.ExecStart) (*duplex.Stream, error) {
+	dial := func(body io.ReadCloser) (io.ReadCloser, error) {
+		return fabric.MachineAttach.Open(ctx, f, to, id, body)
+	}
+	return duplex.Open(start, dial, func(err error) error {
+		if _, coded := errors.AsType[*bourse.Error](err); coded {
+			return err
+		}
+		return fabric.Lost(ctx, to, err)
+	})
+}

@@ -1,0 +1,50 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Granting is the workers as the exchange asks them. Before a worker is to fill
+// a volume from what another one has, that one is asked to let it: for this
+// volume or snapshot, and this worker alone.
+type Granting struct {
+	Trader
+	Directory interface {
+		ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
+	}
+}
+
+// Claim implements market.Trader. A source that grants nothing, or cannot be
+// asked, leaves the claim unsent.
+func (g Granting) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if spec := claim.Order.Volume; spec != nil {
+		id, tag := string(spec.Source), spec.Source.Tag()
+		if spec.Snapshot != "" {
+			id, tag = string(spec.Snapshot), spec.Snapshot.Tag()
+		}
+		if id != "" && tag != to.Tag {
+			grant, err := g.grant(ctx, tag, id, to.ID, claim.Order.App)
+			if err != nil {
+				return nil, nil, err
+			}
+			granted, volume := *claim, *spec // others read theirs
+			volume.Grant, granted.Order.Volume = grant, &volume
+			claim = &granted
+		}
+	}
+	return g.Trader.Claim(ctx, to, claim)
+}
+
+func (g Granting) grant(ctx context.Context, tag bourse.WorkerTag, id string, reader bourse.WorkerID, app bourse.App) (string, error) {
+	source, ok := g.Directory.ByTag(tag)
+	if !ok {
+		return "", bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)
+	}
+	grant, err := VolumeGrant.Call(ctx, g.Fabric, source, GrantRequest{ID: id, To: reader, App: app})
+	if err != nil {
+		return "", bourse.Errorf(bourse.CodeUnavailable, "worker %s does not let %s read %s: %w", source.ID, reader, id, err)
+	}
+	return grant, nil
+}

@@ -1,0 +1,59 @@
+package fabric
+
+import (
+	"context"
+	"io"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Trader is a fabric as the market uses it.
+type Trader struct{ Fabric }
+
+// Claim fills the order on one worker, or returns its refusal. After an error
+// with CodeUnavailable the worker has not taken the claim; after any other
+// error that no worker answered with, the outcome is unknown.
+func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	var reply ClaimReply
+	var err error
+	if task := claim.Order.Task; task != nil && task.Output != nil {
+		reply, err = t.stream(ctx, to, claim)
+	} else {
+		reply, err = OrderClaim.Call(ctx, t.Fabric, to, *claim)
+	}
+	if err == nil && (reply.Fill == nil) == (reply.Refusal == nil) {
+		err = bourse.Errorf(bourse.CodeInternal, "worker %s answered a claim with neither yes nor no", to.ID)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return reply.Fill, reply.Refusal, nil
+}
+
+// stream claims an order for a task whose caller wants the answer's parts as they
+// come.
+func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Claim) (reply ClaimReply, err error) {
+	var end *ClaimPart
+	err = OrderStream.Call(ctx, t.Fabric, to, *claim, func(p ClaimPart) error {
+		if p.Reply != nil || p.Failure != nil {
+			end = &p
+			return io.EOF
+		}
+		claim.Order.Task.Output(p.Output)
+		return nil
+	})
+	switch {
+	case end == nil && err == nil:
+		return reply, Lost(ctx, to, io.ErrUnexpectedEOF)
+	case end == nil:
+		return reply, err
+	case end.Failure != nil:
+		return reply, end.Failure.err(to)
+	}
+	return *end.Reply, nil
+}
+
+// Cancel makes sure that the order is not filled by this worker, now or later.
+func (t Trader) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
+	return OrderCancel.Call(ctx, t.Fabric, to, order)
+}

@@ -1,0 +1,251 @@
+package fabric
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/ndjson"
+)
+
+// Spec is what is known of a verb beside its types.
+type Spec struct {
+	Name   string        // "machine/start"
+	Method string        // GET: it changes nothing
+	Roles  []bourse.Role // of the servers that may use it
+
+	// Request and Reply return new zero values of the verb's types: of Lines a line,
+	// of a Pipe nothing.
+	Request, Reply func() any
+
+	pipe bool // the body is a stream, and the request travels beside it
+}
+
+// Path is the path of the verb's requests.
+func (s *Spec) Path() string { return "/worker/" + s.Name }
+
+// pattern is that of a mux for the verb's requests.
+func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
+
+// request makes a request. One without a body of its own, or whose body is a
+// stream, travels in the URL. A Fabric sets the address.
+func (s *Spec) request(encoded []byte) *http.Request {
+	req := newRequest(s.Method, &url.URL{Path: s.Path()})
+	if s.inURL() {
+		req.URL.RawQuery = base64.RawURLEncoding.EncodeToString(encoded)
+	} else {
+		setBytes(req, encoded)
+	}
+	return req
+}
+
+func newRequest(method string, u *url.URL) *http.Request {
+	return &http.Request{
+		Method: method, URL: u, Header: http.Header{}, Body: http.NoBody,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+}
+
+func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
+
+// open sends a request to one worker and returns its reply, unread, if it is not
+// an error. A stream, if there is one, is sent while the reply comes.
+func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
+	req := s.request(encoded)
+	if stream != nil {
+		req.Body, req.ContentLength = stream, -1
+	}
+	resp, err := f.Call(ctx, to, req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode > 299 {
+		defer resp.Body.Close()
+		return nil, readFailure(ctx, to, resp)
+	}
+	return resp, nil
+}
+
+// read reads what request has written. Codes: invalid.
+func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
+	if !s.inURL() {
+		return ReadBody(w, r, into)
+	}
+	text, err := base64.RawURLEncoding.DecodeString(r.URL.RawQuery)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "the request cannot be read: %w", err)
+	}
+	return decode(text, into)
+}
+
+// Verb is something that a worker can be asked to do: a request, and its reply
+// when it is done.
+type Verb[Req, Rep any] struct{ Spec }
+
+// Call asks one worker. Errors are those of [Fabric] and those that the worker
+// answered with, code and message as the worker wrote them. What changes
+// something is one message; what reads may have a long reply, which travels as a
+// stream of its own.
+func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
+	var reply Rep
+	body, err := encodeBody(&req)
+	if err != nil {
+		return reply, err
+	}
+	if v.Method != http.MethodGet {
+		answer, err := f.Send(ctx, to, &Message{Method: v.Method, URI: v.Path(), Body: body})
+		switch {
+		case err != nil:
+		case answer.Status > 299:
+			err = failureIn(to, answer.Status, answer.Body)
+		default:
+			err = decodeReply(to, answer.Body, &reply)
+		}
+		return reply, err
+	}
+	resp, err := v.open(ctx, f, to, body, nil)
+	if err != nil {
+		return reply, err
+	}
+	defer resp.Body.Close()
+	err = readReply(ctx, to, resp, &reply, maxReply)
+	return reply, err
+}
+
+// Handle serves the verb: do returns the reply.
+func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req) (Rep, error)) {
+	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
+}
+
+// HandleFrom is Handle for those who need to know where a request is from.
+func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, Req) (Rep, error)) {
+	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
+		var req Req
+		err := v.read(w, r, &req)
+		var reply Rep
+		if err == nil {
+			reply, err = do(r, req)
+		}
+		if err != nil {
+			WriteFailure(w, err)
+			return
+		}
+		WriteBody(w, reply)
+	})
+}
+
+// Lines is a verb whose reply is lines of JSON, each sent as it comes.
+type Lines[Req, Line any] struct{ Spec }
+
+// Call asks one worker and calls line with each line of the reply until there
+// are no more, ctx ends, or line returns an error, which Call returns. A stream
+// that breaks off before its end is an error.
+func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req, line func(Line) error) error {
+	body, err := encodeBody(&req)
+	if err != nil {
+		return err
+	}
+	resp, err := v.open(ctx, f, to, body, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return readLines(ctx, to, resp.Body, line)
+}
+
+// Handle serves the verb: do writes the lines. An error before the first line is
+// the reply; after it, the connection ends there.
+func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *ndjson.Writer) error) {
+	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
+		var req Req
+		if err := v.read(w, r, &req); err != nil {
+			WriteFailure(w, err)
+			return
+		}
+		out := ndjson.NewWriter(w)
+		err := do(r.Context(), req, out)
+		switch {
+		case err == nil:
+			out.Begin()
+		case !out.Begun():
+			WriteFailure(w, err)
+		default:
+			panic(http.ErrAbortHandler) // half a reply is out: the caller must see that it ends here
+		}
+	})
+}
+
+// Pipe is a verb whose reply is bytes, which come while those of the request's
+// body are sent, if it has one.
+type Pipe[Req any] struct{ Spec }
+
+// Open asks one worker and returns the reply as soon as it begins; it must be
+// closed. A body may be nil. Open owns it: it is closed when the reply is, or
+// ctx ends.
+func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Req, body io.ReadCloser) (io.ReadCloser, error) {
+	request, err := encodeBody(&req)
+	var resp *http.Response
+	if err == nil {
+		resp, err = v.open(ctx, f, to, request, body) //nolint:bodyclose // the caller does
+	}
+	if err != nil {
+		if body != nil {
+			_ = body.Close() // not every error is the fabric's, which closes it too
+		}
+		return nil, err
+	}
+	r := &received{ReadCloser: resp.Body, lost: func(err error) error { return Lost(ctx, to, err) }}
+	if body != nil {
+		r.body = body
+		r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // not every transport looks while it reads a body
+	}
+	return r, nil
+}
+
+// Handle serves the verb: serve writes the reply.
+func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *http.Request, Req)) {
+	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
+		var req Req
+		if err := v.read(w, r, &req); err != nil {
+			WriteFailure(w, err)
+			return
+		}
+		serve(w, r, req)
+	})
+}
+
+// received is a reply whose reads return the error of a break as it is.
+type received struct {
+	io.ReadCloser
+	lost func(error) error
+	body io.Closer   // of its request; nil when that is over
+	stop func() bool // goes with body
+}
+
+// Close ends the call, and its body, which a fabric may still be reading.
+func (r *received) Close() error {
+	if r.stop != nil {
+		r.stop()
+	}
+	return r.end()
+}
+
+func (r *received) end() error {
+	if r.body != nil {
+		_ = r.body.Close()
+	}
+	return r.ReadCloser.Close()
+}
+
+// Read reads on. The end is io.EOF, anything else that the answer was lost.
+func (r *received) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.lost(err)
+	}
+	return n, err
+}

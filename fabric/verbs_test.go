@@ -1,0 +1,75 @@
+package fabric_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// verbNames returns the names of the variables of verbs.go.
+func verbNames(t *testing.T) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "verbs.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range f.Decls {
+		if vars, ok := d.(*ast.GenDecl); ok && vars.Tok == token.VAR {
+			for _, spec := range vars.Specs {
+				if name := spec.(*ast.ValueSpec).Names[0]; name.IsExported() {
+					names = append(names, name.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// TestEveryVerbIsServedAndAsked: a worker serves each verb, and another server
+// asks for it. What the broker asks for has a path, which docs/api.md must have
+// (TestEveryEndpointIsDocumented in package broker), and each call of the public API
+// a command (package cmd/bourse).
+func TestEveryVerbIsServedAndAsked(t *testing.T) {
+	served, asked := map[string]bool{}, map[string]bool{}
+	uses := regexp.MustCompile(`\bfabric\.([A-Z]\w+)`)
+	for _, dir := range []string{"worker", "broker", "proxy", "cmd/bourse", "fabric"} {
+		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "verbs.go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, use := range uses.FindAllStringSubmatch(string(text), -1) {
+				if dir == "worker" {
+					served[use[1]] = true
+				} else {
+					asked[use[1]] = true
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"OrderQuote", "OrderClaim", "OrderStream", "OrderCancel", "VolumeGrant"} { // by a Trader, or a Granting
+		asked[name] = true
+	}
+	for _, name := range verbNames(t) {
+		if !served[name] {
+			t.Errorf("no worker serves %s: handle it in worker/api.go", name)
+		}
+		if !asked[name] {
+			t.Errorf("no server asks for %s: give it a path in package broker", name)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package bourse_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	fly "github.com/superfly/fly-go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A client's new release may send a member that no line of the table has: taking
+// that release means to decide what becomes of it.
+func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
+	for _, path := range members(reflect.TypeFor[fly.LaunchMachineInput](), "") {
+		if !named(path) {
+			t.Errorf("fly-go sends %s, and bourse.Fields does not say what becomes of it", path)
+		}
+	}
+	ours := slices.Concat(members(reflect.TypeFor[machinesapi.CreateMachine](), ""), members(reflect.TypeFor[machinesapi.UpdateMachine](), ""), members(reflect.TypeFor[bourse.DNS](), "config.dns."))
+	ours = slices.DeleteFunc(ours, func(path string) bool { return slices.Contains(added, path) })
+	for _, path := range ours {
+		if !named(path) {
+			t.Errorf("%s is read, and bourse.Fields does not say what becomes of it", path)
+		}
+	}
+	for _, f := range bourse.Fields() {
+		by := []bourse.Treatment{f.Host, f.Pull, f.Image}
+		if slices.Contains(by, bourse.ActedOn) && !slices.Contains(ours, f.Path) && !slices.Contains(whole, f.Path) && !slices.Contains(elsewhere, f.Path) {
+			t.Errorf("bourse.Fields says that %s is acted on, and nothing reads it", f.Path)
+		}
+		if f.Reason == "" && slices.ContainsFunc(by, func(t bourse.Treatment) bool { return t != bourse.ActedOn }) {
+			t.Errorf("%s: no reason", f.Path)
+		}
+	}
+}
+
+// added is what Bourse adds to a request beside its config, and what is kept as
+// a whole of which the lines are about parts.
+var added = []string{"deadline", "race", "first_try", "reservation", "config.dns"}
+
+// elsewhere are the lines about what other packages read, of what a config keeps:
+// network, service and check.
+var elsewhere = []string{"config.dns.skip_registration", "config.services[]", "config.services[].checks[]", "config.checks.*"}
+
+// whole are the lines that are about all that is below them.
+var whole = []string{
+	"config.env", "config.metadata", "config.requirements", "config.task", "config.dns.options", "config.dns.dns_forward_rules",
+	"config.processes", "config.containers", "config.volumes",
+}
+
+// named reports whether the table has a line about a member.
+func named(path string) bool {
+	return slices.ContainsFunc(bourse.Fields(), func(f bourse.Field) bool {
+		switch {
+		case f.Path == path, strings.TrimRight(f.Path, "[].*") == path:
+			return true
+		case slices.Contains(whole, f.Path):
+			return strings.HasPrefix(path, f.Path+"[") || strings.HasPrefix(path, f.Path+".")
+		}
+		below, ok := strings.CutPrefix(path, f.Path+".")
+		return ok && slices.Contains(strings.Fields(f.Below), below)
+	})
+}
+
+// members returns the paths of what a value of type t has in JSON.
+func members(t reflect.Type, path string) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && deep(t.Elem()):
+		return members(t.Elem(), strings.TrimSuffix(path, ".")+"[].")
+	case t.Kind() == reflect.Map && deep(t.Elem()) && t.Elem() != reflect.TypeFor[bourse.Requirement]():
+		return members(t.Elem(), path+"*.")
+	case !deep(t):
+		return []string{strings.TrimSuffix(path, ".")}
+	}
+	var out []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "", name == "-", !f.IsExported():
+		default:
+			out = append(out, members(f.Type, path+name+".")...)
+		}
+	}
+	return out
+}
+
+// deep reports whether a type has members.
+func deep(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct && t.Name() != "Duration"
+}
+
+func TestReview(t *testing.T) {
+	const (
+		services = `config.services: kept and given back, not acted on: no proxy reaches a machine that runs where its poller is`
+		stranded = `config.services[0].ports: no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again`
+	)
+	for name, tt := range map[string]struct {
+		body string
+		want string // the warnings, or the error
+	}{
+		"nothing":          {`"image":"nginx"`, ""},
+		"empty members":    {`"image":"nginx","schedule":"","standbys":[],"processes":null,"containers":[],"dns":{},"metrics":null,"disable_machine_autostart":false`, ""},
+		"services":         {`"image":"nginx","services":[{"internal_port":80},{"internal_port":81}]`, ""},
+		"ports of pull":    {`"image":"pull","init":{"exec":["x"]},"services":[{"internal_port":80},{"internal_port":81}]`, services},
+		"stranded":         {`"image":"nginx","services":[{"internal_port":80,"autostop":true}]`, stranded},
+		"no such port":     {`"image":"nginx","services":[{"internal_port":70000}]`, "invalid config.services[0].internal_port 70000: use 1 to 65535, or none for the machine's $PORT"},
+		"checks":           {`"image":"nginx","checks":{"a":{"port":1},"b":{"port":2}}`, ""},
+		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: kept and given back, not acted on: there is no way to the ports of a poller's program"},
+		"unknown":          {`"image":"nginx","color":"red","guest":{"shade":{"a":1}}`, "config.color: Bourse does not know it: it is kept and given back, not acted on\nconfig.guest.shade.a: Bourse does not know it: it is kept and given back, not acted on"},
+		"a strange name":   {`"image":"nginx","a\nb":1`, `config."a\nb": Bourse does not know it: it is kept and given back, not acted on`},
+		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: kept and given back, not acted on: only the program of a registry's image has a terminal of its own"},
+		"of an image":      {`"image":"nginx","init":{"tty":true}`, ""},
+		"schedule":         {`"image":"nginx","schedule":"daily"`, ""},
+		"standbys of pull": {`"image":"pull","init":{"exec":["x"]},"standbys":["148e21aabbccdd"]`, "invalid config.standbys: a poller that is lost is replaced by the next one that asks for work"},
+		"processes":        {`"image":"nginx","processes":[{"cmd":["a"]}]`, ""},
+		"containers":       {`"image":"nginx","containers":[{"name":"a"}]`, "invalid config.containers: a machine has one program: make a machine for each"},
+		"persist":          {`"image":"nginx","rootfs":{"persist":"always"}`, "invalid config.rootfs.persist: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
+		"persist, number":  {`"image":"nginx","rootfs":{"persist":3}`, "invalid config.rootfs.persist: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
+		"persist never":    {`"image":"nginx","rootfs":{"persist":"never"},"guest":{"persist_rootfs":1}`, ""},
+		"its old name":     {`"image":"nginx","guest":{"persist_rootfs":"restart"}`, "invalid config.guest.persist_rootfs: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
+		"image's config":   {`"image":"nginx","files":[{"guest_path":"/a","image_config":"b"}]`, "invalid config.files[].image_config: files are not made of an image's config yet"},
+		"dedication":       {`"image":"nginx","guest":{"host_dedication_id":"x"}`, "invalid config.guest.host_dedication_id: workers are chosen by their labels: use requirements"},
+		"a poller's user":  {`"image":"pull","init":{"exec":["a"],"user":"nobody"}`, "invalid config.init.user: the poller decides as which user a program runs"},
+		"read-only host":   {`"image":"host","init":{"exec":["a"]},"rootfs":{"read_only":true}`, "invalid config.rootfs.read_only: only a machine of a registry's image has a root file system of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c bourse.Config
+			if err := json.Unmarshal([]byte("{"+tt.body+"}"), &c); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Normalize(); err != nil {
+				t.Fatal(err)
+			}
+			warnings, err := kept.Review(&c)
+			got := ""
+			if err == nil {
+				lines := make([]string, len(warnings))
+				for i, w := range warnings {
+					lines[i] = w.String()
+				}
+				got = strings.Join(lines, "\n")
+			} else if got = bourse.MessageOf(err); bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Errorf("code %s", bourse.CodeOf(err))
+			}
+			if got != tt.want {
+				t.Errorf("got  %q\nwant %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Any number of members that no one knows is a bounded number of warnings.
+func TestWarningsAreBounded(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"image":"nginx"`)
+	for i := range 1000 {
+		body.WriteString(`,"m` + strings.Repeat("x", i%200) + string(rune('a'+i%26)) + `":1`)
+	}
+	body.WriteString("}")
+	var c bourse.Config
+	if err := json.Unmarshal([]byte(body.String()), &c); err != nil {
+		t.Fatal(err)
+	}
+	warnings, err := kept.Review(&c)
+	total := 0
+	for _, w := range warnings {
+		total += len(w.String())
+	}
+	if err != nil || len(warnings) == 0 || len(warnings) > 32 || total > 8<<10 {
+		t.Errorf("%d warnings of %d bytes, %v", len(warnings), total, err)
+	}
+}
+
+func BenchmarkReview(b *testing.B) {
+	c := bourse.Config{Image: "nginx", Env: map[string]string{"A": "1", "B": "2"}, Metadata: map[string]string{"role": "web"}}
+	if err := c.Normalize(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := kept.Review(&c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package mux
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// peer is a server's end of a connection.
+type peer struct {
+	server  *Server
+	handler Handler
+	base    context.Context //nolint:containedctx // of the handlers' contexts
+	r       *reader
+	w       writer
+
+	mu    sync.Mutex
+	calls map[uint64]*served // nil: it has ended
+	timer *time.Timer
+}
+
+// served is a call that came.
+type served struct {
+	Call
+	id     uint64
+	from   *peer
+	ctx    context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves it
+	cancel context.CancelCauseFunc
+
+	// Under the peer's lock.
+	left bool // the answer is no longer waited for
+	lost bool // there is no answer, even if its handler returns one
+}
+
+// read reads until there is a call that this goroutine is to serve. The server has
+// another one read on. Nil: the connection has ended.
+func (p *peer) read() *served {
+	for {
+		now := false
+		c, err := p.next()
+		if err == nil && c != nil {
+			if now, err = p.server.begin(c); err != nil && p.server.config.Refuse != nil {
+				p.answer(c, p.server.config.Refuse(err))
+				err = nil
+			}
+		}
+		switch {
+		case err != nil:
+			p.fail(err)
+			p.w.work.Wait()
+			return nil
+		case now:
+			return c
+		}
+	}
+}
+
+// next reads one frame, which may be a call.
+func (p *peer) next() (*served, error) {
+	f, err := p.r.next()
+	if err != nil {
+		return nil, err
+	}
+	switch f.verb {
+	case verbCall:
+		return p.takeCall(&f)
+	case verbCancel:
+		p.cancel(f.id)
+	case verbPing:
+		p.w.putAll(&frame{verb: verbPong}, nil)
+	default:
+		return nil, malformed([]byte(verbs[f.verb]))
+	}
+	return nil, nil
+}
+
+func (p *peer) takeCall(f *frame) (_ *served, err error) {
+	c := &served{Call: Call{Subject: string(f.subject), Type: string(f.media)}, id: f.id, from: p}
+	if f.deadline > 0 {
+		c.Deadline = time.UnixMilli(f.deadline)
+	}
+	if c.Payload, err = p.r.take(f.length); err != nil {
+		return nil, err
+	}
+	c.ctx, c.cancel = context.WithCancelCause(p.base)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.calls == nil:
+		_, err = p.w.failed()
+	case p.calls[c.id] != nil:
+		err = fmt.Errorf("malformed frame: call %d again", c.id)
+	default:
+		p.calls[c.id] = c
+		p.w.crowd.Store(len(p.calls) > 1 || p.r.buf.Buffered() > 0)
+		return c, nil
+	}
+	c.cancel(nil)
+	return nil, err
+}
+
+// cancel handles that a call's answer is no longer waited for.
+func (p *peer) cancel(id uint64) {
+	p.mu.Lock()
+	c := p.calls[id]
+	if c != nil {
+		c.left = true
+		c.cancel(context.Canceled)
+	}
+	p.mu.Unlock()
+	if c != nil && p.server.unqueue(c) {
+		p.forget(c)
+	}
+}
+
+func (p *peer) forget(c *served) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, c.id)
+}
+
+// serve has the handler answer a call.
+func (p *peer) serve(c *served) { p.answer(c, p.handler(c.ctx, &c.Call)) }
+
+// answer sends the answer to a call, if it is waited for.
+func (p *peer) answer(c *served, a Answer) {
+	p.mu.Lock()
+	delete(p.calls, c.id)
+	left, ok := c.left, !c.lost && p.server.config.Allow(&a)
+	p.mu.Unlock()
+	c.cancel(nil)
+	switch {
+	case left:
+	case ok:
+		p.w.putAll(&frame{verb: verbDone, id: c.id, status: a.Status, length: len(a.Body), media: []byte(a.Type)}, a.Body)
+	default:
+		p.w.putAll(&frame{verb: verbLost, id: c.id}, nil)
+	}
+}
+
+// look ends the connection when nothing was received since the last look.
+func (p *peer) look() {
+	if !p.r.active.Swap(false) {
+		p.fail(errSilent)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls != nil {
+		p.timer.Reset(p.server.config.Silence)
+	}
+}
+
+// cut cancels all calls. Their callers learn that there is no answer: that of a
+// canceled handler is not what it did.
+func (p *peer) cut(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.calls {
+		c.lost = true
+		c.cancel(why)
+	}
+}
+
+// fail ends the connection, and cancels its calls: no one waits for them.
+func (p *peer) fail(err error) {
+	p.w.fail(err)
+	p.mu.Lock()
+	calls := p.calls
+	p.calls = nil
+	for _, c := range calls {
+		c.left = true
+		c.cancel(context.Canceled)
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	for _, c := range calls {
+		p.server.unqueue(c)
+	}
+	p.server.forget(p)
+}

@@ -1,0 +1,10 @@
+//go:build !unix
+
+package mux
+
+import "net"
+
+// tryWrite returns a function that writes nothing.
+func tryWrite(net.Conn) func([]byte) (int, error) {
+	return func([]byte) (int, error) { return 0, nil }
+}

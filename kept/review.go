@@ -1,0 +1,192 @@
+package kept
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	services "github.com/bourse-dev/bourse/service"
+)
+
+// maxWarnings bounds what is said of one config: a client may send any number of
+// members that no one knows.
+const maxWarnings = 32
+
+// Review compares c with [bourse.Fields]: CodeInvalid for the first member that is
+// refused or that clients could not decode, warnings for those that are kept and not acted
+// on, and for services that together strand their machine.
+func Review(c *bourse.Config) ([]bourse.Warning, error) {
+	if err := Validate(&c.Kept); err != nil {
+		return nil, err
+	}
+	r := review{kind: c.ImageKind()}
+	if err := r.fields("config.", reflect.ValueOf(c).Elem()); err != nil {
+		return nil, err
+	}
+	if len(c.Rest) > 0 {
+		if err := r.json("config", c.Rest); err != nil {
+			return nil, err
+		}
+	}
+	list, err := services.Of(c)
+	if err != nil {
+		return nil, err
+	}
+	if r.kind != bourse.PollerImage {
+		for _, w := range services.Review(c, list) {
+			r.warn(w.Field, w.Message)
+		}
+	}
+	slices.SortFunc(r.warnings, func(a, b bourse.Warning) int { return cmp.Compare(a.Field, b.Field) })
+	return r.warnings, nil
+}
+
+type review struct {
+	kind     bourse.ImageKind
+	warnings []bourse.Warning
+}
+
+// fields looks at the fields of a struct; path ends with a dot.
+func (r *review) fields(path string, v reflect.Value) error {
+	for i := range v.NumField() {
+		value, name := v.Field(i), memberName(v.Type().Field(i))
+		var err error
+		switch {
+		case name == "-" || value.IsZero():
+		case name == "": // embedded
+			err = r.fields(path, value)
+		default:
+			err = r.field(path+name, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field looks at a field that is not zero.
+func (r *review) field(path string, v reflect.Value) error {
+	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
+		return r.json(path, raw)
+	}
+	if field := bourse.FieldOf(path); field != nil {
+		return r.treat(field)
+	}
+	switch v.Kind() { //nolint:exhaustive // the others have lines of their own
+	case reflect.Pointer:
+		return r.fields(path+".", v.Elem())
+	case reflect.Struct:
+		return r.fields(path+".", v)
+	case reflect.Slice:
+		for i := range v.Len() {
+			if err := r.fields(path+"[].", v.Index(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *review) json(path string, raw []byte) error {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid %s: %w", path, err)
+	}
+	return r.walk(path, v)
+}
+
+// walk looks at a member that came as JSON, and all below it.
+func (r *review) walk(path string, value any) error {
+	if field := bourse.FieldOf(path); field != nil {
+		if asks(value, field.Idle) {
+			return r.treat(field)
+		}
+		return nil
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		named := bourse.FieldOf(path+".*") != nil
+		for _, name := range slices.Sorted(maps.Keys(value)) { // always the same one is refused first
+			below := path + "." + member(name)
+			if named {
+				below = path + ".*"
+			}
+			if err := r.walk(below, value[name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []any:
+		for _, v := range value {
+			if err := r.walk(path+"[]", v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if asks(value, nil) {
+		r.warn(path, "Bourse does not know it: it is kept and given back, not acted on")
+	}
+	return nil
+}
+
+func (r *review) treat(f *bourse.Field) error {
+	switch f.By(r.kind) {
+	case bourse.Refused:
+		return f.Err()
+	case bourse.JustKept:
+		r.warn(f.Name(), "kept and given back, not acted on: "+f.Reason)
+	case bourse.ActedOn:
+	}
+	return nil
+}
+
+func (r *review) warn(field, message string) {
+	w := bourse.Warning{Field: field, Message: message}
+	if len(r.warnings) < maxWarnings && !slices.Contains(r.warnings, w) {
+		r.warnings = append(r.warnings, w)
+	}
+}
+
+// asks reports whether a member asks for anything: it is neither empty nor idle.
+func asks(value any, idle []string) bool {
+	switch v := value.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case map[string]any:
+		for _, below := range v {
+			if asks(below, nil) {
+				return true
+			}
+		}
+		return false
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return asks(item, nil) })
+	}
+	text := fmt.Sprint(value)
+	return text != "" && text != "0" && !slices.Contains(idle, text)
+}
+
+var memberPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// member writes a member's name, which may be anything, as part of a path.
+func member(name string) string {
+	if memberPattern.MatchString(name) {
+		return name
+	}
+	return bourse.Quoted(name)
+}
+
+func memberName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}

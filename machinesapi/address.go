@@ -1,0 +1,26 @@
+package machinesapi
+
+import (
+	"net/netip"
+	"time"
+)
+
+// IPAssignment is an address of an app.
+type IPAssignment struct {
+	IP          netip.Addr `json:"ip"`
+	Region      string     `json:"region"`
+	ServiceName string     `json:"service_name"`
+	Shared      bool       `json:"shared"`
+	CreatedAt   time.Time  `json:"created_at"`
+}
+
+// IPAssignments is the reply of the list of an app's addresses.
+type IPAssignments struct {
+	IPs []IPAssignment `json:"ips"`
+}
+
+// AssignIP is the body of a request for an address. Clients send more, which
+// changes nothing.
+type AssignIP struct {
+	Type string `json:"type"` // v4, v6, shared_v4, private_v6
+}

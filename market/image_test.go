@@ -1,0 +1,80 @@
+package market_test
+
+import (
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// What a registry, or an image, has said ends an order where it would say the
+// same to every worker. Where another worker may do better, the next one is
+// claimed.
+func TestRefusalsOfImages(t *testing.T) {
+	const web = "example.com/web:1"
+	type said struct {
+		reason bourse.RefusalReason
+		detail string
+	}
+	unreached := said{bourse.RefusedRegistry, "image " + web + ": example.com is not reached: no such host"}
+	missing := said{bourse.RefusedNoImage, "image " + web + ": there is no such image"}
+	program := said{bourse.RefusedProgram, `the container cannot be started: exec: "nosuch": executable file not found in $PATH`}
+	arch := said{bourse.RefusedImage, "image " + web + ": it has no variant for linux/amd64"}
+	for name, c := range map[string]struct {
+		image  string
+		says   map[bourse.WorkerID]said
+		code   bourse.Code
+		want   string
+		claims int
+	}{
+		"no such image":           {web, map[bourse.WorkerID]said{"w0": missing, "w1": missing, "w2": missing}, bourse.CodeNotFound, missing.detail, 1},
+		"no such program":         {web, map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail, 1},
+		"not reached":             {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached, "w2": unreached}, bourse.CodeUnavailable, unreached.detail + " (gru: 3 workers asked)", 3},
+		"reached by one":          {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached}, "", "", 3},
+		"for another platform":    {web, map[bourse.WorkerID]said{"w0": arch, "w1": arch}, "", "", 3},
+		"no program on the hosts": {"host", map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail + " (gru: 3 workers asked)", 3},
+		"a program of one host":   {"host", map[bourse.WorkerID]said{"w0": program, "w1": program}, "", "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := floor(3, room(5))
+			for id, s := range c.says {
+				cluster.Tell(id, &markettest.Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+					return nil, &bourse.Refusal{Worker: id, Region: "gru", Reason: s.reason, Resource: web, Detail: s.detail}, nil
+				}})
+			}
+			o := order("gru")
+			o.Config.Image = c.image
+			a := place(t.Context(), broker(cluster, nil), o)
+			if got := cluster.Calls(markettest.Claim); got > c.claims || c.code != "" && got != c.claims {
+				t.Errorf("%d claims, want %d", got, c.claims)
+			}
+			if c.code == "" {
+				if a.err != nil || a.fill.Machine.Worker != "w2" {
+					t.Errorf("on %s, %v", a.fill.Machine.Worker, a.err)
+				}
+				return
+			}
+			fails(t, a.err, c.code)
+			got := a.err.Error()
+			for _, w := range []string{" (w0)", " (w1)", " (w2)"} { // which of them was claimed
+				if got == c.want+w {
+					got = c.want
+				}
+			}
+			if got != c.want {
+				t.Errorf("said\n %s, want\n %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A quote's word does not end an order: only who has tried to pull knows.
+func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
+	c := floor(3, room(5))
+	c.Tell("w0", &markettest.Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedNoImage, Detail: "no"} }})
+	o := order("gru")
+	o.Config.Image = "example.com/web:1"
+	if a := place(t.Context(), broker(c, nil), o); a.err != nil {
+		t.Error(a.err)
+	}
+}

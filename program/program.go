@@ -1,0 +1,112 @@
+// Package program is what a machine's config says that it runs: what its init says,
+// or the one entry of its processes over it. It is a function of the config alone: the
+// broker refuses what it cannot be, and the worker runs it.
+package program
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Program is what a machine runs.
+type Program struct {
+	bourse.Init
+	Env  map[string]string // without what it is told of itself
+	From map[string]string // variables that have a fact about the machine, one of Facts
+}
+
+// Facts are what variables of env_from may have.
+func Facts() []string {
+	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
+}
+
+type process struct {
+	Exec             []string          `json:"exec"`
+	Entrypoint       []string          `json:"entrypoint"`
+	Cmd              []string          `json:"cmd"`
+	User             string            `json:"user"`
+	Env              map[string]string `json:"env"`
+	Secrets          []json.RawMessage `json:"secrets"`
+	IgnoreAppSecrets bool              `json:"ignore_app_secrets"`
+	EnvFrom          []struct {
+		EnvVar   string `json:"env_var"`
+		FieldRef string `json:"field_ref"`
+	} `json:"env_from"`
+}
+
+// Of returns the program of a config. CodeInvalid: there are several, or one that
+// cannot be run as it is given.
+func Of(c *bourse.Config) (Program, error) {
+	p := Program{Init: c.Init, Env: c.Env}
+	var list []process
+	if len(c.Processes) > 0 {
+		if err := json.Unmarshal(c.Processes, &list); err != nil {
+			return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: %w", err)
+		}
+	}
+	switch {
+	case len(list) > 1:
+		return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: %d of them, and a machine has one program: make a machine for each", len(list))
+	case len(list) == 1:
+		if err := p.add(&list[0]); err != nil {
+			return p, err
+		}
+	}
+	if c.ImageKind() != bourse.RegistryImage && len(p.Command()) == 0 {
+		return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: image %s needs a command (exec, or entrypoint and cmd)", c.Image)
+	}
+	return p, nil
+}
+
+// add puts a process over the init: its exec stands instead of all, its entrypoint
+// instead of an entrypoint and cmd, its cmd instead of a cmd.
+func (p *Program) add(one *process) error {
+	switch {
+	case len(one.Secrets) > 0 || one.IgnoreAppSecrets:
+		return bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: a program has all secrets of its app, under their names: leave out secrets and ignore_app_secrets")
+	case len(one.Exec) > 0:
+		p.Exec = one.Exec
+	case len(one.Entrypoint) > 0:
+		p.Exec, p.Entrypoint, p.Cmd = nil, one.Entrypoint, one.Cmd
+	case len(one.Cmd) > 0:
+		p.Exec, p.Cmd = nil, one.Cmd
+	}
+	p.User = cmp.Or(one.User, p.User)
+	if len(one.Env) > 0 {
+		p.Env = maps.Clone(p.Env)
+		if p.Env == nil {
+			p.Env = map[string]string{}
+		}
+		maps.Copy(p.Env, one.Env)
+	}
+	for _, from := range one.EnvFrom {
+		if !slices.Contains(Facts(), from.FieldRef) {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid config.processes.env_from.field_ref %s: use id, version, app_name, private_ip, region or image", bourse.Quoted(from.FieldRef))
+		}
+		if p.From == nil {
+			p.From = map[string]string{}
+		}
+		p.From[from.EnvVar] = from.FieldRef
+	}
+	return p.validate()
+}
+
+// validate has what a process says pass what an init and an environment pass.
+func (p *Program) validate() error {
+	env := maps.Clone(p.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	for name := range p.From {
+		env[name] = ""
+	}
+	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
+	if len(c.Init.Command()) == 0 {
+		c.Init.Exec = []string{"/"} // an image has a command of its own
+	}
+	return c.Normalize()
+}

@@ -1,0 +1,73 @@
+package program_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/program"
+)
+
+func TestOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		config, want string // the command, user and environment, or part of the error
+	}{
+		"init":                   {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
+		"none":                   {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
+		"exec":                   {`"init":{"exec":["a"]},"processes":[{"exec":["x","y"]}]`, `x y|||||`},
+		"an entrypoint":          {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"entrypoint":["x"]}]`, `|x||||`},
+		"both":                   {`"init":{"exec":["a"]},"processes":[{"entrypoint":["x"],"cmd":["y"]}]`, `|x|y|||`},
+		"a cmd":                  {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"cmd":["y"]}]`, `|a|y|||`},
+		"only an environment":    {`"init":{"exec":["a"],"user":"u"},"env":{"A":"1","B":"1"},"processes":[{"env":{"B":"2"}}]`, `a|||u|A=1,B=2|`},
+		"a user":                 {`"init":{"exec":["a"],"user":"u"},"processes":[{"user":"v"}]`, `a|||v||`},
+		"facts":                  {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"id"}]}]`, `a|||||ME=id`},
+		"a fact that is none":    {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"secret"}]}]`, `field_ref "secret"`},
+		"a name that is none":    {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"A=B","field_ref":"id"}]}]`, `env name "A=B"`},
+		"a NUL byte":             {`"init":{"exec":["a"]},"processes":[{"cmd":["a\u0000"]}]`, `NUL byte`},
+		"secrets":                {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}]}]`, `leave out secrets`},
+		"two":                    {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 of them`},
+		"no command of the host": {`"image":"host","processes":[{}]`, `image host needs a command`},
+		"a command of the host":  {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
+	} {
+		var in bourse.Config
+		if err := json.Unmarshal([]byte(`{"image":"nginx",`+c.config+`}`), &in); err != nil {
+			t.Fatal(err)
+		}
+		p, err := program.Of(&in)
+		pairs := func(m map[string]string) string {
+			var out []string
+			for _, k := range []string{"A", "B", "ME"} {
+				if v, ok := m[k]; ok {
+					out = append(out, k+"="+v)
+				}
+			}
+			return strings.Join(out, ",")
+		}
+		got := strings.Join([]string{
+			strings.Join(p.Exec, " "), strings.Join(p.Entrypoint, " "), strings.Join(p.Cmd, " "), p.User, pairs(p.Env), pairs(p.From),
+		}, "|")
+		if err != nil {
+			if got = err.Error(); strings.Contains(got, c.want) && bourse.CodeOf(err) == bourse.CodeInvalid {
+				continue
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got): %s", name, diff)
+		}
+	}
+}
+
+func FuzzOf(f *testing.F) {
+	f.Add([]byte(`[{"exec":["a"],"env":{"A":"b"},"env_from":[{"env_var":"A","field_ref":"id"}]}]`))
+	f.Add([]byte(`[{"secrets":[{}]},null]`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := bourse.Config{Image: bourse.ImageHost, Kept: bourse.Kept{Processes: raw}}
+		if p, err := program.Of(&c); err == nil && len(p.Command()) == 0 {
+			t.Error("a host's machine without a command")
+		}
+	})
+}

@@ -1,0 +1,314 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// attempts sends a request to one machine after the other until one has a reply.
+type attempts struct{ p *Proxy }
+
+// try is one attempt.
+type try struct {
+	turn    Turn
+	way     Way
+	unused  func() // ends the request's use of the way
+	backend *backend
+	stage   stage
+	sent    bool // a byte may have reached the machine
+	early   bool // a 1xx reply has reached the client
+}
+
+// stage says how far an attempt came.
+type stage string
+
+const (
+	choosing stage = "choose"
+	readying stage = "use"
+	sending  stage = "send"
+)
+
+// RoundTrip implements http.RoundTripper. The response's body ends the attempt when
+// it is closed.
+func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
+	p, x := a.p, exchangeOf(req.Context())
+	req = p.recall(x, req)
+	for {
+		resp, t, err := p.attempt(x, req)
+		if err == nil {
+			next, err := p.replayed(x, req, resp)
+			if next == nil && err == nil {
+				x.body.settle()
+				return resp, nil
+			}
+			_ = resp.Body.Close()
+			if x.reply = nil; err != nil {
+				return nil, err
+			}
+			p.Metrics.Repeated(x.app(), "replay")
+			req = next
+			continue
+		}
+		if fault := x.body.fault(); fault != nil {
+			t.done(nil) // the machine is not to blame
+			return nil, fault
+		}
+		t.done(err)
+		if p.another(x, req, t, err) {
+			continue
+		}
+		ordered, refused := p.elsewhere(x, t, err)
+		if ordered {
+			continue
+		}
+		next := p.fallBack(x, t, err)
+		switch {
+		case next != nil:
+			req = next
+		case refused != nil:
+			return nil, refused
+		default:
+			return nil, err
+		}
+	}
+}
+
+// another reports whether a request that failed is tried again, and has it go
+// elsewhere.
+func (p *Proxy) another(x *exchange, req *http.Request, t *try, err error) bool {
+	if t.stage == choosing || x.gone() || x.onward.late() || !repeatable(x, req, t, err) {
+		return false
+	}
+	if x.tries() >= p.Limits.Attempts && !p.awaits(x, t.stage, err) {
+		return false
+	}
+	if _, final := errors.AsType[*refusal](err); final {
+		return false
+	}
+	x.last, x.lastStage = err, t.stage
+	if id := x.backend.Machine; !slices.Contains(x.want.Not, id) {
+		x.want.Not = append(x.want.Not, id)
+	}
+	p.Metrics.Repeated(x.app(), t.reason())
+	return true
+}
+
+// repeatable reports whether a request may be sent again after an attempt that
+// ended in err.
+func repeatable(x *exchange, req *http.Request, t *try, err error) bool {
+	switch {
+	case t.early || !x.body.again():
+		return false
+	case !t.sent:
+		return true
+	case timedOut(err): // the machine is at it, and another would take as long
+		return false
+	}
+	return harmless(req, x.body.untouched())
+}
+
+// harmless reports whether a request may be acted on twice: by its method, or
+// because it has a key that its machine knows it again by, as net/http has it.
+func harmless(req *http.Request, untouched bool) bool {
+	_, keyed := req.Header["Idempotency-Key"]
+	_, keyedX := req.Header["X-Idempotency-Key"]
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return true
+	case http.MethodPut, http.MethodDelete:
+		return untouched || keyed || keyedX
+	}
+	return keyed || keyedX
+}
+
+// attempt sends the request to one machine. The try is never nil; with a response
+// it is done when its body is closed.
+func (p *Proxy) attempt(x *exchange, req *http.Request) (*http.Response, *try, error) {
+	t := &try{stage: choosing}
+	x.attempts++
+	x.lastTry = choosing
+	if err := p.choose(x, t); err != nil {
+		return nil, t, err
+	}
+	t.stage, x.lastTry = readying, readying
+	if err := p.ready(x, t); err != nil {
+		return nil, t, err
+	}
+	t.stage, x.lastTry = sending, sending
+	t.backend = p.pool.of(x.target, t.way)
+	resp, err := p.send(x, t, req)
+	if err != nil {
+		return nil, t, err
+	}
+	p.hold(x, t, resp)
+	return resp, t, nil
+}
+
+// A request waits a little before it asks a machine again that has failed it, when
+// there is no other: first so long, then twice as long, up to a most.
+const (
+	firstPause = 50 * time.Millisecond
+	mostPause  = 400 * time.Millisecond
+)
+
+// choose waits for a place at a backend. When only what has failed is left, the
+// error is what it failed with, unless another connection to it may help.
+func (p *Proxy) choose(x *exchange, t *try) error {
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(x.in.Context(), x.onward.by(began.Add(p.Limits.Turn)))
+	defer cancel()
+	turn, err := p.Balance.Take(ctx, x.target, x.want)
+	x.waited += time.Since(began)
+	if err != nil {
+		return x.lastOr(err)
+	}
+	t.turn, x.backend = turn, turn.Backend()
+	x.missed = ""
+	if id := x.want.Instance; id != "" && id != x.backend.Machine {
+		x.missed = id
+	}
+	if !slices.Contains(x.want.Not, x.backend.Machine) {
+		return nil
+	}
+	if x.lastStage == readying && !x.want.Only && !p.awaits(x, x.lastStage, x.last) {
+		return x.lastOr(nil)
+	}
+	return x.rest()
+}
+
+// awaits reports whether a worker that does not answer is waited for: a daemon that
+// is restarted is back before long, and its machines run all the while. A request that
+// would fall back goes there at once instead.
+func (p *Proxy) awaits(x *exchange, failed stage, err error) bool {
+	if x.onward.falls() {
+		return false
+	}
+	return failed == readying && bourse.CodeOf(err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.Away
+}
+
+// rest waits before a machine is asked again.
+func (x *exchange) rest() error {
+	if x.tries() <= 2 && x.lastStage == sending { // its way had ended, most likely, and Use makes another
+		return nil
+	}
+	x.pause = min(max(2*x.pause, firstPause), mostPause)
+	select {
+	case <-time.After(x.pause):
+		return nil
+	case <-x.in.Context().Done():
+		return x.in.Context().Err()
+	}
+}
+
+// lastOr returns what the attempt before this one failed with, err if there was
+// none.
+func (x *exchange) lastOr(err error) error {
+	if x.last == nil {
+		return err
+	}
+	x.lastTry = x.lastStage
+	return x.last
+}
+
+// ready has the machine started, if it must be, and accept connections.
+func (p *Proxy) ready(x *exchange, t *try) (err error) {
+	if !p.waiting.enter(x.target) {
+		return &refusal{status: http.StatusServiceUnavailable, text: "too many requests wait for a machine of this app"}
+	}
+	defer p.waiting.leave(x.target)
+	began := time.Now()
+	if x.readyBy.IsZero() {
+		x.readyBy = x.onward.by(began.Add(p.Limits.Ready))
+	}
+	ctx, cancel := context.WithDeadline(x.in.Context(), x.readyBy)
+	defer cancel()
+	b := &x.backend
+	t.way, err = p.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
+	took := time.Since(began)
+	x.used += took
+	if b.State != bourse.StateStarted && !x.gone() {
+		p.Metrics.Woke(x.app(), err == nil, took)
+	}
+	if err == nil {
+		t.unused = t.way.Begin()
+	}
+	return err
+}
+
+// send sends the request and waits for the head of the reply.
+func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, error) {
+	var on atomic.Pointer[counted]
+	var before atomic.Int64
+	var early atomic.Bool
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) {
+			if c, ok := i.Conn.(*counted); ok {
+				before.Store(c.written.Load())
+				on.Store(c)
+			}
+		},
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { early.Store(true); return nil },
+	})
+	out := req.WithContext(ctx)
+	if x.body != nil {
+		out.Body = x.body.reader()
+	}
+	x.address(out)
+	resp, err := t.backend.RoundTrip(out)
+	if c := on.Load(); c != nil {
+		// Requests of others on the same connection count, too: HTTP/2 is on the safe side.
+		t.sent = c.written.Load() > before.Load()
+	}
+	t.early, x.sent = early.Load(), t.sent
+	if err != nil && over(t.way) {
+		err = bourse.Errorf(bourse.CodeUnavailable, "the way to the machine was lost: %s", err) // no end of some time of ours
+	}
+	return resp, err
+}
+
+// over reports whether a way has ended.
+func over(w Way) bool {
+	select {
+	case <-w.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// done ends what the attempt has of its machine. It may be called twice.
+func (t *try) done(failed error) {
+	if failed != nil && t.stage == choosing {
+		failed = context.Canceled // nothing new is known of the machine, as when the client has left
+	}
+	if t.backend != nil && failed != nil && !errors.Is(failed, context.Canceled) {
+		t.backend.CloseIdleConnections() // they may be as bad
+	}
+	if t.unused != nil {
+		t.unused()
+		t.unused = nil
+	}
+	if t.turn != nil {
+		t.turn.Done(failed)
+		t.turn = nil
+	}
+}
+
+// reason says in a word why the attempt is followed by another.
+func (t *try) reason() string {
+	switch {
+	case t.stage == readying:
+		return "use"
+	case !t.sent:
+		return "dial"
+	}
+	return "lost"
+}

@@ -1,0 +1,475 @@
+package balance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/service"
+)
+
+func target(list ...route.Backend) *route.Target {
+	return &route.Target{App: &route.App{ID: "01", Name: "web"}, Port: service.Port{First: 80, Last: 80}, Backends: list}
+}
+
+// single has a machine take one request at a time.
+func single(b *route.Backend) { b.Service.Concurrency = service.Concurrency{Soft: 1, Hard: 1} }
+
+func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Want) *balance.Turn {
+	t.Helper()
+	turn, err := b.Take(t.Context(), to, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// table makes one of app web with as many machines, that have a hard limit.
+func table(machines, hard int, change ...func(*bourse.Machine)) *route.Table {
+	in := route.Input{Apps: []bourse.App{{Name: "web", ID: "01"}}, Domains: []string{"localhost"}}
+	in.Heard = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w", true }
+	for n := range machines {
+		m := bourse.Machine{ID: id(n), App: "web", AppID: "01", Worker: "w", Region: "gru", State: bourse.StateStarted, Instance: "v1", Boot: bourse.Boot{Number: 1}}
+		m.Config.Image = "x"
+		m.Config.Services = json.RawMessage(fmt.Sprintf(`[{"autostart":true,"ports":[{"port":80}],"concurrency":{"soft_limit":%d,"hard_limit":%d}}]`, hard, hard))
+		for _, f := range change {
+			f(&m)
+		}
+		in.Machines = append(in.Machines, m)
+	}
+	return route.Build(in)
+}
+
+func of(t *testing.T, table *route.Table) *route.Target {
+	t.Helper()
+	target, err := table.Find("web.localhost", 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// TestWaitersAreServedInOrder: a place that is left wakes exactly the first who waits.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := balance.New(balance.Config{Region: "gru"})
+		to := target(backend(1, single))
+		first := take(t, b, to, balance.Want{})
+		turns := make(chan string, 4)
+		held := map[string]*balance.Turn{}
+		var mu sync.Mutex
+		for _, name := range []string{"a", "b", "c"} {
+			go func() {
+				turn, err := b.Take(t.Context(), to, balance.Want{})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				held[name] = turn
+				mu.Unlock()
+				turns <- name
+			}()
+			synctest.Wait()
+		}
+		first.Done(nil)
+		for _, want := range []string{"a", "b", "c"} {
+			synctest.Wait()
+			if got := <-turns; got != want || len(turns) != 0 {
+				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(turns))
+			}
+			time.Sleep(time.Second) // virtual: no one else gets one by waiting
+			mu.Lock()
+			held[want].Done(nil)
+			held[want].Done(nil) // once
+			mu.Unlock()
+		}
+		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Ours != 0 || got.Routes[0].Waiting != 0 {
+			t.Errorf("left: %+v", got)
+		}
+	})
+}
+
+// TestWaitingEnds: by the caller's leaving, by its deadline, and by the queue's length.
+func TestWaitingEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := balance.New(balance.Config{Region: "gru", Queue: 2})
+		to := target(backend(1, single))
+		first := take(t, b, to, balance.Want{})
+		errs := make(chan error, 2)
+		left, leave := context.WithCancel(t.Context())
+		late, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		for _, ctx := range []context.Context{left, late} {
+			go func() {
+				_, err := b.Take(ctx, to, balance.Want{})
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		_, err := b.Take(t.Context(), to, balance.Want{})
+		if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "too many wait") {
+			t.Errorf("a third: %v", err)
+		}
+		leave()
+		if err := <-errs; bourse.CodeOf(err) != bourse.CodeCanceled {
+			t.Errorf("left: %v", err)
+		}
+		if err := <-errs; bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "none had room within 2s") {
+			t.Errorf("late: %v", err)
+		}
+		first.Done(nil)
+		take(t, b, to, balance.Want{}).Done(nil)
+	})
+}
+
+// TestAPlaceIsNotLost: one that is given to a waiter who leaves at the same moment goes
+// to the next.
+func TestAPlaceIsNotLost(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			b := balance.New(balance.Config{Region: "gru"})
+			to := target(backend(1, single))
+			first := take(t, b, to, balance.Want{})
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				if turn, err := b.Take(ctx, to, balance.Want{}); err == nil {
+					turn.Done(nil)
+				}
+			}()
+			synctest.Wait()
+			got := make(chan error, 1)
+			go func() {
+				turn, err := b.Take(t.Context(), to, balance.Want{})
+				if err == nil {
+					turn.Done(nil)
+				}
+				got <- err
+			}()
+			synctest.Wait()
+			go leave()
+			first.Done(nil)
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNoLostWakeups: of many who take, leave and give up at random, none waits for ever,
+// and no machine ever has more than it may.
+func TestNoLostWakeups(t *testing.T) {
+	t.Parallel()
+	const machines, hard, callers, rounds = 3, 2, 32, 60
+	b := balance.New(balance.Config{Region: "gru"})
+	b.Update(table(machines, hard))
+	to := of(t, table(machines, hard))
+	var use [machines]atomic.Int32
+	var served atomic.Int32
+	var callersDone sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n := range callers {
+		callersDone.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 1)) //nolint:gosec // no secret
+			for range rounds {
+				ctx, leave := context.WithCancel(ctx)
+				if r.IntN(4) == 0 {
+					go leave()
+				}
+				w := balance.Want{}
+				if r.IntN(3) == 0 {
+					w.Instance, w.Only = id(r.IntN(machines)), true
+				}
+				turn, err := b.Take(ctx, to, w)
+				if err != nil {
+					if bourse.CodeOf(err) != bourse.CodeCanceled {
+						t.Errorf("%v", err)
+					}
+					leave()
+					continue
+				}
+				served.Add(1)
+				var at int
+				if _, err := fmt.Sscanf(string(turn.Backend().Machine[6:]), "%x", &at); err != nil {
+					t.Error(err)
+				}
+				if got := use[at].Add(1); got > hard {
+					t.Errorf("machine %d has %d requests", at, got)
+				}
+				if r.IntN(8) == 0 {
+					b.Update(table(machines, hard))
+				}
+				use[at].Add(-1)
+				turn.Done(nil)
+				leave()
+			}
+		})
+	}
+	callersDone.Wait()
+	if ctx.Err() != nil {
+		t.Fatal("someone waited for 30 s")
+	}
+	status := b.Status(table(machines, hard), "web")
+	if status.Routes[0].Waiting != 0 {
+		t.Errorf("%d wait", status.Routes[0].Waiting)
+	}
+	for _, m := range status.Routes[0].Machines {
+		if m.Ours != 0 {
+			t.Errorf("machine %s has %d requests", m.Machine, m.Ours)
+		}
+	}
+	t.Logf("%d of %d were served", served.Load(), callers*rounds)
+}
+
+// TestUpdate: who waits learns at once of a new machine, of one with more room, and that the
+// app is gone.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		next *route.Table
+		want string
+	}{
+		"another machine": {table(2, 1), ""},
+		"more room":       {table(1, 2), ""},
+		"less room":       {table(1, 1), "waits"},
+		"gone":            {route.Build(route.Input{}), "app web serves port 80 no more"},
+		"cordoned":        {table(1, 1, func(m *bourse.Machine) { m.Cordoned = true }), "no machine of app web can answer: 1: it is cordoned"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := balance.New(balance.Config{Region: "gru"})
+			now := table(1, 1)
+			b.Update(now)
+			first := take(t, b, of(t, now), balance.Want{})
+			got := make(chan error, 1)
+			go func() {
+				_, err := b.Take(t.Context(), of(t, now), balance.Want{})
+				got <- err
+			}()
+			synctest.Wait()
+			b.Update(c.next)
+			synctest.Wait()
+			text := "waits"
+			select {
+			case err := <-got:
+				text = ""
+				if err != nil {
+					text = err.Error()
+				}
+			default:
+				first.Done(nil)
+				<-got
+			}
+			if text != c.want {
+				t.Errorf("%s: %q, want %q", name, text, c.want)
+			}
+		})
+	}
+}
+
+// TestTheTableOfNowCounts: a request that holds on to an older target is sent where its
+// machines are now.
+func TestTheTableOfNowCounts(t *testing.T) {
+	t.Parallel()
+	b := balance.New(balance.Config{Region: "gru"})
+	old := of(t, table(1, 1))
+	b.Update(table(1, 1, func(m *bourse.Machine) { m.Instance = "v2" }))
+	if got := take(t, b, old, balance.Want{}).Backend().Instance; got != "v2" {
+		t.Errorf("version %s", got)
+	}
+	b.Update(new(route.Table))
+	if _, err := b.Take(t.Context(), old, balance.Want{}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("of none: %v", err)
+	}
+}
+
+// TestOthersCount: what other proxies have at a machine counts, and what they leave is
+// noticed.
+func TestOthersCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var others atomic.Int32
+		others.Store(1)
+		b := balance.New(balance.Config{Region: "gru", Others: func(bourse.MachineID) int { return int(others.Load()) }})
+		to := target(backend(1, single))
+		began := time.Now()
+		go func() {
+			time.Sleep(3 * time.Second)
+			others.Store(0)
+		}()
+		take(t, b, to, balance.Want{}).Done(nil)
+		if took := time.Since(began); took < 3*time.Second || took > 3*time.Second+200*time.Millisecond {
+			t.Errorf("after %s", took)
+		}
+	})
+}
+
+// TestTheFirstHoldsNoOneUp: one who waits for a certain machine does not keep those
+// behind from another that has room.
+func TestTheFirstHoldsNoOneUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var others atomic.Int32
+		others.Store(1)
+		b := balance.New(balance.Config{Region: "gru", Others: func(m bourse.MachineID) int {
+			if m == id(2) {
+				return int(others.Load())
+			}
+			return 0
+		}})
+		to := target(backend(1, single), backend(2, single))
+		first := take(t, b, to, balance.Want{})
+		only := make(chan error, 1)
+		go func() {
+			_, err := b.Take(t.Context(), to, balance.Want{Instance: id(1), Only: true})
+			only <- err
+		}()
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			others.Store(0)
+		}()
+		if got := take(t, b, to, balance.Want{}).Backend().Machine; got != id(2) {
+			t.Errorf("machine %s", got)
+		}
+		first.Done(nil)
+		if err := <-only; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var errBroken = errors.New("connection refused")
+
+// TestSuspicion: what has failed is the last choice for a while, for longer each time,
+// until it answers or starts again.
+func TestSuspicion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := balance.New(balance.Config{Region: "gru"})
+		one, other := backend(1), backend(2, in("syd"))
+		chosen := func(list ...route.Backend) bourse.MachineID {
+			t.Helper()
+			turn := take(t, b, target(list...), balance.Want{})
+			defer turn.Done(context.Canceled)
+			return turn.Backend().Machine
+		}
+		fail := func(list ...route.Backend) {
+			t.Helper()
+			time.Sleep(time.Millisecond)
+			take(t, b, target(list...), balance.Want{}).Done(errBroken)
+		}
+		slow := take(t, b, target(one), balance.Want{})
+		fail(one)
+		slow.Done(nil) // it began before, and says nothing
+		if got := chosen(one, other); got != other.Machine {
+			t.Errorf("after a failure %s is chosen", got)
+		}
+		time.Sleep(time.Second)
+		if got := chosen(one, other); got != one.Machine {
+			t.Errorf("a second later %s is chosen", got)
+		}
+		fail(one)
+		time.Sleep(1500 * time.Millisecond)
+		if got := chosen(one, other); got != other.Machine {
+			t.Errorf("1.5 s after the second failure %s is chosen", got)
+		}
+		again := backend(1, func(b *route.Backend) { b.Boot++ })
+		if got := chosen(again, other); got != one.Machine {
+			t.Errorf("after its next start %s is chosen", got)
+		}
+		take(t, b, target(one), balance.Want{}).Done(nil) // the only one is tried, and answers
+		if got := chosen(one, other); got != one.Machine {
+			t.Errorf("after a reply %s is chosen", got)
+		}
+		together := []*balance.Turn{take(t, b, target(one), balance.Want{}), take(t, b, target(one), balance.Want{}), take(t, b, target(one), balance.Want{})}
+		for _, turn := range together {
+			turn.Done(errBroken)
+		}
+		time.Sleep(time.Second)
+		if got := chosen(one, other); got != one.Machine {
+			t.Errorf("a second after three failures at a time %s is chosen: they are one", got)
+		}
+	})
+}
+
+// TestWorkersAreSuspected: when two machines of a worker fail, so will the others.
+func TestWorkersAreSuspected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		on := func(w bourse.WorkerID) func(*route.Backend) { return func(b *route.Backend) { b.Worker = w } }
+		b := balance.New(balance.Config{Region: "gru"})
+		one, two, three, far := backend(1, on("w")), backend(2, on("w")), backend(3, on("w")), backend(4, in("syd"))
+		for i, m := range []route.Backend{one, two} {
+			turn := take(t, b, target(three, far), balance.Want{})
+			if got := turn.Backend().Machine; got != three.Machine {
+				t.Errorf("after %d failures %s is chosen", i, got)
+			}
+			turn.Done(context.Canceled)
+			take(t, b, target(m), balance.Want{}).Done(errBroken)
+		}
+		turn := take(t, b, target(three, far), balance.Want{})
+		if got := turn.Backend().Machine; got != far.Machine {
+			t.Errorf("%s is chosen", got)
+		}
+		turn.Done(nil)
+		time.Sleep(time.Millisecond)
+		take(t, b, target(three), balance.Want{}).Done(nil)
+		turn = take(t, b, target(three, far), balance.Want{})
+		if got := turn.Backend().Machine; got != three.Machine {
+			t.Errorf("after a reply %s is chosen", got)
+		}
+	})
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	b := balance.New(balance.Config{Region: "gru", Others: func(m bourse.MachineID) int {
+		if m == id(3) {
+			return 2
+		}
+		return 0
+	}})
+	states := []bourse.State{bourse.StateStarted, bourse.StateStarted, bourse.StateStopped, bourse.StateStarted, bourse.StateDestroying}
+	n := 0
+	now := table(5, 2, func(m *bourse.Machine) { m.State, m.Cordoned = states[n], n == 1; n++ })
+	b.Update(now)
+	turn := take(t, b, of(t, now), balance.Want{Instance: id(0)})
+	var got []string
+	status := b.Status(now, "")
+	for _, m := range status.Routes[0].Machines {
+		got = append(got, fmt.Sprintf("%s %s %d+%d/%d: %s %s", m.Machine, m.State, m.Ours, m.Others, m.Hard, m.Use, m.Why))
+	}
+	want := []string{
+		"00000000000000 started 1+0/2: yes ",
+		"00000100000001 started 0+0/2: no it is cordoned",
+		"00000200000002 stopped 0+0/2: start it is stopped: a request starts it",
+		"00000300000003 started 0+2/2: full it has as many requests as it may",
+		"00000400000004 destroying 0+0/2: no it is destroying",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	turn.Done(errBroken)
+	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != balance.UseLast || m.Why != "it, or its worker, has just failed" {
+		t.Errorf("after a failure: %+v", m)
+	}
+	if got := b.Status(now, "other"); len(got.Routes) != 0 {
+		t.Errorf("of another app: %+v", got)
+	}
+}

@@ -1,0 +1,243 @@
+package balance_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// id makes the id of the nth machine of a worker.
+func id(n int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x", n, n)) }
+
+// backend makes a machine that runs in gru, with limits of 2 and 4.
+func backend(n int, change ...func(*route.Backend)) route.Backend {
+	b := route.Backend{
+		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Heard: true,
+		Service: service.Service{Autostart: true, Concurrency: service.Concurrency{Soft: 2, Hard: 4}},
+	}
+	for _, f := range change {
+		f(&b)
+	}
+	return b
+}
+
+func in(r bourse.Region) func(*route.Backend) { return func(b *route.Backend) { b.Region = r } }
+
+func is(s bourse.State) func(*route.Backend) { return func(b *route.Backend) { b.State = s } }
+
+func cordoned(b *route.Backend) { b.Cordoned = true }
+func ill(b *route.Backend)      { b.Failing = "up" }
+func unproven(b *route.Backend) { b.Unproven = true }
+func unheard(b *route.Backend)  { b.Heard = false }
+func spare(b *route.Backend)    { b.Spare, b.Service.Autostart = true, false }
+func manual(b *route.Backend)   { b.Service.Autostart = false }
+
+// sight sees loads by number of machine; a negative one is a suspect's.
+func sight(loads map[int]int) *balance.Sight {
+	return &balance.Sight{
+		Load: func(b *route.Backend) balance.Load {
+			for n, l := range loads {
+				if id(n) == b.Machine {
+					return balance.Load{Use: max(l, 0), Ours: max(l, 0), Suspect: l < 0}
+				}
+			}
+			return balance.Load{}
+		},
+		Place: func(r bourse.Region) int { return balance.Kilometers("gru", r) },
+		Rand:  rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	type machines = []route.Backend
+	type loads = map[int]int
+	for _, c := range []struct {
+		name string
+		list machines
+		load loads
+		want balance.Want
+		best []int // any of these machines; none: the verdict
+		how  balance.Verdict
+	}{
+		{name: "none", how: balance.None},
+		{name: "one", list: machines{backend(1)}, best: []int{1}},
+		{name: "either", list: machines{backend(1), backend(2)}, best: []int{1, 2}},
+		{name: "the less loaded", list: machines{backend(1), backend(2)}, load: loads{1: 1}, best: []int{2}},
+		{name: "here rather than near", list: machines{backend(1, in("eze")), backend(2)}, load: loads{2: 1}, best: []int{2}},
+		{name: "here above soft rather than near", list: machines{backend(1, in("eze")), backend(2)}, load: loads{2: 3}, best: []int{2}},
+		{name: "near when here is full", list: machines{backend(1, in("eze")), backend(2), backend(3, in("ams"))}, load: loads{2: 4}, best: []int{1}},
+		{name: "near when here is ill", list: machines{backend(1, in("eze")), backend(2, ill), backend(3, in("ams"))}, best: []int{1}},
+		{name: "far when near is full", list: machines{backend(1, in("eze")), backend(2), backend(3, in("ams"))}, load: loads{1: 4, 2: 4}, best: []int{3}},
+		{name: "a place that is known rather than one that is not", list: machines{backend(1, in("cellar")), backend(3, in("syd"))}, best: []int{3}},
+		{name: "soft: the other one", list: machines{backend(1), backend(2)}, load: loads{1: 2, 2: 1}, best: []int{2}},
+		{name: "soft everywhere", list: machines{backend(1), backend(2)}, load: loads{1: 2, 2: 3}, best: []int{1}},
+		{name: "full", list: machines{backend(1), backend(2)}, load: loads{1: 4, 2: 4}, how: balance.Full},
+		{name: "no hard limit", list: machines{backend(1, func(b *route.Backend) { b.Service.Concurrency.Hard = 0 })}, load: loads{1: 1000}, best: []int{1}},
+		{name: "cordoned", list: machines{backend(1, cordoned)}, how: balance.None},
+		{name: "ill", list: machines{backend(1, ill)}, how: balance.None},
+		{name: "not checked yet", list: machines{backend(1, unproven), backend(2)}, load: loads{2: 1}, best: []int{2}},
+		{name: "only one not checked yet", list: machines{backend(1, unproven), backend(2, is(bourse.StateStopped))}, best: []int{1}},
+		{name: "not checked yet before above soft", list: machines{backend(1, unproven), backend(2)}, load: loads{2: 2}, best: []int{1}},
+
+		{name: "scale from zero", list: machines{backend(1, is(bourse.StateStopped))}, best: []int{1}},
+		{name: "resumed rather than started", list: machines{backend(1, is(bourse.StateStopped)), backend(2, is(bourse.StateSuspended))}, best: []int{2}},
+		{name: "started here rather than resumed there", list: machines{backend(1, is(bourse.StateStopped)), backend(2, is(bourse.StateSuspended), in("ams"))}, best: []int{1}},
+		{name: "running there rather than started here", list: machines{backend(1, is(bourse.StateStopped)), backend(2, in("ams"))}, best: []int{2}},
+		{name: "started when all have soft", list: machines{backend(1, is(bourse.StateStopped)), backend(2)}, load: loads{2: 2}, best: []int{1}},
+		{name: "the one that is being started", list: machines{backend(1, is(bourse.StateStopped)), backend(2, is(bourse.StateStopped))}, load: loads{2: 1}, best: []int{2}},
+		{name: "the one that others start", list: machines{backend(1, is(bourse.StateSuspended)), backend(2, is(bourse.StateStarting))}, best: []int{2}},
+		{name: "the next when enough wait for one", list: machines{backend(1, is(bourse.StateStopped)), backend(2, is(bourse.StateStopped))}, load: loads{2: 2}, best: []int{1}},
+		{name: "enough wait for all", list: machines{backend(1, is(bourse.StateStopped)), backend(2)}, load: loads{1: 2, 2: 3}, best: []int{2}},
+		{name: "full while one starts", list: machines{backend(1, is(bourse.StateStopped))}, load: loads{1: 4}, how: balance.Full},
+		{name: "stopped rather than crashing", list: machines{backend(1, is(bourse.StateRestarting)), backend(2, is(bourse.StateStopped))}, best: []int{2}},
+		{name: "being replaced", list: machines{backend(1, is(bourse.StateReplacing), manual)}, best: []int{1}},
+		{name: "stopping", list: machines{backend(1, is(bourse.StateStopping))}, best: []int{1}},
+		{name: "no autostart", list: machines{backend(1, is(bourse.StateStopped), manual)}, how: balance.None},
+		{name: "failed", list: machines{backend(1, is(bourse.StateFailed))}, how: balance.None},
+		{name: "a spare at rest", list: machines{backend(1, is(bourse.StateStopped), spare)}, how: balance.None},
+		{name: "a spare that stands in", list: machines{backend(1, spare), backend(2, unheard)}, best: []int{1}},
+
+		{name: "a suspect last", list: machines{backend(1), backend(2, in("syd"))}, load: loads{1: -1}, best: []int{2}},
+		{name: "rather start one than a suspect", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, load: loads{1: -1}, best: []int{2}},
+		{name: "a suspect alone", list: machines{backend(1)}, load: loads{1: -1}, best: []int{1}},
+		{name: "unheard last", list: machines{backend(1, unheard), backend(2, in("syd"))}, best: []int{2}},
+		{name: "unheard alone", list: machines{backend(1, unheard)}, best: []int{1}},
+		{name: "rather wait than a suspect", list: machines{backend(1), backend(2)}, load: loads{1: -1, 2: 4}, how: balance.Full},
+		{name: "tried", list: machines{backend(1), backend(2, unheard)}, want: balance.Want{Not: []bourse.MachineID{id(1)}}, best: []int{2}},
+		{name: "tried, and no other", list: machines{backend(1)}, want: balance.Want{Not: []bourse.MachineID{id(1)}}, best: []int{1}},
+
+		{name: "prefer regions", list: machines{backend(1), backend(2, in("ams")), backend(3, in("syd"))}, want: balance.Want{Regions: [][]bourse.Region{{"lhr"}, {"syd", "nrt"}, {"ams"}}}, best: []int{3}},
+		{name: "prefer a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}}, best: []int{1}},
+		{name: "force a region", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, best: []int{2}},
+		{name: "force a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.Full},
+		{name: "force a region that has none", list: machines{backend(1)}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
+
+		{name: "prefer a machine", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 3}, want: balance.Want{Instance: id(2)}, best: []int{2}},
+		{name: "prefer a stopped machine", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, want: balance.Want{Instance: id(2)}, best: []int{2}},
+		{name: "prefer a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Want{Instance: id(2)}, best: []int{1}},
+		{name: "prefer a suspect", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Want{Instance: id(2)}, best: []int{1}},
+		{name: "prefer a machine that is none", list: machines{backend(1)}, want: balance.Want{Instance: id(2)}, best: []int{1}},
+		{name: "force a machine", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Want{Instance: id(2), Only: true, Not: []bourse.MachineID{id(2)}}, best: []int{2}},
+		{name: "force a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Want{Instance: id(2), Only: true}, how: balance.Full},
+		{name: "force an ill machine", list: machines{backend(1), backend(2, ill)}, want: balance.Want{Instance: id(2), Only: true}, how: balance.None},
+		{name: "force a machine in another region", list: machines{backend(1)}, want: balance.Want{Instance: id(1), Only: true, Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
+	} {
+		s := sight(c.load)
+		seen := map[int]bool{}
+		for range 50 {
+			i, how := balance.Choose(c.list, &c.want, s)
+			if len(c.best) == 0 {
+				if how != c.how {
+					t.Errorf("%s: %d, %s, want %s", c.name, i, how, c.how)
+					break
+				}
+				continue
+			}
+			if how != balance.Chosen {
+				t.Errorf("%s: %s, want one of %v", c.name, how, c.best)
+				break
+			}
+			n := slices.IndexFunc(c.best, func(n int) bool { return id(n) == c.list[i].Machine })
+			if n < 0 {
+				t.Errorf("%s: %s, want one of %v", c.name, c.list[i].Machine, c.best)
+				break
+			}
+			seen[n] = true
+		}
+		if len(seen) != len(c.best) {
+			t.Errorf("%s: only %v of %v were ever chosen", c.name, seen, c.best)
+		}
+	}
+}
+
+// TestTwoChoices: of many machines the load is even, and none is left out.
+func TestTwoChoices(t *testing.T) {
+	t.Parallel()
+	var list []route.Backend
+	for n := range 16 {
+		list = append(list, backend(n, func(b *route.Backend) { b.Service.Concurrency = service.Concurrency{Soft: 10_000} }))
+	}
+	use := make([]int, len(list))
+	s := &balance.Sight{
+		Load: func(b *route.Backend) balance.Load {
+			n := slices.IndexFunc(list, func(x route.Backend) bool { return x.Machine == b.Machine })
+			return balance.Load{Use: use[n]}
+		},
+		Place: func(bourse.Region) int { return 0 },
+		Rand:  rand.New(rand.NewPCG(3, 4)), //nolint:gosec // no secret
+	}
+	for range 1600 {
+		i, _ := balance.Choose(list, &balance.Want{}, s)
+		use[i]++
+	}
+	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // at random it would be 70 and 130
+		t.Errorf("of 1600 requests to 16 machines they have %v", use)
+	}
+}
+
+// TestChosenMayAnswer: whatever there is, what is chosen may answer, has room, and is what
+// the request asked for; and none is refused while there is one.
+func TestChosenMayAnswer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		loads := map[int]int{}
+		var list []route.Backend
+		for n := range rapid.IntRange(0, 6).Draw(t, "machines") {
+			loads[n] = rapid.IntRange(-1, 5).Draw(t, "load")
+			list = append(list, backend(n, in(rapid.SampledFrom([]bourse.Region{"gru", "ams", "x"}).Draw(t, "region")), is(rapid.SampledFrom(bourse.States()).Draw(t, "state")), func(b *route.Backend) {
+				b.Cordoned, b.Heard = rapid.IntRange(0, 5).Draw(t, "cordoned") == 0, rapid.Bool().Draw(t, "heard")
+				b.Service.Autostart = rapid.Bool().Draw(t, "autostart")
+			}))
+		}
+		w := balance.Want{Force: rapid.Bool().Draw(t, "force"), Only: rapid.IntRange(0, 3).Draw(t, "only") == 0}
+		if rapid.Bool().Draw(t, "regions") {
+			w.Regions = [][]bourse.Region{{"ams"}, {"gru", "y"}}
+		}
+		w.Instance = rapid.SampledFrom([]bourse.MachineID{"", id(0), id(1)}).Draw(t, "instance")
+		w.Not = rapid.SampledFrom([][]bourse.MachineID{nil, {id(0)}, {id(1), id(2)}}).Draw(t, "not")
+		ok := func(b *route.Backend) (may, room bool) {
+			may = !b.Cordoned && (b.Runs() || b.Coming() || b.Startable()) && (!w.Only || b.Machine == w.Instance) &&
+				(!w.Force || len(w.Regions) > 0 && b.Region != "x")
+			n := slices.IndexFunc(list, func(x route.Backend) bool { return x.Machine == b.Machine })
+			return may, loads[n] < 4
+		}
+		i, how := balance.Choose(list, &w, sight(loads))
+		switch how {
+		case balance.Chosen:
+			if may, room := ok(&list[i]); !may || !room {
+				t.Fatalf("%+v was chosen of %+v for %+v with %v", list[i], list, w, loads)
+			}
+		default:
+			for j := range list {
+				if may, room := ok(&list[j]); may && (how == balance.None || room && loads[j] >= 0 && list[j].Heard && !slices.Contains(w.Not, list[j].Machine)) {
+					t.Fatalf("%s, and there is %+v for %+v with %v", how, list[j], w, loads)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, n := range []int{1, 10, 1000} {
+		var list []route.Backend
+		for i := range n {
+			list = append(list, backend(i))
+		}
+		s := sight(nil)
+		b.Run(fmt.Sprintf("machines=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				balance.Choose(list, &balance.Want{}, s)
+			}
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/route"
+)
+
+// balanced has the world's requests balanced as a real proxy's are.
+type balanced struct{ *balance.Balancer }
+
+// Take implements proxy.Balance.
+func (b balanced) Take(ctx context.Context, t *route.Target, w proxy.Want) (proxy.Turn, error) {
+	turn, err := b.Balancer.Take(ctx, t, w)
+	if err != nil {
+		return nil, err
+	}
+	return turn, nil
+}
+
+// named are machines that say who they are, in the regions given.
+func named(t *testing.T, regions ...bourse.Region) *world {
+	var all []http.Handler
+	for i := range regions {
+		all = append(all, handle(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Missed", r.Header.Get("Fly-Preferred-Instance-Unavailable"))
+			_, _ = io.WriteString(w, string(rune('1'+i)))
+		}))
+	}
+	w := newWorld(t, all...)
+	for i, r := range regions {
+		w.target.Backends[i].Region = r
+		w.target.Backends[i].Service.Concurrency.Soft = 20
+	}
+	w.config.Balance = balanced{balance.New(balance.Config{Region: "gru"})}
+	return w
+}
+
+// TestClientChooses: a client may say where it goes, and is told what cannot be.
+func TestClientChooses(t *testing.T) {
+	const two, three, gone = "00000a00000002", "00000a00000003", "00000a00000009"
+	w := named(t, "gru", "mad", "ams").start(proxy.Listener{})
+	w.target.Backends[2].Cordoned = true
+	for name, c := range map[string]struct {
+		header, value string
+		status        int
+		by, missed    string
+	}{
+		"nothing":                   {"X", "", 200, "1", ""},
+		"a region":                  {"Fly-Prefer-Region", "mad", 200, "2", ""},
+		"a name for several":        {"Fly-Prefer-Region", "nowhere,eu", 200, "2", ""},
+		"a region without machines": {"Fly-Prefer-Region", "nrt", 200, "1", ""},
+		"a region by force":         {"Fly-Force-Region", "MAD", 200, "2", ""},
+		"regions in a string":       {"Fly-Force-Region", `"nrt,mad"`, 200, "2", ""},
+		"none by force":             {"Fly-Force-Region", "nrt", 503, "", ""},
+		"a cordoned one by force":   {"Fly-Force-Region", "ams", 503, "", ""},
+		"a machine":                 {"Fly-Prefer-Instance-Id", two, 200, "2", ""},
+		"a machine that is gone":    {"Fly-Prefer-Instance-Id", gone, 200, "1", gone},
+		"a cordoned machine":        {"Fly-Prefer-Instance-Id", three, 200, "1", three},
+		"no machine's id":           {"Fly-Prefer-Instance-Id", "x\"y", 200, "1", ""},
+		"by force":                  {"Fly-Force-Instance-Id", two, 200, "2", ""},
+		"one that is gone by force": {"Fly-Force-Instance-Id", gone, 503, "", ""},
+		"no id by force":            {"Fly-Force-Instance-Id", "x", 400, "", ""},
+	} {
+		r := w.request("GET", "/", nil)
+		r.Header.Set(c.header, c.value)
+		resp, by := w.do(r)
+		if resp.StatusCode != c.status || c.status == 200 && (by != c.by || resp.Header.Get("X-Missed") != c.missed) {
+			t.Errorf("%s: %d by %q, missed %q", name, resp.StatusCode, by, resp.Header.Get("X-Missed"))
+		}
+	}
+}
+
+// TestForced: who insists on a machine has it tried again, and no other.
+func TestForced(t *testing.T) {
+	w := named(t, "gru", "gru")
+	id := w.target.Backends[1].Machine
+	var n atomic.Int32
+	w.use = func(context.Context, bourse.MachineID) error {
+		if n.Add(1) < 3 {
+			return bourse.Errorf(bourse.CodeUnavailable, "not yet")
+		}
+		return nil
+	}
+	w.start(proxy.Listener{})
+	r := w.request("POST", "/", strings.NewReader("x"))
+	r.Header.Set("Fly-Force-Instance-Id", string(id))
+	if resp, by := w.do(r); resp.StatusCode != 200 || by != "2" || !slices.Equal(w.uses, []bourse.MachineID{id, id, id}) {
+		t.Errorf("%d by %q: %v", resp.StatusCode, by, w.uses)
+	}
+}
+
+// TestWorkerRestarts: requests for the machines of a worker whose daemon is restarted
+// wait for it, and not for ever.
+func TestWorkerRestarts(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		w := named(t, "gru")
+		var n atomic.Int32
+		w.use = func(context.Context, bourse.MachineID) error {
+			if n.Add(1) > 8 && back {
+				return nil
+			}
+			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
+		}
+		if w.config.Limits.Away = time.Minute; !back {
+			w.config.Limits.Away = 100 * time.Millisecond
+		}
+		w.start(proxy.Listener{})
+		want := map[bool]int{true: 200, false: 503}[back]
+		if resp, text := w.do(w.request("POST", "/", strings.NewReader("x"))); resp.StatusCode != want {
+			t.Errorf("%d %s", resp.StatusCode, text)
+		}
+	}
+}
+
+// TestWokenAgain: a machine that was stopped while its connections were kept is
+// started by the next request, whatever that is.
+func TestWokenAgain(t *testing.T) {
+	w := named(t, "gru")
+	id := w.target.Backends[0].Machine
+	good := w.ways[id]
+	w.ways[id] = &way{w: w, addr: dead(t), done: make(chan struct{})}
+	w.use = func(context.Context, bourse.MachineID) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.uses) > 1 { // Dial has failed: the worker was asked
+			w.ways[id] = good
+		}
+		return nil
+	}
+	w.start(proxy.Listener{})
+	if resp, text := w.do(w.request("POST", "/", strings.NewReader("x"))); resp.StatusCode != 200 {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+}
+
+// TestHardLimit: a machine never has more requests than it may, and all are answered.
+func TestHardLimit(t *testing.T) {
+	const most, n = 3, 60
+	var at, over atomic.Int32
+	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
+		now := at.Add(1)
+		defer at.Add(-1)
+		if now > most {
+			over.Store(now)
+		}
+		_ = http.NewResponseController(w).Flush()
+	}))
+	w.target.Backends[0].Service.Concurrency.Hard = most
+	w.config.Balance = balanced{balance.New(balance.Config{Region: "gru"})}
+	w.start(proxy.Listener{})
+	w.crowd(n)
+	if got := over.Load(); got > 0 {
+		t.Errorf("%d at once", got)
+	}
+}
+
+// crowd makes requests at the same time, all of which are answered. They come
+// without connections of their own, of which a test's host may not have as many.
+func (w *world) crowd(n int) {
+	w.t.Helper()
+	h := w.proxy.Handler(proxy.Listener{Port: 80})
+	var all sync.WaitGroup
+	for range n {
+		r := httptest.NewRequestWithContext(w.t.Context(), "GET", "http://web.example/", nil)
+		all.Go(func() {
+			got := httptest.NewRecorder()
+			h.ServeHTTP(got, r)
+			if got.Code != http.StatusOK {
+				w.t.Error(got.Code, got.Body)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestWake: however many requests come for a stopped machine, all are answered by
+// it.
+func TestWake(t *testing.T) {
+	const n = 5000
+	w := named(t, "gru")
+	w.target.Port.HTTP.H2Backend = true // a few connections for all
+	w.target.Backends[0].State = bourse.StateStopped
+	awake := make(chan struct{})
+	w.use = func(ctx context.Context, _ bourse.MachineID) error {
+		select {
+		case <-awake:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	w.start(proxy.Listener{})
+	go func() {
+		defer close(awake)
+		w.eventually("all wait", func() bool { return len(w.uses) == n })
+	}()
+	w.crowd(n)
+	w.settled()
+	if len(w.uses) != n {
+		t.Errorf("%d uses", len(w.uses))
+	}
+}

@@ -1,0 +1,123 @@
+package edge
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// bounded is a listener with a bound on its open connections, in all and by where
+// they come from. What is beyond it is closed at once: a stranger who opens many
+// takes no one's place but his neighbours'.
+type bounded struct {
+	net.Listener
+	limits Limits
+	free   []netip.Prefix // whose connections are counted in all only
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	open    int
+	sources map[netip.Prefix]int // open by source, at least 1 each
+	told    time.Time            // when refusals were last logged
+	refused int                  // since then
+}
+
+// boundedConn is a connection that counts until it is closed. It keeps what a TCP
+// connection can do.
+type boundedConn struct {
+	*net.TCPConn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	c.release()
+	return c.TCPConn.Close()
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		conn, ok := c.(*net.TCPConn)
+		if !ok { // of a test
+			return c, nil
+		}
+		source, bound := b.sourceOf(conn)
+		if !b.take(source, bound) {
+			_ = conn.SetLinger(0) // no state is left of it
+			_ = conn.Close()
+			continue
+		}
+		return &boundedConn{conn, sync.OnceFunc(func() { b.release(source, bound) })}, nil
+	}
+}
+
+// sourceOf returns what a connection is counted by: an address, or for IPv6 what
+// one host has at least.
+func (b *bounded) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
+	at, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return source, false
+	}
+	from := at.AddrPort().Addr().Unmap().WithZone("")
+	if contains(b.free, from) {
+		return source, false
+	}
+	bits := 32
+	if from.Is6() {
+		bits = 64
+	}
+	source, err := from.Prefix(bits)
+	return source, err == nil
+}
+
+func (b *bounded) take(source netip.Prefix, bound bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open >= b.limits.Connections || bound && b.sources[source] >= b.limits.PerSource {
+		b.refuse(source)
+		return false
+	}
+	b.open++
+	if bound {
+		b.sources[source]++
+	}
+	return true
+}
+
+func (b *bounded) release(source netip.Prefix, bound bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open--
+	if !bound {
+		return
+	}
+	if b.sources[source]--; b.sources[source] == 0 {
+		delete(b.sources, source)
+	}
+}
+
+// refusalsEvery is how often refused connections are logged.
+const refusalsEvery = time.Minute
+
+// refuse notes a refusal. b.mu is held.
+func (b *bounded) refuse(source netip.Prefix) {
+	b.refused++
+	if now := time.Now(); now.Sub(b.told) >= refusalsEvery {
+		b.log.Warn("too many connections: further ones are closed", slog.String("listener", b.Addr().String()),
+			slog.Int("open", b.open), slog.String("latest", source.String()), slog.Int("refused", b.refused))
+		b.told, b.refused = now, 0
+	}
+}
+
+// contains reports whether an address is in one of the networks.
+func contains(networks []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
+}

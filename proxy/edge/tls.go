@@ -1,0 +1,88 @@
+package edge
+
+import (
+	"crypto/tls"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// tlsOf is how a listener for HTTP speaks TLS: as the service says that the client's
+// name and the port stand for.
+func (e *Edge) tlsOf(port int) *tls.Config {
+	config := e.Certificates.tlsConfig(service.TLSOptions{}, true)
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.SupportedProtos, acmeALPN) {
+			return nil, nil
+		}
+		if t, err := e.Routes.Find(nameOf(hello), port); err == nil {
+			return e.Certificates.tlsConfig(t.Port.TLS, true), nil
+		}
+		return nil, nil // the certificate is the name's all the same; what is asked gets 404
+	}
+	return config
+}
+
+// tlsOfTarget is how a stream speaks TLS.
+func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
+	config := e.Certificates.tlsConfig(t.Port.TLS, false)
+	if t.Port.Has(service.PGTLS) && len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"postgresql"} // clients that begin with the handshake want it
+	}
+	return config
+}
+
+// tlsConfig is the configuration of a server with a service's options. web: it
+// speaks HTTP.
+func (c *Certificates) tlsConfig(o service.TLSOptions, web bool) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
+	if web && len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if len(o.Versions) > 0 && !slices.Contains(o.Versions, "TLSv1.2") {
+		config.MinVersion = tls.VersionTLS13
+	}
+	if len(o.Versions) > 0 && !slices.Contains(o.Versions, "TLSv1.3") {
+		config.MaxVersion = tls.VersionTLS12
+	}
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(hello, o.SelfSigned) }
+	return config
+}
+
+// nameOf returns the host name that a client asks for, "" for none.
+func nameOf(hello *tls.ClientHelloInfo) string {
+	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+}
+
+// Certificates are the certificates of host names: of files first, then of an ACME
+// CA, then made here.
+type Certificates struct {
+	Files      *Files // nil: there are none
+	ACME       *ACME  // nil: none is asked
+	SelfSigned bool   // where there is no other, sign one for the client's name
+	own        selfSigned
+}
+
+func (c *Certificates) get(hello *tls.ClientHelloInfo, selfSigned bool) (*tls.Certificate, error) {
+	name := nameOf(hello)
+	if c.ACME != nil && slices.Contains(hello.SupportedProtos, acmeALPN) {
+		return c.ACME.get(hello)
+	}
+	if c.Files != nil {
+		if cert := c.Files.find(hello, name); cert != nil {
+			return cert, nil
+		}
+	}
+	if c.ACME != nil && name != "" {
+		if cert, err := c.ACME.get(hello); err == nil || !selfSigned && !c.SelfSigned {
+			return cert, err
+		}
+	}
+	if selfSigned || c.SelfSigned {
+		return c.own.get(name)
+	}
+	return nil, bourse.Errorf(bourse.CodeNotFound, "there is no certificate for %s", bourse.Quoted(name))
+}

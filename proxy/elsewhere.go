@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/route"
+)
+
+// Orders has machines made for requests that no machine can be started for.
+type Orders interface {
+	// Order returns a machine as this one is, on another host, which starts; and the
+	// order's id, with an error as well if it came to have one. Codes: any;
+	// insufficient_capacity (no worker took it).
+	Order(ctx context.Context, like bourse.MachineID) (Ordered, error)
+}
+
+// Ordered is what became of an order.
+type Ordered struct {
+	Order    bourse.OrderID
+	Machine  bourse.MachineID
+	Instance bourse.InstanceID
+	Worker   bourse.WorkerID
+	Region   bourse.Region
+}
+
+// How long a target's order stands for further requests: until its machine is among
+// what is routed, and so that a refusal is not asked for by each request again.
+const (
+	orderStands   = 10 * time.Second
+	refusalStands = time.Second
+	maxOrders     = 64 // in progress, of all targets
+)
+
+// orders has one order in progress for a target, however many requests wait.
+type orders struct {
+	mu       sync.Mutex
+	now      int
+	byTarget map[route.Key]*ordering
+}
+
+type ordering struct {
+	done  chan struct{} // closed when the rest is set
+	got   Ordered
+	err   error
+	until time.Time // from when on it does not stand; zero while it is in progress
+}
+
+// join returns the order of a target, and whether the caller is to carry it out.
+func (o *orders) join(k route.Key, now time.Time) (s *ordering, first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s = o.byTarget[k]; s != nil && (s.until.IsZero() || now.Before(s.until)) {
+		return s, false
+	}
+	if o.now == maxOrders {
+		return nil, false
+	}
+	for k, s := range o.byTarget { // few: each stands for seconds
+		if !s.until.IsZero() && !now.Before(s.until) {
+			delete(o.byTarget, k)
+		}
+	}
+	if o.byTarget == nil {
+		o.byTarget = map[route.Key]*ordering{}
+	}
+	s = &ordering{done: make(chan struct{})}
+	o.byTarget[k] = s
+	o.now++
+	return s, true
+}
+
+func (o *orders) end(s *ordering, got Ordered, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.got, s.err = got, err
+	stands := orderStands
+	if err != nil {
+		stands = refusalStands
+	}
+	s.until = time.Now().Add(stands)
+	o.now--
+	close(s.done)
+}
+
+// elsewhere has another machine ordered for a request that no machine could be
+// started for as their hosts are full, and reports whether the request goes on
+// there. The error is what the client is told otherwise; nil: what it was told
+// before.
+func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
+	if p.Orders == nil || bourse.CodeOf(err) != bourse.CodeInsufficient || t.stage == sending || x.ordered || x.want.Only || x.gone() || x.onward.late() {
+		return false, nil
+	}
+	like := x.backend
+	if !like.Service.Autostart || !x.body.again() {
+		return false, nil
+	}
+	x.ordered = true
+	s, first := p.orders.join(x.target.Key(), time.Now())
+	if s == nil {
+		return false, nil
+	}
+	if first {
+		// What is ordered is of use to those who wait, too, when this client leaves.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), p.Limits.Ready)
+		got, err := p.Orders.Order(ctx, like.Machine)
+		cancel()
+		p.orders.end(s, got, err)
+		p.Log.Info("machine ordered for requests", "request", x.id, "app", x.app(), "like", like.Machine, "machine", got.Machine, "order", got.Order, "err", err)
+	}
+	select {
+	case <-s.done:
+	case <-x.in.Context().Done():
+		return false, x.in.Context().Err()
+	}
+	if s.err != nil {
+		text := "no machine could be started: its host is full, and no other could be ordered"
+		if s.got.Order != "" {
+			text = "no machine could be started: its host is full, and no worker took the order for another, " + string(s.got.Order)
+		}
+		return false, &refusal{status: http.StatusServiceUnavailable, text: text, err: s.err}
+	}
+	like.Machine, like.Instance, like.Worker, like.Region = s.got.Machine, s.got.Instance, s.got.Worker, s.got.Region
+	like.State, like.Heard, like.Cordoned, like.Failing, like.Unproven = bourse.StateStarted, true, false, "", false
+	only := *x.target
+	only.Backends = []route.Backend{like}
+	x.target, x.want = &only, balance.Want{}
+	x.onward.before = x.attempts
+	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}
+	p.Metrics.Repeated(x.app(), "order")
+	return true, nil
+}

@@ -1,0 +1,92 @@
+package proxy_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy"
+)
+
+// ordersOf are orders as a test decides them.
+type ordersOf func(like bourse.MachineID) (proxy.Ordered, error)
+
+func (f ordersOf) Order(_ context.Context, like bourse.MachineID) (proxy.Ordered, error) {
+	return f(like)
+}
+
+// full makes the world's machines stopped ones on full hosts, but for the last, which
+// is not routed yet: it is what an order brings.
+func (w *world) full() {
+	for i := range w.target.Backends {
+		w.target.Backends[i].State = bourse.StateStopped
+	}
+	last := len(w.target.Backends) - 1
+	ordered := w.target.Backends[last].Machine
+	w.target.Backends = w.target.Backends[:last]
+	w.use = func(_ context.Context, id bourse.MachineID) error {
+		if id != ordered {
+			return bourse.Errorf(bourse.CodeInsufficient, "insufficient memory")
+		}
+		return nil
+	}
+}
+
+// When the hosts of all stopped machines are full, one other is ordered, however
+// many requests wait, and all of them are answered by it, with their bodies.
+func TestOrderElsewhere(t *testing.T) {
+	w := newWorld(t, handle(echo), handle(echo), handle(echo))
+	w.full()
+	var orders atomic.Int64
+	w.config.Orders = ordersOf(func(like bourse.MachineID) (proxy.Ordered, error) {
+		orders.Add(1)
+		if like != first && like != second {
+			t.Errorf("like %s", like)
+		}
+		return proxy.Ordered{Order: "01", Machine: third, Worker: "w2", Region: "gru"}, nil
+	})
+	w.start(proxy.Listener{})
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			resp, text := w.do(w.request(http.MethodPost, "/", strings.NewReader("hello")))
+			if resp.StatusCode != 200 || !strings.Contains(text, `"Body":"hello"`) {
+				t.Errorf("%d %s", resp.StatusCode, text)
+			}
+		})
+	}
+	wg.Wait()
+	// Also what comes before the machine is among what is routed.
+	if resp, _ := w.do(w.request(http.MethodGet, "/", nil)); resp.StatusCode != 200 || orders.Load() != 1 {
+		t.Errorf("%d after %d orders", resp.StatusCode, orders.Load())
+	}
+}
+
+// When no worker takes it, the client is told so, with the order's id; requests that
+// ask for one machine only order none.
+func TestOrderElsewhereRefused(t *testing.T) {
+	w := newWorld(t, handle(echo), handle(echo))
+	w.full()
+	var orders atomic.Int64
+	w.config.Orders = ordersOf(func(bourse.MachineID) (proxy.Ordered, error) {
+		orders.Add(1)
+		return proxy.Ordered{Order: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, bourse.Errorf(bourse.CodeInsufficient, "secret reasons of workers")
+	})
+	w.start(proxy.Listener{})
+	r := w.request(http.MethodGet, "/", nil)
+	r.Header.Set("Fly-Force-Instance-Id", first)
+	if resp, text := w.do(r); resp.StatusCode != 503 || orders.Load() != 0 {
+		t.Errorf("%d after %d orders: %s", resp.StatusCode, orders.Load(), text)
+	}
+	for range 2 {
+		resp, text := w.do(w.request(http.MethodGet, "/", nil))
+		if resp.StatusCode != 503 || !strings.Contains(text, "no worker took the order for another, 01ARZ3NDEKTSV4RRFFQ69G5FAV") || strings.Contains(text, "secret") {
+			t.Errorf("%d %s", resp.StatusCode, text)
+		}
+	}
+	w.eventually("it is in the log", func() bool { return strings.Contains(w.log.String(), "secret reasons of workers") })
+}

@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// refusal is an error with a status of its own, after which nothing else is tried.
+type refusal struct {
+	status int
+	text   string
+	err    error
+}
+
+// Error returns the text.
+func (r *refusal) Error() string { return r.text }
+
+// Unwrap returns the cause.
+func (r *refusal) Unwrap() error { return r.err }
+
+// timedOut reports whether err is the end of some time of ours. The kernel's is not: it
+// has lost the other host.
+func timedOut(err error) bool {
+	if errors.Is(err, syscall.ETIMEDOUT) {
+		return false
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
+}
+
+// sentence is what a client is told: a status, and a text that names no other
+// tenant's things, no address and no cause that only the log should have.
+func (x *exchange) sentence(err error) (status int, text string) {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.status, r.text
+	}
+	e, coded := errors.AsType[*bourse.Error](err)
+	switch {
+	case x.gone():
+		return statusLeft, "the client left"
+	case coded && e.Code == bourse.CodeInvalid && x.attempts == 0:
+		return http.StatusBadRequest, e.Message
+	case coded && e.Code == bourse.CodeNotFound && x.target == nil:
+		return http.StatusNotFound, e.Message
+	case timedOut(err) && x.lastTry == sending && x.sent:
+		return http.StatusGatewayTimeout, "the machine accepted the request and did not answer in time"
+	case timedOut(err) && x.lastTry == readying:
+		return http.StatusGatewayTimeout, "no machine was ready in time"
+	case timedOut(err) && x.lastTry == choosing:
+		return http.StatusServiceUnavailable, "all machines are at their limits, and none became free in time"
+	case x.lastTry == sending && !x.sent:
+		return http.StatusBadGateway, "no connection to the machine could be made"
+	case x.lastTry == sending:
+		return http.StatusBadGateway, "the machine broke off the connection before it answered"
+	case coded && e.Code == bourse.CodeInsufficient:
+		return http.StatusServiceUnavailable, "no machine could be started: its host is full"
+	case coded && (e.Code == bourse.CodeUnavailable || e.Code == bourse.CodeRateLimited) && x.lastTry != readying:
+		return http.StatusServiceUnavailable, e.Message
+	case x.lastTry == readying:
+		return http.StatusServiceUnavailable, "no machine could be made ready"
+	}
+	return http.StatusBadGateway, "the request could not be passed on"
+}
+
+// fail implements httputil.ReverseProxy.ErrorHandler.
+func (p *Proxy) fail(_ http.ResponseWriter, r *http.Request, err error) {
+	p.refuse(exchangeOf(r.Context()), err)
+}
+
+// refusalBody is the JSON of a refusal.
+type refusalBody struct {
+	Error     string `json:"error"`
+	RequestID string `json:"request_id"`
+}
+
+// refuse answers with one sentence. A client that is in the middle of a reply is
+// broken off instead.
+func (p *Proxy) refuse(x *exchange, err error) {
+	x.failed = err
+	if x.out.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	status, text := x.sentence(err)
+	if status == statusLeft {
+		panic(http.ErrAbortHandler) // nobody reads it, and the connection is of no use
+	}
+	h := x.out.Header()
+	clear(h)
+	p.own(x, h)
+	h.Set("Fly-Request-Id", x.id) // of an answer that is ours it is said in any case
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	var body []byte
+	if acceptsJSON(x.in.Header) {
+		h.Set("Content-Type", "application/json")
+		body, _ = json.Marshal(refusalBody{text, x.id})
+		body = append(body, '\n')
+	} else {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		body = []byte(strconv.Itoa(status) + " " + http.StatusText(status) + ": " + text + "\nrequest id: " + x.id + "\n")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.out.WriteHeader(status)
+	if x.in.Method != http.MethodHead {
+		_, _ = x.out.Write(body)
+	}
+}
+
+// acceptsJSON reports whether a client asks for JSON, and not for anything a person
+// reads.
+func acceptsJSON(h http.Header) bool {
+	accept := strings.Join(h.Values("Accept"), ",")
+	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
+}

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ours are the headers of a request that only a proxy may say. What a client sends
+// of them is removed, and so is a name that differs in _ for -: programs that read
+// headers as variables (CGI, WSGI) take one for the other.
+var ours = map[string]bool{
+	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
+	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
+	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Ssl": true, "X-Forwarded-Host": true, "X-Real-Ip": true, "Forwarded": true,
+}
+
+// name is what the proxy calls itself in Via and Server.
+const name = "bourse"
+
+// client is what is known of who asks.
+type client struct {
+	addr  string   // its address
+	chain []string // of X-Forwarded-For, the addresses before its connection's included
+	proto string   // "https" or "http"
+}
+
+// clientOf finds out who asks. A connection from an address that is trusted speaks
+// for others: the last address that is not trusted is the client's.
+func (p *Proxy) clientOf(r *http.Request) client {
+	peer, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		peer = r.RemoteAddr
+	}
+	c := client{addr: peer, chain: []string{peer}, proto: "http"}
+	if r.TLS != nil {
+		c.proto = "https"
+	}
+	if !p.trusts(peer) {
+		return c
+	}
+	var before []string
+	for _, line := range r.Header["X-Forwarded-For"] {
+		for part := range strings.SplitSeq(line, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				before = append(before, part)
+			}
+		}
+	}
+	c.chain = append(before, peer)
+	for _, addr := range slices.Backward(before) {
+		if _, err := netip.ParseAddr(addr); err != nil {
+			break // what stands before it was written by who wrote this
+		}
+		if c.addr = addr; !p.trusts(addr) {
+			break
+		}
+	}
+	if proto := r.Header.Get("X-Forwarded-Proto"); proto == "http" || proto == "https" {
+		c.proto = proto
+	}
+	return c
+}
+
+func (p *Proxy) trusts(addr string) bool {
+	a, err := netip.ParseAddr(addr)
+	if err != nil {
+		return false
+	}
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(p.Trusted, func(of netip.Prefix) bool { return of.Contains(a) })
+}
+
+// rewrite makes of a client's request the one that machines get.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	x := exchangeOf(pr.Out.Context())
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it came: what it means is the machine's matter
+	pr.Out.URL.User = nil
+	pr.Out.Host = pr.In.Host
+	h := pr.Out.Header
+	for key := range h {
+		if ours[key] || strings.Contains(key, "_") && ours[http.CanonicalHeaderKey(strings.ReplaceAll(key, "_", "-"))] {
+			delete(h, key)
+		}
+	}
+	port, ssl := strconv.Itoa(x.listener.Port), "off"
+	if x.secure() {
+		ssl = "on"
+	}
+	h["Fly-Client-Ip"] = []string{x.client.addr}
+	h["Fly-Forwarded-Port"] = []string{port}
+	h["Fly-Region"] = []string{string(p.Region)}
+	h["Fly-Request-Id"] = []string{x.id}
+	h["X-Forwarded-For"] = []string{strings.Join(x.client.chain, ", ")}
+	h["X-Forwarded-Proto"] = []string{x.client.proto}
+	h["X-Forwarded-Port"] = []string{port}
+	h["X-Forwarded-Ssl"] = []string{ssl}
+	h["Via"] = append(slices.Clone(h["Via"]), strconv.Itoa(pr.In.ProtoMajor)+via(pr.In.ProtoMajor, pr.In.ProtoMinor))
+}
+
+func via(major, minor int) string {
+	if major >= 2 {
+		return " " + name
+	}
+	return "." + strconv.Itoa(minor) + " " + name
+}
+
+// address directs a request to the attempt's machine.
+func (x *exchange) address(out *http.Request) {
+	u := *out.URL
+	u.Scheme, u.Host = "http", "machine" // the transport is one machine's; Host is the client's
+	out.URL = &u
+	if x.missed != "" || x.attempts > 1 {
+		out.Header = out.Header.Clone() // the attempt before may still be sending it
+		out.Header.Del("Fly-Preferred-Instance-Unavailable")
+	}
+	if x.missed != "" {
+		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(x.missed))
+	}
+}
+
+// modify makes of a machine's reply the one that the client gets.
+func (p *Proxy) modify(resp *http.Response) error {
+	x := exchangeOf(resp.Request.Context())
+	options := &x.target.Port.HTTP
+	if options.Compress && resp.StatusCode != http.StatusSwitchingProtocols {
+		compress(x.in, resp)
+	}
+	p.own(x, resp.Header)
+	for _, e := range options.Headers {
+		if key := http.CanonicalHeaderKey(e.Name); len(e.Values) == 0 {
+			delete(resp.Header, key)
+		} else {
+			resp.Header[key] = slices.Clone(e.Values)
+		}
+	}
+	return nil
+}
+
+// own adds the proxy's headers to those of a reply.
+func (p *Proxy) own(x *exchange, h http.Header) {
+	if x.target != nil && x.target.Port.HTTP.Pristine {
+		return
+	}
+	h.Set("Server", "Bourse")
+	h.Set("Fly-Request-Id", x.id)
+	h.Add("Via", strconv.Itoa(x.in.ProtoMajor)+via(x.in.ProtoMajor, x.in.ProtoMinor))
+}

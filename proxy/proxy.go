@@ -1,0 +1,196 @@
+// Package proxy answers the requests of an app's users: it finds the machines that
+// a host name and port stand for, chooses one, has it started if it is stopped, and
+// passes the request on, with what comes back.
+//
+// A request that failed before anything of it was sent goes to another machine. One
+// that a machine may have acted on is repeated only if its method says that this
+// does no harm, and only while its sender has read nothing of a reply (ADR 63).
+// What cannot be answered ends in one sentence with the request's id.
+//
+// The proxy keeps nothing: where to, whom and how are asked of [Routes], [Balance]
+// and [Ways]. All goroutines are those of requests; they end with them.
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http/httputil"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/balance"
+	"github.com/bourse-dev/bourse/proxy/replay"
+	"github.com/bourse-dev/bourse/proxy/route"
+)
+
+// Routes knows what a host name and a port stand for. Codes of Find: not_found.
+type Routes interface {
+	Find(host string, port int) (*route.Target, error)
+	// Changed returns a channel that is closed when Find may know more than it does now.
+	Changed() <-chan struct{}
+}
+
+// Balance chooses among a target's backends, and counts what each is given.
+type Balance interface {
+	// Take returns the backend that a request goes to, and counts it there until the
+	// turn is done. It waits while all are at their hard limits, in a queue that is
+	// bounded. Codes: unavailable (no backend is left, or the queue is full), timeout
+	// (it waited until the context's deadline).
+	Take(ctx context.Context, t *route.Target, w Want) (Turn, error)
+}
+
+// Want is what a request asks of the choice of its backend.
+type Want = balance.Want
+
+// Turn is a request's place at a backend. It is done exactly once.
+type Turn interface {
+	Backend() route.Backend
+	// Done ends the place. An error says that the backend failed: others are preferred
+	// for a while. Canceled says nothing of it: the client left.
+	Done(failed error)
+}
+
+// Ways reaches machines.
+type Ways interface {
+	// Use has a machine ready for a request at a port, 0 for its $PORT: started, if it is
+	// not and start says so, and accepting connections. However many requests wait for
+	// one machine, it is asked for once. Codes: any; insufficient_capacity (its host is
+	// full).
+	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Way, error)
+}
+
+// Way leads to one start of a machine. Requests share it.
+type Way interface {
+	// Begin counts a request in progress until end is called.
+	Begin() (end func())
+	// Dial connects to the machine. After an error that is not the context's, another
+	// Use finds out what has become of it.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Done is closed once the way leads nowhere.
+	Done() <-chan struct{}
+}
+
+// Replays is what the proxy needs to send a request on when a machine asks so.
+type Replays struct {
+	Apps   replay.Apps    // what is routed now
+	Spools *replay.Spools // nil: only requests whose body has up to 64 KiB are sent again
+}
+
+// Metrics counts. All methods are safe for concurrent use and return at once.
+type Metrics interface {
+	Began(app string)
+	Ended(app string, status int, took time.Duration)
+	Repeated(app, why string) // an attempt after the first, for "dial", "use", "lost" or "replay"
+	Woke(app string, ok bool, took time.Duration)
+}
+
+// Config is what a proxy is made of. Routes, Balance, Ways and Log are required.
+type Config struct {
+	Routes  Routes
+	Balance Balance
+	Ways    Ways
+	Orders  Orders         // nil: when hosts are full, that is the answer
+	Replays *Replays       // nil: a reply that asks for a replay is passed on as it is
+	Metrics Metrics        // nil: nothing is counted
+	Region  bourse.Region  // of this proxy
+	Trusted []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Limits  Limits
+	Log     *slog.Logger
+
+	// HoldSwitched has a connection that changed protocols (WebSocket) count as a request
+	// in progress for as long as it is open. Otherwise its machine counts as used only
+	// while bytes flow, and may be stopped under it.
+	HoldSwitched bool
+}
+
+// Limits bound what a request may take. Zero fields have the defaults.
+type Limits struct {
+	News     time.Duration // for a host name or port that is not known yet; default 300 ms; negative: none
+	Attempts int           // at machines, for one request; default 5
+	Waiting  int           // requests that wait for machines of one target to be ready; default 10 000
+	Turn     time.Duration // for a place at a machine while all are at their hard limits; default 30 s
+	Ready    time.Duration // for a machine to be started and accept connections; default 1 min
+	Away     time.Duration // from a request's begin, for a worker that does not answer to be back, when no other has a machine; default 5 s
+	Dial     time.Duration // for a connection to a machine that is ready; default 2 s
+	Answer   time.Duration // for the head of a reply once the request was sent; default 1 min; a port's idle timeout comes before it
+	Idle     time.Duration // of a connection that changed protocols (WebSocket), without bytes either way; default 0: none
+	Stalled  time.Duration // of a client that sends or reads nothing of a body; default 1 min
+}
+
+func (l *Limits) fill() {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	if l.Attempts == 0 {
+		l.Attempts = 5
+	}
+	if l.Waiting == 0 {
+		l.Waiting = 10_000
+	}
+	set(&l.News, 300*time.Millisecond)
+	set(&l.Turn, 30*time.Second)
+	set(&l.Ready, time.Minute)
+	set(&l.Away, 5*time.Second)
+	set(&l.Dial, 2*time.Second)
+	set(&l.Answer, time.Minute)
+	set(&l.Stalled, time.Minute)
+}
+
+// Proxy answers requests. It is safe for concurrent use.
+type Proxy struct {
+	Config
+	reverse httputil.ReverseProxy
+	pool    pool
+	waiting waiting
+	cache   *replay.Cache
+	orders  orders
+	open    atomic.Int64
+	unknown atomic.Int64 // requests for what is not known
+}
+
+// New makes a proxy. It starts nothing.
+func New(c Config) *Proxy {
+	c.Limits.fill()
+	if c.Metrics == nil {
+		c.Metrics = uncounted{}
+	}
+	p := &Proxy{Config: c, cache: replay.NewCache()}
+	p.waiting.most = c.Limits.Waiting
+	p.pool.limits = c.Limits
+	p.reverse = httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: attempts{p}, ModifyResponse: p.modify, ErrorHandler: p.fail,
+		BufferPool: &buffers{}, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return p
+}
+
+// Open returns how many requests are in progress.
+func (p *Proxy) Open() int { return int(p.open.Load()) }
+
+// Close closes the connections to machines that no request uses. Requests in
+// progress go on.
+func (p *Proxy) Close() { p.pool.close() }
+
+// Listener is where a request came in.
+type Listener struct {
+	Port      int  // as clients see it
+	TLS       bool // the connection was encrypted up to this proxy
+	HTTPSPort int  // where force_https sends those that were not; 0: 443
+}
+
+// newID returns the id of a request.
+func newID() string { return ulid.Make().String() }
+
+type uncounted struct{}
+
+func (uncounted) Began(string)                     {}
+func (uncounted) Ended(string, int, time.Duration) {}
+func (uncounted) Repeated(_, _ string)             {}
+func (uncounted) Woke(string, bool, time.Duration) {}

@@ -1,0 +1,269 @@
+package replay
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// Status is what a machine is told of the cache.
+type Status string
+
+// The statuses.
+const (
+	Hit    Status = "hit"    // the request went where an earlier one was replayed to
+	Miss   Status = "miss"   // it was replayed from another machine
+	Bypass Status = "bypass" // its client asked that the cache is not used
+)
+
+// Limits of the cache. An entry has about half a KiB.
+const (
+	maxEntries    = 50_000
+	maxAppEntries = 5_000
+)
+
+// Cache keeps where requests were replayed to, by host name and path, and by
+// session. It is a hint: an entry that leads nowhere any more is forgotten, and the
+// app asked again. Safe for concurrent use.
+type Cache struct {
+	mu   sync.Mutex
+	all  *list.List // of *entry, the last used in front
+	apps map[string]*appCache
+}
+
+type appCache struct {
+	entries map[key]*entry
+	order   *list.List // as Cache.all
+}
+
+// key is what an entry is found by, in its app.
+type key struct {
+	host    string
+	prefix  string
+	session [sha256.Size]byte // of the header's or cookie's kind, name and value; zero: none
+}
+
+type entry struct {
+	app     string
+	key     key
+	kept    Kept
+	end     time.Time
+	inAll   *list.Element
+	inApp   *list.Element
+	version bourse.InstanceID // of the issuer
+	bypass  bool
+}
+
+// Kept is a replay that is known from an earlier request.
+type Kept struct {
+	Replay Replay
+	From   bourse.MachineID // that asked for it
+	Region bourse.Region
+}
+
+// NewCache returns an empty cache.
+func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
+
+// Lookup returns where a request of a target was replayed to before. With the status
+// Bypass there was an answer, and the client asked not to use it; without a status
+// there was none.
+func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (Kept, Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	app := c.apps[t.App.ID]
+	if app == nil {
+		return Kept{}, ""
+	}
+	for _, k := range keys(t, r) {
+		e := app.entries[k]
+		if e == nil {
+			continue
+		}
+		if !now.Before(e.end) || !e.stands(t) {
+			c.remove(e)
+			continue
+		}
+		if e.bypass && strings.EqualFold(strings.TrimSpace(r.Header.Get(HeaderControl)), "skip") {
+			return Kept{}, Bypass
+		}
+		c.all.MoveToFront(e.inAll)
+		app.order.MoveToFront(e.inApp)
+		return e.kept, Hit
+	}
+	return Kept{}, ""
+}
+
+// stands reports whether the version of the machine that asked for the replay is
+// still there: another one may ask for something else. Where the replay leads to is
+// seen when it is planned.
+func (e *entry) stands(t *route.Target) bool {
+	for i := range t.Backends {
+		if b := &t.Backends[i]; b.Machine == e.kept.From {
+			return b.Instance == e.version
+		}
+	}
+	return false
+}
+
+// Store keeps a replay that a machine of the request's own target has asked for, by
+// its rule and by the target's sessions. It returns why it was not kept though the
+// machine asked so; empty when it was, or nothing was asked.
+func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
+	if replay.Cache.Invalidate {
+		c.Invalidate(t, r)
+		return ""
+	}
+	unkept = replay.unkept()
+	b := backend(t, from)
+	if unkept != "" || b == nil {
+		if replay.Cache.Prefix == "" {
+			unkept = ""
+		}
+		return unkept
+	}
+	kept := Kept{Replay: *replay, From: from, Region: b.Region}
+	kept.Replay.Cache = CacheRule{}
+	if rule := replay.Cache; rule.Prefix != "" {
+		host := requestHost(r)
+		switch {
+		case rule.Host != "" && rule.Host != host:
+			unkept = "its pattern names another domain"
+		case !strings.HasPrefix(r.URL.Path, rule.Prefix) && r.URL.Path+"/" != rule.Prefix:
+			unkept = "its pattern does not match the request"
+		default:
+			c.put(&entry{
+				app: t.App.ID, key: key{host: host, prefix: rule.Prefix}, kept: kept,
+				end: now.Add(rule.TTL), version: b.Instance, bypass: rule.AllowBypass,
+			})
+		}
+	}
+	for i := range t.Port.HTTP.ReplayCache {
+		s := &t.Port.HTTP.ReplayCache[i]
+		if k, ok := sessionKey(s, r); ok && s.TTL > 0 {
+			c.put(&entry{
+				app: t.App.ID, key: k, kept: kept,
+				end: now.Add(min(max(s.TTL, minTTL), maxTTL)), version: b.Instance, bypass: s.AllowBypass,
+			})
+			break
+		}
+	}
+	return unkept
+}
+
+// Invalidate forgets what requests as this one were replayed by.
+func (c *Cache) Invalidate(t *route.Target, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if app := c.apps[t.App.ID]; app != nil {
+		for _, k := range keys(t, r) {
+			if e := app.entries[k]; e != nil {
+				c.remove(e)
+			}
+		}
+	}
+}
+
+// Len returns how many replays are kept.
+func (c *Cache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all.Len()
+}
+
+func (c *Cache) put(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	app := c.apps[e.app]
+	if app != nil && app.entries[e.key] != nil {
+		c.remove(app.entries[e.key])
+	}
+	if app = c.apps[e.app]; app == nil {
+		app = &appCache{entries: map[key]*entry{}, order: list.New()}
+		c.apps[e.app] = app
+	}
+	app.entries[e.key], e.inApp, e.inAll = e, app.order.PushFront(e), c.all.PushFront(e)
+	if app.order.Len() > maxAppEntries {
+		c.remove(app.order.Back().Value.(*entry))
+	}
+	if c.all.Len() > maxEntries {
+		c.remove(c.all.Back().Value.(*entry))
+	}
+}
+
+func (c *Cache) remove(e *entry) {
+	app := c.apps[e.app]
+	delete(app.entries, e.key)
+	app.order.Remove(e.inApp)
+	c.all.Remove(e.inAll)
+	if len(app.entries) == 0 {
+		delete(c.apps, e.app)
+	}
+}
+
+func backend(t *route.Target, id bourse.MachineID) *route.Backend {
+	for i := range t.Backends {
+		if t.Backends[i].Machine == id {
+			return &t.Backends[i]
+		}
+	}
+	return nil
+}
+
+// keys are what a request's replay may be kept by: its sessions, then the prefixes
+// of its path from the longest on.
+func keys(t *route.Target, r *http.Request) (out []key) {
+	for i := range t.Port.HTTP.ReplayCache {
+		if k, ok := sessionKey(&t.Port.HTTP.ReplayCache[i], r); ok {
+			out = append(out, k)
+		}
+	}
+	host, path := requestHost(r), r.URL.Path
+	if len(path) < maxPattern && !strings.HasSuffix(path, "/") { // "/a/*" is for /a, too
+		path += "/"
+	}
+	var ends []int
+	for i := 0; i < min(len(path), maxPattern) && len(ends) < maxSegments; i++ {
+		if path[i] == '/' {
+			ends = append(ends, i+1)
+		}
+	}
+	for _, end := range slices.Backward(ends) {
+		out = append(out, key{host: host, prefix: path[:end]})
+	}
+	return out
+}
+
+// sessionKey is the key of a session that a request has; the value itself, which is
+// often a secret, is not kept.
+func sessionKey(s *service.ReplayCache, r *http.Request) (key, bool) {
+	var value string
+	if s.Type == "cookie" {
+		if cookie, err := r.Cookie(s.Name); err == nil {
+			value = cookie.Value
+		}
+	} else {
+		value = r.Header.Get(s.Name)
+	}
+	if value == "" || !strings.HasPrefix(r.URL.Path, s.PathPrefix) {
+		return key{}, false
+	}
+	return key{requestHost(r), s.PathPrefix, sha256.Sum256([]byte(s.Type + "\x00" + s.Name + "\x00" + value))}, true
+}
+
+// requestHost is the host name of a request, without its port.
+func requestHost(r *http.Request) string {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

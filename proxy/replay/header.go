@@ -1,0 +1,209 @@
+package replay
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Parse reads the replay that a reply asks for, in the form that [Asked] returned:
+// its headers, and with JSON its body. CodeInvalid, with a sentence for the author
+// of the program, when it could not be done as it is given.
+func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
+	switch {
+	case form == JSON:
+		r, err = parseJSON(h, body)
+	case len(h[headerReplay]) > 1:
+		err = bad("%d headers: send one", len(h[headerReplay]))
+	case isJSON(h.Get("Content-Type")):
+		err = bad("a header, and a body of type %s: send one of them", ContentType)
+	default:
+		r, err = parseHeader(h)
+	}
+	if err == nil {
+		err = r.validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// parseHeader reads "field=value;field=value". A value with ";" in it is quoted.
+func parseHeader(h http.Header) (*Replay, error) {
+	text := h.Get(headerReplay)
+	if len(text) > maxHeader {
+		return nil, bad("header of %d bytes: at most %d", len(text), maxHeader)
+	}
+	r, seen := &Replay{}, map[string]bool{}
+	for rest := text; rest != ""; {
+		var name, value string
+		var err error
+		if name, value, rest, err = field(rest); err != nil {
+			return nil, err
+		}
+		if name == "" {
+			continue
+		}
+		if seen[name] {
+			return nil, bad("%s is there twice", name)
+		}
+		seen[name] = true
+		if err = r.set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	r.Cache, err = cacheHeaders(h)
+	return r, err
+}
+
+// field cuts the first field off. An empty one has no name.
+func field(s string) (name, value, rest string, err error) {
+	name, after, found := strings.Cut(s, "=")
+	if i := strings.IndexByte(name, ';'); i >= 0 || !found {
+		if i < 0 {
+			i = len(s)
+		}
+		if strings.TrimSpace(s[:i]) != "" {
+			return "", "", "", bad("%s: want field=value, separated by \";\"", bourse.Quoted(strings.TrimSpace(s[:i])))
+		}
+		return "", "", s[min(i+1, len(s)):], nil
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	after = strings.TrimLeft(after, " \t")
+	if strings.HasPrefix(after, `"`) {
+		value, rest, err = quoted(after[1:])
+	} else {
+		value, rest, _ = strings.Cut(after, ";")
+		value = strings.TrimRight(value, " \t")
+	}
+	return name, value, rest, err
+}
+
+// quoted reads what follows a quotation mark, up to the next one and the end of
+// the field.
+func quoted(s string) (value, rest string, err error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+		case s[i] == '"':
+			end, rest, _ := strings.Cut(s[i+1:], ";")
+			if strings.TrimSpace(end) != "" {
+				return "", "", bad("%s after a quoted value", bourse.Quoted(strings.TrimSpace(end)))
+			}
+			return b.String(), rest, nil
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return "", "", bad("a quotation mark is not closed")
+}
+
+// set sets a field by its name.
+func (r *Replay) set(name, value string) (err error) {
+	if value == "" && name != "state" {
+		return bad("%s is empty", name)
+	}
+	switch name {
+	case "region":
+		r.Regions, err = regions(value)
+	case "instance":
+		r.Instance = bourse.MachineID(strings.ToLower(value))
+	case "prefer_instance":
+		r.PreferInstance = bourse.MachineID(strings.ToLower(value))
+	case "app":
+		r.App = bourse.AppName(value)
+	case "state":
+		r.State = value
+	case "elsewhere":
+		switch strings.ToLower(value) {
+		case "true":
+			r.Elsewhere = true
+		case "false":
+		default:
+			err = bad("elsewhere=%s: use true", bourse.Quoted(value))
+		}
+	case "timeout":
+		r.Timeout, err = timeout(value)
+	case "fallback":
+		r.Fallback = Fallback(value)
+	default:
+		err = bad("unknown field %s: there are region, instance, prefer_instance, app, state, elsewhere, timeout and fallback", bourse.Quoted(name))
+	}
+	return err
+}
+
+func timeout(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, bad("timeout %s: use a duration such as 10s or 800ms", bourse.Quoted(s))
+	}
+	return d, nil
+}
+
+// regions reads a list of regions and aliases.
+func regions(list string) (out []bourse.Region, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		r := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
+		if len(out) == maxRegions {
+			return nil, bad("more than %d regions", maxRegions)
+		}
+		if !wellFormed(r) {
+			return nil, bad("region %s: want a short code such as gru, or a quoted list of them", bourse.Quoted(word))
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// wellFormed reports whether r has the shape of a code or an alias: a letter before
+// either makes a code of it.
+func wellFormed(r bourse.Region) bool {
+	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
+}
+
+// cacheHeaders reads the headers that say where a replay is kept.
+func cacheHeaders(h http.Header) (c CacheRule, err error) {
+	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
+	switch {
+	case pattern == "":
+		return c, nil
+	case strings.EqualFold(strings.TrimSpace(pattern), "invalidate"):
+		return CacheRule{Invalidate: true}, nil
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(ttl), 10, 64)
+	if err != nil {
+		return c, bad("fly-replay-cache-ttl-secs %s: want a number of seconds", bourse.Quoted(ttl))
+	}
+	bypass := strings.ToLower(strings.TrimSpace(h.Get(headerBypass)))
+	return rule(pattern, seconds, bypass == "yes" || bypass == "true")
+}
+
+// rule makes a rule of a pattern as "/path/*" or "example.com/path/*".
+func rule(pattern string, seconds int64, bypass bool) (c CacheRule, err error) {
+	c.Host, c.Prefix, _ = strings.Cut(strings.TrimSpace(pattern), "/")
+	c.Host, c.Prefix = strings.ToLower(c.Host), "/"+c.Prefix
+	switch {
+	case len(pattern) > maxPattern:
+		return c, bad("cache pattern of %d bytes: at most %d", len(pattern), maxPattern)
+	case !strings.HasSuffix(c.Prefix, "/*") || !validValue(pattern) || strings.ContainsAny(c.Prefix[:len(c.Prefix)-1], "*?#"):
+		return c, bad("cache pattern %s: want a path that ends with /*, as /some/path/*", bourse.Quoted(pattern))
+	case strings.Count(c.Prefix, "/") > maxSegments:
+		return c, bad("cache pattern %s: more than %d levels", bourse.Quoted(pattern), maxSegments)
+	case strings.Contains(c.Host, ":"):
+		return c, bad("cache pattern %s: a domain without a port", bourse.Quoted(pattern))
+	case seconds < int64(minTTL/time.Second):
+		return c, bad("cached for %d seconds: at least %d", seconds, minTTL/time.Second)
+	}
+	c.Prefix = strings.TrimSuffix(c.Prefix, "*")
+	c.TTL = min(time.Duration(min(seconds, int64(maxTTL/time.Second)))*time.Second, maxTTL)
+	c.AllowBypass = bypass
+	return c, nil
+}

@@ -1,0 +1,188 @@
+package replay_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/proxy/replay"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// apps is what is routed, in tests.
+type apps map[bourse.AppName][]*route.Target
+
+func (a apps) App(name bourse.AppName) []*route.Target { return a[name] }
+
+// target makes a target of an app, at a port, with a machine in each region.
+func target(a *route.App, port int, machines map[bourse.MachineID]bourse.Region) *route.Target {
+	t := &route.Target{App: a, Port: service.Port{First: port, Last: port, Handlers: []service.Handler{service.HTTP}}}
+	for _, id := range []bourse.MachineID{one, two, three} {
+		if r, ok := machines[id]; ok {
+			t.Backends = append(t.Backends, route.Backend{Machine: id, Region: r, Instance: "v1", State: bourse.StateStopped})
+		}
+	}
+	return t
+}
+
+const three = bourse.MachineID("00000300000003")
+
+type regions = map[bourse.MachineID]bourse.Region
+
+var (
+	web   = target(&route.App{ID: "1", Name: "web", Org: "acme"}, 80, regions{one: "gru", two: "mad"})
+	other = target(&route.App{ID: "2", Name: "other", Org: "acme"}, 80, regions{three: "ams"})
+	at443 = target(&route.App{ID: "2", Name: "other", Org: "acme"}, 443, regions{three: "ams"})
+)
+
+func issuer() replay.Issuer { return replay.Issuer{Target: web, Machine: one, Region: "gru", Port: 80} }
+
+func table() apps {
+	raw := target(&route.App{ID: "5", Name: "raw", Org: "acme"}, 80, regions{three: "ams"})
+	raw.Port.Handlers = []service.Handler{service.PGTLS}
+	plain := target(&route.App{ID: "7", Name: "plain", Org: "acme"}, 80, regions{three: "ams"})
+	plain.Port.Handlers = nil
+	return apps{
+		"web":      {web},
+		"other":    {at443, other},
+		"stranger": {target(&route.App{ID: "3", Name: "stranger", Org: "evil"}, 80, regions{three: "ams"})},
+		"apart":    {target(&route.App{ID: "4", Name: "apart", Org: "acme", Network: "own"}, 80, regions{three: "ams"})},
+		"raw":      {raw},
+		"plain":    {plain},
+		"tls":      {target(&route.App{ID: "6", Name: "tls", Org: "acme"}, 443, regions{three: "ams"})},
+	}
+}
+
+func TestPlan(t *testing.T) {
+	all := table()
+	for text, want := range map[string]replay.Way{
+		"region=mad":                        {Target: web, Regions: []bourse.Choice{{"mad"}}},
+		`region="ams,eu,any"`:               {Target: web, Regions: []bourse.Choice{{"mad"}, {"gru"}}},
+		"region=any":                        {Target: web, Regions: []bourse.Choice{{"gru", "mad"}}},
+		"instance=00000200000002":           {Target: web, Instance: two},
+		"instance=00000100000001":           {Target: web, Instance: one},
+		"prefer_instance=00000200000002":    {Target: web, Prefer: two},
+		"prefer_instance=0000ff00000002":    {Target: web, Prefer: "0000ff00000002"},
+		"elsewhere=true":                    {Target: web, Avoid: one},
+		"app=other":                         {Target: other},
+		"app=other;region=eu;state=x":       {Target: other, Regions: []bourse.Choice{{"ams"}}},
+		"app=other;instance=00000300000003": {Target: other, Instance: three},
+		"app=tls":                           {Target: all["tls"][0]},
+		"app=plain":                         {Target: all["plain"][0]},
+	} {
+		got, err := replay.Plan(parsed(t, text), issuer(), all)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got.Target != want.Target {
+			t.Errorf("%s: target %+v, want %+v", text, got.Target, want.Target)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", text, diff)
+		}
+	}
+}
+
+// At a listener that stands for any port, the port of the service counts.
+func TestPlanAtAnyPort(t *testing.T) {
+	at := issuer()
+	at.Port = 8080
+	if got, err := replay.Plan(parsed(t, "app=other"), at, table()); err != nil || got.Target != other {
+		t.Errorf("%+v, %v", got.Target, err)
+	}
+}
+
+func parsed(t *testing.T, text string) *replay.Replay {
+	t.Helper()
+	r, err := replay.Parse(replay.Header, header("fly-replay", text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPlanRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"region=ams": "has no such machine in ams",
+		"region=mad;elsewhere=true;instance=00000100000001": "and elsewhere=true",
+		"region=mad;instance=00000100000001":                "has no such machine in mad",
+		"instance=00000300000003":                           "has no machine 00000300000003",
+		"region=gru;elsewhere=true":                         "has no such machine in gru",
+		"app=raw":                                           `no app "raw" here`,
+	} {
+		if _, err := replay.Plan(parsed(t, text), issuer(), table()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// An app of another organisation, or in another network, is refused as if there
+// were none: the replies differ in its name alone.
+func TestPlanAcrossOrganisations(t *testing.T) {
+	none := replayError(t, "app=nothing")
+	for _, name := range []string{"stranger", "apart"} {
+		for _, more := range []string{"", ";instance=00000300000003", ";region=ams", ";prefer_instance=00000300000003"} {
+			if got := replayError(t, "app="+name+more); strings.Replace(got, name, "nothing", 1) != none {
+				t.Errorf("app %s: %q, and one that is not there %q", name, got, none)
+			}
+		}
+	}
+	// Neither does an app that has the name of a deleted one get its requests.
+	all := table()
+	all["web"] = []*route.Target{target(&route.App{ID: "9", Name: "web", Org: "acme"}, 80, regions{two: "mad"})}
+	if _, err := replay.Plan(parsed(t, "region=any"), issuer(), all); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("another app of this name: %v", err)
+	}
+}
+
+func replayError(t *testing.T, text string) string {
+	t.Helper()
+	_, err := replay.Plan(parsed(t, text), issuer(), table())
+	if bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return err.Error()
+}
+
+func TestPlanFallback(t *testing.T) {
+	for fallback, want := range map[replay.Fallback]replay.Way{
+		replay.ForceSelf:  {Target: web, Instance: one},
+		replay.PreferSelf: {Target: web, Prefer: one},
+		replay.NoFallback: {},
+	} {
+		got, ok := replay.PlanFallback(&replay.Replay{Fallback: fallback}, issuer())
+		if diff := cmp.Diff(want, got); diff != "" || ok != (fallback != replay.NoFallback) {
+			t.Errorf("%s: %v, -want +got\n%s", fallback, ok, diff)
+		}
+	}
+}
+
+func TestSource(t *testing.T) {
+	at := time.UnixMicro(1700000000123456)
+	for state, want := range map[string]string{
+		"":               "instance=00000100000001;region=gru;t=1700000000123456",
+		"a=b c":          "instance=00000100000001;region=gru;t=1700000000123456;state=a=b c",
+		"x;instance=two": `instance=00000100000001;region=gru;t=1700000000123456;state="x;instance=two"`,
+		`"\`:             `instance=00000100000001;region=gru;t=1700000000123456;state="\"\\"`,
+	} {
+		if got := replay.Source(issuer(), at, state); got != want {
+			t.Errorf("state %q: %s, want %s", state, got, want)
+		}
+	}
+}
+
+func TestFailed(t *testing.T) {
+	for text, want := range map[string]string{
+		"app=other;timeout=1s;fallback=force_self":        "app=other;replay_source=00000100000001;reason=timeout;elapsed_ms=1500",
+		`region="mad,ams";prefer_instance=00000200000002`: `instance=00000200000002;region="mad,ams";replay_source=00000100000001;reason=timeout;elapsed_ms=1500`,
+	} {
+		if got := replay.Failed(parsed(t, text), issuer(), replay.TimedOut, 1500*time.Millisecond); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package route
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// Input is all that a table is made of.
+type Input struct {
+	Apps     []bourse.App // also deleted ones
+	Machines []bourse.Machine
+	// Heard returns the worker that is heard from and has a tag. Nil: none is.
+	Heard   func(bourse.WorkerTag) (bourse.WorkerID, bool)
+	Domains []string                  // below which apps have their names: "localhost"
+	Hosts   map[string]bourse.AppName // further host names, of which each means one app
+}
+
+// Bounds of what one app, whose machines may be a stranger's, takes of a proxy. What is
+// beyond them is not served.
+const (
+	maxPorts    = 128     // entries of ports of one machine
+	maxTargets  = 256     // of one app
+	maxBackends = 1 << 16 // of all targets of one app
+)
+
+// Build makes a table. It is a pure function: the order of apps and machines means
+// nothing, and what cannot be read serves nothing.
+func Build(in Input) *Table { return new(Builder).Build(in) }
+
+// Builder makes one table after the other. It remembers what it has read of configs
+// that are still there. Its zero value is ready; it is not safe for concurrent use.
+type Builder struct{ read map[string]*reading }
+
+// Build makes a table, as the function of this name does.
+func (b *Builder) Build(in Input) *Table {
+	t := &Table{apps: map[bourse.AppName]*served{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
+	for _, d := range in.Domains {
+		if d, ok := normalHost(strings.TrimPrefix(d, ".")); ok {
+			t.domains[d] = true
+		}
+	}
+	for host, name := range in.Hosts {
+		if host, ok := normalHost(host); ok {
+			t.hosts[host] = name
+		}
+	}
+	apps := living(in.Apps)
+	before := b.read
+	b.read = make(map[string]*reading, len(before))
+	byApp := map[bourse.AppName][]*candidate{}
+	for i := range in.Machines {
+		m := &in.Machines[i]
+		app, ok := apps[m.App]
+		if !ok || !m.OwnedBy(&app) || m.State == bourse.StateDestroyed || len(m.Config.Services) == 0 {
+			continue
+		}
+		worker, heard := bourse.WorkerID(""), false
+		if in.Heard != nil {
+			worker, heard = in.Heard(m.ID.Tag())
+		}
+		if heard && worker != m.Worker {
+			continue // its id leads to another worker, so no request could reach it
+		}
+		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.reading(m, before)))
+	}
+	for name, list := range byApp {
+		a := apps[name]
+		s := &served{app: App{ID: a.ID, Name: a.Name, Org: a.Org, Network: a.Network}}
+		if s.targets = targets(&s.app, list); len(s.targets) > 0 {
+			t.apps[name] = s
+		}
+	}
+	t.names = slices.Sorted(maps.Keys(t.apps))
+	return t
+}
+
+// living returns the apps that are not deleted, and the one that is there without
+// having been made.
+func living(list []bourse.App) map[bourse.AppName]bourse.App {
+	apps := make(map[bourse.AppName]bourse.App, len(list)+1)
+	for _, a := range list {
+		if other, twice := apps[a.Name]; twice {
+			a = a.Merge(other)
+		}
+		apps[a.Name] = a
+	}
+	if d := apps[bourse.DefaultAppName]; d.ID == "" || d.DeletedAt != nil {
+		apps[bourse.DefaultAppName] = bourse.DefaultApp(d)
+	}
+	maps.DeleteFunc(apps, func(name bourse.AppName, a bourse.App) bool { return a.DeletedAt != nil || name.Validate() != nil })
+	return apps
+}
+
+// candidate is a machine with what its config serves.
+type candidate struct {
+	backend Backend // but for its service, and what depends on it
+	*reading
+	failing  []string // by service: the check that fails and decides for it
+	unproven []bool
+}
+
+func newCandidate(m *bourse.Machine, heard bool, r *reading) *candidate {
+	c := &candidate{reading: r, backend: Backend{
+		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
+		Cordoned: m.Cordoned, Heard: heard,
+		Spare: r.spare && m.Boot.StandsIn == "", // one that stands in is as any other, also when it was stopped since no one used it
+	}}
+	if m.Config.ImageKind() == bourse.PollerImage {
+		c.backend.Never = "it runs where its poller is: there is no way to its ports"
+	}
+	c.failing, c.unproven = r.health(m)
+	return c
+}
+
+// entry is one port, or range, of one machine.
+type entry struct {
+	*candidate
+	service int // place in the config, from 0
+	port    *service.Port
+}
+
+// targets puts the machines of an app together by port. Ranges of ports that differ
+// between versions of it become targets for each part.
+func targets(app *App, list []*candidate) []*Target {
+	slices.SortFunc(list, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
+	})
+	list = slices.CompactFunc(list, func(a, b *candidate) bool { return a.backend.Machine == b.backend.Machine })
+	var entries []entry
+	var edges []int // where a range begins, or the first port after one
+	for _, c := range list {
+		n := 0
+		for i := range c.services {
+			if c.services[i].Protocol != service.TCP {
+				continue
+			}
+			for j := range c.services[i].Ports {
+				if n++; n > maxPorts {
+					break
+				}
+				p := &c.services[i].Ports[j]
+				entries = append(entries, entry{c, i, p})
+				edges = append(edges, p.First, p.Last+1)
+			}
+		}
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	at := make([][]entry, len(edges)) // what begins at an edge, and goes on to the next
+	for _, e := range entries {
+		i, _ := slices.BinarySearch(edges, e.port.First)
+		for ; i < min(len(edges), maxTargets) && edges[i] <= e.port.Last; i++ {
+			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // of a machine the first service that has the port
+				at[i] = append(at[i], e)
+			}
+		}
+	}
+	var out []*Target
+	var before []entry
+	total := 0
+	for i, here := range at {
+		if total += len(here); len(here) == 0 || total > maxBackends {
+			continue
+		}
+		t := newTarget(app, here, edges[i], edges[i+1]-1)
+		var lent []Backend
+		if len(out) > 0 {
+			lent = out[len(out)-1].Backends
+		}
+		t.Backends = backends(here, before, lent)
+		out, before = append(out, t), here
+	}
+	return out
+}
+
+// newTarget makes a target.
+func newTarget(app *App, list []entry, first, last int) *Target {
+	newest := slices.MaxFunc(list, func(a, b entry) int {
+		x, y := &a.backend, &b.backend
+		return cmp.Or(compareBool(!x.Cordoned, !y.Cordoned), cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Machine, y.Machine))
+	})
+	t := &Target{App: app, Port: *newest.port}
+	t.Port.First, t.Port.Last = first, last
+	return t
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// backends returns the machines of entries. Where the target before has the same
+// machines with the same services, as most with two ports do, it is the same list.
+func backends(list, before []entry, lent []Backend) []Backend {
+	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
+		return lent
+	}
+	out := make([]Backend, len(list))
+	for i, e := range list {
+		out[i] = e.backend
+		out[i].Service, out[i].Failing, out[i].Unproven = e.services[e.service], e.failing[e.service], e.unproven[e.service]
+		if e.backend.Spare {
+			out[i].Service.Autostart = false
+		}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package route
+
+import (
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// reading is what a config says that matters here. Machines with the same config share
+// it; it is never changed.
+type reading struct {
+	services []service.Service
+	checks   []check.Check // those that decide whether requests reach a machine
+	spare    bool
+}
+
+// reading returns what a machine's config says, and keeps it for the next table.
+func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *reading {
+	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks) + "\x00" + string(m.Config.Standbys)
+	r := b.read[key]
+	if r == nil {
+		if r = before[key]; r == nil {
+			r = read(&m.Config)
+		}
+		b.read[key] = r
+	}
+	return r
+}
+
+// read reads a config. What a release before this one let through may be nothing that
+// can be served or checked: then it serves nothing, or is not checked.
+func read(c *bourse.Config) *reading {
+	r := &reading{}
+	list, err := service.Of(c)
+	if err != nil {
+		return r
+	}
+	r.services = list
+	if checks, err := check.Of(c); err == nil {
+		r.checks = slices.DeleteFunc(checks, func(c check.Check) bool { return c.Kind == check.Informational })
+	}
+	standbys, err := c.StandsBy()
+	r.spare = err != nil || len(standbys) > 0
+	return r
+}
+
+// health returns, for each service, the first check that fails and decides whether
+// requests reach it, and whether one that decides has found nothing yet.
+func (r *reading) health(m *bourse.Machine) (failing []string, unproven []bool) {
+	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
+	if m.State != bourse.StateStarted || len(r.checks) == 0 {
+		return failing, unproven
+	}
+	statuses := map[string]bourse.CheckState{}
+	if m.Checks != nil && m.Checks.Boot == m.Boot.Number {
+		for _, s := range m.Checks.Results {
+			statuses[s.Name] = s.Status
+		}
+	}
+	for i := range r.services {
+		for j := range r.checks {
+			c := &r.checks[j]
+			if !c.Decides(i + 1) {
+				continue
+			}
+			switch statuses[c.Name] {
+			case bourse.CheckPassing:
+			case bourse.CheckCritical:
+				if failing[i] == "" {
+					failing[i] = c.Name
+				}
+			case bourse.CheckWarning:
+				unproven[i] = true
+			default:
+				unproven[i] = true
+			}
+		}
+	}
+	return failing, unproven
+}

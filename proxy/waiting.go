@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"sync"
+
+	"github.com/bourse-dev/bourse/proxy/route"
+)
+
+// waiting bounds how many requests wait for machines of one target.
+type waiting struct {
+	most int
+
+	mu      sync.Mutex
+	targets map[place]int
+}
+
+// place is a target, whichever table it is of.
+type place struct {
+	app  string
+	port int
+}
+
+func placeOf(t *route.Target) place { return place{t.App.ID, t.Port.First} }
+
+// enter counts a request, unless there are too many.
+func (w *waiting) enter(t *route.Target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := placeOf(t)
+	if w.targets == nil {
+		w.targets = map[place]int{}
+	}
+	if w.targets[at] >= w.most {
+		return false
+	}
+	w.targets[at]++
+	return true
+}
+
+func (w *waiting) leave(t *route.Target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := placeOf(t)
+	if w.targets[at]--; w.targets[at] == 0 {
+		delete(w.targets, at)
+	}
+}

@@ -1,0 +1,86 @@
+package seal_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// Brokers whose clocks differ change an app's secrets, and hear of one another's
+// changes in any order or not at all.
+func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type broker struct {
+			marks seal.Marks
+			skew  time.Duration
+		}
+		brokers := make([]broker, rapid.IntRange(2, 4).Draw(t, "brokers"))
+		for i := range brokers {
+			brokers[i] = broker{seal.Marks{}, time.Duration(rapid.IntRange(-5, 5).Draw(t, "skew")) * time.Second}
+		}
+		now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+		var given []uint64
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "ms")) * time.Millisecond)
+			i := rapid.IntRange(0, len(brokers)-1).Draw(t, "at")
+			b := brokers[i]
+			if rapid.Bool().Draw(t, "hears") {
+				for _, m := range brokers[rapid.IntRange(0, len(brokers)-1).Draw(t, "of")].marks {
+					b.marks.Add(m)
+				}
+				continue
+			}
+			before := b.marks.Version()
+			next := b.marks.Next(seal.Writer(i), now.Add(b.skew))
+			if next.Version <= before || slices.Contains(given, next.Version) || next.Version >= 1<<53 {
+				t.Fatalf("version %d after %d, given before: %v", next.Version, before, given)
+			}
+			given = append(given, next.Version)
+			b.marks.Add(next)
+			if !b.marks.Has(next.Version) {
+				t.Fatalf("who made version %d does not have it", next.Version)
+			}
+		}
+	})
+}
+
+// A version stands for what its broker had heard of, too.
+func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
+	now := time.Now()
+	one := seal.Marks{}
+	first := one.Next(1, now)
+	one.Add(first)
+	second := one.Next(2, now)
+	worker := seal.Marks{}
+	worker.Add(second)
+	if worker.Has(second.Version) || worker.Has(first.Version) {
+		t.Error("the second broker's change alone is taken for both")
+	}
+	worker.Add(first)
+	if !worker.Has(second.Version) || !worker.Has(first.Version) || worker.Version() != second.Version {
+		t.Error("both changes are not enough")
+	}
+	if !worker.Has(0) || !worker.Has(57) || !(seal.Marks{}).Has(57) {
+		t.Error("a version of another server is not met")
+	}
+	if worker.Has(second.Version + 1024) {
+		t.Error("a version that no one has made is met")
+	}
+}
+
+func FuzzReadMark(f *testing.F) {
+	f.Add(uint64(1<<50), []byte(`{"3":7}`))
+	f.Add(uint64(0), []byte(`{`))
+	f.Fuzz(func(_ *testing.T, version uint64, seen []byte) {
+		if m, ok := seal.ReadMark(version, seen); ok {
+			marks := seal.Marks{}
+			marks.Add(m)
+			marks.Has(version)
+			marks.Next(1, time.Unix(0, 0))
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Review returns what would surprise who asked for these services of a config:
+// above all a machine that is stopped and that nothing starts again.
+func Review(c *bourse.Config, list []Service) (out []bourse.Warning) {
+	warn := func(i int, field, format string, args ...any) {
+		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+	}
+	stop := StopOf(list)
+	started, reached := false, false
+	for i := range list {
+		s := &list[i]
+		if s.Protocol == UDP {
+			warn(i, "protocol", "no proxy serves udp: it is kept and given back, not acted on")
+		}
+		if stop == Off && s.Autostop != Off {
+			warn(i, "autostop", "the machine is not stopped when no one uses it: another of its services does not say so")
+		}
+		reaches := s.Protocol == TCP && len(s.Ports) > 0
+		reached = reached || reaches
+		started = started || reaches && s.Autostart
+	}
+	switch {
+	case stop == Off:
+	case c.Task != nil:
+		warn(0, "autostop", "a machine that is warm for a task is not stopped")
+	case !reached:
+		warn(0, "ports", "no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again")
+	case !started:
+		warn(0, "autostart", "the machine is stopped when no one uses it, and no request starts it again: no service with ports has autostart")
+	}
+	return out
+}

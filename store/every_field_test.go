@@ -1,0 +1,32 @@
+package store
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/bourse-dev/bourse/internal/codec/codectest"
+)
+
+// TestEveryField: a record is read with all its fields, also with those that are
+// still to come.
+func TestEveryField(t *testing.T) {
+	for _, v := range everyRecord() {
+		codectest.Fill(v)
+		b, err := encode(v)
+		if err != nil {
+			t.Errorf("%T: %v", v, err)
+			continue
+		}
+		got := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+		if err := decode(b, got); err != nil {
+			t.Errorf("%T: %v", v, err)
+		}
+		if diff := cmp.Diff(v, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("%T is not read as it was written (-written +read):\n%s", v, diff)
+		}
+	}
+}

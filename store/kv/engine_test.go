@@ -1,0 +1,324 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// engine is what both engines are: the file alone, and the log in front of it.
+type engine interface {
+	View(fn func(Tx) error) error
+	Update(ctx context.Context, fn func(Tx) error) error
+	Close() error
+}
+
+type fileAlone struct{ *File }
+
+func (f fileAlone) Update(_ context.Context, fn func(Tx) error) error { return f.File.Update(fn) }
+
+// engines are the ways to open a directory. The log's files are so small that
+// checkpoints are always in progress. Once killed is set, nothing more is written.
+var engines = map[string]func(dir string, killed *atomic.Bool) (engine, error){
+	"file": func(dir string, _ *atomic.Bool) (engine, error) {
+		f, err := OpenFile(filepath.Join(dir, FileName), schema())
+		return fileAlone{f}, err
+	},
+	"log": func(dir string, killed *atomic.Bool) (engine, error) {
+		return openConfig(Config{Dir: dir, Turn: 300, Part: func() error {
+			if killed.Load() {
+				return errKill
+			}
+			return nil
+		}})
+	},
+}
+
+// suite runs a test of what every engine promises.
+func suite(t *testing.T, test func(t *testing.T, e engine)) {
+	for name, open := range engines {
+		t.Run(name, func(t *testing.T) {
+			e, err := open(t.TempDir(), &atomic.Bool{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, e)
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// set puts keys of a bucket, each with itself as its value.
+func set(t *testing.T, e engine, bucket string, keys ...string) {
+	t.Helper()
+	err := e.Update(t.Context(), func(tx Tx) error {
+		for _, k := range keys {
+			if err := tx.Put(bucket, []byte(k), []byte(k)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	suite(t, func(t *testing.T, e engine) {
+		set(t, e, bucketMachines, "b") // of the bucket before
+		set(t, e, bucketOrderTime, "c", "a", "b", "bb")
+		set(t, e, bucketHolds, "c", "a", "b", "bb") // a small one
+		set(t, e, bucketOrders, "b")
+		for _, bucket := range []string{bucketOrderTime, bucketHolds} {
+			for at, want := range map[string][2]string{
+				"": {"a b bb c", "c bb b a"}, "a": {"a b bb c", ""}, "b": {"b bb c", "a"}, "bb": {"bb c", "b a"}, "bc": {"c", "bb b a"}, "d": {"", "c bb b a"},
+			} {
+				var up, down []string
+				err := e.View(func(tx Tx) error {
+					for k, v := range tx.Range(bucket, []byte(at)) {
+						if up = append(up, string(k)); !bytes.Equal(k, v) {
+							t.Errorf("%s is %s", k, v)
+						}
+					}
+					var end []byte
+					if at != "" {
+						end = []byte(at)
+					}
+					for k := range tx.Back(bucket, end) {
+						down = append(down, string(k))
+					}
+					for range tx.Range(bucket, nil) {
+						break // a sequence may be left
+					}
+					return nil
+				})
+				if got := [2]string{strings.Join(up, " "), strings.Join(down, " ")}; err != nil || got != want {
+					t.Errorf("%s at %q: %q (%v), want %q", bucket, at, got, err, want)
+				}
+			}
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	suite(t, func(t *testing.T, e engine) {
+		set(t, e, bucketApps, "a")
+		for name, key := range map[string][]byte{"none": nil, "empty": {}, "too long": make([]byte, bbolt.MaxKeySize+1)} {
+			if err := e.Update(t.Context(), func(tx Tx) error { return tx.Put(bucketApps, key, []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+				t.Errorf("put of key %s: %v", name, err)
+			}
+		}
+		if err := e.View(func(tx Tx) error { return tx.Put(bucketApps, []byte("b"), []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+			t.Errorf("put by a reader: %v", err)
+		}
+		if err := e.View(func(tx Tx) error { return tx.Delete(bucketApps, []byte("a")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+			t.Errorf("delete by a reader: %v", err)
+		}
+		if err := e.View(func(Tx) error { return errNoMachine }); !errors.Is(err, errNoMachine) {
+			t.Errorf("error of a reader: %v", err)
+		}
+		err := e.View(func(tx Tx) error {
+			n := 0
+			for range tx.Range(bucketApps, nil) {
+				n++
+			}
+			if n != 1 || tx.Get(bucketApps, []byte("a")) == nil {
+				return fmt.Errorf("%d keys, want the one", n)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// contentsModel is what an engine should hold, as a plain map: bucket, zero byte, key.
+type contentsModel map[string]string
+
+// keys lists those of a bucket in order.
+func (m contentsModel) keys(bucket string) (out []string) {
+	for k := range m {
+		if b, key, _ := strings.Cut(k, "\x00"); b == bucket {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+var modelBuckets = []string{bucketApps, bucketHolds, bucketLog, bucketOrders}
+
+// compare reports where a transaction differs from the model.
+func (m contentsModel) compare(tx Tx, at string) error {
+	for _, bucket := range modelBuckets {
+		keys := m.keys(bucket)
+		from, _ := slices.BinarySearch(keys, at)
+		i := from
+		for k, v := range tx.Range(bucket, []byte(at)) {
+			if i >= len(keys) || keys[i] != string(k) || m[bucket+"\x00"+string(k)] != string(v) {
+				return fmt.Errorf("%s from %q: %q = %q at %d of %q", bucket, at, k, v, i, keys)
+			}
+			i++
+		}
+		if i != len(keys) {
+			return fmt.Errorf("%s from %q ends at %d of %q", bucket, at, i, keys)
+		}
+		i = from
+		for k, v := range tx.Back(bucket, []byte(at+"\x00")) { // at itself is before it
+			if i == from && string(k) == at {
+				continue
+			}
+			if i--; i < 0 || keys[i] != string(k) || m[bucket+"\x00"+string(k)] != string(v) {
+				return fmt.Errorf("%s back from %q: %q = %q at %d of %q", bucket, at, k, v, i, keys)
+			}
+		}
+		if i != 0 {
+			return fmt.Errorf("%s back from %q ends at %d of %q", bucket, at, i, keys)
+		}
+		for _, k := range keys {
+			if v := tx.Get(bucket, []byte(k)); v == nil || string(v) != m[bucket+"\x00"+k] {
+				return fmt.Errorf("%s: %q is %q, want %q", bucket, k, v, m[bucket+"\x00"+k])
+			}
+		}
+	}
+	return nil
+}
+
+// drawChange returns a random write. A key of it may be there or not.
+func drawChange(t *rapid.T) change {
+	c := change{bucket: rapid.SampledFrom(modelBuckets).Draw(t, "bucket"), key: []byte(modelKeys.Draw(t, "key"))}
+	if rapid.IntRange(0, 2).Draw(t, "delete") > 0 {
+		text := rapid.SampledFrom([]string{"", "v", "w"}).Draw(t, "value")
+		c.value = bytes.Repeat([]byte(text), rapid.SampledFrom([]int{1, 3, 500}).Draw(t, "length"))
+	}
+	return c
+}
+
+var modelKeys = rapid.StringOfN(rapid.SampledFrom([]rune("ab\x00")), 1, 3, -1)
+
+func (m contentsModel) change(c change) {
+	if k := c.bucket + "\x00" + string(c.key); c.value == nil {
+		delete(m, k)
+	} else {
+		m[k] = string(c.value)
+	}
+}
+
+// newFile returns what a new file holds: to make one takes a sync for each version.
+var newFile = sync.OnceValue(func() []byte {
+	dir, err := os.MkdirTemp("", "kv")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, FileName)
+	f, err := OpenFile(path, schema())
+	if err != nil {
+		panic(err)
+	}
+	b, err := os.ReadFile(path)
+	if err := errors.Join(err, f.Close()); err != nil {
+		panic(err)
+	}
+	return b
+})
+
+// engineModel compares an engine with a map: random transactions, of which some
+// fail, reopenings, and crashes with whatever the log and the file have then.
+func engineModel(t *rapid.T) {
+	open := engines[rapid.SampledFrom(slices.Sorted(maps.Keys(engines))).Draw(t, "engine")]
+	dir, err := os.MkdirTemp("", "kv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, FileName), newFile(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	killed := &atomic.Bool{}
+	e, err := open(dir, killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	model := contentsModel{}
+	reopen := func(t *rapid.T) {
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		killed = &atomic.Bool{}
+		if e, err = open(dir, killed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"update": func(t *rapid.T) {
+			all := rapid.SliceOfN(rapid.Custom(drawChange), 1, 6).Draw(t, "changes")
+			fails, at := rapid.IntRange(0, 3).Draw(t, "fails") == 0, modelKeys.Draw(t, "at")
+			next := maps.Clone(model)
+			err := e.Update(context.Background(), func(tx Tx) error {
+				for _, c := range all {
+					if err := c.make(tx); err != nil {
+						return err
+					}
+					next.change(c)
+				}
+				if err := next.compare(tx, at); err != nil || !fails { // it reads what it has written
+					return err
+				}
+				return errKill
+			})
+			switch {
+			case err == nil && !fails:
+				model = next
+			case !fails || !errors.Is(err, errKill):
+				t.Fatal(err)
+			}
+		},
+		"reopen": reopen,
+		"crash": func(t *rapid.T) {
+			killed.Store(true)
+			reopen(t)
+		},
+		"": func(t *rapid.T) {
+			at := modelKeys.Draw(t, "at")
+			if err := e.View(func(tx Tx) error { return model.compare(tx, at) }); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+func TestEngineModel(t *testing.T) { rapid.Check(t, engineModel) }
+
+func FuzzEngineModel(f *testing.F) {
+	for seed := range byte(3) {
+		choices := make([]byte, 4<<10)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(choices)
+		f.Add(choices)
+	}
+	f.Fuzz(rapid.MakeFuzz(engineModel))
+}

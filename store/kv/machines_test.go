@@ -1,0 +1,195 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var errKill = errors.New("killed by the test")
+
+// What the tests keep is a worker's store made small: machines, an index and a sum
+// that follow from them, and a log.
+const (
+	bucketMachines   = "machines"
+	bucketMachineApp = "machine_app" // app 00 id
+	bucketCommitted  = "committed"   // the sum of what machines take
+	bucketLog        = "log"         // uint64 sequence: id
+	bucketLogOf      = "log_of"      // id 00 uint64 sequence
+	bucketOrders     = "orders"
+	bucketOrderTime  = "order_time"
+	bucketApps       = "apps"
+	bucketHolds      = "holds"
+)
+
+var keyLogged = []byte("logged") // the number of the log's last entry
+
+// takes is what a machine takes.
+const takes = 256
+
+func schema() *Schema {
+	s := &Schema{
+		Buckets: []string{
+			Meta, bucketMachines, bucketMachineApp, bucketCommitted, bucketLog, bucketLogOf, bucketOrders, bucketOrderTime, bucketApps, bucketHolds,
+		},
+		Small:   []string{Meta, bucketCommitted, bucketHolds},
+		Derived: []string{bucketMachineApp, bucketCommitted, bucketLogOf},
+		Grows:   bucketLog,
+	}
+	s.Migrations = slices.Concat([]Migration{CreateBuckets(s.Buckets...)}, slices.Repeat([]Migration{CreateBuckets()}, 6), []Migration{Checksums(s.Buckets...)})
+	return s
+}
+
+// openConfig opens a store of that schema.
+func openConfig(cfg Config) (*DB, error) {
+	cfg.Schema = schema()
+	return Open(cfg)
+}
+
+// open opens a store in a new directory for the length of a test.
+func open(t testing.TB) *DB {
+	t.Helper()
+	return openIn(t, t.TempDir())
+}
+
+func openIn(t testing.TB, dir string) *DB {
+	t.Helper()
+	d, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func update(t testing.TB, d *DB, fn func(Tx) error) {
+	t.Helper()
+	if err := d.Update(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func view(t testing.TB, d *DB, fn func(Tx) error) {
+	t.Helper()
+	if err := d.View(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func machineID(n int) string { return fmt.Sprintf("abcdef%08x", n) }
+
+// machine returns a machine's record, as large as one usually is or larger.
+func machine(n, ballast int) []byte {
+	return []byte(machineID(n) + " of app default " + strings.Repeat("x", cmp.Or(ballast, 400)))
+}
+
+// putMachine records a machine, what follows from it, and a line of the log.
+func putMachine(n int) func(Tx) error { return putLarge(n, 0) }
+
+func putLarge(n, ballast int) func(Tx) error {
+	return func(tx Tx) error {
+		id := []byte(machineID(n))
+		if tx.Get(bucketMachines, id) == nil {
+			sum := uint64Of(tx.Get(bucketCommitted, []byte("memory")))
+			if err := tx.Put(bucketCommitted, []byte("memory"), uint64Bytes(sum+takes)); err != nil {
+				return err
+			}
+		}
+		seq := uint64Bytes(uint64Of(tx.Get(Meta, keyLogged)) + 1)
+		return errors.Join(
+			tx.Put(Meta, keyLogged, seq), tx.Put(bucketLog, seq, id), tx.Put(bucketLogOf, slices.Concat(id, []byte{0}, seq), []byte{}),
+			tx.Put(bucketMachineApp, slices.Concat([]byte("default\x00"), id), []byte{}), tx.Put(bucketMachines, id, machine(n, ballast)),
+		)
+	}
+}
+
+var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
+
+// machineOf returns errNoMachine when there is none.
+func machineOf(tx Tx, id string) error {
+	if tx.Get(bucketMachines, []byte(id)) == nil {
+		return errNoMachine
+	}
+	return nil
+}
+
+// countMachines counts by the index.
+func countMachines(tx Tx) (n int) {
+	for range tx.Range(bucketMachineApp, []byte("default\x00")) {
+		n++
+	}
+	return n
+}
+
+// derived computes what follows from machines and the log.
+func derived(tx Tx) map[string]map[string]string {
+	want := map[string]map[string]string{bucketMachineApp: {}, bucketCommitted: {}, bucketLogOf: {}}
+	sum := uint64(0)
+	for k, v := range tx.Range(bucketMachines, nil) {
+		if bytes.HasPrefix(v, k) { // it is this machine's record
+			want[bucketMachineApp]["default\x00"+string(k)] = ""
+			sum += takes
+		}
+	}
+	if sum > 0 {
+		want[bucketCommitted]["memory"] = string(uint64Bytes(sum))
+	}
+	for k, v := range tx.Range(bucketLog, nil) {
+		want[bucketLogOf][string(v)+"\x00"+string(k)] = ""
+	}
+	return want
+}
+
+// verify reports where what follows from the records is not what it should be.
+func verify(tx Tx) error {
+	for bucket, want := range derived(tx) {
+		have := map[string]string{}
+		for k, v := range tx.Range(bucket, nil) {
+			have[string(k)] = string(v)
+		}
+		if !maps.Equal(want, have) {
+			return fmt.Errorf("%s holds %q, want %q", bucket, have, want)
+		}
+	}
+	last := uint64(0)
+	for k := range tx.Range(bucketLog, nil) {
+		last = binary.BigEndian.Uint64(k)
+	}
+	if n := uint64Of(tx.Get(Meta, keyLogged)); n < last {
+		return fmt.Errorf("the log has entry %d, and %d were written", last, n)
+	}
+	return nil
+}
+
+// derive writes what follows from the records.
+func derive(tx Tx) error {
+	for bucket, keys := range derived(tx) {
+		for k, v := range keys {
+			if err := tx.Put(bucket, []byte(k), []byte(v)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

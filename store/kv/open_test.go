@@ -1,0 +1,181 @@
+package kv
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func TestOpenMakesPrivateFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, FileName): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v (%v), want %v", path, info.Mode().Perm(), err, want)
+		}
+	}
+}
+
+func TestTwoDaemonsOnOneDirectory(t *testing.T) {
+	dir := t.TempDir()
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("second open: %v (%s)", err, bourse.CodeOf(err))
+	}
+	update(t, s, putMachine(1))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	s, err := openConfig(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), func(Tx) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("update: %v", err)
+	}
+	if err := s.View(func(Tx) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("view: %v", err)
+	}
+	if err := s.Sync(t.Context()); err != nil {
+		t.Errorf("sync: %v", err)
+	}
+}
+
+// written makes a store with something in it and returns its file.
+func written(t *testing.T) (dir, path string) {
+	t.Helper()
+	dir = t.TempDir()
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 200 {
+		update(t, s, putMachine(n))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, filepath.Join(dir, FileName)
+}
+
+func TestNewerVersionIsNotTouched(t *testing.T) {
+	dir, path := written(t)
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return setVersion(tx, 99) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first attempt has let go of the file
+		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("open: %v (%s)", err, bourse.CodeOf(err))
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file has changed: %v", err)
+	}
+}
+
+func TestDamagedFile(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func([]byte) []byte{
+		"text":           func([]byte) []byte { return []byte("this is no database\n") },
+		"zeros":          func(b []byte) []byte { return make([]byte, len(b)) },
+		"cut after meta": func(b []byte) []byte { return b[:2*4096] },
+		"cut in the middle": func(b []byte) []byte {
+			return b[:5*4096]
+		},
+		"meta overwritten": func(b []byte) []byte { copy(b, bytes.Repeat([]byte{0xff}, 2*4096)); return b },
+		"foreign":          func(b []byte) []byte { return b }, // replaced below
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, path := written(t)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, damage(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if name == "foreign" {
+				foreign(t, path)
+			}
+			s, err := openConfig(Config{Dir: dir})
+			if bourse.CodeOf(err) != bourse.CodeInternal {
+				t.Errorf("open: %v (%s), want internal", err, bourse.CodeOf(err))
+			}
+			if s != nil {
+				t.Error("a store in spite of the error")
+			}
+		})
+	}
+}
+
+// foreign puts another program's database at path.
+func foreign(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An interrupted first opening is taken up again.
+func TestMigrateResumes(t *testing.T) {
+	dir := t.TempDir()
+	db, err := bbolt.Open(filepath.Join(dir, FileName), 0o600, nil) // a file, and no bucket yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Update(t.Context(), func(tx Tx) error { return tx.Put(Meta, []byte("identity"), []byte("w1")) }); err != nil {
+		t.Error(err)
+	}
+}

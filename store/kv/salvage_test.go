@@ -1,0 +1,227 @@
+package kv
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// damageValue flips a bit of a value in the bytes of a file, and reports whether
+// the key is there.
+func damageValue(b []byte, bucket, key string) (found bool) {
+	examine(bytes.NewReader(b), int64(len(b)), func(in string, k, v []byte) {
+		if in == bucket && string(k) == key {
+			b[bytes.Index(b, v)+len(v)/2] ^= 4
+			found = true
+		}
+	})
+	return found
+}
+
+// One machine's record is damaged: the store does not open, check names the
+// record and changes nothing, and salvage makes a store of all others that
+// opens, and keeps the damaged files.
+func TestSalvage(t *testing.T) {
+	dir, path := written(t) // 200 machines
+	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Have[bucketMachines] != 200 {
+		t.Fatalf("whole: %+v, %v", r, err)
+	}
+	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("salvage of what is whole: %v, want a refusal", err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !damageValue(b, bucketMachines, string(machineID(77))) {
+		t.Fatal("there is no machine 77")
+	}
+	overwrite(t, path, b)
+	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store salvage") {
+		t.Errorf("open: %v, want a refusal that names the command", err)
+	}
+	r, err := Check(dir, schema())
+	if err != nil || len(r.Damage) == 0 || !strings.Contains(r.Damage[0], string(machineID(77))) {
+		t.Fatalf("check: %+v, %v, want the damaged record", r, err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
+		t.Errorf("check has changed the file: %v", err)
+	}
+	r, err = Salvage(dir, schema(), time.Unix(0, 0), derive)
+	if err != nil || len(r.Lost) != 1 || r.Lost[0] != "machines: 1 of 200" {
+		t.Fatalf("salvage: %+v, %v", r, err)
+	}
+	if kept, err := os.ReadFile(filepath.Join(dir, r.Kept[0])); err != nil || !bytes.Equal(kept, b) {
+		t.Errorf("the damaged file is not kept: %v", err)
+	}
+	for range 2 {
+		s, err := openConfig(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view(t, s, func(tx Tx) error {
+			if err := machineOf(tx, machineID(77)); bourse.CodeOf(err) != bourse.CodeNotFound {
+				t.Errorf("machine 77: %v, want none", err)
+			}
+			if n := countMachines(tx); n != 199 {
+				t.Errorf("%d machines, want 199", n)
+			}
+			return verify(tx)
+		})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The pages above all machines are damaged: what is below them is found, by the
+// checksums, and nothing that was replaced or removed comes back.
+func TestSalvageFindsWhatIsBelowADamagedPage(t *testing.T) {
+	dir, path := written(t)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := os.Getpagesize()
+	for at := 2 * size; at < len(b); at += size { // pages above others, which are in use
+		if e := examine(bytes.NewReader(b), int64(len(b)), nil); b[at+8] == 1 && e.pages.Used(uint64(at/size)) {
+			b[at] ^= 1 // their number
+		}
+	}
+	overwrite(t, path, b)
+	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal {
+		t.Fatalf("open: %v, want a refusal", err)
+	}
+	r, err := Salvage(dir, schema(), time.Unix(0, 0), derive)
+	if err != nil || len(r.Lost) != 0 {
+		t.Fatalf("salvage: %+v, %v; want nothing to be lost", r, err)
+	}
+	reopened(t, dir, 200)
+}
+
+// While a daemon has the store neither looks at it.
+func TestSalvageWaitsForNoDaemon(t *testing.T) {
+	dir := t.TempDir()
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(dir, schema()); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("check: %v", err)
+	}
+	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("salvage: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// gapped is a store whose log lacks machine 5 of 12, in the middle.
+func gapped(t *testing.T) (dir string, log []byte) {
+	t.Helper()
+	open := t.TempDir()
+	s, err := openConfig(Config{Dir: open, Turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 12 {
+		update(t, s, putMachine(n))
+	}
+	dir = copyDir(t, open)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, walNames[0])
+	log, err = os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(log, machine(5, 0))
+	if at < 0 {
+		t.Fatal("the log lacks the record")
+	}
+	log[at+2] ^= 1
+	overwrite(t, path, log)
+	return dir, log
+}
+
+// without5 checks a store that was made of a gapped one, and writes to it.
+func without5(t *testing.T, dir string) {
+	t.Helper()
+	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx Tx) error {
+		for n := range 12 {
+			if err := machineOf(tx, machineID(n)); (n == 5) != (bourse.CodeOf(err) == bourse.CodeNotFound) || n != 5 && err != nil {
+				t.Errorf("machine %d: %v", n, err)
+			}
+		}
+		return verify(tx)
+	})
+	update(t, s, putMachine(20))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record in the middle of the log is damaged: check says so, and salvage keeps
+// what is before and behind it.
+func TestSalvageOfALogWithAGap(t *testing.T) {
+	dir, _ := gapped(t)
+	if r, err := Check(dir, schema()); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
+		t.Fatalf("check: %+v, %v, want one gap and 11 records", r, err)
+	}
+	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); err != nil {
+		t.Fatal(err)
+	}
+	without5(t, dir)
+}
+
+// Salvage ends after each of its changes of the directory, as by a crash: then
+// the damaged store is there, and can be salvaged again, or the new one. What it
+// has kept of the damaged log is as it was, also when the new store is written.
+func TestACrashInSalvage(t *testing.T) {
+	for steps, over := 1, false; !over; steps++ {
+		dir, log := gapped(t)
+		left := steps
+		_, err := salvage(dir, schema(), time.Unix(0, 0), derive, func() error {
+			if left--; left == 0 {
+				return errKill
+			}
+			return nil
+		})
+		if over = err == nil; !over && !errors.Is(err, errKill) {
+			t.Fatal(err)
+		}
+		again := false
+		if r, err := Check(dir, schema()); err != nil {
+			t.Fatal(err)
+		} else if again = len(r.Damage) > 0; again {
+			if _, err := Salvage(dir, schema(), time.Unix(60, 0), derive); err != nil {
+				t.Fatalf("after %d steps: salvage again: %v", steps, err)
+			}
+		}
+		without5(t, dir)
+		kept, err := filepath.Glob(filepath.Join(dir, walNames[0]+".damaged-*"))
+		if err != nil || len(kept) == 0 {
+			t.Fatalf("after %d steps: the damaged log is not kept: %v", steps, err)
+		}
+		for _, path := range kept {
+			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, log) {
+				t.Errorf("after %d steps (salvaged again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
+			}
+		}
+		if over && steps < 6 {
+			t.Errorf("only %d steps", steps)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package kv
+
+import "os"
+
+// datasync waits until a file's bytes are on the disk.
+func datasync(f *os.File) error { return f.Sync() }
+
+// allocate makes a file n bytes longer from at on.
+func allocate(f *os.File, at, n int64) error { return f.Truncate(at + n) }

@@ -1,0 +1,58 @@
+package kv
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The operations in a record's body: a byte, the bucket and the key, each after
+// its length as a uvarint, and the value of a put likewise.
+const (
+	opPut    = 1
+	opDelete = 2
+)
+
+// appendOp writes an operation onto a record.
+func appendOp(b []byte, c *change) []byte {
+	op := byte(opPut)
+	if c.value == nil {
+		op = opDelete
+	}
+	b = append(b, op)
+	b = append(binary.AppendUvarint(b, uint64(len(c.bucket))), c.bucket...)
+	b = append(binary.AppendUvarint(b, uint64(len(c.key))), c.key...)
+	if op == opPut {
+		b = append(binary.AppendUvarint(b, uint64(len(c.value))), c.value...)
+	}
+	return b
+}
+
+// readOps calls a function with each operation of a record's body, of which it
+// shares the bytes.
+func (s *Schema) readOps(body []byte, into func(change)) error {
+	part := func() []byte {
+		n, k := binary.Uvarint(body)
+		if k <= 0 || n > uint64(len(body)-k) {
+			body = nil
+			return nil
+		}
+		p := body[k : k+int(n) : k+int(n)]
+		body = body[k+int(n):]
+		return p
+	}
+	for len(body) > 0 {
+		op := body[0]
+		body = body[1:]
+		c := change{bucket: string(part()), key: part()}
+		if op == opPut {
+			c.value = part()
+		}
+		if op != opPut && op != opDelete || !slices.Contains(s.Buckets, c.bucket) || len(c.key) == 0 || op == opPut && c.value == nil {
+			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: %s is no change", bourse.Quoted(c.bucket))
+		}
+		into(c)
+	}
+	return nil
+}

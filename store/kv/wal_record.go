@@ -1,0 +1,74 @@
+package kv
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// walHeader begins each record of the log: its body's length (uint32), the
+// body's CRC-32C (uint32), its number (uint64), which grows by one, and the
+// CRC-32C (uint32) of the log's salt and those three. All are big endian.
+//
+// A header of a length of zero is a mark, not a record: the record of that
+// number was synced. It is behind that record, where the next one begins.
+const walHeader = 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// salt is a log's own random number, kept in the store's file. Without it no
+// one can make bytes, in a payload say, that are taken for a record of the log,
+// and the log of another file, of a backup say, is none of this one's.
+type salt [8]byte
+
+func newSalt() (s salt) {
+	_, _ = rand.Read(s[:]) // it never fails
+	return s
+}
+
+func (s salt) sum(head []byte) uint32 {
+	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, head[:walHeader-4])
+}
+
+// putHead writes a header.
+func (s salt) putHead(head, body []byte, seq uint64) {
+	binary.BigEndian.PutUint32(head, uint32(len(body)))
+	binary.BigEndian.PutUint32(head[4:], crc32.Checksum(body, castagnoli))
+	binary.BigEndian.PutUint64(head[8:], seq)
+	binary.BigEndian.PutUint32(head[walHeader-4:], s.sum(head))
+}
+
+// walHead is a header that was read.
+type walHead struct {
+	length int64
+	sum    uint32
+	seq    uint64
+}
+
+// head reads a header; ok is false when there is none. limit is the
+// largest number that it can have: most bytes then need no checksum.
+func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
+	if len(b) < walHeader {
+		return h, false
+	}
+	h.seq = binary.BigEndian.Uint64(b[8:])
+	if h.seq == 0 || h.seq > limit || binary.BigEndian.Uint32(b[walHeader-4:]) != s.sum(b) {
+		return h, false
+	}
+	h.length, h.sum = int64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:])
+	return h, true
+}
+
+// walRecord is what one commit wrote.
+type walRecord struct {
+	seq  uint64
+	body []byte
+	at   walPlace
+}
+
+// walPlace is where a record is in the log.
+type walPlace struct {
+	file   int
+	offset int64
+	size   int64 // with its header
+}

@@ -1,0 +1,310 @@
+package kv
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// copyDir copies a store's directory as a crash would leave it.
+func copyDir(t testing.TB, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// reopened opens a directory and checks which of the first machines it has.
+func reopened(t *testing.T, dir string, want int) {
+	t.Helper()
+	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx Tx) error {
+		if got := countMachines(tx); got != want {
+			t.Errorf("%d machines, want %d", got, want)
+		}
+		for n := range want {
+			if err := machineOf(tx, machineID(n)); err != nil {
+				t.Errorf("machine %d: %v", n, err)
+			}
+		}
+		return verify(tx)
+	})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A record that was not written whole when the power went is none, whatever is
+// missing of it; those before it are there.
+func TestTornRecord(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []int64
+	for n := range 3 {
+		update(t, s, putMachine(n))
+		ends = append(ends, s.wal.end)
+	}
+	crashed := copyDir(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(crashed, walNames[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reopened(t, copyDir(t, crashed), 3)
+	size := ends[2] - ends[1]
+	for at := int64(0); at < size; at += 1 + size/40 {
+		for name, tear := range map[string]func(b []byte) []byte{
+			"zeros behind": func(b []byte) []byte { clear(b[ends[1]+at:]); return b },
+			"cut":          func(b []byte) []byte { return b[:ends[1]+at] },
+			"a bit":        func(b []byte) []byte { b[ends[1]+at] ^= 0x10; clear(b[ends[2]:]); return b }, // there is no mark yet
+		} {
+			torn := copyDir(t, crashed)
+			if err := os.WriteFile(filepath.Join(torn, walNames[0]), tear(bytes.Clone(whole)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Log(name, at)
+			reopened(t, torn, 2)
+		}
+	}
+}
+
+// Records that are missing between others are damage, and not passed over.
+func TestMissingRecords(t *testing.T) {
+	blocked := make(chan struct{})
+	dir := t.TempDir()
+	s, err := openConfig(Config{Dir: dir, Turn: 1, Part: func() error { <-blocked; return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 { // the first is in one file, whose checkpoint hangs, the others in the other
+		update(t, s, putMachine(n))
+	}
+	crashed := copyDir(t, dir)
+	close(blocked)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reopened(t, copyDir(t, crashed), 3)
+	if err := os.Truncate(filepath.Join(crashed, walNames[0]), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openConfig(Config{Dir: crashed}); bourse.CodeOf(err) != bourse.CodeInternal {
+		t.Errorf("open: %v, want internal", err)
+	}
+}
+
+// While a checkpoint hangs the other file takes more than it has room for, and
+// is small again after its own turn.
+func TestLogGrows(t *testing.T) {
+	const most = 1 << 20
+	blocked, first := make(chan struct{}), true
+	dir := t.TempDir()
+	s, err := openConfig(Config{Dir: dir, Turn: most, Part: func() error {
+		if first {
+			first = false
+			<-blocked
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := func(n int) {
+		update(t, s, func(tx Tx) error {
+			return tx.Put(bucketApps, []byte{byte(n)}, bytes.Repeat([]byte{byte(n)}, 1<<20))
+		})
+	}
+	for n := range 7 {
+		large(n)
+	}
+	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 7*most {
+		t.Errorf("the second file has %d bytes (%v), want %d", info.Size(), err, 7*most)
+	}
+	close(blocked)
+	for n := range 2 {
+		s.moves.Wait()
+		large(n)
+		update(t, s, func(Tx) error { return nil }) // the one before has had its turn
+	}
+	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != most+most/4 {
+		t.Errorf("after its turn the second file has %d bytes (%v), want %d", info.Size(), err, most+most/4)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openConfig(Config{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx Tx) error {
+		for n := range 7 {
+			if v := tx.Get(bucketApps, []byte{byte(n)}); len(v) != 1<<20 || v[0] != byte(n) {
+				t.Errorf("value %d has %d bytes", n, len(v))
+			}
+		}
+		return nil
+	})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCursor compares cursors over changes in all layers with a sorted list.
+func TestCursor(t *testing.T) {
+	s := open(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		keys := rapid.SliceOfN(rapid.SliceOfN(rapid.ByteRange('a', 'c'), 1, 3), 0, 12)
+		want := map[string]string{}
+		put := func(into func(key, value []byte), layer string) {
+			for _, k := range keys.Draw(rt, layer) {
+				if rapid.Bool().Draw(rt, "delete") {
+					delete(want, string(k))
+					into(k, nil)
+					continue
+				}
+				want[string(k)] = layer
+				into(k, []byte(layer))
+			}
+		}
+		tx, err := s.file.db.Begin(true)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer tx.Rollback() //nolint:errcheck // it is not to be kept
+		file := &fileTx{tx: tx, schema: s.cfg.Schema, spoiled: s.spoiled}
+		put(func(k, v []byte) {
+			if err := file.change(change{bucketOrderTime, k, v}); err != nil {
+				rt.Fatal(err)
+			}
+		}, "file")
+		trees := [2]*changes{newChanges(), newChanges()}
+		for i, name := range []string{"moving", "latest"} {
+			trees[i].Set(change{bucket: bucketMachines, key: []byte("b"), value: []byte("of the bucket before")})
+			trees[i].Set(change{bucket: bucketOrders, key: []byte("b"), value: []byte("of the bucket behind")})
+			put(func(k, v []byte) { trees[i].Set(change{bucket: bucketOrderTime, key: k, value: v}) }, name)
+		}
+		l := &logTx{snapshot: snapshot{latest: trees[1], moving: trees[0], small: newChanges()}, file: file}
+		sorted := slices.Sorted(maps.Keys(want))
+		from := string(rapid.SliceOfN(rapid.ByteRange('a', 'd'), 0, 3).Draw(rt, "from"))
+		at, _ := slices.BinarySearch(sorted, from)
+		c := l.cursor(bucketOrderTime)
+		for k, v := c.Seek([]byte(from)); k != nil; k, v = c.Next() {
+			if at >= len(sorted) || sorted[at] != string(k) || want[string(k)] != string(v) || string(l.Get(bucketOrderTime, k)) != string(v) {
+				rt.Fatalf("from %q: %q = %q at %d of %v", from, k, v, at, want)
+			}
+			at++
+		}
+		if at != len(sorted) {
+			rt.Fatalf("from %q: ends at %d of %q", from, at, sorted)
+		}
+		end := []byte(from)
+		if at, _ = slices.BinarySearch(sorted, from); from == "" {
+			at, end = len(sorted), nil
+		}
+		for k, v := c.Before(end); k != nil; k, v = c.Prev() {
+			if at--; at < 0 || sorted[at] != string(k) || want[string(k)] != string(v) {
+				rt.Fatalf("before %q: %q = %q at %d of %v", from, k, v, at, want)
+			}
+		}
+		if at != 0 {
+			rt.Fatalf("before %q: begins at %d of %q", from, at, sorted)
+		}
+	})
+}
+
+// FuzzReadRecords feeds arbitrary bytes to the decoders of the write-ahead log.
+func FuzzReadRecords(f *testing.F) {
+	dir := f.TempDir()
+	s, err := openConfig(Config{Dir: dir})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for n := range 2 {
+		update(f, s, putMachine(n))
+	}
+	b, err := os.ReadFile(filepath.Join(dir, walNames[0]))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b[:s.wal.end])
+	f.Add(b[:s.wal.end-1])
+	if err := s.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		records, err := readUnsalted(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
+		if err != nil {
+			t.Error(err)
+		}
+		found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}}
+		found.read(s.wal.salt, b, 0, 0)
+		_ = found.missing(0)
+		records = slices.AppendSeq(records, maps.Values(found.whole))
+		for i, r := range append(records, walRecord{body: b}) {
+			into := newChanges()
+			if err := s.cfg.Schema.readOps(r.body, func(c change) { into.Set(c) }); err != nil && bourse.CodeOf(err) != bourse.CodeInternal {
+				t.Errorf("record %d: code %s", i, bourse.CodeOf(err))
+			}
+			var again []byte
+			into.Scan(func(c change) bool { again = appendOp(again, &c); return true })
+			if err := s.cfg.Schema.readOps(again, func(change) {}); err != nil {
+				t.Errorf("record %d: what was read cannot be read again: %v", i, err)
+			}
+		}
+	})
+}
+
+// On a disk with little room the log grows by what a record needs, not by what
+// some more would.
+func TestLogGrowsByLittle(t *testing.T) {
+	dir := mountSmall(t) // 16 MiB
+	w, err := openWAL(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.close() })
+	if err := os.WriteFile(dir+"/ballast", make([]byte, 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := func() []byte { return make([]byte, walHeader+300<<10) }
+	written := 0
+	for ; err == nil; written++ {
+		err = w.append(record())
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("at the end: %v", err)
+	}
+	if least := (walSize + walSize/4 + 700<<10) / len(record()); written-1 < least {
+		t.Errorf("%d records of %d bytes were taken, want %d: there was 1 MiB more", written-1, len(record()), least)
+	}
+	if err := os.Remove(dir + "/ballast"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.append(record()); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if all, err := w.scan(0); err != nil || len(all.records) != written || len(all.damage) > 0 {
+		t.Errorf("%d records are read (%v, %v), want %d", len(all.records), all.damage, err, written)
+	}
+}

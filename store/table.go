@@ -1,0 +1,232 @@
+package store
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// table is a bucket of records of one type, and what follows from each of them:
+// keys of other buckets, and what it adds to sums. Both change with the record.
+type table[T any] struct {
+	bucket string
+	keys   func(*T) []entry
+	adds   func(*T) []part
+}
+
+// entry is a key that follows from a record, and its value.
+type entry struct {
+	bucket     string
+	key, value []byte
+	taken      string // what is wrong when another record has the key; "" when none can
+}
+
+// part is what a record adds to a sum.
+type part struct {
+	bucket, name string
+	n            int64
+}
+
+// get reads a record; false when there is none.
+func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
+	stored := t.kv.Get(b.bucket, key)
+	if stored == nil {
+		return v, false, nil
+	}
+	return v, true, decode(stored, &v)
+}
+
+// all reads every record in order of key. It ends at the first that is damaged.
+func (b *table[T]) all(t *Tx) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, stored := range t.kv.Range(b.bucket, nil) {
+			var v T
+			err := decode(stored, &v)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// put inserts a record or replaces it.
+func (b *table[T]) put(t *Tx, key []byte, v *T) error {
+	old, ok, err := b.get(t, key)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return b.swap(t, key, nil, v)
+	}
+	return b.swap(t, key, &old, v)
+}
+
+// delete removes a record. One that is not there is no error.
+func (b *table[T]) delete(t *Tx, key []byte) error {
+	old, ok, err := b.get(t, key)
+	if err != nil || !ok {
+		return err
+	}
+	return b.swap(t, key, &old, nil)
+}
+
+// swap replaces a record that the caller knows, or of which it knows what follows
+// from it. The old one is nil when there is none, the new one to remove it.
+// CodeAlreadyExists: another record has one of its keys.
+func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
+	if b.keys != nil {
+		var before, after []entry
+		if old != nil {
+			before = b.keys(old)
+		}
+		if now != nil {
+			after = b.keys(now)
+		}
+		if err := t.replaceKeys(before, after); err != nil {
+			return err
+		}
+	}
+	if b.adds != nil {
+		var before, after []part
+		if old != nil {
+			before = b.adds(old)
+		}
+		if now != nil {
+			after = b.adds(now)
+		}
+		if err := t.replaceParts(before, after); err != nil {
+			return err
+		}
+	}
+	if now == nil {
+		return t.kv.Delete(b.bucket, key)
+	}
+	stored, err := encode(now)
+	if err != nil {
+		return err
+	}
+	return t.kv.Put(b.bucket, key, stored)
+}
+
+// derive adds what follows from every record.
+func (b *table[T]) derive(t *Tx, d derivation) error {
+	for v, err := range b.all(t) {
+		if err != nil {
+			return err
+		}
+		if b.keys != nil {
+			for _, e := range b.keys(&v) {
+				d.set(e.bucket, e.key, e.value)
+			}
+		}
+		if b.adds != nil {
+			for _, p := range b.adds(&v) {
+				d.add(p)
+			}
+		}
+	}
+	return nil
+}
+
+// ofApp reads the records of an app that an index lists, in order of id.
+func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, space := range spaces(app) {
+			for id := range t.under(index, append([]byte(space), 0)) {
+				v, _, err := b.get(t, id)
+				if err == nil && !owned(&v) {
+					continue // of a former app of this name
+				}
+				if !yield(v, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (e entry) in(list []entry) bool {
+	return slices.ContainsFunc(list, func(x entry) bool {
+		return x.bucket == e.bucket && bytes.Equal(x.key, e.key) && bytes.Equal(x.value, e.value)
+	})
+}
+
+// replaceKeys replaces the keys that followed from a record by those that do now.
+func (t *Tx) replaceKeys(before, after []entry) error {
+	for _, e := range before {
+		if !e.in(after) {
+			if err := t.kv.Delete(e.bucket, e.key); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range after {
+		if e.in(before) {
+			continue
+		}
+		if e.taken != "" && t.kv.Get(e.bucket, e.key) != nil {
+			return bourse.Errorf(bourse.CodeAlreadyExists, "another %s", e.taken)
+		}
+		if err := t.kv.Put(e.bucket, e.key, e.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// of returns what a list adds to the sum of p.
+func (p part) of(list []part) int64 {
+	i := slices.IndexFunc(list, func(x part) bool { return x.bucket == p.bucket && x.name == p.name })
+	if i < 0 {
+		return 0
+	}
+	return list[i].n
+}
+
+// replaceParts adds to each sum what a record adds now and did not before.
+func (t *Tx) replaceParts(before, after []part) error {
+	for _, p := range after {
+		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
+			return err
+		}
+	}
+	for _, p := range before {
+		if !slices.ContainsFunc(after, func(x part) bool { return x.bucket == p.bucket && x.name == p.name }) {
+			if err := t.add(p.bucket, p.name, -p.n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add changes a sum by n; one that becomes 0 is removed.
+func (t *Tx) add(bucket, name string, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	k, err := key(name)
+	if err != nil {
+		return err
+	}
+	have := int64(uint64Of(t.kv.Get(bucket, k)))
+	sum := have + n
+	switch {
+	case sum < 0 || n > 0 && sum < have:
+		return bourse.Errorf(bourse.CodeInternal, "%s of %s: %d and %d", bucket, name, have, n)
+	case sum == 0:
+		return t.kv.Delete(bucket, k)
+	}
+	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
+}
+
+// committed is what amounts add to the committed sums.
+func committed(amounts bourse.Amounts) []part {
+	out := make([]part, len(amounts), len(amounts)+1)
+	for i, a := range amounts {
+		out[i] = part{bucketCommitted, string(a.Resource), a.Amount}
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// What is kept of a machine's former versions: so many, and as long as they take
+// no more than about so much.
+const (
+	maxVersions     = 20
+	maxVersionBytes = 1 << 20
+)
+
+var versions = table[bourse.Version]{bucket: bucketVersions}
+
+func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
+
+// KeepVersion keeps the config of m's present version as it is now, unless that is
+// kept already: before the first change of it, or of the version. Old versions go
+// when there are too many.
+func (t *Tx) KeepVersion(m *bourse.Machine) error {
+	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
+		return err
+	}
+	k := append(versionPrefix(m.ID), m.Instance...)
+	if t.kv.Get(bucketVersions, k) != nil {
+		return nil
+	}
+	if err := versions.put(t, k, &bourse.Version{Instance: m.Instance, Config: m.Config, At: time.Now().UTC()}); err != nil {
+		return err
+	}
+	n, size, old := 0, 0, [][]byte(nil)
+	for k, stored := range t.versionsOf(m.ID) {
+		n, size = n+1, size+len(stored)
+		if n > maxVersions || n > 1 && size > maxVersionBytes {
+			old = append(old, bytes.Clone(k))
+		}
+	}
+	return t.dropVersions(old)
+}
+
+// Versions returns what is kept of a machine's versions, the newest first.
+func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
+	var out []bourse.Version
+	for _, stored := range t.versionsOf(id) {
+		var v bourse.Version
+		if err := decode(stored, &v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// versionsOf returns the keys and values of a machine's versions, the newest
+// first: instance ids sort by time.
+func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
+	prefix := versionPrefix(id)
+	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
+	return func(yield func(k, v []byte) bool) {
+		for k, v := range t.kv.Back(bucketVersions, end) {
+			if !bytes.HasPrefix(k, prefix) || !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Tx) dropVersions(keys [][]byte) error {
+	for _, k := range keys {
+		if err := versions.delete(t, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetVersions removes what is kept of a machine's versions: of one that is
+// destroyed nothing is, as files are large, and secret.
+func (t *Tx) forgetVersions(id bourse.MachineID) error {
+	var all [][]byte
+	for k := range t.versionsOf(id) {
+		all = append(all, bytes.Clone(k))
+	}
+	return t.dropVersions(all)
+}

@@ -1,0 +1,152 @@
+package documents
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documents are those that are run, from the root of the repository.
+var documents = []string{"README.md", "docs/operations.md", "docs/pull.md"}
+
+// block is a fenced block of a document.
+type block struct {
+	line   int    // of its fence
+	info   string // behind the fence: sh, text, …
+	verb   string // of the comment before it: run, file, shows, or ""
+	hosts  []string
+	path   string // of a file
+	text   string
+	inFile string // the document
+}
+
+var directive = regexp.MustCompile(`^<!-- (run|file|shows)(?:: (.*))? -->$`)
+
+// read returns the blocks of a document.
+func read(t *testing.T, name string) []block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []block
+	lines := strings.Split(string(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		info, fence := strings.CutPrefix(lines[i], "```")
+		if !fence {
+			continue
+		}
+		b := block{line: i + 1, info: info, inFile: name}
+		if m := directive.FindStringSubmatch(lines[max(0, i-1)]); m != nil {
+			b.verb, b.hosts = m[1], strings.Fields(m[2])
+			if b.verb == "file" {
+				b.path, b.hosts = b.hosts[len(b.hosts)-1], b.hosts[:len(b.hosts)-1]
+			}
+		}
+		for i++; i < len(lines) && lines[i] != "```"; i++ {
+			b.text += lines[i] + "\n"
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// commands returns what is typed: lines without comments, those that go on
+// joined.
+func (b *block) commands() []string {
+	var out []string
+	for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", "")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// notRun are the blocks of commands that no test types, by their first line,
+// each with its reason.
+var notRun = map[string]string{
+	"bin/bourse machine run nginx --region gru --port 80": "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
+	"bourse credentials cert --role proxy edge-1":         "credentials.txtar and TestAProxyIsAMember make and use such certificates",
+	"make check test": "this test is part of it",
+	"docker build -t registry.example.com:5000/hello:1 .":                                        "the hosts have no docker: the test pushes this image itself",
+	"apt-get install -y containerd":                                                              "the hosts are namespaces of one that has it",
+	"export FLY_{FLAPS,API,UIEX}_BASE_URL=http://127.0.0.1:4280 FLY_API_TOKEN=$BOURSE_API_TOKEN": "flyctl cannot be had by tests: flycompat/testdata has what it sends",
+	"bourse token create ci --app web --expiry 720h":                                             "token.txtar types the like, with a machine that is there",
+}
+
+// notTyped are the lines of other blocks that no test types.
+var notTyped = map[string]string{
+	"make build": "the test has built the program itself",
+}
+
+// ends are the lines that end with another status than 0.
+var ends = map[string]string{
+	"bin/bourse quote host --vm-memory 64GiB -- true": "6", // no worker has that
+}
+
+// Every block of commands is run, or is in the list with a reason.
+func TestEveryBlockIsRun(t *testing.T) {
+	found := map[string]bool{}
+	for _, name := range documents {
+		for _, b := range read(t, name) {
+			if b.info != "sh" {
+				continue
+			}
+			first, _, _ := strings.Cut(b.text, "\n")
+			first, _, _ = strings.Cut(first, "  #")
+			first = strings.TrimSpace(first)
+			_, listed := notRun[first]
+			found[first] = true
+			if is := b.verb == "run" || b.verb == "file"; is == listed {
+				t.Errorf("%s:%d: the block that begins with %q is run: %v, and listed as not run: %v", name, b.line, first, is, listed)
+			}
+		}
+	}
+	for first := range notRun {
+		if !found[first] {
+			t.Errorf("notRun has %q, with which no block begins", first)
+		}
+	}
+}
+
+// shown matches a line that a document shows with what was printed: words
+// with any space between them, and anything for "…".
+func shown(line string) *regexp.Regexp {
+	var parts []string
+	for part := range strings.SplitSeq(line, "…") {
+		parts = append(parts, strings.Join(strings.Fields(regexp.QuoteMeta(part)), `\s+`))
+	}
+	return regexp.MustCompile(strings.Join(parts, ".*"))
+}
+
+// missing returns the lines that are shown and were not printed, in their order.
+func (b *block) missing(printed string) []string {
+	rest := strings.Split(printed, "\n")
+	var out []string
+	for line := range strings.Lines(b.text) {
+		if line = strings.TrimSpace(line); line == "" || line == "…" {
+			continue
+		}
+		at := slices.IndexFunc(rest, shown(line).MatchString)
+		if at < 0 {
+			out = append(out, line)
+			continue
+		}
+		rest = rest[at+1:]
+	}
+	return out
+}
+
+func TestShown(t *testing.T) {
+	b := block{text: "NAME   STATE\n…\ngru-1  … ok  … free …\n"}
+	if left := b.missing("NAME STATE\nx\ngru-1   ok 3 cpus free\n"); len(left) > 0 {
+		t.Errorf("missing %q", left)
+	}
+	if left := b.missing("gru-1 ok, free\nNAME STATE\n"); len(left) != 1 {
+		t.Errorf("missing %q, want one line: the order counts", left)
+	}
+}

@@ -1,0 +1,134 @@
+package documents
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/servertest"
+)
+
+// TestOperations types docs/operations.md: credentials, a broker, workers, an
+// image of one's own, NATS, an upgrade.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"containerd", "runc", "nats-server"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not on this host", program)
+		}
+	}
+	y := newYard(t, map[string]string{
+		"10.0.0.1": "api.example.com nats.example.com broker-1", "10.0.0.2": "gru-1", "10.0.0.3": "edge-7", "10.0.0.254": "registry.example.com",
+	})
+	p := y.player(map[string]*terminal{})
+	for name, address := range map[string]string{"broker-1": "10.0.0.1", "gru-1": "10.0.0.2", "edge-7": "10.0.0.3", "own": "10.0.0.100"} {
+		p.at[name] = y.host(name, address).first
+	}
+	for _, name := range []string{"gru-1", "edge-7"} {
+		y.containerd(name)
+	}
+	y.registry("10.0.0.254:5000")
+	p.at["own"].must("ln -s " + servertest.Program + " /usr/local/bin/bourse")
+	p.play(read(t, "docs/operations.md"))
+	for _, id := range []string{"hello", "far"} {
+		p.at["own"].must("bourse machine destroy --force --yes " + id) // its container would outlive this test
+	}
+	for _, name := range []string{"gru-1", "edge-7"} { // supervisors take their groups with them
+		p.at[name].must("systemctl stop bourse-worker && kill $(pgrep -x exe) && while pgrep -x exe; do sleep 0.05; done")
+	}
+}
+
+// containerd starts the one of a host.
+func (y *yard) containerd(name string) {
+	y.Helper()
+	h := y.hosts[name]
+	h.write(y.T, "/etc/containerd/config.toml", `version = 2
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+	"io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs"]
+`)
+	h.first.must("containerd --log-level warn >/run/containerd.log 2>&1 &")
+	h.first.must("for i in $(seq 500); do ctr version >/dev/null 2>&1 && break; sleep 0.02; done; ctr version")
+}
+
+// registry serves the image of the documents at an address of the hub: the
+// connections are handed to a registry of this process.
+func (y *yard) registry(address string) {
+	y.Helper()
+	r := registrytest.Start(y, registrytest.Options{})
+	r.Push(y, "hello:1", registrytest.Image{
+		Layers: []registrytest.Layer{registrytest.Busybox(y)},
+		Config: ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "echo hello from a machine; exec sleep 1000"}},
+	})
+	l := y.listen(address)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { forward(c, r.Host) })
+		}
+	})
+	y.Cleanup(func() {
+		_ = l.Close()
+		r.Stop()
+		wg.Wait()
+	})
+}
+
+// listen listens in the network of the hub.
+func (y *yard) listen(address string) net.Listener {
+	y.Helper()
+	type result struct {
+		l   net.Listener
+		err error
+	}
+	got := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", y.hub.cmd.Process.Pid))
+		if err == nil {
+			err = errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), ns.Close())
+		}
+		if err != nil {
+			got <- result{err: err}
+			return
+		}
+		l, err := net.Listen("tcp", address)
+		got <- result{l, err}
+	}()
+	r := <-got
+	if r.err != nil {
+		y.Fatal(r.err)
+	}
+	return r.l
+}
+
+// forward copies between a connection and a new one to an address.
+func forward(c net.Conn, address string) {
+	defer c.Close()
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = io.Copy(to, c)
+		_ = to.(*net.TCPConn).CloseWrite()
+	})
+	_, _ = io.Copy(c, to)
+	_ = c.Close()
+	wg.Wait()
+}

@@ -1,0 +1,220 @@
+package documents
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// standIns are the programs of a host that a namespace cannot have: this
+// test's own, under their names.
+var standIns = map[string]func(args []string) error{"systemctl": systemctl, "scp": scp}
+
+// standIn runs the program whose name this process has, if it is one.
+func standIn() (status int, is bool) {
+	program := standIns[filepath.Base(os.Args[0])]
+	if program == nil {
+		return 0, false
+	}
+	if err := program(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1, true
+	}
+	return 0, true
+}
+
+// yardVariable names the directory with a directory for each host, by address.
+const yardVariable = "DOCUMENTS_YARD"
+
+// scp copies files to a directory of another host: scp FILE… root@ADDRESS:DIR.
+func scp(args []string) error {
+	address, dir, ok := strings.Cut(args[len(args)-1], ":")
+	if !ok {
+		return fmt.Errorf("scp %q: to which host?", args)
+	}
+	root := filepath.Join(os.Getenv(yardVariable), strings.TrimPrefix(address, "root@"))
+	for _, name := range args[:len(args)-1] {
+		to := filepath.Join(root, dir)
+		if info, err := os.Stat(to); err == nil && info.IsDir() {
+			to = filepath.Join(to, filepath.Base(name))
+		}
+		if err := copyFile(name, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
+}
+
+// systemctl starts and ends what unit files say.
+func systemctl(args []string) error {
+	unit := args[len(args)-1]
+	switch verb := args[0]; verb {
+	case "daemon-reload":
+		return nil
+	case "enable", "start":
+		return startUnit(unit)
+	case "stop":
+		return stopUnit(unit)
+	case "restart":
+		return errors.Join(stopUnit(unit), startUnit(unit))
+	default:
+		return fmt.Errorf("systemctl %s: not here", verb)
+	}
+}
+
+const unitDir = "/etc/systemd/system"
+
+// readUnit returns the settings of a unit's section Service; of one that is
+// given several times the last.
+func readUnit(unit string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(unitDir, unit+".service"))
+	if err != nil {
+		return nil, err
+	}
+	more, _ := filepath.Glob(filepath.Join(unitDir, unit+".service.d", "*.conf"))
+	for _, name := range more {
+		add, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, add...)
+	}
+	set := map[string]string{}
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			set[key] = value
+		}
+	}
+	return set, nil
+}
+
+// environment reads a file of NAME=VALUE.
+func environment(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	env := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			env[name] = value
+		}
+	}
+	return env, err
+}
+
+// words are those of a command line, with variables as systemd has them: $NAME
+// alone may be several words, or none.
+func words(line string, env map[string]string) []string {
+	var out []string
+	for word := range strings.FieldsSeq(line) {
+		if name, alone := strings.CutPrefix(word, "$"); alone && !strings.HasPrefix(name, "{") {
+			out = append(out, strings.Fields(env[name])...)
+			continue
+		}
+		for name, value := range env {
+			word = strings.ReplaceAll(word, "${"+name+"}", value)
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+func startUnit(unit string) error {
+	set, err := readUnit(unit)
+	if err != nil {
+		return err
+	}
+	env := map[string]string{}
+	if path := set["EnvironmentFile"]; path != "" {
+		if env, err = environment(path); err != nil {
+			return err
+		}
+	}
+	socket := "/run/" + unit + ".notify"
+	_ = os.Remove(socket) // of the start before
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	log, err := os.Create("/run/" + unit + ".log")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	line := words(set["ExecStart"], env)
+	c := exec.Command(line[0], line[1:]...)
+	c.Stdout, c.Stderr, c.Dir = log, log, "/"
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "NOTIFY_SOCKET=" + socket}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	if err := os.WriteFile("/run/"+unit+".pid", []byte(strconv.Itoa(c.Process.Pid)), 0o600); err != nil {
+		return err
+	}
+	if set["Type"] != "notify" {
+		return nil
+	}
+	go func() {
+		_ = c.Wait() // the log says why
+		_ = ready.Close()
+	}()
+	buf := make([]byte, 100)
+	if n, _ := ready.Read(buf); !strings.Contains(string(buf[:n]), "READY=1") {
+		text, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("%s has ended:\n%s", unit, text)
+	}
+	return nil
+}
+
+func stopUnit(unit string) error {
+	text, err := os.ReadFile("/run/" + unit + ".pid")
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		line, _ := bufio.NewReader(stat).ReadString('\n')
+		_ = stat.Close()
+		if strings.Contains(line, ") Z ") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not end", unit)
+}

@@ -1,0 +1,145 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+)
+
+// TestForget: a worker that is killed stays listed, and its machine's name taken,
+// until it is forgotten, by two brokers at once and while a third is away. Its
+// machine is gone then for all of them, also with a new view. The worker that
+// comes back after all has its machine, and says so.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	var log gossiptest.Log
+	data := t.TempDir()
+	b1 := startServer(t, "b1", "serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0")
+	b2 := startServer(t, "b2", "serve", "broker", "--name", "b2", "--listen", "127.0.0.1:0", "--join", b1.Addr)
+	b3 := startServer(t, "b3", "serve", "broker", "--name", "b3", "--listen", "127.0.0.1:0", "--join", b1.Addr, "--data", filepath.Join(data, "b3"))
+	b3.Settle()
+	w1, _ := newWorker(t, "w1", "gru", "--join", b1.Addr, "--join", b2.Addr)
+	w2, _ := newWorker(t, "w2", "gru", "--join", b1.Addr, "--join", b2.Addr)
+	startAll(t, w1, w2)
+	w1.Settle()
+	one, two := client(t, b1), client(t, b2)
+	named := func(worker string) machinesapi.CreateMachine {
+		in := on(worker, sleeper("gru", "bourse-forget-"+fmt.Sprint(os.Getpid())))
+		in.Name = "web"
+		return in
+	}
+	var m machinesapi.Created
+	eventually(t, 20*time.Second, "a machine on w1", func() (err error) {
+		m, err = one.Create(t.Context(), app, named("w1"), "")
+		return err
+	})
+	for _, b := range []*server{b1, b2, b3} {
+		eventually(t, 20*time.Second, "the view has the machine", func() error {
+			rows, err := query(t.Context(), client(t, b), "SELECT count(*) FROM machines")
+			if err == nil && fmt.Sprint(rows) != "[[1]]" {
+				err = fmt.Errorf("it has %v", rows)
+			}
+			return err
+		})
+	}
+	if _, err := one.ForgetWorker(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("a worker that is there is forgotten: %v", err)
+	}
+	if err := w1.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range []*machinesapi.Client{one, two} {
+		eventually(t, deathSeen, "w1 is down", func() error {
+			w, err := api.Worker(t.Context(), "w1")
+			if err == nil && (w.Status != machinesapi.WorkerDown || w.Machines != 1 || time.Since(w.Since) > time.Minute) {
+				err = fmt.Errorf("it is %+v", w)
+			}
+			return err
+		})
+	}
+	if h, err := one.ViewHealth(t.Context()); err != nil || h.Agrees {
+		t.Errorf("the view's health without w1: %+v, %v", h, err)
+	}
+	_, err := one.Create(t.Context(), app, named("w2"), "")
+	if want := string(m.ID) + ` already exists with name "web", and worker w1 is DOWN since `; bourse.CodeOf(err) != bourse.CodeAlreadyExists || !strings.Contains(err.Error(), want) {
+		t.Errorf("a name of a machine on w1: %v, want %q", err, want)
+	}
+	force := machinesapi.DestroyMachine{Force: true}
+	err = one.Destroy(t.Context(), app, m.ID, force, "")
+	if want := "cannot be destroyed now: its worker w1 "; bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), want) {
+		t.Errorf("a destroy on w1: %v, want %q", err, want)
+	}
+	if err := b3.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { _, err := two.ForgetWorker(t.Context(), "w1"); failed <- err }()
+	if _, err := one.ForgetWorker(t.Context(), "w1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	forgotten := func(api *machinesapi.Client) error {
+		list, err := api.Workers(t.Context())
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("workers: %+v", list)
+		}
+		if err != nil {
+			return err
+		}
+		machines, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
+		if err == nil && len(machines) != 0 {
+			err = fmt.Errorf("machines: %+v", machines)
+		}
+		return err
+	}
+	eventually(t, 10*time.Second, "b1 has forgotten w1", func() error { return forgotten(one) })
+	eventually(t, 10*time.Second, "b2 has forgotten w1", func() error { return forgotten(two) })
+	if err := b3.Start(); err != nil { // it has w1 in its view
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "b3 has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	if err := b3.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(data, "b3")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b3.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "b3 with a new view has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
+		t.Errorf("a destroy on a forgotten worker: %v", err)
+	}
+	if _, err := one.Create(t.Context(), app, named("w2"), ""); err != nil {
+		t.Errorf("the name is not free: %v", err)
+	}
+	launch := w1.Launch
+	w1.Launch = func(c *exec.Cmd) error { c.Stderr = &log; return launch(c) }
+	if err := w1.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "w1 is back with its machine", func() error {
+		list, _, err := two.Machines(t.Context(), app, machinesapi.ListMachines{})
+		if err == nil && (len(list) != 2 || list[0].ID != m.ID || list[0].State != bourse.StateStarted) {
+			err = fmt.Errorf("machines: %+v", list)
+		}
+		return err
+	})
+	if !log.Await(10*time.Second, "this worker was forgotten while it was away: it joins again with its machines and volumes") {
+		t.Errorf("it does not say so:\n%s", &log)
+	}
+	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
+		t.Error(err)
+	}
+}

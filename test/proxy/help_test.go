@@ -1,0 +1,226 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// patience is how long the tests wait for what takes no time on an idle host.
+const patience = 60 * time.Second
+
+// house is a broker, workers and a proxy in front of them.
+type house struct {
+	*testing.T
+	api     *machinesapi.Client
+	broker  *servertest.Server
+	workers []*servertest.Server
+	data    []string // directories of the workers
+	proxies []*servertest.Server
+}
+
+// newHouse starts one with so many workers and proxies, which have these arguments
+// more.
+func newHouse(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string) *house {
+	t.Helper()
+	h := &house{T: t}
+	h.broker = servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	h.api = servertest.Client(t, h.broker)
+	for i := range workers {
+		name := fmt.Sprintf("w%d", i+1)
+		data := filepath.Join(t.TempDir(), name)
+		h.data = append(h.data, data)
+		h.workers = append(h.workers, servertest.New(t, name, slices.Concat([]string{
+			"serve", "worker", "--name", name, "--region", "gru", "--data", data, "--label", "host=" + name,
+			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", h.broker.Addr,
+		}, workerArgs)...))
+	}
+	for i := range proxies {
+		name := fmt.Sprintf("p%d", i+1)
+		h.proxies = append(h.proxies, servertest.New(t, name, slices.Concat([]string{
+			"serve", "proxy", "--name", name, "--region", "gru", "--drain", "1s",
+			"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--self-signed", "--join", h.broker.Addr,
+		}, proxyArgs)...))
+	}
+	servertest.StartAll(t, slices.Concat(h.workers, h.proxies)...)
+	h.agreed()
+	return h
+}
+
+// agreed waits until all have met, and have the same view.
+func (h *house) agreed() {
+	h.Helper()
+	h.eventually("all have met", func() error {
+		health, err := h.api.ViewHealth(h.Context())
+		if n := 1 + len(h.workers) + len(h.proxies); err == nil && (len(health.Members) != n || !health.Agrees) {
+			err = fmt.Errorf("%d members of %d, agreed: %v", len(health.Members), n, health.Agrees)
+		}
+		return err
+	})
+}
+
+// eventually asks until there is no error.
+func (h *house) eventually(what string, ask func() error) {
+	h.Helper()
+	var err error
+	if !servertest.Within(patience, func() bool { err = ask(); return err == nil }) {
+		h.Fatalf("%s: not within %v: %v", what, patience, err)
+	}
+}
+
+// Ports of services.
+const (
+	webServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[
+		{"port":80,"handlers":["http"]},{"port":443,"handlers":["tls","http"]}]}]`
+	grpcServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[
+		{"port":443,"handlers":["tls","http"],"tls_options":{"alpn":["h2"]},"http_options":{"h2_backend":true}}]}]`
+	echoServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[{"port":7}]}]`
+)
+
+// order is one for a machine of a kind, which is started and stopped as it is used.
+func (h *house) order(kind string) machinesapi.CreateMachine {
+	h.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		h.Fatal(err)
+	}
+	services := map[string]string{kindWeb: webServices, kindGRPC: grpcServices, kindEcho: echoServices}[kind]
+	c := &bourse.Config{ // the memory is for thousands of connections in a program with the race detector
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1024}, Env: map[string]string{machineVariable: kind},
+		Init: bourse.Init{Exec: []string{self}},
+	}
+	c.Services = json.RawMessage(services)
+	return machinesapi.CreateMachine{Region: "gru", Config: c}
+}
+
+// app makes an app, unless it is there.
+func (h *house) app(name bourse.AppName) {
+	h.Helper()
+	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil && bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		h.Fatalf("app %s: %v", name, err)
+	}
+}
+
+// create places an order for a machine that is not started.
+func (h *house) create(app bourse.AppName, order machinesapi.CreateMachine) bourse.MachineID {
+	h.Helper()
+	h.app(app)
+	order.SkipLaunch = true
+	m, err := h.api.Create(h.Context(), app, order, "")
+	if err != nil {
+		h.Fatalf("an order of app %s: %v", app, err)
+	}
+	return m.ID
+}
+
+// run places an order for a machine that is started on a worker.
+func (h *house) run(app bourse.AppName, order machinesapi.CreateMachine, worker string) machinesapi.Machine {
+	h.Helper()
+	h.app(app)
+	order.Config.Requirements = bourse.Requirements{"host": {Label: worker}}
+	m, err := h.api.Create(h.Context(), app, order, "")
+	if err != nil {
+		h.Fatalf("an order of app %s: %v", app, err)
+	}
+	return m.Machine
+}
+
+// stop stops a machine.
+func (h *house) stop(app bourse.AppName, id bourse.MachineID) {
+	h.Helper()
+	if err := h.api.Stop(h.Context(), app, id, machinesapi.StopMachine{}, ""); err != nil {
+		h.Fatalf("stop machine %s: %v", id, err)
+	}
+	h.eventually("machine "+string(id)+" is stopped", func() error {
+		m, err := h.api.Machine(h.Context(), app, id)
+		if err == nil && m.State != bourse.StateStopped {
+			err = fmt.Errorf("it is %s", m.State)
+		}
+		return err
+	})
+}
+
+// machine returns a machine as the API shows it.
+func (h *house) machine(app bourse.AppName, id bourse.MachineID) machinesapi.Machine {
+	h.Helper()
+	m, err := h.api.Machine(h.Context(), app, id)
+	if err != nil {
+		h.Fatalf("machine %s: %v", id, err)
+	}
+	return m
+}
+
+// get asks for a path of a URL with a nonce, and returns what the machine said.
+func get(client *http.Client, url, host, nonce string) (reply, error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	req.Host = host
+	req.Header.Set(headerNonce, nonce)
+	return send(client, req)
+}
+
+// send sends a request, and returns what the machine said.
+func send(client *http.Client, req *http.Request) (r reply, err error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return r, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return r, &statusError{resp.StatusCode, string(text)}
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+// statusError is a reply that is not the machine's.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.text) }
+
+// routed waits until a proxy knows an app, and returns its first reply: until then
+// it says that it does not, and starts nothing.
+func (h *house) routed(client *http.Client, url, host string) (first reply) {
+	h.Helper()
+	h.eventually("the proxy knows "+host, func() (err error) {
+		first, err = get(client, url, host, "first")
+		if s, ok := errors.AsType[*statusError](err); ok && s.status != http.StatusNotFound {
+			h.Fatalf("the first reply of %s: %v", host, err)
+		}
+		return err
+	})
+	return first
+}
+
+// processesOf returns the processes whose command line has the mark.
+func processesOf(mark string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // hosts without it have none
+	for _, f := range files {
+		line, err := os.ReadFile(f)
+		if pid, numeric := strconv.Atoi(strings.Split(f, "/")[2]); err == nil && numeric == nil && strings.Contains(string(line), mark) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// rate is how many requests a second come while servers are lost.
+const rate = 200
+
+// A worker is lost with all that ran there, at 200 requests a second: clients see
+// nothing of it. Then the only broker is lost: what is known goes on being served, and
+// so it does when another proxy is lost.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 2, 2, nil, nil)
+	lost := h.run("web", h.order(kindWeb), "w1")
+	h.run("web", h.order(kindWeb), "w2")
+	transport := &http.Transport{MaxIdleConnsPerHost: rate}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: patience}
+	url := "http://" + h.proxies[0].Web[0] + "/"
+	seen := map[string]bool{}
+	h.eventually("both machines answer", func() error {
+		r, err := get(client, url, "web.localhost", "")
+		if err != nil {
+			return err
+		}
+		if seen[r.Machine] = true; len(seen) < 2 {
+			return fmt.Errorf("all replies are those of %s", r.Machine)
+		}
+		return nil
+	})
+
+	var byLost atomic.Int64
+	ask := func(i int) error {
+		r, err := get(client, url, "web.localhost", strconv.Itoa(i))
+		if err == nil && (r.App != "web" || r.Nonce != strconv.Itoa(i)) {
+			err = fmt.Errorf("wrong answer %+v", r)
+		}
+		if r.Machine == string(lost.ID) {
+			byLost.Add(1)
+		}
+		return err
+	}
+	l := startLoad(rate, ask)
+	l.more(t, rate/2)
+	if byLost.Load() == 0 {
+		t.Error("the machine that will be lost was not used")
+	}
+	h.loseWorker(0, lost)
+	l.more(t, rate)
+	if err := h.broker.Kill(); err != nil {
+		t.Error(err)
+	}
+	l.more(t, rate)
+	if err := h.proxies[1].Kill(); err != nil {
+		t.Error(err)
+	}
+	l.more(t, rate)
+	before := byLost.Load()
+	l.more(t, rate/2)
+	if now := byLost.Load(); now != before {
+		t.Errorf("%d requests were answered by a machine that is gone", now-before)
+	}
+	l.end(t)
+}
+
+// loseWorker does to a worker what the loss of its host does: its daemon, its
+// supervisor and its machine end at once.
+func (h *house) loseWorker(i int, m machinesapi.Machine) {
+	h.Helper()
+	pids := append(processesOf(h.data[i]), m.PID)
+	if m.PID <= 1 || len(pids) < 3 {
+		h.Fatalf("processes of worker %d: %v, want its daemon, its supervisor and its machine", i+1, pids)
+	}
+	for _, pid := range pids {
+		p, err := os.FindProcess(pid)
+		if err == nil {
+			err = p.Kill()
+		}
+		if err != nil {
+			h.Errorf("kill %d: %v", pid, err)
+		}
+	}
+	_ = h.workers[i].Cmd.Wait() // it says "killed"
+}

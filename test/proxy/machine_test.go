@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/websocket"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// Kinds of machines.
+const (
+	kindWeb  = "web"  // HTTP/1.1 and HTTP/2 without TLS, events, WebSockets
+	kindGRPC = "grpc" // the health service
+	kindEcho = "echo" // what is sent comes back
+)
+
+// reply is what a web machine answers to anything that is not a page.
+type reply struct {
+	App     string `json:"app"`
+	Machine string `json:"machine"`
+	Nonce   string `json:"nonce"` // of the request
+	Proto   string `json:"proto"` // as the machine saw it
+	Asked   int    `json:"asked"` // requests since the machine's start
+}
+
+// headerNonce is sent back in the reply.
+const headerNonce = "X-Nonce"
+
+// runMachine is the program of the machines here, until it is asked to end.
+func runMachine(kind string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+os.Getenv("PORT"))
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	switch kind {
+	case kindGRPC:
+		err = serveHealth(ctx, l)
+	case kindEcho:
+		err = serveEcho(l)
+	default:
+		err = serveWeb(l)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// serveHealth says of service "changing" that it serves once "next" is checked, so
+// that one who watches sees it change.
+func serveHealth(ctx context.Context, l net.Listener) error {
+	status := health.NewServer()
+	status.SetServingStatus("changing", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if r, ok := in.(*grpc_health_v1.HealthCheckRequest); ok && r.Service == "changing" {
+			defer status.SetServingStatus("changing", grpc_health_v1.HealthCheckResponse_SERVING)
+		}
+		return next(ctx, in)
+	}))
+	grpc_health_v1.RegisterHealthServer(s, status)
+	defer context.AfterFunc(ctx, s.Stop)()
+	return s.Serve(l)
+}
+
+func serveEcho(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(c, c) // the client sees what is missing
+			_ = c.(*net.TCPConn).CloseWrite()
+			_ = c.Close()
+		}()
+	}
+}
+
+// web is a machine that serves HTTP.
+type web struct {
+	mu    sync.Mutex
+	asked int
+	seen  map[string]chan struct{} // by event: closed when a client has said that it came
+	told  map[string]string        // by id: what a page has reported
+}
+
+func serveWeb(l net.Listener) error {
+	w := &web{seen: map[string]chan struct{}{}, told: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", w.answer)
+	mux.HandleFunc("GET /page", page)
+	mux.HandleFunc("GET /events", w.events)
+	mux.HandleFunc("/seen/{event}", w.see)
+	mux.HandleFunc("POST /report/{id}", w.report)
+	mux.HandleFunc("GET /report/{id}", w.reported)
+	mux.Handle("/socket", websocket.Server{Handler: echoMessages})
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: mux, Protocols: protocols, ReadHeaderTimeout: time.Minute}
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func echoMessages(c *websocket.Conn) {
+	for {
+		var message string
+		if websocket.Message.Receive(c, &message) != nil || websocket.Message.Send(c, message) != nil {
+			return // the client sees what is missing
+		}
+	}
+}
+
+func (w *web) answer(out http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	w.asked++
+	n := w.asked
+	w.mu.Unlock()
+	out.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(out).Encode(reply{ // the client sees what is missing
+		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Asked: n,
+	})
+}
+
+// events sends ?n= events, of stream ?id=. Each but the first is sent when the
+// client has said that the one before has come.
+func (w *web) events(out http.ResponseWriter, r *http.Request) {
+	out.Header().Set("Content-Type", "text/event-stream")
+	n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+	for i := range n {
+		event := r.URL.Query().Get("id") + "-" + strconv.Itoa(i)
+		if _, err := fmt.Fprintf(out, "data: %s\n\n", event); err != nil {
+			return
+		}
+		if err := http.NewResponseController(out).Flush(); err != nil {
+			return
+		}
+		select {
+		case <-w.of(event):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (w *web) see(_ http.ResponseWriter, r *http.Request) {
+	c := w.of(r.PathValue("event"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+func (w *web) of(event string) chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.seen[event]
+	if c == nil {
+		c = make(chan struct{})
+		w.seen[event] = c
+	}
+	return c
+}
+
+// report takes what a page has found out.
+func (w *web) report(out http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, 4096))
+	if err != nil {
+		return // nothing is reported
+	}
+	w.mu.Lock()
+	w.told[r.PathValue("id")] = string(text)
+	w.mu.Unlock()
+	r.SetPathValue("event", "report-"+r.PathValue("id"))
+	w.see(out, r)
+}
+
+// reported waits for a report.
+func (w *web) reported(out http.ResponseWriter, r *http.Request) {
+	select {
+	case <-w.of("report-" + r.PathValue("id")):
+	case <-r.Context().Done():
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = io.WriteString(out, w.told[r.PathValue("id")])
+}

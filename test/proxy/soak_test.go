@@ -1,0 +1,205 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+)
+
+// soakFor is how long servers are killed.
+var soakFor = flag.Duration("soak", 15*time.Second, "how long servers are killed in TestSoak")
+
+// soak is a house under load.
+type soak struct {
+	*house
+	apps    []bourse.AppName
+	urls    []string // of the proxies
+	clients []*http.Client
+	down    atomic.Int64 // changes when the proxy that is killed goes, and when it is back: odd while it is away
+
+	mu      sync.Mutex
+	replies map[int]int // by status
+	excused int         // what went to the proxy while it was killed
+	kills   int
+}
+
+// Daemons of workers, the broker and one of two proxies are killed and started again
+// at random under load: each reply is the one to its request, each request to the
+// proxy that stays is answered, if only by a 5xx, and that proxy keeps no goroutine
+// and no file of it.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
+	for _, app := range s.apps {
+		for i := range s.workers {
+			s.run(app, s.order(kindWeb), s.workers[i].Name)
+		}
+		for _, p := range s.proxies {
+			s.routed(http.DefaultClient, "http://"+p.Web[0]+"/", string(app)+".localhost")
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for _, p := range s.proxies {
+		s.urls = append(s.urls, "http://"+p.Web[0]+"/")
+	}
+	s.settle()
+	for _, h2 := range []bool{false, true} {
+		s.clients = append(s.clients, from("127.0.0.1", h2))
+	}
+	before := s.kept()
+
+	ctx, cancel := context.WithTimeout(t.Context(), *soakFor)
+	defer cancel()
+	var killers sync.WaitGroup
+	for _, victims := range [][]*servertest.Server{{s.broker}, s.workers, {s.proxies[1]}} {
+		killers.Go(func() { s.kill(ctx, victims) })
+	}
+	l := startLoad(100, s.ask)
+	killers.Wait()
+	l.end(t)
+	for _, c := range s.clients {
+		c.CloseIdleConnections()
+	}
+	t.Logf("%d kills; replies by status: %v, and %d requests met a proxy that was killed", s.kills, s.replies, s.excused)
+	if n := s.replies[http.StatusOK]; n < l.asked/2 {
+		t.Errorf("%d of %d requests were answered by machines, want most", n, l.asked)
+	}
+	s.eventually("the proxy has forgotten the load", func() error {
+		if now := s.kept(); now.files > before.files+20 || now.goroutines > before.goroutines+40 {
+			return fmt.Errorf("it has %+v, and had %+v before", now, before)
+		}
+		return nil
+	})
+}
+
+// settle makes later starts use the addresses that servers have now, and know others
+// than the broker.
+func (s *soak) settle() {
+	for _, x := range slices.Concat([]*servertest.Server{s.broker}, s.workers, s.proxies) {
+		x.Settle()
+		for i, arg := range x.Args {
+			switch arg {
+			case "--http":
+				x.Args[i+1] = x.Web[0] + "=any"
+			case "--https":
+				x.Args[i+1] = x.SecureWeb[0] + "=any"
+			}
+		}
+		if x != s.proxies[0] {
+			x.Args = append(x.Args, "--join", s.proxies[0].Addr)
+		}
+	}
+}
+
+// kill kills one of the victims after the other, and starts each again.
+func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(500*time.Millisecond + rand.N(time.Second)):
+		}
+		v := victims[rand.IntN(len(victims))]
+		if v == s.proxies[1] {
+			s.down.Add(1)
+		}
+		err := v.Kill()
+		if err == nil {
+			err = v.Start()
+		}
+		if err != nil {
+			s.Errorf("%s: %v", v.Name, err)
+			return
+		}
+		if v == s.proxies[1] {
+			s.down.Add(1)
+		}
+		s.mu.Lock()
+		s.kills++
+		s.mu.Unlock()
+	}
+}
+
+// ask sends one request: of HTTP/1.1 or 2, with a body or without.
+func (s *soak) ask(i int) error {
+	app, p, nonce := s.apps[i%len(s.apps)], s.proxies[i/2%2], strconv.Itoa(i)
+	var body io.Reader
+	method := http.MethodGet
+	if i%5 == 0 {
+		method, body = http.MethodPost, strings.NewReader(strings.Repeat("x", rand.IntN(100_000)))
+	}
+	req, err := http.NewRequest(method, s.urls[i/2%2], body)
+	if err != nil {
+		return err
+	}
+	req.Host = string(app) + ".localhost"
+	req.Header.Set(headerNonce, nonce)
+	down := s.down.Load()
+	r, err := send(s.clients[i%2], req)
+	status := http.StatusOK
+	refused, isRefused := errors.AsType[*statusError](err)
+	switch {
+	case err == nil && (r.App != string(app) || r.Nonce != nonce):
+		return fmt.Errorf("wrong answer to %s of %s: %+v", nonce, app, r)
+	case isRefused && refused.status >= 500:
+		status = refused.status
+	case err != nil && !isRefused && p == s.proxies[1] && (down%2 == 1 || s.down.Load() != down):
+		status = 0
+	case err != nil:
+		return fmt.Errorf("%s of %s through %s: %w", method, app, p.Name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if status == 0 {
+		s.excused++
+	} else {
+		s.replies[status]++
+	}
+	return nil
+}
+
+// kept is what a proxy holds.
+type kept struct{ files, goroutines int }
+
+// kept returns what the proxy that stays holds.
+func (s *soak) kept() (k kept) {
+	s.Helper()
+	p := s.proxies[0]
+	list, err := filepath.Glob("/proc/" + strconv.Itoa(p.Cmd.Process.Pid) + "/fd/*")
+	if err != nil {
+		s.Fatal(err)
+	}
+	k.files = len(list)
+	req, err := http.NewRequest(http.MethodGet, "http://"+p.API+"/proxy/metrics", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	p.Proof(s).ShowTo(req.Header, p.API)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	_, after, found := strings.Cut(string(text), "\ngo_goroutines ")
+	number, _, _ := strings.Cut(after, "\n")
+	if k.goroutines, _ = strconv.Atoi(number); err != nil || !found || k.goroutines == 0 {
+		s.Fatalf("the metrics of the proxy: %s, %v, %.200s", resp.Status, err, text)
+	}
+	return k
+}

@@ -1,0 +1,88 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// A worker is killed with a machine for which two spares on other workers stand by:
+// one of them has started within seconds, and only one. Its daemon may bounce. When
+// the worker is back, with the machine still running, the spare stops.
+func TestAStandbyAnswersForALostWorker(t *testing.T) {
+	t.Parallel()
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	lost, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
+	one, _ := newWorker(t, "w2", "gru", "--join", broker.Addr, "--standby-after", "1s")
+	two, _ := newWorker(t, "w3", "gru", "--join", broker.Addr, "--standby-after", "1s")
+	startAll(t, lost, one, two)
+	lost.Settle()
+	api := client(t, broker)
+	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, api) })
+	order := func(worker string) machinesapi.CreateMachine {
+		return on(worker, sleeper("gru", "bourse-standby-"+fmt.Sprint(os.Getpid())))
+	}
+	primary := create(t, api, order("w1"))
+	var spares []machinesapi.Machine
+	for _, worker := range []string{"w2", "w3"} {
+		in := order(worker)
+		in.Config.Standbys, _ = json.Marshal([]bourse.MachineID{primary.ID})
+		spare := create(t, api, in)
+		if spare.State != bourse.StateStopped {
+			t.Fatalf("spare %s is made as %s, want stopped", spare.ID, spare.State)
+		}
+		spares = append(spares, spare)
+	}
+	states := func() (out []string) {
+		for _, s := range spares {
+			m, err := api.Machine(t.Context(), app, s.ID)
+			if err != nil {
+				return []string{err.Error()}
+			}
+			out = append(out, string(m.State)+" "+string(m.StandsIn))
+		}
+		return out
+	}
+	are := func(limit time.Duration, what string, wanted ...string) {
+		t.Helper()
+		took := eventually(t, limit, what, func() error {
+			if got := fmt.Sprint(states()); !slices.Contains(wanted, got) {
+				return fmt.Errorf("spares are %s, want %s", got, wanted)
+			}
+			return nil
+		})
+		t.Logf("%s after %s", what, took.Round(time.Millisecond))
+	}
+	eventually(t, 20*time.Second, "the view has them", func() error {
+		rows, err := query(t.Context(), api, "SELECT count(*) FROM machines WHERE state IN ('started', 'stopped')")
+		if err == nil && fmt.Sprint(rows) != "[[3]]" {
+			err = fmt.Errorf("it has %v", rows)
+		}
+		return err
+	})
+	in, out := "started "+string(primary.ID), "stopped "
+	if err := lost.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	are(20*time.Second, "one spare stands in", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	if err := one.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Start(); err != nil {
+		t.Fatal(err)
+	}
+	are(20*time.Second, "one spare stands in after a bounce", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	if err := lost.Start(); err != nil {
+		t.Fatal(err)
+	}
+	are(30*time.Second, "the spares stand down", fmt.Sprint([]string{out, out}))
+	if m, err := api.Machine(t.Context(), app, primary.ID); err != nil || m.State != bourse.StateStarted || m.Starts != 1 {
+		t.Errorf("the machine is %s after %d starts, %v", m.State, m.Starts, err)
+	}
+}

@@ -1,0 +1,119 @@
+package gossip_test
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+)
+
+// startLogged is startReal with a log.
+func startLogged(t *testing.T, c gossip.Config) (running, *gossiptest.Log) {
+	t.Helper()
+	log := new(gossiptest.Log)
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	return startReal(t, c), log
+}
+
+// A server that cannot join says so as a warning, with the reason.
+func TestInNoCluster(t *testing.T) {
+	t.Parallel()
+	key, other := []byte(strings.Repeat("k", 32)), []byte(strings.Repeat("o", 32))
+	group := startReal(t, gossip.Config{Self: worker(1), Key: key})
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	for name, tt := range map[string]struct {
+		config gossip.Config
+		why    string
+	}{
+		"another key":     {gossip.Config{Key: other, Join: []string{group.Addr()}}, group.Addr() + ": it hangs up: it has another --gossip-key, or is of another --cluster"},
+		"no key":          {gossip.Config{Join: []string{group.Addr()}}, "it has another --gossip-key, or is of another --cluster"},
+		"another cluster": {gossip.Config{Key: key, ClusterID: "other", Join: []string{group.Addr()}}, "or is of another --cluster"},
+		"a dead address":  {gossip.Config{Key: key, Join: []string{dead.Addr().String()}}, dead.Addr().String() + ": no server listens there"},
+		"no such host":    {gossip.Config{Key: key, Join: []string{"nobody.invalid:7946"}}, "nobody.invalid:7946: no such host"},
+		"no join":         {gossip.Config{Key: key}, "it was given no --join, and no other server has joined it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.config.Self = worker(2)
+			tt.config.Timing.Rejoin = time.Second
+			_, log := startLogged(t, tt.config)
+			if !log.Await(patience, "level=WARN msg=\"in no cluster: this server knows no other\"") || log.Lines(tt.why) == 0 {
+				t.Errorf("the log has no warning with %q:\n%s", tt.why, log)
+			}
+		})
+	}
+}
+
+// A server that others cannot reach, because it gossips on loopback, does not
+// call them: it would be in their list for seconds, again and again.
+func TestForgottenGossipAddress(t *testing.T) {
+	t.Parallel()
+	log := new(gossiptest.Log)
+	start(t, gossip.Config{
+		Self: worker(1), Bind: addrPort(t, "127.0.0.1:0"), Join: []string{"192.0.2.1:7946"}, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}, nil)
+	if !log.Await(patience, "192.0.2.1:7946: this server is at 127.0.0.1:") || log.Lines("which no other host reaches: give --gossip an address of this host") == 0 {
+		t.Errorf("the log does not have it:\n%s", log)
+	}
+}
+
+// The warning comes again, with a pause that grows to minutes, and ends with the
+// cluster that comes.
+func TestInNoClusterIsSaidLessAndLess(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		const line = "in no cluster"
+		net, log := gossiptest.NewMemory(1), new(gossiptest.Log)
+		silent := net.End(9)
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), Join: []string{silent.Addr()}, Log: slog.New(slog.NewTextHandler(log, nil))})
+		time.Sleep(time.Minute)
+		if n := log.Lines(line); n < 2 || n > 4 {
+			t.Errorf("%d lines in the first minute, want a few:\n%s", n, log)
+		}
+		time.Sleep(time.Hour)
+		if n := log.Lines(line); n < 10 || n > 20 {
+			t.Errorf("%d lines in an hour, want one in some minutes", n)
+		}
+		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
+		untilCount(t, []running{first, second}, 2)
+		n := log.Lines(line)
+		time.Sleep(20 * time.Minute) // alone, it would say so every five
+		if log.Lines(line) != n {
+			t.Errorf("a server in a cluster says that it is in none:\n%s", log)
+		}
+		if n := log.Lines("a member to join does not answer"); n != 1 {
+			t.Errorf("%d lines about the address that is silent, want 1:\n%s", n, log)
+		}
+		second.stop()
+		time.Sleep(10 * time.Minute)
+		if log.Lines(line) <= n {
+			t.Errorf("a server that has lost its cluster does not say so:\n%s", log)
+		}
+	})
+}
+
+// A member to join that was there and left is not complained about.
+func TestAMemberThatLeftIsNotMissed(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, log := gossiptest.NewMemory(1), new(gossiptest.Log)
+		leaves := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
+		stays := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{leaves.Addr()}, Log: slog.New(slog.NewTextHandler(log, nil))})
+		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: []string{leaves.Addr()}})
+		untilCount(t, []running{stays, third}, 3)
+		leaves.stop()
+		untilCount(t, []running{stays, third}, 2)
+		time.Sleep(70 * time.Minute) // it is called for an hour
+		if n := log.Lines("does not answer"); n != 0 {
+			t.Errorf("%d lines about a member that left:\n%s", n, log)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package gossiptest
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Log is a log that can be read while it is written.
+type Log struct {
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // closed with the next line; nil: no one waits
+}
+
+// Write takes lines. It never fails.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.written != nil {
+		close(l.written)
+		l.written = nil
+	}
+	return l.b.Write(p)
+}
+
+// Lines returns how often a text was written.
+func (l *Log) Lines(with string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), with)
+}
+
+// String returns all that was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Await waits until a text was written, and reports whether it was in time.
+func (l *Log) Await(patience time.Duration, with string) bool {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		l.mu.Lock()
+		if l.written == nil {
+			l.written = make(chan struct{})
+		}
+		written := l.written
+		l.mu.Unlock()
+		if l.Lines(with) > 0 {
+			return true
+		}
+		select {
+		case <-written:
+		case <-timeout.C:
+			return false
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package inventory
+
+import (
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// CancelledRow says that a worker must not fill an order: it may have been
+// claimed there, and the worker did not receive its end (invariant 7).
+func CancelledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
+	return wire.Row{Table: wire.TableCancelled, Key: string(order) + "/" + string(worker), Columns: map[string]wire.Value{
+		"order_id": string(order), "worker": string(worker),
+	}}
+}
+
+const (
+	cancelledSQL   = `SELECT order_id FROM cancelled_rows WHERE worker = ? ORDER BY key`
+	cancelledAtSQL = `SELECT worker FROM cancelled_rows WHERE key > ? AND key < ? ORDER BY key` // "0" follows "/"
+)
+
+// Cancelled asks for the orders that a worker must not fill, the oldest first.
+func Cancelled(worker bourse.WorkerID) func(*sqlite.Conn) ([]bourse.OrderID, error) {
+	return func(c *sqlite.Conn) ([]bourse.OrderID, error) {
+		return readIDs[bourse.OrderID](c, cancelledSQL, worker)
+	}
+}
+
+// CancelledAt asks for the workers that must not fill an order.
+func CancelledAt(order bourse.OrderID) func(*sqlite.Conn) ([]bourse.WorkerID, error) {
+	return func(c *sqlite.Conn) ([]bourse.WorkerID, error) {
+		return readIDs[bourse.WorkerID](c, cancelledAtSQL, string(order)+"/", string(order)+"0")
+	}
+}
+
+// readIDs reads the ids of a result's first column, but for those that are
+// none.
+func readIDs[T interface {
+	~string
+	Validate() error
+}](c *sqlite.Conn, sql string, args ...any) ([]T, error) {
+	var list []T
+	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		if id := T(s.ColumnText(0)); id.Validate() == nil {
+			list = append(list, id)
+		}
+		return nil
+	}, args...)
+	return list, err
+}

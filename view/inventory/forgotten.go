@@ -1,0 +1,48 @@
+package inventory
+
+import (
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// ForgottenRow says that a worker will not come back, and that what it wrote
+// before now is void. Epochs are times.
+func ForgottenRow(m *bourse.Member, now time.Time) wire.Row {
+	return wire.Row{Table: wire.TableForgotten, Key: string(m.ID), Columns: map[string]wire.Value{
+		"until": now.UnixMilli(), "region": cleanText(m.Region), "tag": int64(m.Tag),
+	}}
+}
+
+// ForgottenWorker is one that has not come back.
+type ForgottenWorker struct {
+	ID     bourse.WorkerID
+	Region bourse.Region
+	Tag    bourse.WorkerTag
+	At     time.Time // when it was forgotten
+}
+
+const forgottenSQL = `SELECT f.key, f.region, f.tag, f.until FROM forgotten_rows AS f
+	WHERE NOT EXISTS (SELECT 1 FROM streams AS t WHERE t.site = f.key AND t.epoch > f.until) ORDER BY f.key`
+
+// Forgotten asks for the workers that were forgotten and have not come back.
+func Forgotten() func(*sqlite.Conn) ([]ForgottenWorker, error) {
+	return func(c *sqlite.Conn) ([]ForgottenWorker, error) {
+		var out []ForgottenWorker
+		err := sqlfile.Query(c, forgottenSQL, func(s *sqlite.Stmt) error {
+			w := ForgottenWorker{
+				ID: bourse.WorkerID(s.ColumnText(0)), Region: bourse.Region(s.ColumnText(1)),
+				Tag: bourse.WorkerTag(s.ColumnInt64(2) & 0xffffff), At: time.UnixMilli(s.ColumnInt64(3)),
+			}
+			if w.ID.Validate() == nil {
+				out = append(out, w)
+			}
+			return nil
+		})
+		return out, err
+	}
+}

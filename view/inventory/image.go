@@ -1,0 +1,68 @@
+package inventory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// ImageRow says that a worker has an image, under the digest that its
+// reference must have.
+func ImageRow(i *bourse.Image) wire.Row {
+	named := i.Ref
+	named.Digest = ""
+	return wire.Row{Table: wire.TableImages, Key: cleanText(i.Ref.Digest), Columns: map[string]wire.Value{
+		"name": shortText(named.String()), "bytes": i.Bytes, "used_at": nanos(i.UsedAt),
+	}}
+}
+
+// ListedImage is an image as its worker published it last, and how much that is
+// worth now.
+type ListedImage struct {
+	bourse.Image // its Ref, Bytes and UsedAt
+	Worker       bourse.WorkerID
+	HostStatus   string    // HostOK, HostUnreachable or HostUnknown
+	HeardAt      time.Time // when its worker was last heard; zero: never
+}
+
+// ImageFilter says which images are meant: those that agree with all that is
+// set.
+type ImageFilter struct {
+	Digest string
+	Worker bourse.WorkerID
+}
+
+// Images asks for images by their names, then digests, then workers.
+func Images(f ImageFilter) func(*sqlite.Conn) ([]ListedImage, error) {
+	return func(c *sqlite.Conn) ([]ListedImage, error) { return readImages(c, f) }
+}
+
+const imagesFrom = `SELECT r.key, r.site, r.name, r.bytes, r.used_at, ` + hostColumns + ` FROM image_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE `
+
+func imagesSQL(f ImageFilter) (string, []any) {
+	return filtered(imagesFrom, condition{"r.key", f.Digest}, condition{"r.site", string(f.Worker)})
+}
+
+func readImages(c *sqlite.Conn, f ImageFilter) ([]ListedImage, error) {
+	sql, args := imagesSQL(f)
+	var list []ListedImage
+	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		r := &cells{Stmt: s}
+		l := ListedImage{Worker: bourse.WorkerID(r.ColumnText(1))}
+		l.Ref = bourse.ParseImageRef(r.ColumnText(2) + "@" + r.ColumnText(0))
+		l.Bytes, l.UsedAt = r.ColumnInt64(3), r.time(4)
+		l.HostStatus, l.HeardAt = readHost(r, 5)
+		list = append(list, l)
+		return nil
+	}, args...)
+	slices.SortFunc(list, func(a, b ListedImage) int {
+		return cmp.Or(cmp.Compare(a.Ref.String(), b.Ref.String()), cmp.Compare(a.Worker, b.Worker))
+	})
+	return list, err
+}

@@ -1,0 +1,154 @@
+package inventory
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// maxEvents is how many of a machine's events, the newest, are published.
+const maxEvents = 2
+
+// MachineRow says of a machine what others may know: all but the nonce of its
+// lease and its older events. What a column cannot hold is left out of it.
+func MachineRow(m *bourse.Machine) wire.Row {
+	return wire.Row{Table: wire.TableMachines, Key: string(m.ID), Columns: map[string]wire.Value{
+		"app": cleanText(m.App), "app_id": cleanText(m.AppID), "name": cleanText(m.Name), "region": cleanText(m.Region),
+		"order_id": cleanText(m.Order), "instance": cleanText(m.Instance), "state": cleanText(m.State),
+		"config":     configText(m.Config),
+		"takes":      listText(m.Takes),
+		"cordoned":   boolean(m.Cordoned),
+		"boot":       jsonText(m.Boot, "{}"),
+		"lease":      leaseText(m.Lease),
+		"checks":     listText(check.Statuses(m)),
+		"events":     listText(m.LastEvents[:min(len(m.LastEvents), maxEvents)]),
+		"image":      imageText(m.Image),
+		"private_ip": addressText(m.PrivateIP),
+		"network":    cleanText(m.Network),
+		"created_at": nanos(m.CreatedAt),
+		"updated_at": nanos(m.UpdatedAt),
+	}}
+}
+
+// imageText leaves out the labels of an image that has too many.
+func imageText(ref *bourse.ImageRef) wire.Value {
+	if ref == nil {
+		return nil
+	}
+	if s, ok := jsonFits(ref); ok {
+		return s
+	}
+	bare := *ref
+	bare.Labels = nil
+	if s, ok := jsonFits(bare); ok {
+		return s
+	}
+	return nil
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// configText leaves out of a config what only its worker may have, and of one
+// that is too much for a row, step by step, what others need least.
+func configText(c bourse.Config) string {
+	c = c.Public()
+	for _, leaveOut := range []func(){
+		func() {},
+		func() { c.Kept = bourse.Kept{Services: c.Services, Standbys: c.Standbys} },
+		func() { c.Kept = bourse.Kept{} },
+		func() { c.Init = bourse.Init{} },
+		func() { c = bourse.Config{Image: c.Image, Guest: c.Guest} },
+	} {
+		leaveOut()
+		if s, ok := jsonFits(c); ok {
+			return s
+		}
+	}
+	return "{}"
+}
+
+// listText writes no list as an empty one.
+func listText[T any](list []T) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	return jsonText(list, "[]")
+}
+
+// publicLease is a lease without its nonce, which gives power over it.
+type publicLease struct {
+	Owner       string    `json:"owner"`
+	Description string    `json:"description,omitempty"`
+	ExpiresAt   time.Time `json:"expires_at"`
+}
+
+func leaseText(l *bourse.Lease) wire.Value {
+	if l == nil {
+		return nil
+	}
+	if s, ok := jsonFits(publicLease{l.Owner, l.Description, l.ExpiresAt}); ok {
+		return s
+	}
+	return nil
+}
+
+// machineColumns are those that readMachine takes, of machine_rows as r.
+const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
+	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks`
+
+// readMachine reads the machine of a result that begins with machineColumns,
+// and returns the number of columns read. What does not read as it should, since
+// its site is of another release or is hostile, is as if it were empty:
+// the machine is there all the same.
+func readMachine(r *cells, m *bourse.Machine) int {
+	*m = bourse.Machine{
+		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
+		Name: r.ColumnText(3), Region: bourse.Region(r.ColumnText(4)), Order: bourse.OrderID(r.ColumnText(5)),
+		Instance: bourse.InstanceID(r.ColumnText(6)), State: bourse.State(r.ColumnText(7)), Cordoned: r.ColumnBool(8),
+		CreatedAt: r.time(9), UpdatedAt: r.time(10),
+	}
+	if !r.json(11, &m.Config) {
+		m.Config = bourse.Config{}
+	}
+	m.Takes = readAmounts(r, 12)
+	if !r.json(13, &m.Boot) {
+		m.Boot = bourse.Boot{}
+	}
+	var lease publicLease
+	if !r.ColumnIsNull(14) && r.json(14, &lease) {
+		m.Lease = &bourse.Lease{Owner: lease.Owner, Description: lease.Description, ExpiresAt: lease.ExpiresAt}
+	}
+	if !r.empty(15) && !r.json(15, &m.LastEvents) {
+		m.LastEvents = nil
+	}
+	var ref bourse.ImageRef
+	if !r.ColumnIsNull(16) && r.json(16, &ref) {
+		m.Image = &ref
+	}
+	if r.ColumnLen(17) > 0 {
+		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address for what is none
+	}
+	m.Network, m.AppID = r.ColumnText(18), r.ColumnText(19)
+	var found []bourse.CheckStatus
+	if !r.empty(20) && r.json(20, &found) {
+		m.Checks = &bourse.CheckResults{Boot: m.Boot.Number, Results: found}
+	}
+	return 21
+}
+
+// readAmounts returns nil for what are no amounts.
+func readAmounts(r *cells, column int) bourse.Amounts {
+	var a bourse.Amounts
+	if r.empty(column) || !r.json(column, &a) || a.Validate() != nil {
+		return nil
+	}
+	return a
+}

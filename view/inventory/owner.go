@@ -1,0 +1,58 @@
+package inventory
+
+import (
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+)
+
+// claimant is what a row says of its owner: the id of what it is about, the
+// site that wrote it, and the tag that the id carries.
+type claimant struct {
+	id   string
+	site bourse.WorkerID
+	tag  bourse.WorkerTag
+}
+
+// settleOwners keeps one of the things of each id: that of the worker whose
+// tag the id carries, or of the smallest name. An id has two owners only when
+// a worker is wrong or lies.
+func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, error) {
+	at := make(map[string]int, len(list))
+	out := list[:0]
+	for i := range list {
+		l := of(&list[i])
+		first, twice := at[l.id]
+		if !twice {
+			at[l.id] = len(out)
+			out = append(out, list[i])
+			continue
+		}
+		other := of(&out[first])
+		have, err := owns(c, other)
+		if err != nil {
+			return nil, err
+		}
+		claims, err := owns(c, l)
+		if err != nil {
+			return nil, err
+		}
+		if claims && !have || claims == have && l.site < other.site {
+			out[first] = list[i]
+		}
+	}
+	return out, nil
+}
+
+const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
+
+// owns reports whether the id's tag is that of its site.
+func owns(c *sqlite.Conn, of claimant) (bool, error) {
+	var tag bourse.WorkerTag
+	err := sqlfile.Query(c, tagSQL, func(s *sqlite.Stmt) error {
+		tag = bourse.WorkerTag(s.ColumnInt64(0))
+		return nil
+	}, of.site)
+	return tag != 0 && tag == of.tag, err
+}

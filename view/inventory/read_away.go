@@ -1,0 +1,37 @@
+package inventory
+
+import (
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+)
+
+// AwayWorker is what the view has of a worker that is not heard from.
+type AwayWorker struct {
+	ID                bourse.WorkerID
+	HeardAt           time.Time // the last time; zero: never
+	Machines, Volumes int
+}
+
+const awaySQL = `SELECT r.site, s.heard_at,
+	(SELECT count(*) FROM machine_rows AS m WHERE m.site = r.site), (SELECT count(*) FROM volume_rows AS v WHERE v.site = r.site)
+	FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.key = r.site AND coalesce(s.alive, 0) = 0 ORDER BY r.site`
+
+// AwayWorkers asks for the workers that are not heard from.
+func AwayWorkers() func(*sqlite.Conn) ([]AwayWorker, error) {
+	return func(c *sqlite.Conn) ([]AwayWorker, error) {
+		var out []AwayWorker
+		err := sqlfile.Query(c, awaySQL, func(s *sqlite.Stmt) error {
+			w := AwayWorker{ID: bourse.WorkerID(s.ColumnText(0)), Machines: s.ColumnInt(2), Volumes: s.ColumnInt(3)}
+			if !s.ColumnIsNull(1) {
+				w.HeardAt = moment(s.ColumnInt64(1))
+			}
+			out = append(out, w)
+			return nil
+		})
+		return out, err
+	}
+}

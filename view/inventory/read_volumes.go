@@ -1,0 +1,63 @@
+package inventory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+)
+
+// ListedVolume is a volume as its worker published it last, and how much that is
+// worth now. It has its newest snapshots only.
+type ListedVolume struct {
+	bourse.Volume
+	HostStatus string    // HostOK, HostUnreachable or HostUnknown
+	HeardAt    time.Time // when its worker was last heard; zero: never
+}
+
+// VolumeFilter says which volumes are meant: those that agree with all that is
+// set.
+type VolumeFilter struct {
+	ID     bourse.VolumeID
+	App    bourse.AppName
+	Worker bourse.WorkerID
+}
+
+// Volumes asks for volumes, by the time they were made, then by id.
+func Volumes(f VolumeFilter) func(*sqlite.Conn) ([]ListedVolume, error) {
+	return func(c *sqlite.Conn) ([]ListedVolume, error) { return readVolumes(c, f) }
+}
+
+const volumesFrom = `SELECT ` + volumeColumns + `, ` + hostColumns + ` FROM volume_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE `
+
+// volumesSQL returns the statement for a filter and its arguments.
+func volumesSQL(f VolumeFilter) (string, []any) {
+	return filtered(volumesFrom, condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)})
+}
+
+func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
+	sql, args := volumesSQL(f)
+	var list []ListedVolume
+	var r cells
+	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		r.Stmt = s
+		var l ListedVolume
+		next := readVolume(&r, &l.Volume)
+		l.HostStatus, l.HeardAt = readHost(&r, next)
+		if l.ID.Validate() == nil { // or no one could ask for it
+			list = append(list, l)
+		}
+		return nil
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b ListedVolume) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Worker, b.Worker))
+	})
+	return settleOwners(c, list, func(l *ListedVolume) claimant { return claimant{string(l.ID), l.Worker, l.ID.Tag()} })
+}

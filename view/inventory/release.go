@@ -1,0 +1,89 @@
+package inventory
+
+import (
+	"encoding/json"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// ReleaseRow is the record of a release.
+func ReleaseRow(r *release.Release) wire.Row {
+	return wire.Row{Table: wire.TableReleases, Key: string(r.ID), Columns: map[string]wire.Value{
+		"app": cleanText(r.App), "app_id": cleanText(r.AppID), "version": r.Version, "status": cleanText(r.Status),
+		"strategy": cleanText(r.Strategy), "description": cleanText(r.Description), "image": cleanText(r.Image),
+		"definition": rawText(r.Definition), "metadata": rawText(r.Metadata), "created_by": cleanText(r.User),
+		"created_at": nanos(r.CreatedAt), "updated_at": nanos(r.UpdatedAt),
+	}}
+}
+
+// rawText returns JSON as a column has it, {} for what no member would take.
+func rawText(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "{}"
+	}
+	return jsonText(raw, "{}")
+}
+
+// ReleaseGone drops the record of a release.
+func ReleaseGone(id release.ID) wire.Row { return wire.Gone(wire.TableReleases, string(id)) }
+
+const (
+	releaseColumns = `SELECT key, app, app_id, version, status, strategy, description, image, definition, metadata, created_by, created_at, updated_at FROM release_rows`
+	releasesSQL    = releaseColumns + ` WHERE app_id = ? ORDER BY key`
+	releaseSQL     = releaseColumns + ` WHERE key = ?`
+)
+
+// Releases asks for the releases of an app, by its id, oldest first.
+func Releases(app string) func(*sqlite.Conn) ([]release.Release, error) {
+	return func(c *sqlite.Conn) ([]release.Release, error) { return readReleases(c, releasesSQL, app) }
+}
+
+// Deployed asks for the ids of the apps that have releases.
+func Deployed() func(*sqlite.Conn) ([]string, error) {
+	return func(c *sqlite.Conn) ([]string, error) {
+		var ids []string
+		err := sqlfile.Query(c, `SELECT DISTINCT app_id FROM release_rows`, func(s *sqlite.Stmt) error {
+			ids = append(ids, s.ColumnText(0))
+			return nil
+		})
+		return ids, err
+	}
+}
+
+// Release asks for one release; nil when there is none of this id.
+func Release(id release.ID) func(*sqlite.Conn) (*release.Release, error) {
+	return func(c *sqlite.Conn) (*release.Release, error) {
+		list, err := readReleases(c, releaseSQL, string(id))
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		return &list[0], nil
+	}
+}
+
+func readReleases(c *sqlite.Conn, sql string, args ...any) ([]release.Release, error) {
+	var list []release.Release
+	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		cell := &cells{Stmt: s}
+		r := release.Release{
+			ID: release.ID(s.ColumnText(0)), App: bourse.AppName(s.ColumnText(1)), AppID: s.ColumnText(2), Version: s.ColumnInt64(3),
+			Status: release.Status(s.ColumnText(4)), Strategy: s.ColumnText(5), Description: s.ColumnText(6), Image: s.ColumnText(7),
+			User: s.ColumnText(10), CreatedAt: cell.time(11), UpdatedAt: cell.time(12),
+		}
+		for column, into := range map[int]*json.RawMessage{8: &r.Definition, 9: &r.Metadata} {
+			if !cell.empty(column) {
+				*into = json.RawMessage(s.ColumnText(column))
+			}
+		}
+		if r.Validate() == nil { // or another release of the program wrote what this one cannot show
+			list = append(list, r)
+		}
+		return nil
+	}, args...)
+	return list, err
+}

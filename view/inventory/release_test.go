@@ -1,0 +1,46 @@
+package inventory
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse/release"
+)
+
+// TestReleaseReadsBackEqual, by its id and with its app's others; one that no
+// release of the program would have written is left out.
+func TestReleaseReadsBackEqual(t *testing.T) {
+	c := SchemaConn(t)
+	at := time.Unix(5, 6).UTC()
+	r := release.Release{
+		ID: release.NewID(), App: "shop", AppID: "a1", Version: 7, Status: release.Running, Strategy: "rolling", Description: "x", Image: "nginx:1",
+		Definition: json.RawMessage(`{"a":[1,"<b>"]}`), Metadata: json.RawMessage(`{"b":2}`), User: "ann", CreatedAt: at, UpdatedAt: at.Add(1),
+	}
+	bare := release.Release{ID: release.NewID(), App: "lamb", AppID: "a2", Version: 1, Status: release.Failed, CreatedAt: at, UpdatedAt: at}
+	for i, each := range []release.Release{r, bare, {ID: "x", AppID: "a1", Status: release.Failed}, {ID: release.NewID(), AppID: "a1", Status: "odd"}} {
+		row := ReleaseRow(&each)
+		row.Clock = 1
+		if i > 1 {
+			Plant(t, c, "w2", row)
+			continue
+		}
+		Plant(t, c, "w1", row)
+	}
+	got, err := Release(bare.ID)(c)
+	if err != nil || got == nil {
+		t.Fatal(got, err)
+	}
+	if diff := cmp.Diff(bare, *got); diff != "" {
+		t.Errorf("one, by its id (-want +got):\n%s", diff)
+	}
+	list, err := Releases("a1")(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]release.Release{r}, list); diff != "" {
+		t.Errorf("an app's (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,104 @@
+package inventory
+
+import (
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Token is what brokers keep of a token that clients show.
+type Token struct {
+	ID       string
+	Digest   string // of the token
+	Name     string
+	Org      string // "*": everything
+	Apps     []bourse.AppRef
+	Machines []bourse.MachineID
+	ReadOnly bool
+	MadeBy   string // the name of who made it
+	MadeWith string // the id of the token that it was made with, "" for one of a file
+
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero: never
+	RevokedAt time.Time // zero: it is good
+
+	Unread bool // a newer release says more of it, or something else: it may be good for less
+}
+
+// appCell is an app of a token's row.
+type appCell struct {
+	Name bourse.AppName `json:"name"`
+	ID   string         `json:"id,omitempty"`
+}
+
+// TokenRow says what a token is good for, and whether it still is. It is never
+// [wire.Gone].
+func TokenRow(t *Token) wire.Row {
+	apps := make([]appCell, len(t.Apps))
+	for i, app := range t.Apps {
+		apps[i] = appCell(app)
+	}
+	columns := map[string]wire.Value{
+		"digest": cleanText(t.Digest), "name": cleanText(t.Name), "org": cleanText(t.Org), "read_only": boolean(t.ReadOnly),
+		"apps": jsonText(apps, unreadable), "machines": jsonText(append([]bourse.MachineID{}, t.Machines...), unreadable),
+		"made_by": cleanText(t.MadeBy), "made_with": cleanText(t.MadeWith),
+		"created_at": nanos(t.CreatedAt), "expires_at": nanos(t.ExpiresAt), "revoked_at": nil,
+	}
+	if !t.RevokedAt.IsZero() {
+		columns["revoked_at"] = max(1, nanos(t.RevokedAt))
+	}
+	return wire.Row{Table: wire.TableTokens, Key: t.ID, Columns: columns}
+}
+
+// unreadable stands for what does not fit into a column: no list at all, which
+// would mean that there is no bound.
+const unreadable = "{}"
+
+const (
+	tokenColumns = `key, digest, name, org, apps, machines, read_only, made_by, made_with, created_at, expires_at, revoked_at, extra`
+	tokensSQL    = `SELECT ` + tokenColumns + ` FROM token_rows ORDER BY created_at, key`
+	tokenSQL     = `SELECT ` + tokenColumns + ` FROM token_rows WHERE key = ?`
+)
+
+// Tokens asks for all tokens, the oldest first, those that were revoked too.
+func Tokens() func(*sqlite.Conn) ([]Token, error) {
+	return func(c *sqlite.Conn) ([]Token, error) { return readTokens(c, tokensSQL) }
+}
+
+// TokenByID asks for one, nil when there is none of this id.
+func TokenByID(id string) func(*sqlite.Conn) (*Token, error) {
+	return func(c *sqlite.Conn) (*Token, error) {
+		list, err := readTokens(c, tokenSQL, id)
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		return &list[0], nil
+	}
+}
+
+func readTokens(c *sqlite.Conn, sql string, args ...any) ([]Token, error) {
+	var list []Token
+	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		list = append(list, readToken(&cells{Stmt: s}))
+		return nil
+	}, args...)
+	return list, err
+}
+
+func readToken(r *cells) Token {
+	t := Token{
+		ID: r.ColumnText(0), Digest: r.ColumnText(1), Name: r.ColumnText(2), Org: r.ColumnText(3), ReadOnly: r.ColumnInt64(6) != 0,
+		MadeBy: r.ColumnText(7), MadeWith: r.ColumnText(8), CreatedAt: r.time(9), ExpiresAt: r.time(10), RevokedAt: r.time(11),
+	}
+	var apps []appCell
+	read := r.json(4, &apps) && r.json(5, &t.Machines)
+	for _, app := range apps {
+		t.Apps = append(t.Apps, bourse.AppRef(app))
+	}
+	t.Unread = !read || !r.ColumnIsNull(12)
+	return t
+}

@@ -1,0 +1,58 @@
+package inventory
+
+import (
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// maxSnapshots is how many of a volume's snapshots, the newest, are published.
+const maxSnapshots = 8
+
+// VolumeRow says of a volume what others may know: all but how full it is and
+// its older snapshots. What a column cannot hold is left out of it.
+func VolumeRow(v *bourse.Volume) wire.Row {
+	return wire.Row{Table: wire.TableVolumes, Key: string(v.ID), Columns: map[string]wire.Value{
+		"app": cleanText(v.App), "app_id": cleanText(v.AppID), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
+		"order_id": cleanText(v.Order), "state": cleanText(v.State),
+		"size_gb": v.Spec.SizeGB, "encrypted": boolean(v.Spec.Encrypted),
+		"machine":    cleanText(v.Machine),
+		"spec":       jsonText(v.Spec, "{}"),
+		"takes":      listText(v.Takes),
+		"error":      shortText(v.Error),
+		"snapshots":  listText(v.Snapshots[max(0, len(v.Snapshots)-maxSnapshots):]),
+		"created_at": nanos(v.CreatedAt),
+		"updated_at": nanos(v.UpdatedAt),
+	}}
+}
+
+// shortText is cleanText for what may be of any length.
+func shortText(s string) string {
+	const most = 4 << 10
+	return cleanText(s[:min(len(s), most)])
+}
+
+// volumeColumns are those that readVolume takes, of volume_rows as r.
+const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
+	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id`
+
+// readVolume reads the volume of a result that begins with volumeColumns, and
+// returns the number of columns read. What does not read as it should is as if
+// it were empty.
+func readVolume(r *cells, v *bourse.Volume) int {
+	*v = bourse.Volume{
+		ID: bourse.VolumeID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
+		Region: bourse.Region(r.ColumnText(3)), Order: bourse.OrderID(r.ColumnText(4)), State: bourse.VolumeState(r.ColumnText(5)),
+		Machine: bourse.MachineID(r.ColumnText(6)), Error: r.ColumnText(7), CreatedAt: r.time(8), UpdatedAt: r.time(9),
+	}
+	if !r.json(13, &v.Spec) {
+		v.Spec = bourse.VolumeOrder{}
+	}
+	// What people see of these is what counts.
+	v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted = r.ColumnText(10), r.ColumnInt64(11), r.ColumnBool(12)
+	v.Takes = readAmounts(r, 14)
+	if !r.empty(15) && !r.json(15, &v.Snapshots) {
+		v.Snapshots = nil
+	}
+	v.AppID = r.ColumnText(16)
+	return 17
+}

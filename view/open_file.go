@@ -1,0 +1,90 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+)
+
+// tooOld is how long a file may be out of use: after that, deletions that it
+// missed may have been forgotten by all others.
+const tooOld = retention - 24*time.Hour
+
+// openFile opens the file of the configuration, or makes it; one that is of no
+// use is moved aside first. A new one begins an epoch after the one given.
+func (w *writer) openFile(after uint64) error {
+	f, st, err := w.tryFile(after)
+	if bad, ok := errors.AsType[*sqlfile.Unusable](err); ok {
+		w.v.config.Log.Warn("the view's file is replaced", slog.String("path", w.v.config.Path), slog.Any("err", bad.Cause))
+		if err := sqlfile.MoveAside(w.v.config.Path); err != nil {
+			return bourse.Errorf(bourse.CodeUnavailable, "move the view's file aside: %w", err)
+		}
+		f, st, err = w.tryFile(after)
+	}
+	if err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "%w", err)
+	}
+	w.file = f
+	w.v.mu.Lock()
+	w.v.state = st
+	w.v.mu.Unlock()
+	w.v.pool.Reset(f)
+	return nil
+}
+
+func (w *writer) tryFile(after uint64) (*sqlfile.File, *state, error) {
+	f, err := sqlfile.Open(w.v.config.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := w.prepare(f, after)
+	if err == nil && f.Path != "" {
+		f.Info, err = os.Stat(f.Path)
+	}
+	if err != nil {
+		_ = f.Close() // the first error is the one that counts
+		switch fateOf(err) {
+		case fateDamaged, fateBadRow:
+			err = &sqlfile.Unusable{Cause: err}
+		case fateUnavailable, fateKilled:
+		}
+		return nil, nil, err
+	}
+	return f, st, nil
+}
+
+// prepare checks the file and reads the state.
+func (w *writer) prepare(f *sqlfile.File, after uint64) (*state, error) {
+	for _, p := range sqlfile.Pragmas {
+		if err := sqlfile.Run(f.Conn, p); err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	from, err := sqlfile.Migrate(f.Conn, w.schema)
+	if err != nil {
+		return nil, err
+	}
+	all, err := schema.Read(f.Conn)
+	if err != nil {
+		return nil, err
+	}
+	if w.v.tables == nil {
+		w.v.tables = all
+	}
+	m, err := w.readMeta(f.Conn, after)
+	if err != nil {
+		return nil, err
+	}
+	st, err := readState(f.Conn, m.self, m.clock)
+	if err != nil {
+		return nil, err
+	}
+	st.signer = w.v.verifier.NewSigner()
+	return st, w.settle(f.Conn, st, m, from)
+}

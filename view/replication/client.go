@@ -1,0 +1,134 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// The paths of a Replicator's Handler. Bodies are envelopes, but for snapshots,
+// which are the view's, and health, which is JSON.
+const (
+	pathDigest   = "/view/digest"
+	pathPull     = "/view/pull"
+	pathPush     = "/view/push"
+	pathSnapshot = "/view/snapshot"
+	pathHealth   = "/view/health"
+)
+
+// checkHeader carries the cluster's check where there is no envelope.
+const checkHeader = "Bourse-View"
+
+// Bounds of bodies. A pull may always hold one whole transaction.
+const (
+	maxDigestBody  = 1 << 20
+	maxPullRequest = 256 << 10
+	maxPushBody    = wire.MaxTx + maxChunk
+	maxPullBody    = maxChunk + wire.MaxTx + 64<<10
+	maxHealthBody  = 8 << 20
+)
+
+func checkText(check uint64) string { return fmt.Sprintf("%d-%016x", envelopeVersion, check) }
+
+// client asks other members.
+type client struct {
+	caller   Caller
+	check    uint64 // of the cluster
+	timeout  time.Duration
+	peers    *peers
+	count    *counters
+	refusals *refusals
+}
+
+// ask sends an envelope to a member and returns the frames of its answer.
+func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, most int64) ([]frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	req := c.request(http.MethodPost, path, nil)
+	req.ContentLength = int64(len(envelope))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(envelope)), nil }
+	req.Body, _ = req.GetBody()
+	c.count.httpBytesOut.Add(uint64(len(envelope)))
+	body, err := c.read(ctx, to, req, most)
+	if err != nil {
+		return nil, err
+	}
+	frames, err := openEnvelope(c.check, body)
+	if err != nil {
+		c.refusals.add(err, to.ID)
+		return nil, bourse.Errorf(bourse.CodeInternal, "the answer of %s: %w", to.ID, err)
+	}
+	return frames, nil
+}
+
+// read sends a request and returns the whole body of the answer.
+func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, most int64) ([]byte, error) {
+	resp, err := c.call(ctx, to, req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	c.count.httpBytesIn.Add(uint64(len(body)))
+	switch {
+	case err != nil:
+		c.peers.failed(to.ID, time.Now())
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the answer of %s was lost: %w", to.ID, err)
+	case int64(len(body)) > most:
+		return nil, bourse.Errorf(bourse.CodeInternal, "%s answered with more than %d bytes", to.ID, most)
+	}
+	return body, nil
+}
+
+func (c *client) request(method, path string, query url.Values) *http.Request {
+	return &http.Request{
+		Method: method, URL: &url.URL{Path: path, RawQuery: query.Encode()}, Body: http.NoBody,
+		Header: http.Header{checkHeader: {checkText(c.check)}},
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+}
+
+// call sends a request and returns the answer, unread, when it is no failure. A
+// member that asks not to be called for a while is not.
+func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
+	resp, err := c.caller.Call(ctx, to, req)
+	if err != nil {
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.peers.failed(to.ID, time.Now())
+		}
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		c.peers.answered(to.ID)
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // whatever came of it
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		c.peers.rest(to.ID, time.Now(), retryAfter(resp))
+		return nil, bourse.Errorf(bourse.CodeRateLimited, "%s has enough to do", to.ID)
+	case http.StatusNotFound:
+		return nil, bourse.Errorf(bourse.CodeNotFound, "%s does not have it", to.ID)
+	}
+	c.peers.failed(to.ID, time.Now())
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s answers with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
+}
+
+// retryAfter reads how long a server wants not to be called.
+func retryAfter(resp *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || seconds < 1 {
+		seconds = 1
+	}
+	return time.Duration(min(seconds, 3600)) * time.Second
+}

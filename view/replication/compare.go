@@ -1,0 +1,198 @@
+package replication
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Two members compare in two steps, so that the bytes are bounded however many
+// streams there are and however much differs:
+//
+//  1. The caller sends a sum over all its heads, and the heads that changed
+//     last. With equal sums that is all. Otherwise the other one answers with
+//     a sum for each of 256 buckets of streams, its own latest heads and those
+//     of the caller's that it has otherwise.
+//  2. In buckets whose difference the listed heads do not explain, the caller
+//     asks for all heads; a limited number of buckets at a time.
+//
+// Nearly always the news of the last second is the whole difference, and step
+// 2 is not needed.
+const (
+	buckets     = 256
+	maxRecents  = 48   // heads in step 1
+	maxHeads    = 1024 // heads in one answer
+	bucketsOnce = 32   // buckets in one request of step 2
+)
+
+// headSum returns the 64 bits of a head in sums.
+func headSum(h view.Head) uint64 {
+	b := binary.BigEndian.AppendUint64(nil, h.Epoch)
+	b = binary.BigEndian.AppendUint64(b, h.Seq)
+	b = binary.BigEndian.AppendUint64(b, h.Hash)
+	x := fnv.New64a()
+	_, _ = x.Write(append(b, h.Site...)) // a hash takes all
+	return mix(x.Sum64())
+}
+
+// mix spreads every bit over all (the finalizer of SplitMix64): FNV's upper
+// bits alone are not good enough for sums by exclusive or.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// bucketOf returns the bucket of a stream.
+func bucketOf(s wire.Stream) byte {
+	x := fnv.New64a()
+	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // a hash takes all
+	return byte(mix(x.Sum64()))
+}
+
+// bucketSums are the sums of all buckets, cut to 32 bits.
+type bucketSums [buckets]uint32
+
+// digest is what one member has to compare.
+type digest struct {
+	sums
+	heads   map[wire.Stream]view.Head
+	buckets bucketSums
+}
+
+func digestOf(d view.Digest) digest {
+	out := digest{heads: make(map[wire.Stream]view.Head, len(d.Heads))}
+	out.shared, out.streams = d.Shared, uint64(len(d.Heads))
+	for _, h := range d.Heads {
+		x := headSum(h)
+		out.sums.heads ^= x
+		out.buckets[bucketOf(h.Stream)] ^= uint32(x)
+		out.heads[h.Stream] = h
+	}
+	return out
+}
+
+// latest returns the heads that changed last, the latest first.
+func latest(heads []view.Head, n int) []view.Head {
+	sorted := slices.Clone(heads)
+	slices.SortFunc(sorted, func(a, b view.Head) int { return cmp.Compare(b.At, a.At) })
+	return sorted[:min(n, len(sorted))]
+}
+
+// encode writes all sums.
+func (b *bucketSums) encode() []byte {
+	out := make([]byte, 0, 4*buckets)
+	for _, x := range b {
+		out = binary.BigEndian.AppendUint32(out, x)
+	}
+	return out
+}
+
+// decodeBuckets returns nil for what is too short.
+func decodeBuckets(body []byte) *bucketSums {
+	if len(body) < 4*buckets {
+		return nil
+	}
+	var out bucketSums
+	for i := range out {
+		out[i] = binary.BigEndian.Uint32(body[4*i:])
+	}
+	return &out
+}
+
+// unexplained returns the buckets in which the other one differs from what its
+// listed heads, laid over ours, make of them.
+func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
+	ours := d.buckets
+	for s, h := range listed {
+		b := bucketOf(s)
+		if old, ok := d.heads[s]; ok {
+			ours[b] ^= uint32(headSum(old))
+		}
+		if h.Seq > 0 { // 0: the other one does not have it
+			ours[b] ^= uint32(headSum(h))
+		}
+	}
+	var out []byte
+	for i, x := range ours {
+		if x != theirs[i] {
+			out = append(out, byte(i))
+		}
+	}
+	return out
+}
+
+// firstRequest is the caller's part of step 1.
+func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
+	envelope = appendFrame(envelope, kindSums, encodeSums(s))
+	for _, h := range latest(d.Heads, maxRecents) {
+		envelope = appendFrame(envelope, kindHead, encodeHead(h))
+	}
+	return envelope
+}
+
+// answerDigest is the other one's part of both steps.
+func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
+	ours := digestOf(d)
+	var theirs sums
+	asked := map[byte]bool{}
+	listed := map[wire.Stream]view.Head{}
+	for _, f := range request {
+		switch f.kind {
+		case kindSums:
+			theirs, _ = readSums(f.body)
+		case kindHead:
+			if h, ok := readHead(f.body); ok && len(listed) < maxHeads {
+				listed[h.Stream] = h
+			}
+		case kindBucketList:
+			for _, b := range f.body[:min(len(f.body), buckets)] {
+				asked[b] = true
+			}
+		default: // of a later release
+		}
+	}
+	envelope = appendFrame(envelope, kindSums, encodeSums(ours.sums))
+	if len(asked) > 0 {
+		return ours.appendAsked(envelope, d.Heads, asked)
+	}
+	if theirs == ours.sums {
+		return envelope
+	}
+	envelope = appendFrame(envelope, kindBuckets, ours.buckets.encode())
+	for s, h := range listed {
+		if own, ok := ours.heads[s]; !ok {
+			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // we do not have it
+		} else if own.Seq != h.Seq || own.Hash != h.Hash {
+			envelope = appendFrame(envelope, kindHead, encodeHead(own))
+		}
+	}
+	for _, h := range latest(d.Heads, maxRecents) {
+		if _, ok := listed[h.Stream]; !ok {
+			envelope = appendFrame(envelope, kindHead, encodeHead(h))
+		}
+	}
+	return envelope
+}
+
+// appendAsked writes all heads in the buckets asked for, and says when there
+// are more than go into one answer.
+func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
+	n := 0
+	for _, h := range heads {
+		if !asked[bucketOf(h.Stream)] {
+			continue
+		}
+		if n++; n > maxHeads {
+			return appendFrame(envelope, kindMore, nil)
+		}
+		envelope = appendFrame(envelope, kindHead, encodeHead(h))
+	}
+	return envelope
+}

@@ -1,0 +1,238 @@
+package replication
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// What members say of the view, in packets and over HTTP, is one envelope:
+//
+//	version  1 byte, envelopeVersion
+//	cluster  8 bytes: FNV-1a of the cluster's id
+//	frames   each: kind (1 byte), length (uvarint), and so many bytes
+//
+// Frames of a kind that is not known here are skipped, and so is what follows
+// within a frame that is: a later release adds both.
+const envelopeVersion = 1
+
+const envelopeHead = 1 + 8
+
+// maxSite bounds the name of a site.
+const maxSite = 255
+
+// kind says what a frame is.
+type kind byte
+
+const (
+	kindFrom        kind = iota + 1 // text: who sends this
+	kindTransaction                 // an encoded transaction
+	kindAnnounce                    // position: the sender has the stream up to here
+	kindHead                        // position, hash (8 bytes), at (varint)
+	kindSums                        // heads, shared (8 bytes each), number of streams (uvarint)
+	kindBuckets                     // 4 bytes of each bucket's sum
+	kindBucketList                  // one byte for each bucket that is asked for
+	kindWant                        // position: what follows it is asked for
+	kindSnapshot                    // position: only a snapshot helps; it is the sender's head
+	kindBudget                      // uvarint: so many bytes at most, about
+	kindMore                        // nothing: there is more than was sent
+	kindNew                         // nothing: the sender does not know the cluster yet
+)
+
+// frame is one part of an envelope. Its body belongs to the envelope's bytes.
+type frame struct {
+	kind kind
+	body []byte
+}
+
+// clusterCheck is what of a cluster's id is in each envelope.
+func clusterCheck(cluster string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(cluster)) // a hash takes all
+	return h.Sum64()
+}
+
+// refusal says why an envelope was not read. The zero value is no reason.
+type refusal string
+
+const (
+	refusedVersion refusal = "another wire version"
+	refusedCluster refusal = "another cluster"
+	refusedShape   refusal = "malformed"
+	refusedForged  refusal = "not of the site that it claims to be of"
+)
+
+func (r refusal) Error() string { return string(r) }
+
+// newEnvelope begins one.
+func newEnvelope(check uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{envelopeVersion}, check)
+}
+
+// openEnvelope returns the frames of an envelope. The error is a refusal.
+func openEnvelope(check uint64, b []byte) ([]frame, error) {
+	if len(b) == 0 {
+		return nil, refusedShape
+	}
+	if b[0] != envelopeVersion {
+		return nil, refusedVersion
+	}
+	if len(b) < envelopeHead {
+		return nil, refusedShape
+	}
+	if binary.BigEndian.Uint64(b[1:]) != check {
+		return nil, refusedCluster
+	}
+	var out []frame
+	for r := (reader{rest: b[envelopeHead:]}); len(r.rest) > 0; {
+		f := frame{kind: kind(r.byte()), body: r.bytes()}
+		if r.short {
+			return nil, refusedShape
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func appendFrame(b []byte, k kind, body []byte) []byte {
+	return append(binary.AppendUvarint(append(b, byte(k)), uint64(len(body))), body...)
+}
+
+// frameSize is what a frame with a body of n bytes takes.
+func frameSize(n int) int {
+	size := 1 + n
+	for v := uint64(n); ; v >>= 7 {
+		size++
+		if v < 0x80 {
+			return size
+		}
+	}
+}
+
+func encodePosition(p wire.Position) []byte {
+	b := binary.AppendUvarint(nil, p.Epoch)
+	b = binary.AppendUvarint(b, p.Seq)
+	b = binary.AppendUvarint(b, uint64(len(p.Site)))
+	return append(b, p.Site...)
+}
+
+// position takes what encodePosition wrote.
+func (r *reader) position() wire.Position {
+	var p wire.Position
+	p.Epoch, p.Seq, p.Site = r.uvarint(), r.uvarint(), bourse.WorkerID(r.text())
+	if p.Site.Validate() != nil {
+		r.short = true
+	}
+	return p
+}
+
+func readPosition(b []byte) (wire.Position, bool) {
+	r := reader{rest: b}
+	p := r.position()
+	return p, !r.short
+}
+
+func encodeHead(h view.Head) []byte {
+	b := encodePosition(h.Position)
+	b = binary.BigEndian.AppendUint64(b, h.Hash)
+	return binary.AppendVarint(b, h.At)
+}
+
+func readHead(b []byte) (view.Head, bool) {
+	r := reader{rest: b}
+	h := view.Head{Position: r.position(), Hash: r.uint64(), At: r.varint()}
+	return h, !r.short
+}
+
+// sums are what two members compare first.
+type sums struct {
+	heads, shared uint64
+	streams       uint64
+}
+
+func encodeSums(s sums) []byte {
+	b := binary.BigEndian.AppendUint64(nil, s.heads)
+	b = binary.BigEndian.AppendUint64(b, s.shared)
+	return binary.AppendUvarint(b, s.streams)
+}
+
+func readSums(b []byte) (sums, bool) {
+	r := reader{rest: b}
+	s := sums{heads: r.uint64(), shared: r.uint64(), streams: r.uvarint()}
+	return s, !r.short
+}
+
+// bytes takes what has its length in front.
+func (r *reader) bytes() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.short = true
+		return nil
+	}
+	return r.take(int(n))
+}
+
+func (r *reader) uint64() uint64 {
+	b := r.take(8)
+	if b == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 || r.short {
+		r.short = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// reader takes values off the front of bytes; short is set once they have run
+// out, and from then on it returns zeros.
+type reader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *reader) byte() byte {
+	b := r.take(1)
+	if b == nil {
+		return 0
+	}
+	return b[0]
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || r.short {
+		r.short = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) text() string {
+	n := r.uvarint()
+	if n > maxSite {
+		r.short = true
+		return ""
+	}
+	return string(r.take(int(n)))
+}
+
+func (r *reader) take(n int) []byte {
+	if r.short || n > len(r.rest) {
+		r.short = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}

@@ -1,0 +1,131 @@
+package replication_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/inventory"
+)
+
+// knows reports whether a node knows its cluster.
+func knows(n *gossiptest.Node) bool {
+	select {
+	case <-n.Replicator.Known():
+		return true
+	default:
+		return false
+	}
+}
+
+// await fails unless c is closed in time.
+func await(t *testing.T, c <-chan struct{}, within time.Duration, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(within):
+		t.Fatalf("%s: not within %s", what, within)
+	}
+}
+
+// directing runs a directory on a node until the test ends.
+func directing(t *testing.T, n *gossiptest.Node) *gossip.Directory {
+	t.Helper()
+	d := gossip.NewDirectory(n.View, n.Members)
+	d.Source(n.Replicator)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// Shows that a server that has met no other knows nothing, however long it
+// waits, and that two which are new learn from one another.
+func TestOneThatIsAloneKnowsNothing(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		one := startNode(t, net, gossiptest.NodeConfig{Number: 1})
+		d := directing(t, one)
+		time.Sleep(time.Hour)
+		if knows(one) || d.Knows() {
+			t.Error("it knows its cluster, and has met no one")
+		}
+		two := startNode(t, net, gossiptest.NodeConfig{Number: 2, Join: []string{one.Addr()}})
+		await(t, d.Known(), 3*time.Second, "the first learns from the second")
+		await(t, two.Replicator.Known(), 3*time.Second, "the second learns from the first")
+	})
+}
+
+// Shows that a server which has just started says that it knows its cluster
+// only when it has heard of every worker, also of one that is dead; until then
+// that one is unknown.
+func TestANewcomerKnowsTheDead(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, 4, gossiptest.NodeConfig{})
+		for _, n := range group {
+			publish(t, n, inventory.WorkerRow(&bourse.Facts{Worker: n.ID, Tag: bourse.WorkerTag(n.Number), Region: "gru"}, false))
+		}
+		untilEqual(t, group, 10*time.Second)
+		_ = group[3].Kill() // it has reasons to complain
+		time.Sleep(time.Minute)
+
+		began := time.Now()
+		late := startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
+		d := directing(t, late)
+		if d.Knows() {
+			t.Error("it knows its cluster before it has met anyone")
+		}
+		await(t, d.Known(), 5*time.Second, "the newcomer knows the cluster")
+		t.Logf("after %s", time.Since(began))
+		absent := d.Absent()
+		if len(absent) != 1 || absent[0].ID != "w4" || absent[0].Tag != 4 || absent[0].Region != "gru" {
+			t.Fatalf("absent: %+v, want w4", absent)
+		}
+		if since := absent[0].Since; since.Before(began) || since.After(time.Now()) {
+			t.Errorf("w4 is absent since %s: only from %s on is it known to be", since, began)
+		}
+	})
+}
+
+// Shows that a worker which is lost before the view has heard of it is
+// remembered.
+func TestAbsentWorkersAreRemembered(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, 3, gossiptest.NodeConfig{})
+		d := directing(t, group[0])
+		await(t, d.Known(), 5*time.Second, "the first knows the cluster")
+		if got := len(d.Absent()) + len(d.Workers()); got != 3 {
+			t.Fatalf("%d workers, want 3", got)
+		}
+		_ = group[2].Kill() // its row was never published
+		began := time.Now()
+		time.Sleep(10 * time.Second)
+		absent := d.Absent()
+		if len(absent) != 1 || absent[0].ID != "w3" || absent[0].Since.Before(began) {
+			t.Fatalf("absent: %+v, want w3 since %s or later", absent, began)
+		}
+	})
+}
+
+// Shows that servers which are all started at once, and of which none knows
+// anything, do not wait for one another for ever.
+func TestAllAreNew(t *testing.T) {
+	for _, n := range []int{2, 4, 12} {
+		gossiptest.Virtual(t, func(t *testing.T) {
+			for _, n := range startGroup(t, gossiptest.NewMemory(1), n, gossiptest.NodeConfig{}) {
+				await(t, n.Replicator.Known(), 5*time.Second, string(n.ID)+" knows the cluster")
+			}
+		})
+	}
+}

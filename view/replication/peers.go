@@ -1,0 +1,70 @@
+package replication
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Between calls to a server that does not answer.
+const (
+	minPause = 500 * time.Millisecond
+	maxPause = 30 * time.Second
+)
+
+// peers remembers whom not to call for now: those that asked for a rest, and
+// those that do not answer.
+type peers struct {
+	mu     sync.Mutex
+	paused map[bourse.WorkerID]pause
+}
+
+type pause struct {
+	until  time.Time
+	length time.Duration
+}
+
+func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
+
+// rest notes that a server asked not to be called for a while.
+func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused[id] = pause{now.Add(min(length, maxPause)), p.paused[id].length}
+}
+
+// failed notes that a server did not answer.
+func (p *peers) failed(id bourse.WorkerID, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	length := min(max(2*p.paused[id].length, minPause), maxPause)
+	p.paused[id] = pause{now.Add(length/2 + rand.N(length)), length}
+}
+
+func (p *peers) answered(id bourse.WorkerID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.paused, id)
+}
+
+// free reports whether a server may be called.
+func (p *peers) free(id bourse.WorkerID, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.paused[id].until.After(now)
+}
+
+// shuffled returns members in random order, those that may be called first.
+func (p *peers) shuffled(members []bourse.Member, now time.Time) (callable, resting []bourse.Member) {
+	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	for _, m := range members {
+		if p.free(m.ID, now) {
+			callable = append(callable, m)
+		} else {
+			resting = append(resting, m)
+		}
+	}
+	return callable, resting
+}

@@ -1,0 +1,200 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Sizes of one answer to a pull. It grows while answers come fast and shrinks
+// when they do not.
+const (
+	minChunk   = 64 << 10
+	firstChunk = 256 << 10
+	maxChunk   = 4 << 20
+	fastChunk  = 250 * time.Millisecond
+	slowChunk  = 2 * time.Second
+)
+
+const (
+	maxPullStreams = 256 // in one request
+	maxPullRounds  = 512 // in a row with one member
+	pullersAtOnce  = 4
+)
+
+// pullWanted pulls what rumours announced and did not bring.
+func (r *Replicator) pullWanted(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due, next := r.wants.take(time.Now(), r.view.Head)
+		if len(due) > 0 {
+			r.pullFromSources(ctx, due)
+			r.wants.pulled(due, time.Now(), r.view.Head)
+			continue
+		}
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = max(time.Until(next), time.Millisecond)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.wants.poked:
+		}
+	}
+}
+
+// pullFromSources pulls each stream from a member that is likely to have it, several
+// sources side by side.
+func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]want) {
+	members := map[bourse.WorkerID]bourse.Member{}
+	for _, m := range r.others() {
+		members[m.ID] = m
+	}
+	bySource := map[bourse.WorkerID][]wire.Stream{}
+	for s, w := range due {
+		if id, ok := r.source(s, w, members); ok {
+			bySource[id] = append(bySource[id], s)
+		}
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, pullersAtOnce)
+	for id, streams := range bySource {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := r.pull(ctx, members[id], streams); err != nil {
+				r.config.Log.Debug("pull what was announced", slog.Any("member", id), slog.Any("err", err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// source chooses a member to ask for a stream: one that announced it, the site
+// itself, and then any.
+func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
+	now := time.Now()
+	likely := append(slices.Clone(w.from), s.Site)
+	rand.Shuffle(len(likely), func(i, j int) { likely[i], likely[j] = likely[j], likely[i] })
+	for _, id := range likely {
+		if _, ok := members[id]; ok && r.peers.free(id, now) {
+			return id, true
+		}
+	}
+	callable, _ := r.peers.shuffled(slices.Collect(maps.Values(members)), now)
+	if len(callable) == 0 {
+		return "", false
+	}
+	return callable[0].ID, true
+}
+
+// pull gets from one member all that it has of these streams beyond ours.
+func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
+	chunk := firstChunk
+	for part := range slices.Chunk(streams, maxPullStreams) {
+		for range maxPullRounds {
+			began := time.Now()
+			answer, err := r.pullOnce(ctx, from, part, chunk)
+			if err != nil {
+				return err
+			}
+			if err := r.restoreAll(ctx, from, answer.snapshots); err != nil {
+				return err
+			}
+			if !answer.more || !answer.progress && len(answer.snapshots) == 0 {
+				break
+			}
+			switch took := time.Since(began); {
+			case took < fastChunk:
+				chunk = min(2*chunk, maxChunk)
+			case took > slowChunk:
+				chunk = max(chunk/2, minChunk)
+			}
+		}
+		for _, s := range part {
+			r.passOn(s)
+		}
+	}
+	return nil
+}
+
+// passOn announces that we have a stream: others may have missed it as well. A
+// member that has just come knows nothing that the others do not.
+func (r *Replicator) passOn(s wire.Stream) {
+	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
+		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
+	}
+}
+
+// pulled is what one answer to a pull brought.
+type pulled struct {
+	progress  bool // something was new
+	more      bool // there is more than the answer held
+	snapshots []wire.Stream
+}
+
+func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams []wire.Stream, chunk int) (pulled, error) {
+	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+	envelope = appendFrame(envelope, kindBudget, binary.AppendUvarint(nil, uint64(chunk)))
+	for _, s := range streams {
+		envelope = appendFrame(envelope, kindWant, encodePosition(wire.Position{Stream: s, Seq: r.view.Head(s)}))
+	}
+	frames, err := r.client.ask(ctx, from, pathPull, envelope, maxPullBody)
+	if err != nil {
+		return pulled{}, err
+	}
+	var out pulled
+	var encoded [][]byte
+	for _, f := range frames {
+		switch f.kind {
+		case kindTransaction:
+			encoded = append(encoded, f.body)
+		case kindSnapshot:
+			if p, ok := readPosition(f.body); ok && slices.Contains(streams, p.Stream) && p.Seq > r.view.Head(p.Stream) {
+				out.snapshots = append(out.snapshots, p.Stream)
+			}
+		case kindMore:
+			out.more = true
+		default: // of a later release
+		}
+	}
+	if out.progress, err = r.takePulled(from, encoded); err != nil {
+		return out, err
+	}
+	return out, r.view.Flush(ctx)
+}
+
+// takePulled takes in what a member answered, and reports whether something was
+// new. CodeInvalid: it answered with what is not of the sites it claims to be
+// of, and is not asked again for a while.
+func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
+	for _, a := range r.view.ApplyAll(encoded) {
+		switch {
+		case a.Err != nil:
+			r.refusals.add(a.Err, from.ID)
+			if bourse.CodeOf(a.Err) == bourse.CodeForbidden {
+				r.peers.failed(from.ID, time.Now())
+				err = bourse.Errorf(bourse.CodeInvalid, "%s passed on what is not of %s: %w", from.ID, a.Position.Site, a.Err)
+			}
+		case a.Outcome == view.Ahead:
+			r.ahead(a.Position)
+		case a.Outcome == view.Taken:
+			r.count.pulled.Add(1)
+			progress = true
+		}
+	}
+	return progress, err
+}

@@ -1,0 +1,384 @@
+package replication_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// startGroup runs nodes until the test ends.
+func startGroup(t testing.TB, network gossiptest.Network, n int, base gossiptest.NodeConfig) []*gossiptest.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	group, err := gossiptest.StartGroup(ctx, network, n, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gossiptest.StopAll(group); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return group
+}
+
+func startNode(t testing.TB, network gossiptest.Network, c gossiptest.NodeConfig) *gossiptest.Node {
+	t.Helper()
+	n, err := gossiptest.Start(network, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Stop() }) // it may have been killed
+	return n
+}
+
+func publish(t testing.TB, n *gossiptest.Node, rows ...wire.Row) wire.Position {
+	t.Helper()
+	p, err := n.View.Publish(t.Context(), rows...)
+	if err != nil {
+		t.Fatalf("%s: publish: %v", n.ID, err)
+	}
+	return p
+}
+
+func untilEqual(t testing.TB, group []*gossiptest.Node, within time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	began := time.Now()
+	if err := gossiptest.AwaitEqual(ctx, group); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("equal after %.2f s", time.Since(began).Seconds())
+}
+
+func release(version int) wire.Row {
+	return wire.Row{Table: wire.TableReleases, Key: fmt.Sprintf("web/%d", version), Columns: map[string]wire.Value{
+		"app": "web", "version": int64(version), "status": "running",
+	}}
+}
+
+func machineRow(n *gossiptest.Node, number int, state bourse.State) wire.Row {
+	return inventory.MachineRow(&bourse.Machine{ID: machineID(n, number), App: "web", Worker: n.ID, Region: "gru", State: state})
+}
+
+func machineID(n *gossiptest.Node, number int) bourse.MachineID {
+	return bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, number))
+}
+
+// changing is a machine's row in its nth state.
+func changing(n *gossiptest.Node, nth int) wire.Row {
+	return inventory.MachineRow(&bourse.Machine{
+		ID: machineID(n, 1), App: "web", Worker: n.ID, Region: "gru", UpdatedAt: time.Unix(1_800_000_000+int64(nth), 0),
+		State: []bourse.State{bourse.StateStarted, bourse.StateStopped}[nth%2],
+	})
+}
+
+// TestSpreadsToAll measures, in virtual time, how long a change takes to be
+// seen by all and what it costs each member, which does not depend on how many
+// there are.
+func TestSpreadsToAll(t *testing.T) {
+	t.Parallel()
+	bytes := map[int]float64{}
+	for _, n := range []int{10, manyViews / 2, manyViews} {
+		t.Run(fmt.Sprint("members=", n), func(t *testing.T) {
+			gossiptest.Virtual(t, func(t *testing.T) {
+				group := startGroup(t, gossiptest.NewMemory(1), n, gossiptest.NodeConfig{})
+				for _, n := range group { // so that changes are as large in every group
+					publish(t, n, changing(n, 0))
+				}
+				time.Sleep(5 * time.Second) // of the bubble: until the noise of joining is over
+				m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{
+					Changes: 100, Every: 20 * time.Millisecond,
+					Row: func(n *gossiptest.Node, nth int) wire.Row { return changing(n, nth+1) },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if t.Log(m); m.Unseen > 0 || m.P99 > time.Second {
+					t.Errorf("%d changes were not seen, 99 of 100 were after %s", m.Unseen, m.P99)
+				}
+				bytes[n] = m.Bytes()
+			})
+		})
+	}
+	if few, many := bytes[10], bytes[manyViews]; many > 1.25*few {
+		t.Errorf("a change costs a member %.0f bytes among 10, and %.0f among %d", few, many, manyViews)
+	}
+}
+
+// TestSpreadsOnALongAndLossyNetwork is the same with packets that get lost and
+// take their time.
+func TestSpreadsOnALongAndLossyNetwork(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, manyViews, gossiptest.NodeConfig{})
+		net.Lose(0.01)
+		net.Delay(50*time.Millisecond, 20*time.Millisecond)
+		time.Sleep(5 * time.Second) // of the bubble
+		m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{Changes: 100, Every: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if t.Log(m); m.Unseen > 0 || m.P99 > 5*time.Second {
+			t.Errorf("%d changes were not seen, 99 of 100 were after %s", m.Unseen, m.P99)
+		}
+	})
+}
+
+// TestSpreadsOnLoopback shows that it works on sockets. How fast that is, is
+// for the benchmark to say.
+func TestSpreadsOnLoopback(t *testing.T) {
+	network := gossiptest.NewLoopback()
+	t.Cleanup(network.Close)
+	group := startGroup(t, network, 10, gossiptest.NodeConfig{})
+	m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{Changes: 50, Every: 20 * time.Millisecond, Settle: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Log(m); m.Unseen > 0 {
+		t.Errorf("%d changes were not seen", m.Unseen)
+	}
+}
+
+// TestLargeChange shows that what fits no packet is pulled, by all.
+func TestLargeChange(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 8, gossiptest.NodeConfig{})
+		row := machineRow(group[0], 1, bourse.StateStarted)
+		row.Columns["config"] = `{"env":{"A":"` + strings.Repeat("x", 200_000) + `"}}`
+		publish(t, group[0], row)
+		untilEqual(t, group, 5*time.Second)
+		for _, n := range group {
+			if tr := n.Replicator.Traffic(); tr.RumourBytesOut > 20_000 {
+				t.Errorf("%s told %d bytes of rumours", n.ID, tr.RumourBytesOut)
+			}
+		}
+	})
+}
+
+// TestBurst changes more at once than packets can carry.
+func TestBurst(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
+		for i := range 1000 {
+			publish(t, group[i%2], machineRow(group[i%2], i, bourse.StateStarted))
+		}
+		untilEqual(t, group, 20*time.Second)
+		if tr := group[0].Replicator.Traffic(); tr.Queue.Demoted == 0 {
+			t.Error("no rumour made room for others: the burst was none")
+		}
+	})
+}
+
+// TestHalfCutOff cuts a group in two for five minutes, in which both sides
+// change.
+func TestHalfCutOff(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, 6, gossiptest.NodeConfig{})
+		publish(t, group[0], release(1))
+		untilEqual(t, group, time.Minute)
+		net.Partition(func(from, to int) bool { return (from <= 3) != (to <= 3) })
+		for i := range 75 {
+			n := group[i%6]
+			publish(t, n, machineRow(n, i, bourse.StateStarted), release(i%7))
+			time.Sleep(4 * time.Second) // of the bubble
+		}
+		untilEqual(t, group[:3], 10*time.Second)
+		untilEqual(t, group[3:], 10*time.Second)
+		if gossiptest.Differences(group) == "" {
+			t.Fatal("the halves are equal: they were not cut off")
+		}
+		net.Partition(nil)
+		untilEqual(t, group, time.Minute)
+	})
+}
+
+// TestNewcomerGetsSnapshots joins a member to a group that has restarted, so
+// that no one remembers single transactions.
+func TestNewcomerGetsSnapshots(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, dir := gossiptest.NewMemory(1), t.TempDir()
+		at := func(i int, join ...string) gossiptest.NodeConfig {
+			return gossiptest.NodeConfig{Number: i, Path: filepath.Join(dir, fmt.Sprint("view-", i)), Join: join}
+		}
+		old := startNode(t, net, at(1))
+		for i := range 50 {
+			publish(t, old, machineRow(old, i, bourse.StateStarted), release(i))
+		}
+		if err := old.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		first := startNode(t, net, at(1))
+		newcomer := startNode(t, net, at(2, first.Addr()))
+		select {
+		case <-newcomer.Replicator.Synced():
+		case <-time.After(time.Minute):
+			t.Fatal("it never knew all")
+		}
+		if d := gossiptest.Differences([]*gossiptest.Node{first, newcomer}); d != "" {
+			t.Errorf("it said that it knew all: %s", d)
+		}
+		if tr := newcomer.Replicator.Traffic(); tr.Snapshots == 0 {
+			t.Errorf("there was no snapshot: %+v", tr)
+		}
+	})
+}
+
+// TestOldFileComesBack returns a member an older copy of its file, as a restored
+// backup does: it begins a new epoch, and no one keeps what it does not say.
+func TestOldFileComesBack(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, path := gossiptest.NewMemory(1), filepath.Join(t.TempDir(), "view")
+		other := startNode(t, net, gossiptest.NodeConfig{Number: 1})
+		run := func() *gossiptest.Node {
+			return startNode(t, net, gossiptest.NodeConfig{Number: 2, Path: path, Join: []string{other.Addr()}})
+		}
+		n := run()
+		publish(t, n, machineRow(n, 1, bourse.StateStarted))
+		stop(t, n)
+		backup := read(t, path)
+		n = run()
+		for i := range 5 {
+			publish(t, n, machineRow(n, 2+i, bourse.StateStarted), release(i))
+		}
+		untilEqual(t, []*gossiptest.Node{other, n}, time.Minute)
+		before := n.View.Self()
+		stop(t, n)
+
+		if err := os.WriteFile(path, backup, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(path + "-wal") // closing has emptied it
+		n = run()
+		lost := n.View.Lost()
+		if n.View.Self().Seq >= before.Seq {
+			t.Fatalf("the old file knows of %v", n.View.Self())
+		}
+		select {
+		case <-lost:
+		case <-time.After(time.Minute):
+			t.Fatal("it never noticed that the others know more of it")
+		}
+		if self := n.View.Self(); self.Epoch <= before.Epoch {
+			t.Errorf("its epoch is %d, was %d", self.Epoch, before.Epoch)
+		}
+		if _, err := n.View.Republish(t.Context(), []string{wire.TableMachines}, []wire.Row{machineRow(n, 1, bourse.StateStopped)}); err != nil {
+			t.Fatal(err)
+		}
+		untilEqual(t, []*gossiptest.Node{other, n}, time.Minute)
+		if list, err := view.Ask(t.Context(), other.View, inventory.Machines(inventory.Filter{})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
+			t.Errorf("the other one knows of %v (%v)", list, err)
+		}
+	})
+}
+
+func stop(t *testing.T, n *gossiptest.Node) {
+	t.Helper()
+	if err := n.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sealOf is what a node signs with.
+func sealOf(n *gossiptest.Node) wire.Seal {
+	birth, key := n.Keys.Own()
+	return wire.Seal{Cluster: "bourse", Birth: birth, Key: key}
+}
+
+// TestRepairs returns one member another transaction than the others at the same
+// position, signed by a site that is at odds with itself: the site says which is
+// right.
+func TestRepairs(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
+		owner, wronged := group[0], group[3]
+		p := publish(t, owner, machineRow(owner, 1, bourse.StateStarted))
+		untilEqual(t, group, time.Minute)
+		p.Seq++
+		forged, err := wire.Encode(&wire.Transaction{Position: p, At: time.Now().UnixNano(), Rows: []wire.Row{machineRow(owner, 2, bourse.StateFailed)}}, sealOf(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := wronged.View.Apply(forged); err != nil || v.Outcome != view.Taken {
+			t.Fatalf("the forged one: %v, %v", v, err)
+		}
+		if err := wronged.View.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, owner, machineRow(owner, 1, bourse.StateStopped))
+		untilEqual(t, group, time.Minute)
+		if list, err := view.Ask(t.Context(), wronged.View, inventory.Machines(inventory.Filter{Worker: owner.ID})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
+			t.Errorf("it knows of %v (%v)", list, err)
+		}
+	})
+}
+
+// TestPresence shows that the machines of a killed worker are known to be out
+// of reach within 5 s, and within 2 s of its return that they are not.
+func TestPresence(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, 5, gossiptest.NodeConfig{})
+		victim := group[4]
+		publish(t, victim, machineRow(victim, 1, bourse.StateStarted))
+		untilEqual(t, group, time.Minute)
+		until := func(want string) time.Duration {
+			began := time.Now()
+			for _, n := range group[:4] {
+				for {
+					m, err := view.Ask(t.Context(), n.View, inventory.Machine(machineID(victim, 1)))
+					if err == nil && m != nil && m.HostStatus == want {
+						break
+					}
+					if time.Since(began) > time.Minute {
+						t.Fatalf("%s knows it as %+v (%v), want %s", n.ID, m, err, want)
+					}
+					time.Sleep(50 * time.Millisecond) // of the bubble
+				}
+			}
+			return time.Since(began)
+		}
+		until(inventory.HostOK)
+		_ = victim.Kill() // it has reasons to complain
+		if took := until(inventory.HostUnreachable); took > 5*time.Second {
+			t.Errorf("its loss was known after %s", took)
+		}
+		time.Sleep(time.Minute)
+		startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
+		if took := until(inventory.HostOK); took > 2*time.Second {
+			t.Errorf("its return was known after %s", took)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package replication
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// snapshotTime is how many times longer than another exchange a snapshot may
+// take.
+const snapshotTime = 10
+
+// speaksFor reports whether a member's account of a whole stream is believed:
+// a snapshot's owned rows are not signed one by one. The site itself knows best,
+// and brokers are trusted with more than that.
+func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
+	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
+}
+
+// trustedSource returns the member to be asked for a snapshot of a stream: the one
+// that has it if its word counts, else the site, else a broker. CodeNotFound: none of
+// them is here; the rows come when one is.
+func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
+	if r.speaksFor(has, s.Site) {
+		return has, nil
+	}
+	if owner, ok := r.member(s.Site); ok {
+		return owner, nil
+	}
+	callable, _ := r.peers.shuffled(r.others(), time.Now())
+	for _, m := range callable {
+		if m.Role == bourse.RoleBroker {
+			return m, nil
+		}
+	}
+	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is here, whose snapshot of it would be trusted", s.Site)
+}
+
+// restoreAll takes in snapshots of streams, a few side by side. It returns the
+// first error, after all have ended.
+func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	slots := make(chan struct{}, snapshotsAtOnce)
+	for _, s := range streams {
+		slots <- struct{}{}
+		mu.Lock()
+		stop := first != nil || ctx.Err() != nil
+		mu.Unlock()
+		if stop {
+			<-slots
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := r.restore(ctx, from, s); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// snapshotsAtOnce is how many snapshots we ask for at a time: fewer than a
+// server sends, so that two newcomers do not shut each other out.
+const snapshotsAtOnce = 2
+
+// restore takes in a snapshot of a stream that a member has.
+func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
+	from, err := r.trustedSource(has, s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Pace.Timeout)
+	defer cancel()
+	query := url.Values{"site": {string(s.Site)}, "epoch": {strconv.FormatUint(s.Epoch, 10)}}
+	resp, err := r.client.call(ctx, from, r.client.request(http.MethodGet, pathSnapshot, query))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := r.view.Restore(ctx, s, countReader{resp.Body, &r.count.httpBytesIn}); err != nil {
+		return bourse.Errorf(bourse.CodeOf(err), "take in the snapshot of %s from %s: %w", s.Site, from.ID, err)
+	}
+	r.count.snapshots.Add(1)
+	return nil
+}
+
+// restoreShared merges another member's shared rows into ours.
+func (r *Replicator) restoreShared(ctx context.Context, from bourse.Member) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Pace.Timeout)
+	defer cancel()
+	resp, err := r.client.call(ctx, from, r.client.request(http.MethodGet, pathSnapshot, url.Values{"shared": {"1"}}))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	r.count.snapshots.Add(1)
+	return r.view.RestoreShared(ctx, countReader{resp.Body, &r.count.httpBytesIn})
+}

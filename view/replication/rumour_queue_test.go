@@ -1,0 +1,216 @@
+package replication
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// told counts what comes out of a queue, packet by packet, until it is empty.
+type told struct {
+	whole    map[byte]int // by the first byte of the transaction
+	heads    map[wire.Position]int
+	packets  int
+	tooLarge int
+}
+
+func drain(t *testing.T, q *rumourQueue, limit int) told {
+	t.Helper()
+	out := told{whole: map[byte]int{}, heads: map[wire.Position]int{}}
+	for {
+		b := q.fill(newEnvelope(check), limit)
+		if b == nil {
+			return out
+		}
+		if out.packets++; out.packets > 10_000 {
+			t.Fatal("it has no end")
+		}
+		if len(b) > limit {
+			out.tooLarge++
+		}
+		frames, err := openEnvelope(check, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[byte]bool{}
+		for _, f := range frames {
+			if f.kind == kindTransaction {
+				if seen[f.body[0]] {
+					t.Error("a transaction is twice in one packet")
+				}
+				seen[f.body[0]] = true
+				out.whole[f.body[0]]++
+			} else if p, ok := readPosition(f.body); ok {
+				out.heads[p]++
+			}
+		}
+	}
+}
+
+func newQueue(l Limits) *rumourQueue {
+	return newRumourQueue(Pace{}.withDefaults(), l.withDefaults())
+}
+
+// TestToldOftenEnough shows that what a change costs a member does not depend
+// on anything but the change.
+func TestToldOftenEnough(t *testing.T) {
+	q := newQueue(Limits{})
+	for i := range 20 {
+		q.add(position(fmt.Sprint("w", i), 1, 1), bytes.Repeat([]byte{byte(i)}, 300))
+	}
+	q.add(position("large", 1, 1), bytes.Repeat([]byte{99}, maxWhole+1))
+	q.announceHead(position("pulled", 1, 9))
+	got := drain(t, q, 1300)
+	for i := range byte(20) {
+		if got.whole[i] != 4 || got.heads[position(fmt.Sprint("w", i), 1, 1)] != 8 {
+			t.Errorf("transaction %d was told %d times, and its position %d times", i, got.whole[i], got.heads[position(fmt.Sprint("w", i), 1, 1)])
+		}
+	}
+	if got.whole[99] != 0 || got.heads[position("large", 1, 1)] != 12 || got.heads[position("pulled", 1, 9)] != 8 || got.tooLarge > 0 {
+		t.Errorf("got %+v", got)
+	}
+	if rumours, n, heads := q.lengths(); rumours+n+heads != 0 {
+		t.Errorf("%d rumours, %d bytes and %d announcements are left", rumours, n, heads)
+	}
+}
+
+// TestQueueIsBounded shows that of too much the oldest is told by its position
+// only, and that the newest position of a stream is enough.
+func TestQueueIsBounded(t *testing.T) {
+	q := newQueue(Limits{QueueBytes: 3000, QueueStreams: 5})
+	for i := range 100 {
+		q.add(position(fmt.Sprint("w", i%10), 1, uint64(i+1)), bytes.Repeat([]byte{byte(i)}, 300))
+		if _, n, heads := q.lengths(); n > 3000 || heads > 5 {
+			t.Fatalf("%d bytes and %d announcements wait", n, heads)
+		}
+	}
+	demoted, dropped := q.losses()
+	got := drain(t, q, 1300)
+	if got.whole[99] != 4 || got.whole[0] != 0 || demoted != 90 || dropped == 0 {
+		t.Errorf("the newest was told %d times, the oldest %d times; %d demoted, %d dropped", got.whole[99], got.whole[0], demoted, dropped)
+	}
+}
+
+// TestQueueServesAnnouncements shows that positions are told under a load that
+// fills every packet.
+func TestQueueServesAnnouncements(t *testing.T) {
+	q := newQueue(Limits{})
+	p := position("quiet", 1, 1)
+	q.announceHead(p)
+	for i := range 20 {
+		q.add(position("busy", 1, uint64(i+1)), bytes.Repeat([]byte{byte(i)}, 600))
+		frames, _ := openEnvelope(check, q.fill(newEnvelope(check), 1300))
+		for _, f := range frames {
+			if got, ok := readPosition(f.body); f.kind == kindAnnounce && ok && got == p {
+				return
+			}
+		}
+	}
+	t.Error("it was never told")
+}
+
+func TestRecentForgets(t *testing.T) {
+	var r recent
+	for i := range uint64(10 * maxRecent) {
+		r.add(i)
+		if !r.has(i) || i > 0 && !r.has(i-1) {
+			t.Fatalf("%d is forgotten at once", i)
+		}
+	}
+	if r.has(0) || len(r.now)+len(r.old) > 2*maxRecent {
+		t.Errorf("it remembers %d", len(r.now)+len(r.old))
+	}
+}
+
+func TestWants(t *testing.T) {
+	var w wants
+	w.init()
+	now := time.Unix(1_800_000_000, 0)
+	have := map[wire.Stream]uint64{}
+	head := func(s wire.Stream) uint64 { return have[s] }
+	p := position("w1", 1, 5)
+	w.add(p, "w2", now.Add(time.Second))
+	w.add(position("w1", 1, 4), "w3", now) // neither sooner nor less
+	if due, next := w.take(now, head); len(due) != 0 || !next.Equal(now.Add(time.Second)) {
+		t.Fatalf("due before its time: %v, next %v", due, next)
+	}
+	now = now.Add(time.Second)
+	due, _ := w.take(now, head)
+	if x := due[p.Stream]; x.seq != 5 || len(x.from) != 2 {
+		t.Fatalf("due: %v", due)
+	}
+	have[p.Stream] = 5
+	w.add(position("w1", 1, 7), "w2", now) // told meanwhile
+	w.pulled(due, now, head)
+	due, _ = w.take(now, head)
+	if due[p.Stream].seq != 7 {
+		t.Fatalf("what was told meanwhile is not due: %v", due)
+	}
+	tries := 1
+	for ; w.length() > 0 && tries < 100; tries++ {
+		now = now.Add(time.Minute)
+		w.take(now, head)
+	}
+	if tries > maxTries+2 {
+		t.Errorf("it was tried %d times", tries)
+	}
+	for i := range 2 * maxWants {
+		w.add(position(fmt.Sprint("w", i), 1, 1), "w2", now)
+	}
+	if w.length() > maxWants {
+		t.Errorf("%d are wanted", w.length())
+	}
+}
+
+func TestPeersRest(t *testing.T) {
+	p := newPeers()
+	now := time.Unix(1_800_000_000, 0)
+	p.rest("w1", now, 7*time.Second)
+	if p.free("w1", now.Add(6*time.Second)) || !p.free("w1", now.Add(8*time.Second)) || !p.free("w2", now) {
+		t.Error("who asked for 7 s of rest gets another time")
+	}
+	for range 20 {
+		p.failed("w2", now)
+	}
+	if p.free("w2", now.Add(maxPause/2-1)) || !p.free("w2", now.Add(2*maxPause)) {
+		t.Error("who failed 20 times rests less or more than it should")
+	}
+	callable, resting := p.shuffled([]bourse.Member{{ID: "w1"}, {ID: "w2"}, {ID: "w3"}}, now)
+	if len(callable) != 1 || callable[0].ID != "w3" || len(resting) != 2 {
+		t.Errorf("got %v and %v", callable, resting)
+	}
+	p.answered("w2")
+	if !p.free("w2", now) {
+		t.Error("who answered rests")
+	}
+}
+
+// TestRepairsBackOff shows that what cannot be repaired is tried ever less, and
+// told of.
+func TestRepairsBackOff(t *testing.T) {
+	var x repairs
+	x.init()
+	now := time.Unix(1_800_000_000, 0)
+	tries := 0
+	for range 3600 { // an hour of seconds
+		if x.due("w1/1", now) {
+			tries++
+			x.ended("w1/1", nil)
+		}
+		now = now.Add(time.Second)
+	}
+	if tries < 5 || tries > 20 {
+		t.Errorf("tried %d times in an hour", tries)
+	}
+	if list := x.list(); len(list) != 1 || list[0].What != "w1/1" || list[0].Tries != tries {
+		t.Errorf("told: %+v", list)
+	}
+	x.repaired("w1/1")
+	if len(x.list()) != 0 || !x.due("w1/1", now) {
+		t.Error("what was repaired is remembered")
+	}
+}

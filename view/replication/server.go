@@ -1,0 +1,194 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// server answers the other members' Replicators.
+type server struct{ r *Replicator }
+
+// Handler serves what the other members' Replicators ask, under /view/. It is
+// for servers of the cluster only, like the rest of a server's internal API.
+func (r *Replicator) Handler() http.Handler {
+	s := &server{r}
+	mux := http.NewServeMux()
+	for _, e := range []struct {
+		method, path string
+		serve        http.HandlerFunc
+	}{
+		{http.MethodPost, pathDigest, s.serveDigest},
+		{http.MethodPost, pathPull, s.servePull},
+		{http.MethodPost, pathPush, s.servePush},
+		{http.MethodGet, pathSnapshot, s.serveSnapshot},
+		{http.MethodGet, pathHealth, s.serveHealth},
+	} {
+		mux.HandleFunc(e.method+" "+e.path, s.limited(e.path, e.serve))
+	}
+	return mux
+}
+
+// open reads a request's envelope. When it returns false the answer is written.
+func (s *server) open(w http.ResponseWriter, req *http.Request, most int64) ([]frame, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, most))
+	s.r.count.httpBytesIn.Add(uint64(len(body)))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			s.r.refusals.add(bourse.Errorf(bourse.CodeInvalid, "%s with more than %d bytes", req.URL.Path, most), "")
+		}
+		http.Error(w, "the body is cut short or too long", http.StatusBadRequest)
+		return nil, false
+	}
+	frames, err := openEnvelope(s.r.check, body)
+	if err != nil {
+		s.r.refusals.add(err, "")
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return nil, false
+	}
+	return frames, true
+}
+
+// sameCluster checks a request without an envelope. When it returns false the
+// answer is written.
+func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
+	if req.Header.Get(checkHeader) == checkText(s.r.check) {
+		return true
+	}
+	s.r.refusals.add(refusedCluster, "")
+	http.Error(w, "another cluster or wire version", http.StatusBadRequest)
+	return false
+}
+
+func (s *server) answer(w http.ResponseWriter, envelope []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(len(envelope)))
+	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(envelope) // the caller may have left
+}
+
+func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
+	frames, ok := s.open(w, req, maxDigestBody)
+	if !ok {
+		return
+	}
+	envelope := newEnvelope(s.r.check)
+	if !s.r.knows() { // before the digest is taken: it may know a moment later
+		envelope = appendFrame(envelope, kindNew, nil)
+	}
+	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
+}
+
+// servePull answers with what follows the positions that are asked for, up to
+// the caller's budget, and says for which streams only a snapshot helps.
+func (s *server) servePull(w http.ResponseWriter, req *http.Request) {
+	frames, ok := s.open(w, req, maxPullRequest)
+	if !ok {
+		return
+	}
+	budget, wants := readPull(frames)
+	envelope := newEnvelope(s.r.check)
+	for _, p := range wants {
+		if len(envelope) >= budget {
+			envelope = appendFrame(envelope, kindMore, nil)
+			break
+		}
+		encoded, ok := s.r.view.Since(p, budget-len(envelope))
+		if !ok {
+			envelope = appendFrame(envelope, kindSnapshot, encodePosition(wire.Position{Stream: p.Stream, Seq: s.r.view.Head(p.Stream)}))
+			continue
+		}
+		for _, tx := range encoded {
+			envelope = appendFrame(envelope, kindTransaction, tx)
+		}
+		if n := uint64(len(encoded)); n > 0 && p.Seq+n < s.r.view.Head(p.Stream) {
+			envelope = appendFrame(envelope, kindMore, nil)
+			break
+		}
+	}
+	s.answer(w, envelope)
+}
+
+func readPull(frames []frame) (budget int, positions []wire.Position) {
+	budget = firstChunk
+	for _, f := range frames {
+		switch f.kind {
+		case kindBudget:
+			r := reader{rest: f.body}
+			if n := r.uvarint(); !r.short {
+				budget = int(min(max(n, minChunk), maxChunk))
+			}
+		case kindWant:
+			if p, ok := readPosition(f.body); ok && len(positions) < maxPullStreams {
+				positions = append(positions, p)
+			}
+		default: // of a later release
+		}
+	}
+	return budget, positions
+}
+
+// servePush takes transactions and announcements. With transactions it answers
+// once they are in the file, with how far their streams are.
+func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
+	if s.r.pressed.Load() {
+		s.shed(w)
+		return
+	}
+	frames, ok := s.open(w, req, maxPushBody)
+	if !ok {
+		return
+	}
+	envelope := newEnvelope(s.r.check)
+	if streams := s.r.takePushed(frames); len(streams) > 0 {
+		ctx, cancel := context.WithTimeout(req.Context(), s.r.config.Pace.Timeout)
+		defer cancel()
+		if err := s.r.view.Flush(ctx); err != nil {
+			http.Error(w, "the view does not keep up", http.StatusServiceUnavailable)
+			return
+		}
+		for _, of := range streams {
+			envelope = appendFrame(envelope, kindAnnounce, encodePosition(wire.Position{Stream: of, Seq: s.r.view.Head(of)}))
+		}
+	}
+	s.answer(w, envelope)
+}
+
+// serveSnapshot streams a snapshot of a stream, or of all shared rows. One that
+// fails half-way is cut off: the reader sees that its trailer is missing.
+func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
+	if !s.sameCluster(w, req) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), snapshotTime*s.r.config.Pace.Timeout)
+	defer cancel()
+	out := countWriter{w, &s.r.count.httpBytesOut}
+	query := req.URL.Query()
+	var err error
+	if query.Get("shared") != "" {
+		err = s.r.view.SharedSnapshot(ctx, out)
+	} else {
+		epoch, malformed := strconv.ParseUint(query.Get("epoch"), 10, 64)
+		of := wire.Stream{Site: bourse.WorkerID(query.Get("site")), Epoch: epoch}
+		if malformed != nil || of.Site.Validate() != nil {
+			http.Error(w, "no such stream", http.StatusBadRequest)
+			return
+		}
+		err = s.r.view.Snapshot(ctx, of, out)
+	}
+	switch {
+	case err == nil:
+	case bourse.CodeOf(err) == bourse.CodeNotFound:
+		http.Error(w, "no such stream", http.StatusNotFound) // nothing was written
+	default:
+		s.r.config.Log.Info("a snapshot was cut off", slog.Any("err", err))
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func formatEpoch(epoch uint64) string { return strconv.FormatUint(epoch, 10) }

@@ -1,0 +1,94 @@
+package replication
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// spreadHedge is how long a member may take before the next one is asked too:
+// those on the far side of a fresh cut do not answer at all.
+const spreadHedge = 200 * time.Millisecond
+
+// Spread sends our transactions up to p to n random members and waits until
+// each has them in its file, so that they outlive this server. Fewer are
+// enough where there are fewer. CodeUnavailable: not enough have it by the end
+// of ctx; the others receive it all the same.
+func (r *Replicator) Spread(ctx context.Context, p wire.Position, n int) error {
+	callable, resting := r.peers.shuffled(r.others(), time.Now())
+	members := append(callable, resting...)
+	n = min(n, len(members))
+	if n <= 0 || p.Seq == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	ends := make(chan bool, len(members))
+	put := func(m bourse.Member) { wg.Go(func() { ends <- r.put(ctx, m, p) == nil }) }
+	for _, m := range members[:n] {
+		put(m)
+	}
+	have, next, under := 0, n, n
+	another := func() {
+		if next < len(members) && ctx.Err() == nil {
+			put(members[next])
+			next++
+			under++
+		}
+	}
+	hedge := time.NewTicker(spreadHedge)
+	defer hedge.Stop()
+	for have < n && under > 0 {
+		select {
+		case ok := <-ends:
+			under--
+			if ok {
+				have++
+			} else {
+				another()
+			}
+		case <-hedge.C:
+			another()
+		case <-ctx.Done():
+			return bourse.Errorf(bourse.CodeUnavailable, "%d of %d members have the change: %w", have, n, ctx.Err())
+		}
+	}
+	if have < n {
+		return bourse.Errorf(bourse.CodeUnavailable, "%d of %d members have the change", have, n)
+	}
+	return nil
+}
+
+// put sends our transactions up to p to one member: the last one, and when the
+// member says that it lacks others before it, those.
+func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position) error {
+	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
+	for range 2 {
+		encoded, ok := r.view.Since(after, maxChunk)
+		if !ok {
+			return bourse.Errorf(bourse.CodeUnavailable, "%s is too far behind", to.ID)
+		}
+		envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
+		for _, tx := range encoded {
+			envelope = appendFrame(envelope, kindTransaction, tx)
+		}
+		frames, err := r.client.ask(ctx, to, pathPush, envelope, maxDigestBody)
+		if err != nil {
+			return err
+		}
+		for _, f := range frames {
+			if q, ok := readPosition(f.body); f.kind == kindAnnounce && ok && q.Stream == p.Stream {
+				if q.Seq >= p.Seq {
+					return nil
+				}
+				after.Seq = q.Seq
+			}
+		}
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "%s does not have the change", to.ID)
+}

@@ -1,0 +1,131 @@
+package replication_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
+	"github.com/bourse-dev/bourse/view/replication"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+func having(group []*gossiptest.Node, p wire.Position) int {
+	n := 0
+	for _, m := range group {
+		if m.View.Head(p.Stream) >= p.Seq {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSpread shows that a change has left its member when Spread says so, also
+// where rumours cannot, and to members that lack what came before it.
+func TestSpread(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		quiet := replication.Pace{Whole: -1, Announce: -1, Slow: time.Hour, Fast: time.Hour}
+		group := startGroup(t, net, 5, gossiptest.NodeConfig{Pace: quiet})
+		time.Sleep(10 * time.Second) // of the bubble
+		n := group[0]
+		for i := range 10 {
+			publish(t, n, release(i))
+		}
+		p := n.View.Self()
+		if got := having(group[1:], p); got != 0 {
+			t.Fatalf("%d others have it: it spreads by itself", got)
+		}
+		if err := n.Replicator.Spread(t.Context(), p, 2); err != nil {
+			t.Fatal(err)
+		}
+		if got := having(group[1:], p); got != 2 {
+			t.Errorf("%d others have it, want 2", got)
+		}
+		if err := n.Replicator.Spread(t.Context(), p, 100); err != nil {
+			t.Fatal(err)
+		}
+		if got := having(group[1:], p); got != 4 {
+			t.Errorf("%d others have it, want all", got)
+		}
+	})
+}
+
+// TestSpreadFindsOthers kills a member that no one has missed yet: another one
+// gets the change.
+func TestSpreadFindsOthers(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
+		go func() { _ = group[3].Kill() }() // it has reasons to complain
+		synctest.Wait()                     // until it is off the network
+		for i := range 10 {
+			p := publish(t, group[0], release(i))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := group[0].Replicator.Spread(ctx, p, 2); err != nil {
+				t.Errorf("change %d: %v", i, err)
+			}
+			cancel()
+			if got := having(group[1:3], p); got != 2 {
+				t.Errorf("change %d: %d living members have it", i, got)
+			}
+		}
+	})
+}
+
+// TestSpreadFails shows what Spread says alone, and cut off.
+func TestSpreadFails(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		group := startGroup(t, net, 3, gossiptest.NodeConfig{})
+		net.Partition(func(from, to int) bool { return from != to })
+		p := publish(t, group[0], release(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := group[0].Replicator.Spread(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("cut off: got %v", err)
+		}
+		time.Sleep(time.Minute) // of the bubble: now it is alone
+		if err := group[0].Replicator.Spread(t.Context(), p, 1); err != nil {
+			t.Errorf("alone: %v", err)
+		}
+		if err := group[0].Replicator.Spread(t.Context(), wire.Position{}, 1); err != nil {
+			t.Errorf("nothing: %v", err)
+		}
+	})
+}
+
+// TestHealthOfAll asks all members, of which one is dead and not missed yet.
+func TestHealthOfAll(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
+		publish(t, group[1], release(1))
+		untilEqual(t, group, time.Minute)
+		_ = group[3].Kill() // it has reasons to complain
+		got := group[0].Replicator.Health(t.Context())
+		if len(got) != 4 {
+			t.Fatalf("%d members answered: %+v", len(got), got)
+		}
+		for i, m := range got[:3] {
+			if m.Member.ID != group[i].ID || m.Error != "" || m.View == nil || m.View.Site != m.Member.ID || len(m.View.Streams) == 0 || !m.Synced {
+				t.Errorf("got %+v", m)
+			}
+		}
+		if m := got[3]; m.Member.ID != "w4" || m.Error == "" || m.View != nil {
+			t.Errorf("the dead one: %+v", m)
+		}
+	})
+}
+
+// TestSyncedAlone shows that a member without others knows all there is.
+func TestSyncedAlone(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		n := startNode(t, gossiptest.NewMemory(1), gossiptest.NodeConfig{Number: 1})
+		began := time.Now()
+		<-n.Replicator.Synced()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}

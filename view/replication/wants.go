@@ -1,0 +1,119 @@
+package replication
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// want is a stream of which others have more than we do.
+type want struct {
+	seq   uint64
+	from  []bourse.WorkerID // the members that announced it, the latest last
+	due   time.Time
+	tries int
+}
+
+// Bounds of wants. What is forgotten is found by comparing.
+const (
+	maxWants   = 4096
+	maxSources = 3
+	maxTries   = 5
+)
+
+// wants are the streams that are about to be pulled.
+type wants struct {
+	poked chan struct{} // holds one when there is a new want
+
+	mu       sync.Mutex
+	byStream map[wire.Stream]want
+}
+
+func (w *wants) init() {
+	w.poked = make(chan struct{}, 1)
+	w.byStream = map[wire.Stream]want{}
+}
+
+// add notes that from, "" when unknown, has the stream up to p. A want that is
+// there keeps its time.
+func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, known := w.byStream[p.Stream]
+	if !known {
+		if len(w.byStream) >= maxWants {
+			return
+		}
+		old.due = due
+		select {
+		case w.poked <- struct{}{}: // it waits for the lock then
+		default:
+		}
+	}
+	old.seq = max(old.seq, p.Seq)
+	if from != "" && !slices.Contains(old.from, from) {
+		old.from = append(old.from, from)
+		old.from = old.from[max(0, len(old.from)-maxSources):]
+	}
+	w.byStream[p.Stream] = old
+}
+
+// take returns the wants that are due and not fulfilled, and when to ask again;
+// zero means that there are none. Those given are tried: they are due again
+// later, and forgotten after a few times.
+func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due = map[wire.Stream]want{}
+	for s, x := range w.byStream {
+		if head(s) >= x.seq {
+			delete(w.byStream, s)
+			continue
+		}
+		if !x.due.After(now) {
+			if x.tries++; x.tries > maxTries {
+				delete(w.byStream, s)
+				continue
+			}
+			due[s] = x
+			x.due = now.Add(retryWant << x.tries)
+			w.byStream[s] = x
+		}
+		if next.IsZero() || x.due.Before(next) {
+			next = x.due
+		}
+	}
+	return due, next
+}
+
+// pulled notes that what was due was asked for: a stream that came as far as
+// was wanted then is not wanted any more, or wanted again when more was announced
+// since.
+func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s, before := range asked {
+		x, known := w.byStream[s]
+		have := head(s)
+		switch {
+		case !known || have < before.seq:
+		case have >= x.seq:
+			delete(w.byStream, s)
+		default:
+			x.tries, x.due = 0, now
+			w.byStream[s] = x
+		}
+	}
+}
+
+// retryWant is the time between tries, at first.
+const retryWant = 100 * time.Millisecond
+
+func (w *wants) length() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byStream)
+}

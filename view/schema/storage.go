@@ -1,0 +1,255 @@
+package schema
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Find reads the version of a row that is in the file: of a shared one also a
+// tombstone. site matters for owned rows only.
+func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
+	t := all[name]
+	if t == nil {
+		return findUnknown(c, name, shared, site, key)
+	}
+	r, ok, err := t.row(c, site, key)
+	if ok || err != nil || !shared {
+		return r, ok, err
+	}
+	return findTombstone(c, name, key)
+}
+
+// Store puts version r in the place of old, if there is one, with its proof.
+func (all Tables) Store(c *sqlite.Conn, old *wire.Version, r wire.Version) error {
+	if err := all.storeRow(c, old, r); err != nil {
+		return err
+	}
+	if r.Shared && r.Proof.By != nil {
+		return putProof(c, r)
+	}
+	return nil
+}
+
+func (all Tables) storeRow(c *sqlite.Conn, old *wire.Version, r wire.Version) error {
+	t := all[r.Table]
+	switch {
+	case t == nil:
+		if old != nil && old.Site != r.Site {
+			if err := deleteUnknown(c, *old); err != nil {
+				return err
+			}
+		}
+		return putUnknown(c, r)
+	case old != nil && old.Deleted != r.Deleted:
+		if err := all.removeRow(c, *old); err != nil {
+			return err
+		}
+	}
+	if r.Deleted {
+		return putTombstone(c, r)
+	}
+	return t.store(c, r)
+}
+
+// Remove deletes a row or tombstone, and its proof.
+func (all Tables) Remove(c *sqlite.Conn, old wire.Version) error {
+	if err := all.removeRow(c, old); err != nil {
+		return err
+	}
+	if old.Shared {
+		return deleteProof(c, old)
+	}
+	return nil
+}
+
+func (all Tables) removeRow(c *sqlite.Conn, old wire.Version) error {
+	t := all[old.Table]
+	switch {
+	case t == nil:
+		return deleteUnknown(c, old)
+	case old.Deleted:
+		return deleteTombstone(c, old)
+	}
+	return t.remove(c, old.Site, old.Key)
+}
+
+// Each calls do with every row and tombstone.
+func (all Tables) Each(c *sqlite.Conn, do func(wire.Version) error) error {
+	return all.walk(c, "", do)
+}
+
+// EachShared calls do with every shared row and tombstone.
+func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error {
+	shared := maps.Clone(all)
+	maps.DeleteFunc(shared, func(_ string, t *table) bool { return !t.Shared })
+	return shared.walk(c, "", func(r wire.Version) error {
+		if !r.Shared {
+			return nil
+		}
+		return do(r)
+	})
+}
+
+// OfStream calls do with what a stream has written and no other has replaced.
+func (all Tables) OfStream(c *sqlite.Conn, of wire.Stream, do func(wire.Version) error) error {
+	return all.walk(c, " WHERE site = ? AND epoch = ?", do, of.Site, of.Epoch)
+}
+
+func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error, args ...any) error {
+	for _, t := range all.sorted() {
+		if err := records(c, t.all+where, t.scan, do, args...); err != nil {
+			return err
+		}
+	}
+	if err := records(c, selectTombstones+where, scanTombstone, do, args...); err != nil {
+		return err
+	}
+	return records(c, selectUnknown+where, scanUnknown, do, args...)
+}
+
+// Owned returns rows that a site owns, at most limit of them, and none when
+// there are none left.
+func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire.Version, error) {
+	for _, t := range all.sorted() {
+		if t.Shared {
+			continue
+		}
+		if found, err := collect(c, t.all+" WHERE site = ? LIMIT ?", t.scan, site, limit); err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return collect(c, selectUnknown+" WHERE site = ? AND shared = 0 LIMIT ?", scanUnknown, site, limit)
+}
+
+// Keys returns the keys of the rows that a site owns in a table.
+func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]string, error) {
+	var keys []string
+	err := sqlfile.Query(c, "SELECT key FROM "+name+suffix+" WHERE site = ?", func(s *sqlite.Stmt) error {
+		keys = append(keys, s.ColumnText(0))
+		return nil
+	}, site)
+	return keys, err
+}
+
+// Expired reports whether a version has served its time, with all from before a
+// time: every member has it, or will never come back.
+func Expired(r *wire.Version, before wire.Clock) bool {
+	switch {
+	case r.Clock >= before:
+		return false
+	case r.Table == wire.TableTokens:
+		return tokenExpired(r, before)
+	}
+	return r.Deleted || slices.Contains(expiring, r.Table)
+}
+
+var expiring = []string{wire.TableCancelled, wire.TableForgotten}
+
+// revokedFor is how long a token that would be good for ever is remembered as
+// revoked. A member that was cut off for longer would bring it back.
+const revokedFor = 366 * 24 * time.Hour
+
+// tokenExpired reports whether a token is good for nothing even where its
+// revocation is not known.
+func tokenExpired(r *wire.Version, before wire.Clock) bool {
+	if at, _ := r.Columns.Get("expires_at").(int64); at > 0 {
+		return at < before.Time().UnixNano()
+	}
+	at, _ := r.Columns.Get("revoked_at").(int64)
+	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
+}
+
+// AllExpired returns versions that are [Expired], at most limit of each kind.
+func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
+	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range expiring {
+		t := all[name]
+		if t == nil { // of a release before it
+			continue
+		}
+		found, err := collect(c, t.all+" WHERE clock < ? LIMIT ?", t.scan, int64(before), limit)
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, found...)
+	}
+	if t := all[wire.TableTokens]; t != nil {
+		const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // as tokenExpired
+		tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, tokens...)
+	}
+	unknown, err := collect(c, selectUnknown+" WHERE deleted = 1 AND clock < ? LIMIT ?", scanUnknown, int64(before), limit)
+	return append(old, unknown...), err
+}
+
+// Kept returns the rows of known tables that have columns, or are, where those
+// of a newer release are kept.
+func (all Tables) Kept(c *sqlite.Conn) ([]wire.Version, error) {
+	var out []wire.Version
+	for _, t := range all.sorted() {
+		extra, err := collect(c, t.all+" WHERE extra IS NOT NULL", t.scan)
+		if err != nil {
+			return nil, err
+		}
+		unknown, err := collect(c, selectUnknown+" WHERE tbl = ?", scanUnknown, t.name)
+		if err != nil {
+			return nil, err
+		}
+		out = slices.Concat(out, extra, unknown)
+	}
+	return out, nil
+}
+
+// Adopt takes a row that was kept from where it was kept, and returns what of
+// it fits the schema now; ok is false when it fits nowhere.
+func (all Tables) Adopt(c *sqlite.Conn, old wire.Version) (fitted wire.Version, ok bool, err error) {
+	if err := deleteUnknown(c, old); err != nil { // none if it was a column only
+		return wire.Version{}, false, err
+	}
+	t := all[old.Table]
+	if t.Shared != old.Shared || old.Deleted && (old.Table == wire.TableApps || old.Table == wire.TableTokens) {
+		return wire.Version{}, false, nil
+	}
+	fitted = old
+	fitted.Columns = nil
+	for _, c := range old.Columns {
+		if value, err := t.value(c.Name, c.Value); err == nil && value != nil {
+			fitted.Columns = append(fitted.Columns, wire.Column{Name: c.Name, Value: value})
+		}
+	}
+	return fitted, true, nil
+}
+
+// records calls do with what a SELECT returns.
+func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), do func(wire.Version) error, args ...any) error {
+	return sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+		r, err := scan(s)
+		if err != nil {
+			return err
+		}
+		return do(r)
+	}, args...)
+}
+
+// collect returns what a SELECT returns.
+func collect(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), args ...any) ([]wire.Version, error) {
+	var found []wire.Version
+	err := records(c, sql, scan, func(r wire.Version) error {
+		found = append(found, r)
+		return nil
+	}, args...)
+	return found, err
+}

@@ -1,0 +1,101 @@
+package schema
+
+import (
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// row reads the row of a key; of an owned table, that of a site.
+func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
+	err = sqlfile.Query(c, t.get, func(s *sqlite.Stmt) error {
+		ok = true
+		r, err = t.scan(s)
+		return err
+	}, t.address(site, key)...)
+	return r, ok, err
+}
+
+func (t *table) address(site bourse.WorkerID, key string) []any {
+	if t.Shared {
+		return []any{key}
+	}
+	return []any{site, key}
+}
+
+// scan reads a row of one of the table's SELECTs.
+func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
+	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(7))}
+	r.Stamp = StampOf(s)
+	r.Columns = make(wire.Columns, 0, len(t.Defs))
+	for i, d := range t.Defs {
+		if v := sqlfile.ValueAt(s, 8+i); v != nil && !wire.EqualValues(v, d.fallback) {
+			r.Columns = append(r.Columns, wire.Column{Name: d.Name, Value: v})
+		}
+	}
+	if s.ColumnIsNull(6) {
+		return r, nil
+	}
+	extra, err := decodeExtra(s.ColumnText(6))
+	if err != nil {
+		return r, fmt.Errorf("extra columns of row %s in %s: %w", bourse.Quoted(r.Key), t.name, err)
+	}
+	r.Columns = r.Columns.With(extra)
+	return r, nil
+}
+
+// StampOf reads the site from the first column, and epoch, seq and at from the
+// third to fifth.
+func StampOf(s *sqlite.Stmt) wire.Stamp {
+	of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(2))}
+	return wire.Stamp{Position: wire.Position{Stream: of, Seq: uint64(s.ColumnInt64(3))}, At: s.ColumnInt64(4)}
+}
+
+// store inserts a row or replaces it.
+func (t *table) store(c *sqlite.Conn, r wire.Version) error {
+	s, err := c.Prepare(t.put)
+	if err != nil {
+		return err
+	}
+	s.BindText(1, string(r.Site))
+	s.BindText(2, r.Key)
+	s.BindInt64(3, int64(r.Epoch))
+	s.BindInt64(4, int64(r.Seq))
+	s.BindInt64(5, r.At)
+	s.BindInt64(6, int64(r.Hash))
+	next := 8
+	if t.Shared {
+		s.BindInt64(8, int64(r.Clock))
+		next++
+	}
+	var extra wire.Columns
+	cols := r.Columns
+	for i := range t.Defs {
+		d := &t.Defs[i]
+		for len(cols) > 0 && cols[0].Name < d.Name {
+			extra, cols = append(extra, cols[0]), cols[1:]
+		}
+		value := d.fallback
+		if len(cols) > 0 && cols[0].Name == d.Name {
+			value, cols = cols[0].Value, cols[1:]
+		}
+		sqlfile.Bind(s, next+i, value)
+	}
+	if extra = append(extra, cols...); len(extra) > 0 {
+		text, err := encodeExtra(extra)
+		if err != nil {
+			return err
+		}
+		s.BindText(7, text)
+	}
+	_, err = s.Step()
+	return err
+}
+
+func (t *table) remove(c *sqlite.Conn, site bourse.WorkerID, key string) error {
+	return sqlfile.Run(c, t.delete, t.address(site, key)...)
+}

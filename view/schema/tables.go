@@ -1,0 +1,175 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// kind is the type of a column's values.
+type kind int
+
+const (
+	kindInteger kind = iota + 1
+	kindReal
+	kindText
+	kindJSON
+	kindBlob
+)
+
+// definition is what the schema says of a column.
+type definition struct {
+	Name     string
+	kind     kind
+	fallback wire.Value // its default; nil is NULL
+}
+
+// table is a replicated table and the statements that read and write it.
+type table struct {
+	name   string // on the wire
+	Shared bool
+	Defs   []definition // by name
+	get    string       // parameters: site and key, or key
+	all    string
+	put    string
+	delete string // as get
+}
+
+// Tables are the replicated tables by their names on the wire.
+type Tables map[string]*table
+
+// suffix distinguishes replicated tables from those of this member alone.
+const suffix = "_rows"
+
+// bookkeeping columns are in every replicated table; a row cannot name them.
+var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", "extra"}
+
+// Read asks the file what it holds, so that the schema is in
+// schema.sql alone.
+func Read(c *sqlite.Conn) (Tables, error) {
+	var names []string
+	err := sqlfile.Query(c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\_rows' ESCAPE '\'`, func(s *sqlite.Stmt) error {
+		names = append(names, s.ColumnText(0))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the schema: %w", err)
+	}
+	all := Tables{}
+	for _, name := range names {
+		t, err := readTable(c, name)
+		if err != nil {
+			return nil, fmt.Errorf("read the schema of %s: %w", name, err)
+		}
+		if t != nil {
+			all[t.name] = t
+		}
+	}
+	return all, nil
+}
+
+// readTable returns nil for a table that is not replicated: one whose key is
+// neither (site, key) nor key.
+func readTable(c *sqlite.Conn, physical string) (*table, error) {
+	t := &table{name: strings.TrimSuffix(physical, suffix)}
+	var defaults, primary []string
+	err := sqlfile.Query(c, `SELECT name, type, dflt_value, pk FROM pragma_table_info(?) ORDER BY name`, func(s *sqlite.Stmt) error {
+		name := s.ColumnText(0)
+		if s.ColumnInt64(3) > 0 {
+			primary = append(primary, name)
+		}
+		if slices.Contains(bookkeeping, name) {
+			return nil
+		}
+		t.Defs = append(t.Defs, definition{Name: name, kind: kindOf(s.ColumnText(1))})
+		defaults = append(defaults, s.ColumnText(2))
+		return nil
+	}, physical)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(primary)
+	switch strings.Join(primary, " ") {
+	case "key site":
+	case "key":
+		t.Shared = true
+	default:
+		return nil, nil
+	}
+	for i, expression := range defaults {
+		if expression == "" {
+			continue
+		}
+		err := sqlfile.Query(c, "SELECT "+expression, func(s *sqlite.Stmt) error {
+			t.Defs[i].fallback = sqlfile.ValueAt(s, 0)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	t.statements(physical)
+	return t, nil
+}
+
+func kindOf(declared string) kind {
+	switch {
+	case strings.HasPrefix(declared, "JSON"):
+		return kindJSON
+	case strings.Contains(declared, "INT"):
+		return kindInteger
+	case strings.Contains(declared, "TEXT"):
+		return kindText
+	case strings.Contains(declared, "REAL"):
+		return kindReal
+	}
+	return kindBlob
+}
+
+// statements writes the SQL once. All names are the schema's own.
+func (t *table) statements(physical string) {
+	clock, where, key := "0", "site = ? AND key = ?", "site, key"
+	own := []string{"site", "key", "epoch", "seq", "at", "hash", "extra"}
+	if t.Shared {
+		clock, where, key = "clock", "key = ?", "key"
+		own = append(own, "clock")
+	}
+	names := own
+	for _, d := range t.Defs {
+		names = append(names, `"`+d.Name+`"`)
+	}
+	selected := strings.Join(slices.Concat([]string{"site", "key", "epoch", "seq", "at", "hash", "extra", clock}, names[len(own):]), ", ")
+	t.all = "SELECT " + selected + " FROM " + physical
+	t.get = t.all + " WHERE " + where
+	t.delete = "DELETE FROM " + physical + " WHERE " + where
+	var sets []string
+	for _, n := range names {
+		if n != "key" && (t.Shared || n != "site") {
+			sets = append(sets, n+" = excluded."+n)
+		}
+	}
+	t.put = "INSERT INTO " + physical + " (" + strings.Join(names, ", ") + ") VALUES (" +
+		strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + ") ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sets, ", ")
+}
+
+// find returns the definition of a column, nil for one that is not known.
+func (t *table) find(name string) *definition {
+	i, ok := slices.BinarySearchFunc(t.Defs, name, func(d definition, name string) int { return strings.Compare(d.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &t.Defs[i]
+}
+
+// sorted returns the tables by name.
+func (all Tables) sorted() []*table {
+	out := slices.Collect(maps.Values(all))
+	slices.SortFunc(out, func(a, b *table) int { return strings.Compare(a.name, b.name) })
+	return out
+}

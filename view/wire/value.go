@@ -1,0 +1,204 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Column is one column of a row with its value. A nil value says that the
+// column has its default: such columns are in changes only, never in what a
+// row is, so that a column that is absent and one that has its default are the
+// same, also to a release that does not know the column.
+type Column struct {
+	Name  string
+	Value Value
+}
+
+// Columns are in order of name, each once.
+type Columns []Column
+
+// ByName compares columns by their names.
+func ByName(a, b Column) int { return strings.Compare(a.Name, b.Name) }
+
+// Get returns the value of a column, nil for one that has its default.
+func (c Columns) Get(name string) Value {
+	i, ok := slices.BinarySearchFunc(c, name, func(e Column, name string) int { return strings.Compare(e.Name, name) })
+	if !ok {
+		return nil
+	}
+	return c[i].Value
+}
+
+// With returns c after a change.
+func (c Columns) With(change Columns) Columns {
+	out := make(Columns, 0, len(c)+len(change))
+	for len(c) > 0 || len(change) > 0 {
+		order := 0
+		switch {
+		case len(c) == 0:
+			order = 1
+		case len(change) == 0:
+			order = -1
+		default:
+			order = ByName(c[0], change[0])
+		}
+		if order < 0 {
+			out, c = append(out, c[0]), c[1:]
+			continue
+		}
+		if change[0].Value != nil {
+			out = append(out, change[0])
+		}
+		change = change[1:]
+		if order == 0 {
+			c = c[1:]
+		}
+	}
+	return out
+}
+
+// Until returns the change that makes want of c.
+func (c Columns) Until(want Columns) Columns {
+	var out Columns
+	for _, w := range want {
+		if !EqualValues(c.Get(w.Name), w.Value) {
+			out = append(out, w)
+		}
+	}
+	for _, have := range c {
+		if want.Get(have.Name) == nil {
+			out = append(out, Column{Name: have.Name})
+		}
+	}
+	slices.SortFunc(out, ByName)
+	return out
+}
+
+// Set returns c without the columns that have their default.
+func (c Columns) Set() Columns {
+	return slices.DeleteFunc(slices.Clone(c), func(e Column) bool { return e.Value == nil })
+}
+
+// Size is about what the columns take on the wire and in the file.
+func (c Columns) Size() int {
+	n := 0
+	for _, e := range c {
+		n += len(e.Name) + ValueSize(e.Value) + 4
+	}
+	return n
+}
+
+// Map returns the columns as a Row has them.
+func (c Columns) Map() map[string]Value {
+	if len(c) == 0 {
+		return nil
+	}
+	m := make(map[string]Value, len(c))
+	for _, e := range c {
+		m[e.Name] = e.Value
+	}
+	return m
+}
+
+// ValueSize returns about what a value takes.
+func ValueSize(v Value) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []byte:
+		return len(v)
+	}
+	return 8
+}
+
+// EqualValues reports whether two values are one.
+func EqualValues(a, b Value) bool {
+	x, ok := a.([]byte)
+	y, also := b.([]byte)
+	if ok && also {
+		return bytes.Equal(x, y)
+	}
+	return ok == also && a == b
+}
+
+// Scalar brings v to one of the types of a Value. Numbers that SQLite would
+// return changed are refused.
+func Scalar(v any) (Value, error) {
+	switch v := v.(type) {
+	case nil, int64, []byte:
+		return v, nil
+	case string:
+		return v, CheckText(v)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("%v is no value", v)
+		}
+		if v == 0 {
+			v = 0 // SQLite knows no negative zero
+		}
+		return v, nil
+	case int:
+		return int64(v), nil
+	case bool:
+		if v {
+			return int64(1), nil
+		}
+		return int64(0), nil
+	}
+	return nil, fmt.Errorf("a value of type %T", v)
+}
+
+// CheckText refuses what SQLite's functions stumble over.
+func CheckText(s string) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("text that is not UTF-8")
+	}
+	if strings.IndexByte(s, 0) >= 0 {
+		return fmt.Errorf("text with a zero byte")
+	}
+	return nil
+}
+
+// maxDepth of JSON: SQLite's own limit is 1000, that of its readers unknown.
+const maxDepth = 64
+
+// CheckJSON refuses what would make a SQL query over the column fail.
+func CheckJSON(s string) error {
+	if !json.Valid([]byte(s)) {
+		return fmt.Errorf("malformed JSON")
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("JSON nested deeper than %d", maxDepth)
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return nil
+}
+
+// intOf returns a whole number, 0 for anything else.
+func intOf(v Value) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+// TextOf returns a text, "" for anything else.
+func TextOf(v Value) string {
+	s, _ := v.(string)
+	return s
+}

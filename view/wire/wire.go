@@ -1,0 +1,322 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// WireVersion is the first byte of every encoded transaction and snapshot. In a
+// transaction the length of a signature follows (uvarint), the signature, and
+// its body. Bodies are CBOR with integer keys, in the deterministic encoding of
+// RFC 8949 §4.2.1. A release may add keys, which older ones ignore; it changes
+// the version only when older ones must not read on.
+//
+//	1  without signatures; not taken in any more
+//	2  signed
+const WireVersion = 2
+
+// MaxFrame bounds an encoded transaction that is taken in. It is twice what a
+// site may write, so that a row that is too large is refused alone and does
+// not hold up its stream.
+const MaxFrame = 2 * MaxTx
+
+// Bounds of positions, so that SQLite's integers hold them and a clock has
+// epochs for long.
+const (
+	MaxEpoch = 1 << 53
+	MaxSeq   = 1 << 53
+)
+
+// TxHead is the beginning of wireTx, to look at one without its rows.
+type TxHead struct {
+	Site  string `cbor:"1,keyasint"`
+	Epoch uint64 `cbor:"2,keyasint"`
+	Seq   uint64 `cbor:"3,keyasint"`
+	At    int64  `cbor:"4,keyasint"`
+}
+
+// TxBody is a transaction on the wire. Its rows are byte strings with wireRows
+// in them: each is decoded alone, so that a bad one is refused alone.
+type TxBody struct {
+	TxHead
+	Rows  [][]byte `cbor:"5,keyasint"`
+	Birth []byte   `cbor:"6,keyasint,omitempty"` // of the epoch; at least its first transaction has it
+	Prev  []byte   `cbor:"7,keyasint,omitempty"` // Link of the transaction before
+}
+
+// RowBody is a row on the wire. The fields from Seq on are in snapshots
+// only, Site and Epoch in shared ones only.
+type RowBody struct {
+	Table   string         `cbor:"1,keyasint"`
+	Key     string         `cbor:"2,keyasint"`
+	Columns map[string]any `cbor:"3,keyasint,omitempty"`
+	Deleted bool           `cbor:"4,keyasint,omitempty"`
+	Clock   uint64         `cbor:"5,keyasint,omitempty"`
+	Seq     uint64         `cbor:"6,keyasint,omitempty"`
+	At      int64          `cbor:"7,keyasint,omitempty"`
+	Site    string         `cbor:"8,keyasint,omitempty"`
+	Epoch   uint64         `cbor:"9,keyasint,omitempty"`
+	Sig     []byte         `cbor:"10,keyasint,omitempty"` // of a shared row, by its site
+	Birth   []byte         `cbor:"11,keyasint,omitempty"` // in snapshots of shared rows: the id of the site's birth
+}
+
+var (
+	encoding = must(cbor.CoreDetEncOptions().EncMode())
+	decoding = must(cbor.DecOptions{
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		MaxNestedLevels:  16,
+		MaxArrayElements: 4 * MaxRows,
+		MaxMapPairs:      4 * MaxColumns,
+		IndefLength:      cbor.IndefLengthForbidden,
+		TagsMd:           cbor.TagsForbidden,
+		IntDec:           cbor.IntDecConvertSignedOrFail,
+		NaN:              cbor.NaNDecodeForbidden,
+		Inf:              cbor.InfDecodeForbidden,
+	}.DecMode())
+)
+
+func must[T any](mode T, err error) T {
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return mode
+}
+
+// EncodeBody returns the CBOR of a body.
+func EncodeBody(v any) ([]byte, error) { return encoding.Marshal(v) }
+
+// ReadBody reads the CBOR of a body into v.
+func ReadBody(b []byte, v any) error { return decoding.Unmarshal(b, v) }
+
+// Encode returns a transaction as it goes over the wire, signed. CodeInvalid: it
+// exceeds a bound or has a value of a type that no column has.
+func Encode(tx *Transaction, by Seal) ([]byte, error) {
+	rows := make([][]byte, len(tx.Rows))
+	var h Hasher
+	for i, r := range tx.Rows {
+		w, err := BodyOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if r.Clock != 0 {
+			if w.Sig, err = Sign(by.Key, Message(SignedRow, by.Cluster, h.Encode(r.Version(tx.Site)))); err != nil {
+				return nil, err
+			}
+		}
+		if rows[i], err = EncodeRow(w); err != nil {
+			return nil, err
+		}
+	}
+	return EncodeTx(tx, rows, by)
+}
+
+// Version is what a shared row says, as its hash and its signature have it.
+func (r Row) Version(site bourse.WorkerID) Version {
+	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
+	out.Site = site
+	for name, value := range r.Columns { // without those that have their defaults
+		if v, err := Scalar(value); err == nil && v != nil && v != "" && v != int64(0) && v != 0.0 {
+			out.Columns = append(out.Columns, Column{name, v})
+		}
+	}
+	slices.SortFunc(out.Columns, ByName)
+	return out
+}
+
+// BodyOf returns what a row is on the wire. CodeInvalid: a value is of a type
+// that no column has.
+func BodyOf(r Row) (RowBody, error) {
+	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock)}
+	if len(r.Columns) > 0 {
+		w.Columns = make(map[string]any, len(r.Columns))
+	}
+	for name, v := range r.Columns {
+		value, err := Scalar(v)
+		if err != nil {
+			return w, bourse.Errorf(bourse.CodeInvalid, "column %s of row %s in %s: %w", name, bourse.Quoted(r.Key), r.Table, err)
+		}
+		w.Columns[name] = value
+	}
+	return w, nil
+}
+
+// BodyOfVersion returns what a version of a row is on the wire, in snapshots and proofs.
+func BodyOfVersion(r Version) RowBody {
+	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock), Seq: r.Seq, At: r.At}
+	if len(r.Columns) > 0 {
+		w.Columns = make(map[string]any, len(r.Columns))
+	}
+	for _, c := range r.Columns {
+		w.Columns[c.Name] = c.Value
+	}
+	return w
+}
+
+// EncodeRow encodes a row.
+func EncodeRow(w RowBody) ([]byte, error) {
+	b, err := EncodeBody(w)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "encode row %s of %s: %w", bourse.Quoted(w.Key), w.Table, err)
+	}
+	return b, nil
+}
+
+// EncodeTx encodes a transaction of rows that are encoded, and signs it.
+// CodeInvalid: it exceeds a bound.
+func EncodeTx(tx *Transaction, rows [][]byte, by Seal) ([]byte, error) {
+	if len(rows) > MaxRows {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d rows, at most %d", len(rows), MaxRows)
+	}
+	body, err := EncodeBody(TxBody{TxHead{string(tx.Site), tx.Epoch, tx.Seq, tx.At}, rows, by.Birth, by.Prev})
+	if err != nil {
+		return nil, fmt.Errorf("encode transaction: %w", err)
+	}
+	b, err := SealBody(body, by)
+	if err == nil && len(b) > MaxTx {
+		err = bourse.Errorf(bourse.CodeInvalid, "a transaction of %d bytes, at most %d", len(b), MaxTx)
+	}
+	return b, err
+}
+
+// SealBody signs the body of a transaction.
+func SealBody(body []byte, by Seal) ([]byte, error) {
+	sig, err := Sign(by.Key, Message(signedTransaction, by.Cluster, body))
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, 1+binary.MaxVarintLen16+len(sig)+len(body))
+	b = binary.AppendUvarint(append(b, WireVersion), uint64(len(sig)))
+	return append(append(b, sig...), body...), nil
+}
+
+// unseal takes an encoded transaction apart.
+func unseal(encoded []byte) (sig, body []byte, err error) {
+	switch {
+	case len(encoded) == 0:
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "an empty transaction")
+	case len(encoded) > MaxFrame:
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d bytes, at most %d", len(encoded), MaxFrame)
+	case encoded[0] != WireVersion:
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction in wire version %d, this release reads %d", encoded[0], WireVersion)
+	}
+	size, n := binary.Uvarint(encoded[1:])
+	if n <= 0 || size > maxSignature || uint64(len(encoded)-1-n) < size {
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction that is cut short")
+	}
+	rest := encoded[1+n:]
+	return rest[:size], rest[size:], nil
+}
+
+// maxSignature bounds a signature: RSA of 16384 bits.
+const maxSignature = 2048
+
+// Peek returns the position of an encoded transaction, without a look at its
+// rows. CodeInvalid: it is none.
+func Peek(encoded []byte) (Position, error) {
+	_, body, err := unseal(encoded)
+	if err != nil {
+		return Position{}, err
+	}
+	var h TxHead
+	if err := open(body, &h); err != nil {
+		return Position{}, err
+	}
+	return h.Position()
+}
+
+// Decode decodes a transaction. CodeInvalid: it is malformed. Neither is
+// its signature checked, nor what its rows say compared with any schema.
+func Decode(encoded []byte) (*Transaction, error) {
+	w, err := OpenTx(encoded)
+	if err != nil {
+		return nil, err
+	}
+	tx := &Transaction{Position: w.Pos, At: w.At}
+	for _, raw := range w.Rows {
+		r, err := DecodeRow(raw)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "decode a row of transaction %d of %s: %w", tx.Seq, tx.Site, err)
+		}
+		tx.Rows = append(tx.Rows, r.Row())
+	}
+	return tx, nil
+}
+
+// Sealed is a transaction whose rows are still encoded and whose signature was
+// not looked at.
+type Sealed struct {
+	TxBody
+	Pos                Position
+	Encoded, sig, body []byte
+}
+
+// OpenTx decodes a transaction but for its rows. CodeInvalid: it is malformed.
+func OpenTx(encoded []byte) (*Sealed, error) {
+	s := &Sealed{Encoded: encoded}
+	var err error
+	if s.sig, s.body, err = unseal(encoded); err != nil {
+		return nil, err
+	}
+	if err = open(s.body, &s.TxBody); err != nil {
+		return nil, err
+	}
+	if s.Pos, err = s.Position(); err != nil {
+		return nil, err
+	}
+	if len(s.Rows) > MaxRows {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d rows, at most %d", len(s.Rows), MaxRows)
+	}
+	return s, nil
+}
+
+// Follows reports whether a transaction is linked to the one before it.
+func (s *Sealed) Follows(before *Sealed) bool {
+	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
+}
+
+// DecodeRow decodes a row.
+func DecodeRow(raw []byte) (RowBody, error) {
+	var w RowBody
+	err := ReadBody(raw, &w)
+	return w, err
+}
+
+// Row returns the row.
+func (w RowBody) Row() Row {
+	r := Row{Table: w.Table, Key: w.Key, Deleted: w.Deleted, Clock: Clock(w.Clock)}
+	if len(w.Columns) > 0 {
+		r.Columns = make(map[string]Value, len(w.Columns))
+	}
+	for name, v := range w.Columns {
+		r.Columns[name] = v
+	}
+	return r
+}
+
+// open decodes a body.
+func open(body []byte, into any) error {
+	if err := ReadBody(body, into); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "a malformed transaction: %w", err)
+	}
+	return nil
+}
+
+// Position checks and returns the transaction's position.
+func (h TxHead) Position() (Position, error) {
+	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
+	switch {
+	case len(h.Site) > MaxName: // its letters are looked at when the stream is new
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction of site %s", bourse.Quoted(h.Site))
+	case h.Epoch == 0 || h.Epoch >= MaxEpoch || h.Seq == 0 || h.Seq >= MaxSeq:
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction at epoch %d, number %d", h.Epoch, h.Seq)
+	case h.At < 0:
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction of before 1970")
+	}
+	return p, nil
+}

@@ -1,0 +1,48 @@
+package admit
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// A task is refused for its region or its labels; what it counts is the
+// ledger's business. A refusal names the worker.
+func TestTasksAreRefusedForGood(t *testing.T) {
+	h := &Host{Worker: "w1", Region: "gru"}
+	h.Labels.Store(&Labels{All: map[string]string{"arch": "amd64"}})
+	requires := func(name string, r bourse.Requirement) bourse.Requirements { return bourse.Requirements{name: r} }
+	for name, c := range map[string]struct {
+		regions []bourse.Choice
+		require bourse.Requirements
+		want    bourse.RefusalReason
+	}{
+		"nothing to say":    {[]bourse.Choice{{"mad"}, {"ams", "gru"}}, nil, ""},
+		"its label":         {[]bourse.Choice{{"gru"}}, requires("arch", bourse.Requirement{Label: "amd64"}), ""},
+		"a countable":       {[]bourse.Choice{{"gru"}}, requires("slots", bourse.Requirement{Count: 1 << 40}), ""},
+		"another region":    {[]bourse.Choice{{"mad"}}, nil, bourse.RefusedRegion},
+		"another label":     {[]bourse.Choice{{"gru"}}, requires("arch", bourse.Requirement{Label: "arm64"}), bourse.RefusedLabel},
+		"a label not known": {[]bourse.Choice{{"gru"}}, requires("disk", bourse.Requirement{Label: "nvme"}), bourse.RefusedUnknown},
+	} {
+		r := h.Task(&bourse.Order{Regions: c.regions, Config: bourse.Config{Requirements: c.require}})
+		switch {
+		case c.want == "" && r != nil, c.want != "" && (r == nil || r.Reason != c.want || r.Worker != "w1" || r.Region != "gru" || r.Detail == ""):
+			t.Errorf("%s: %+v, want %q of w1 in gru, with a sentence", name, r, c.want)
+		}
+	}
+}
+
+// While the store takes nothing new, nothing fits, however much is free.
+func TestNothingFitsWhileTheStoreIsShort(t *testing.T) {
+	var short error
+	h := &Host{Worker: "w1", Region: "gru", Short: func() error { return short }, Ledger: Ledger{Totals: bourse.Amounts{{Resource: "slots", Amount: 2}}}}
+	one := bourse.Amounts{{Resource: "slots", Amount: 1}}
+	if r := h.Fits(one, one); r != nil {
+		t.Errorf("one of two free: %+v", r)
+	}
+	short = bourse.Errorf(bourse.CodeUnavailable, "%w", errors.New("the disk is full"))
+	if r := h.Fits(nil, one); r == nil || r.Reason != bourse.RefusedUnavailable || r.Worker != "w1" {
+		t.Errorf("on a full disk: %+v, want unavailable", r)
+	}
+}

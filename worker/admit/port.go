@@ -1,0 +1,49 @@
+package admit
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// EnvPort names the variable in which a machine finds its port.
+const EnvPort = "PORT"
+
+// ResourcePorts is what a refusal calls the ports of $PORT.
+const ResourcePorts = "ports"
+
+// PortRange is where the ports come from that machines find in $PORT, both ends
+// included.
+type PortRange struct {
+	First, Last int
+}
+
+// Validate reports CodeInvalid for a range that is empty or out of 1 to 65535.
+func (p PortRange) Validate() error {
+	if p.First < 1 || p.Last > 65535 || p.Last < p.First {
+		return bourse.Errorf(bourse.CodeInvalid, "port range %d-%d: use two ports from 1 to 65535, the smaller first", p.First, p.Last)
+	}
+	return nil
+}
+
+// NeedsPort reports whether a machine needs one of the host's ports: not when
+// its environment names one, it has all of an address of its own, or it is
+// elsewhere.
+func NeedsPort(c *bourse.Config, private bool) bool {
+	_, own := c.Env[EnvPort]
+	return !own && !private && c.ImageKind() != bourse.PollerImage
+}
+
+// port refuses an order whose machine would find no port that is not another
+// machine's.
+func (h *Host) port(tx *store.Tx, order *bourse.Order) *bourse.Refusal {
+	if order.Config.Image == "" || !NeedsPort(&order.Config, h.Private[order.Config.ImageKind()]) ||
+		tx.PortLeft(h.Ports.First, h.Ports.Last) {
+		return nil
+	}
+	return &bourse.Refusal{
+		Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
+		Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),
+	}
+}

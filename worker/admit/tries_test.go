@@ -1,0 +1,23 @@
+package admit
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Shows that what is remembered of tries is bounded, and the latest of it kept.
+func TestTriesAreBounded(t *testing.T) {
+	var x Tries
+	for i := range 5 * maxTries {
+		x.Asked(&bourse.Order{ID: bourse.OrderID(fmt.Sprint(i)), Options: bourse.Options{Try: "a"}})
+	}
+	if n := len(x.last) + len(x.old); n > 2*maxTries {
+		t.Errorf("%d orders are remembered, want %d at most", n, 2*maxTries)
+	}
+	late := bourse.Order{ID: bourse.OrderID(fmt.Sprint(5*maxTries - maxTries)), Options: bourse.Options{Try: "b"}}
+	if x.refuse(&late) == nil {
+		t.Error("the try of a late order is forgotten")
+	}
+}

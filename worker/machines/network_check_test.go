@@ -1,0 +1,22 @@
+package machines
+
+import (
+	"os"
+	"runtime"
+	"testing"
+)
+
+func TestCutOff(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("namespaces are Linux's")
+	}
+	if cutOff(os.Getpid(), "/proc/self/ns/net") {
+		t.Error("a process is cut off from its own network")
+	}
+	if !cutOff(os.Getpid(), "/proc/self/ns/mnt") { // any other namespace
+		t.Error("a process in another namespace is not cut off")
+	}
+	if cutOff(os.Getpid(), "/nonexistent") || cutOff(1<<30, "/proc/self/ns/net") {
+		t.Error("what cannot be known is told as cut off")
+	}
+}

@@ -1,0 +1,223 @@
+package machines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// beginNext begins an update that has all it needs, in the transaction that was
+// given: the present version of a machine that runs is to end, unless its program
+// would not notice; one that does not run has the next version from here on.
+func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bourse.Event, error) {
+	switch {
+	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
+		if sleeps(m) {
+			m.Next.Launch = false
+		}
+		return o.swap(tx, m, port)
+	case m.State != bourse.StateStarted && m.State != bourse.StateSuspended && m.State != bourse.StateRestarting:
+		return nil, errMoved
+	case unnoticed(m):
+		if err := tx.KeepVersion(m); err != nil {
+			return nil, err
+		}
+		takes := m.Next.Takes
+		adoptNext(m)
+		m.Takes = takes
+		return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
+	}
+	m.Boot.Requested = true
+	m.State = bourse.StateReplacing
+	return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
+}
+
+// sleeps reports whether m is stopped until its schedule's next time, which its
+// next version waits for, too.
+func sleeps(m *bourse.Machine) bool {
+	now, _ := m.Config.ParseSchedule() // what a release before took means nothing
+	next, _ := m.Next.Config.ParseSchedule()
+	return m.State == bourse.StateStopped && now != "" && next != ""
+}
+
+// adoptNext makes m's next version its present one.
+func adoptNext(m *bourse.Machine) {
+	n := m.Next
+	m.Next, m.Instance, m.Config, m.Image = nil, n.Instance, n.Config, n.Image
+	m.Cordoned = m.Cordoned || n.Cordoned
+	m.Secrets, m.SkipSecrets = max(m.Secrets, n.Secrets), n.SkipSecrets
+}
+
+// swap gives m, of which nothing runs, its next version and the intent to launch
+// it, in the transaction that was given.
+func (o *operations) swap(tx *store.Tx, m *bourse.Machine, port int) ([]bourse.Event, error) {
+	if err := portUntaken(tx, m.ID, port); err != nil {
+		return nil, err
+	}
+	if err := tx.KeepVersion(m); err != nil {
+		return nil, err
+	}
+	launch, takes := m.Next.Launch, m.Next.Takes
+	adoptNext(m)
+	m.Takes = takes
+	events := []bourse.Event{{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser}}
+	if !launch {
+		settle(m)
+		m.State, m.Boot.Port = bourse.StateStopped, port
+		return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), nil
+	}
+	if err := o.host.TakeDevices(tx, m); err != nil {
+		return events, err
+	}
+	recordBoot(m, port)
+	m.Boot.Restarts = nil
+	return events, nil
+}
+
+// replaceStep ends the present version of a machine that is updated.
+func (o *operations) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	if err := o.endPresent(ctx, r.Request.Machine); err != nil {
+		return fsm.Retry(err)
+	}
+	return fsm.Done()
+}
+
+func (o *operations) endPresent(ctx context.Context, id bourse.MachineID) error {
+	m, err := o.state.Machine(ctx, id)
+	if err != nil || m.State != bourse.StateReplacing || !alive(&m) {
+		return err
+	}
+	signal, timeout := stopOf(&m.Config)
+	return o.end(ctx, &m, signal, timeout)
+}
+
+// swapStep gives a machine whose version has ended the next one.
+func (o *operations) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := o.state.Machine(ctx, r.Request.Machine)
+	switch {
+	case err != nil:
+		return fsm.Abort(err)
+	case m.State == bourse.StateStarting: // it was recorded with the intent
+		return fsm.Done()
+	case m.State != bourse.StateReplacing || m.Next == nil:
+		return fsm.Finish()
+	}
+	port, err := o.portFor(&m, m.Next)
+	if err == nil && !m.Next.Launch {
+		err = o.fittings.Shed(ctx, &m)
+	}
+	if err != nil {
+		return fsm.Retry(err)
+	}
+	write := state.InTx(func(tx *store.Tx) error { return o.recordSwap(tx, m.ID, port) })
+	if !m.Next.Launch {
+		return fsm.Finish(write)
+	}
+	return fsm.Done(write)
+}
+
+func (o *operations) recordSwap(tx *store.Tx, id bourse.MachineID, port int) error {
+	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if m.State != bourse.StateReplacing || m.Next == nil || alive(m) {
+			return false, nil, nil
+		}
+		if portUntaken(tx, m.ID, port) != nil { // taken since
+			port, _ = freePort(tx, o.host.Ports) // better none than a lost update
+		}
+		events, err := o.swap(tx, m, port)
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed its devices
+			m.State = bourse.StateFailed
+			return true, append(events, unlaunched(m, err)...), nil
+		}
+		return true, events, err
+	})
+	return err
+}
+
+// stopUpdate is what is left of an update that an operator cancels: the machine
+// is stopped, with its new version.
+func (o *operations) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
+	if err := o.endPresent(ctx, r.Request.Machine); err != nil {
+		return fsm.Retry(err)
+	}
+	err := o.state.Commit(ctx, r.Request.Machine, func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if m.State == bourse.StateReplacing && m.Next != nil {
+				m.Next.Launch = false
+			}
+			return m.State == bourse.StateReplacing, nil, nil
+		})
+		return err
+	})
+	if err != nil {
+		return fsm.Retry(err)
+	}
+	return o.swapStep(ctx, r)
+}
+
+// unnoticed reports whether the program of m's present version would find
+// nothing else in the next one: its version alone is not worth a restart.
+func unnoticed(m *bourse.Machine) bool {
+	if m.Next.Renew {
+		return false
+	}
+	now, next := noticed(&m.Config), noticed(&m.Next.Config)
+	if m.Image != nil && m.Next.Image != nil {
+		if m.Image.Digest != m.Next.Image.Digest {
+			return false
+		}
+		now.Image, next.Image = "", ""
+	}
+	a, errA := json.Marshal(now)
+	b, errB := json.Marshal(next)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// noticed returns the part of a config that its program may notice.
+func noticed(c *bourse.Config) bourse.Config {
+	out := *c
+	out.Metadata = map[string]string{metadataGroup: c.Metadata[metadataGroup]}
+	out.Restart, out.AutoDestroy, out.StopConfig, out.Requirements = nil, false, nil, nil
+	out.Services, out.Checks, out.Metrics, out.Schedule, out.Standbys, out.Statics = nil, nil, nil, nil, nil, nil
+	out.Mounts = nil
+	for _, mount := range c.Mounts {
+		out.Mounts = append(out.Mounts, bourse.Mount{Volume: mount.Volume, Path: mount.Path})
+	}
+	return out
+}
+
+// dropNext gives an update up that has not begun to end the present version.
+// cause is why.
+func (o *operations) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
+	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if !waits(m, version) {
+			return false, nil, nil
+		}
+		m.Next = nil
+		takes := o.host.Ledger.Running(&m.Config)
+		if !mayRun(m) {
+			takes = admit.Resting(takes)
+		}
+		m.Takes = admit.Least(m.Takes, takes)
+		return true, []bourse.Event{{
+			Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceWorker, At: time.Now().UTC(),
+			Reason: "given up, the version stays: " + bourse.MessageOf(cause),
+		}}, nil
+	})
+	return err
+}
+
+// waits reports whether m's update to a version has still to begin.
+func waits(m *bourse.Machine, version bourse.InstanceID) bool {
+	if m.Next == nil || m.Next.Instance != version {
+		return false
+	}
+	return m.State != bourse.StateReplacing && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
+}

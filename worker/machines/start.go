@@ -1,0 +1,215 @@
+package machines
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/machines/fittings"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// errAlready says that the machine is where the caller wants it.
+var errAlready = errors.New("already there")
+
+// Start starts a stopped machine, or lets a suspended one go on, and answers when it has started. Errors:
+// failed_precondition from another state, or when the program cannot be
+// started or something else has its port; insufficient_capacity when the host has no room for it now;
+// conflict while another holds its lease.
+func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	return ms.start(ctx, id, starting{
+		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets,
+	})
+}
+
+// StartIf is Start for a machine of which check, in the transaction that records
+// the start, returns no error; write may record more there.
+func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
+	return ms.start(ctx, id, starting{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
+}
+
+// starting is a start of a stopped machine.
+type starting struct {
+	may     func(m *bourse.Machine) error                   // whether it goes; see may
+	write   func(m *bourse.Machine) (events []bourse.Event) // what is recorded beside the next boot; may be nil
+	secrets uint64                                          // version of its app's that it must have, at least
+}
+
+func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
+	for {
+		reply, err := ms.startOnce(ctx, id, s)
+		if !errors.Is(err, errTaken) {
+			return reply, err
+		}
+	}
+}
+
+func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
+	old, err := ms.state.Machine(ctx, id)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	frozen := old.State == bourse.StateSuspended
+	if !frozen && s.may(&old) == nil {
+		if err := cmp.Or(ms.state.Store.Short(), portForeign(ctx, ms.state, &old), ms.awaitSecrets(ctx, &old, s.secrets)); err != nil {
+			return fabric.ActReply{}, err
+		}
+	}
+	port, err := ms.ops.portOf(&old)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	def := ms.ops.defs.of(&old).start
+	if frozen {
+		def = ms.ops.defs.resume
+	}
+	run, err := ms.ops.begin(ctx, def, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			old = *m
+			if err := s.may(m); err != nil {
+				return false, nil, err
+			}
+			switch {
+			case frozen != (m.State == bourse.StateSuspended):
+				return false, nil, errTaken // it has moved on: look again
+			case frozen:
+				m.State = bourse.StateStarting // it has all that it takes
+			default:
+				m.Secrets = max(m.Secrets, s.secrets)
+				if err := ms.takeBoot(tx, m, port); err != nil {
+					return true, nil, err
+				}
+			}
+			if s.write == nil {
+				return true, nil, nil
+			}
+			return true, s.write(m), nil
+		})
+		return err
+	}))
+	if errors.Is(err, errAlready) {
+		return fabric.ActReply{Previous: old.State, Machine: old}, nil
+	}
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	now, err := ms.appliedMachine(ctx, id, run)
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // its program or image, not the machine
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
+	}
+	return fabric.ActReply{Previous: old.State, Machine: now}, err
+}
+
+// appliedMachine returns a machine once the run on it has ended, which the
+// disk may not have yet: after a crash the run finds the task and records the
+// same.
+func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
+	if _, err := run.Applied(ctx); err != nil {
+		return bourse.Machine{}, err
+	}
+	return ms.state.Machine(ctx, id)
+}
+
+// may reports whether a call goes: errAlready when there is nothing to do.
+// Errors: conflict, while another holds the lease; not_found; failed_precondition.
+func may(m *bourse.Machine, call bourse.Call, nonce string) error {
+	if err := checkLease(m, nonce); err != nil {
+		return err
+	}
+	return on(m, call)
+}
+
+// on is may for a call that needs no lease.
+func on(m *bourse.Machine, call bourse.Call) error {
+	switch answer, text := call.On(m.State); answer {
+	case bourse.Goes:
+		return nil
+	case bourse.Already:
+		return errAlready
+	case bourse.Gone:
+		return state.ErrNoMachine
+	case bourse.Unable:
+		return &bourse.Error{Code: bourse.CodeFailedPrecondition, Message: text}
+	}
+	return bourse.Errorf(bourse.CodeInternal, "machine %s: %s is no call", m.ID, call)
+}
+
+// takeBoot takes what m needs to run from the ledger and records its next
+// boot, in the transaction that was given.
+func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
+	committed, err := tx.CommittedAt(time.Now())
+	if err != nil {
+		return err
+	}
+	takes := ms.host.Ledger.Running(&m.Config)
+	if n := m.Next; n != nil { // it will run, too
+		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
+		takes = admit.Most(takes, n.Takes)
+	}
+	if r := ms.host.Ledger.Fits(admit.Less(committed, m.Takes), takes); r != nil {
+		return hostFull(r)
+	}
+	if err := portUntaken(tx, m.ID, port); err != nil {
+		return err
+	}
+	m.Takes = takes
+	if err := ms.host.TakeDevices(tx, m); err != nil {
+		return err
+	}
+	recordBoot(m, port)
+	m.Boot.Restarts, m.Boot.StandsIn = nil, ""
+	return nil
+}
+
+// hostFull is the error of a machine that its own host has no room for.
+func hostFull(r *bourse.Refusal) error {
+	return bourse.Errorf(bourse.CodeInsufficient,
+		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
+}
+
+// startAttach and startLaunch start a machine again. When that is impossible
+// it has failed.
+func (o *operations) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return o.attach(ctx, r, o.unstarted)
+}
+
+func (o *operations) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
+	return o.launch(ctx, r, o.unstarted)
+}
+
+// unstarted records that a machine cannot be started, once nothing of the
+// attempt is left.
+func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	if !fittings.Plain(m) {
+		if err := o.leaveStopped(ctx, m); err != nil {
+			return fsm.Retry(errors.Join(cause, err))
+		}
+	}
+	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			m.State = bourse.StateFailed
+			return true, unlaunched(m, cause), nil
+		})
+		return err
+	}))
+}
+
+// leaveStopped ends what an attempt to start m may have left running, and
+// removes what a stopped machine does not keep.
+func (o *operations) leaveStopped(ctx context.Context, m *bourse.Machine) error {
+	d, err := o.drivers.of(m.Config.ImageKind())
+	if err == nil {
+		err = d.Stop(ctx, TaskOf(m), "SIGKILL", 0)
+	}
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		return err
+	}
+	return o.fittings.Vacate(ctx, m)
+}

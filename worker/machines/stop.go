@@ -1,0 +1,122 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// Stop asks a machine to end and answers when that is recorded. A stopped one
+// is no error; one that waits for its policy's restart is stopped at once.
+func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	var old, now bourse.Machine
+	_, err := ms.ops.begin(ctx, ms.ops.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
+		var err error
+		now, err = state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			old = *m
+			if err := may(m, bourse.CallStop, act.Nonce); err != nil {
+				return false, nil, err
+			}
+			if m.Next != nil {
+				m.Next.Launch = false // its next version will not start either
+			}
+			m.Boot.Requested = true
+			if m.State == bourse.StateReplacing {
+				return true, []bourse.Event{{Type: bourse.EventStop, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil
+			}
+			m.State = bourse.StateStopping
+			return true, []bourse.Event{{Type: bourse.EventStop, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil
+		})
+		return err
+	}))
+	if errors.Is(err, errAlready) {
+		now, err = old, nil
+	}
+	if err != nil { // the transaction may still be at work on old and now
+		return fabric.ActReply{}, err
+	}
+	return fabric.ActReply{Previous: old.State, Machine: now}, nil
+}
+
+func stopRequest(id bourse.MachineID, act fabric.Act) machineRequest {
+	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
+}
+
+// stopStep ends the task of a machine that is stopping, or restarting on
+// request. The watch of the task records the exit.
+func (o *operations) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := o.state.Machine(ctx, r.Request.Machine)
+	if err != nil {
+		return fsm.Abort(err)
+	}
+	if m.State != bourse.StateStopping && m.State != bourse.StateRestarting {
+		return fsm.Finish() // it ended by itself, and that was recorded
+	}
+	if !alive(&m) {
+		if m.State == bourse.StateStopping {
+			if err := o.fittings.Shed(ctx, &m); err != nil {
+				return fsm.Retry(err)
+			}
+		}
+		return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStopped(tx, m.ID) }))
+	}
+	signal, timeout := stopOf(&m.Config)
+	if r.Request.Signal != "" {
+		signal = r.Request.Signal
+	}
+	if r.Request.Timeout > 0 {
+		timeout = r.Request.Timeout
+	}
+	if err := o.end(ctx, &m, signal, timeout); err != nil {
+		return fsm.Retry(err)
+	}
+	return fsm.Done()
+}
+
+// stopOf returns how a machine's program is asked to end, and for how long; the
+// signal is "" for the image's own.
+func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
+	signal, timeout := c.Stop()
+	if c.ImageKind() == bourse.RegistryImage && (c.StopConfig == nil || c.StopConfig.Signal == "") {
+		signal = ""
+	}
+	return signal, timeout
+}
+
+// end stops a machine's task and waits until its exit is recorded.
+func (o *operations) end(ctx context.Context, m *bourse.Machine, signal bourse.Signal, timeout time.Duration) error {
+	d, err := o.drivers.of(m.Config.ImageKind())
+	if err != nil {
+		return err
+	}
+	if m.Boot.Frozen { // what it was suspended with is dropped
+		signal, timeout = "SIGKILL", 0
+	}
+	err = d.Stop(ctx, TaskOf(m), signal, timeout)
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: asked to end before it was launched
+		return err
+	}
+	o.watch(d, TaskOf(m), unstarted)
+	_, err = o.state.AwaitMachine(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
+	return err
+}
+
+// recordStopped settles a machine that is stopping although nothing of it
+// runs: it waited for its policy's restart.
+func recordStopped(tx *store.Tx, id bourse.MachineID) error {
+	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if m.State != bourse.StateStopping {
+			return false, nil, nil
+		}
+		m.State = bourse.StateStopped
+		settle(m)
+		return true, []bourse.Event{{Type: bourse.EventStop, State: m.State, Source: bourse.SourceWorker}}, nil
+	})
+	return err
+}

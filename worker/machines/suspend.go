@@ -1,0 +1,142 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// Suspend freezes a machine's program where it is, and answers when that is so.
+// The machine keeps all that it takes, so that it can always go on. Errors:
+// failed_precondition from another state, or where the host cannot; conflict while
+// another holds its lease; unavailable when its program cannot be frozen now.
+func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	var old bourse.Machine
+	run, err := ms.ops.begin(ctx, ms.ops.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			old = *m
+			if err := may(m, bourse.CallSuspend, act.Nonce); err != nil {
+				return false, nil, err
+			}
+			if err := freezable(ms.host, m); err != nil {
+				return false, nil, err
+			}
+			m.State = bourse.StateSuspending
+			return true, []bourse.Event{{Type: bourse.EventSuspend, State: m.State, Source: bourse.SourceUser}}, nil
+		})
+		return err
+	}))
+	if errors.Is(err, errAlready) {
+		return fabric.ActReply{Previous: old.State, Machine: old}, nil
+	}
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	now, err := ms.appliedMachine(ctx, id, run)
+	return fabric.ActReply{Previous: old.State, Machine: now}, err
+}
+
+// freezable reports why a machine can never be suspended here.
+func freezable(host *admit.Host, m *bourse.Machine) error {
+	kind := m.Config.ImageKind()
+	switch {
+	case kind == bourse.PollerImage:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: it runs where its poller is; stop it instead", m.ID)
+	case host.Labels.Load().Of[kind]["suspend"] == "":
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: its host has no cgroups that freeze processes; stop it instead", m.ID)
+	}
+	return nil
+}
+
+// freezeStep freezes the program of a machine that is suspending. One that
+// cannot be frozen goes on.
+func (o *operations) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := o.state.Machine(ctx, r.Request.Machine)
+	if err != nil {
+		return fsm.Abort(err)
+	}
+	if m.State != bourse.StateSuspending || !alive(&m) {
+		return fsm.Finish() // asked to end in the meantime, or it ended by itself
+	}
+	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen: it goes on", m.ID)
+	failed := r.Attempt >= launchAttempts
+	if !failed {
+		err = o.freeze(ctx, &m, true)
+	}
+	switch code := bourse.CodeOf(err); {
+	case err == nil:
+		return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
+	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && o.hasEnded(ctx, &m):
+		return fsm.Finish() // its watch records the end
+	case code != bourse.CodeFailedPrecondition && !failed:
+		return fsm.Retry(err)
+	}
+	if thaw := o.freeze(ctx, &m, false); thaw != nil && bourse.CodeOf(thaw) != bourse.CodeNotFound && bourse.CodeOf(thaw) != bourse.CodeFailedPrecondition {
+		return fsm.Retry(errors.Join(err, thaw))
+	}
+	return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateStarted, bourse.EventResume))
+}
+
+// thawStep lets the program of a machine go on that was suspended.
+func (o *operations) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := o.state.Machine(ctx, r.Request.Machine)
+	if err != nil {
+		return fsm.Abort(err)
+	}
+	if m.State != bourse.StateStarting || !m.Boot.Frozen {
+		return fsm.Finish()
+	}
+	err = o.freeze(ctx, &m, false)
+	code := bourse.CodeOf(err)
+	if err != nil && code != bourse.CodeNotFound && code != bourse.CodeFailedPrecondition {
+		return fsm.Retry(err)
+	}
+	if d, known := o.drivers.of(m.Config.ImageKind()); known == nil {
+		o.watch(d, TaskOf(&m), lost)
+	}
+	if err != nil { // its watch records that it is lost, from there
+		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost what it was suspended with: start it again", m.ID)
+		return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
+	}
+	return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
+}
+
+func (o *operations) freeze(ctx context.Context, m *bourse.Machine, frozen bool) error {
+	d, err := o.drivers.of(m.Config.ImageKind())
+	if err != nil {
+		return err
+	}
+	return d.Freeze(ctx, TaskOf(m), frozen)
+}
+
+// hasEnded reports whether a machine's program is known to have ended.
+func (o *operations) hasEnded(ctx context.Context, m *bourse.Machine) bool {
+	d, err := o.drivers.of(m.Config.ImageKind())
+	if err != nil {
+		return false
+	}
+	status, err := d.Inspect(ctx, TaskOf(m))
+	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
+}
+
+// settleAs returns the record of a machine that has come from one state to the
+// other in the same boot. It changes nothing when something else was done to it.
+func settleAs(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
+	return state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if m.State != from || m.Boot.Number != boot || m.Boot.Exit != nil {
+				return false, nil, nil
+			}
+			m.State, m.Boot.Frozen = to, to == bourse.StateSuspended
+			return true, []bourse.Event{{Type: event, State: to, Source: bourse.SourceWorker, At: time.Now().UTC()}}, nil
+		})
+		return err
+	})
+}

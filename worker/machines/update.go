@@ -1,0 +1,229 @@
+package machines
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// updateWithin is how long the image of an update may take to come.
+const updateWithin = 10 * time.Minute
+
+// Update makes a new version of a machine, and answers when that has started, or
+// is there if it is not to start. Until its image is on the host the present
+// version goes on, and it stays if that fails. Then it is ended, the record gets
+// the new config, and the machine is launched; what its program would not notice
+// is changed while it runs.
+//
+// Errors: conflict while another holds the lease, another update is in progress,
+// or req.Current is not its version; invalid for what cannot change in place;
+// insufficient_capacity when the host has no room for it; failed_precondition from
+// another state, for a mount's volume, when the image is not to be had (it has its
+// old version), and when the new version failed to start (it has that).
+func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabric.ActReply, error) {
+	if err := req.Config.Normalize(); err != nil {
+		return fabric.ActReply{}, err
+	}
+	if req.LeaseTTL < 0 || req.LeaseTTL > bourse.MaxLeaseTTL {
+		return fabric.ActReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", req.LeaseTTL, bourse.MaxLeaseTTL)
+	}
+	for {
+		reply, err := ms.updateOnce(ctx, &req)
+		if !errors.Is(err, errTaken) {
+			return reply, err
+		}
+	}
+}
+
+func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (fabric.ActReply, error) {
+	old, err := ms.state.Machine(ctx, req.Machine)
+	if err == nil {
+		err = mayUpdate(&old, req)
+	}
+	if err == nil {
+		err = cmp.Or(ms.state.Store.Short(), ms.takes(&old, &req.Config))
+	}
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	next := bourse.NextVersion{
+		Instance: bourse.NewInstanceID(), Config: req.Config, Takes: ms.host.Ledger.Running(&req.Config),
+		Launch: !req.SkipLaunch, Cordoned: req.Cordoned,
+		Secrets: max(old.Secrets, req.Secrets), SkipSecrets: req.SkipSecrets, Renew: req.Renew > old.Secrets || req.SkipSecrets != old.SkipSecrets,
+	}
+	if next.Launch && !next.SkipSecrets {
+		if err := ms.awaitSecrets(ctx, &old, next.Secrets); err != nil {
+			return fabric.ActReply{}, err
+		}
+	}
+	port, err := ms.ops.portFor(&old, &next)
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	def, resource, begin := ms.ops.defs.of(&old).update, state.OfMachine(old.ID), machineRequest{Machine: old.ID, Version: next.Instance}
+	pull := !pinned(&old, &next)
+	if pull {
+		def, resource, begin.Until = ms.ops.defs.ready, state.OfUpdate(old.ID), time.Now().Add(updateWithin)
+	} else {
+		next.Image = old.Image
+	}
+	run, err := def.Start(ctx, ms.state.Engine, resource, begin, fsm.StartOptions{Queue: true, Write: state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, old.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if err := mayUpdate(m, req); err != nil {
+				return false, nil, err
+			}
+			if err := ms.ops.takeNext(tx, m, next); err != nil {
+				return false, nil, err
+			}
+			if req.LeaseTTL > 0 {
+				takeLease(m, req.Nonce, req.LeaseOwner, "", time.Duration(req.LeaseTTL)*time.Second)
+			}
+			if pull {
+				return true, []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser, By: req.LeaseOwner}}, nil
+			}
+			events, err := ms.ops.beginNext(tx, m, port)
+			return true, events, err
+		})
+		return err
+	})})
+	if err != nil {
+		return fabric.ActReply{}, err
+	}
+	ms.state.Machines.Changed(old.ID)
+	now, err := ms.ops.updated(ctx, run, old.ID, next.Instance)
+	return fabric.ActReply{Previous: old.State, Machine: now}, err
+}
+
+// updated waits until a machine has the version that an update makes, and it has
+// started, or never will.
+func (o *operations) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
+	if _, err := run.Applied(ctx); err != nil {
+		switch m, unread := o.state.Machine(ctx, id); {
+		case ctx.Err() != nil || unread != nil:
+			return m, err
+		case m.Instance == version: // the record says how it went
+		case m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed:
+			return m, state.ErrNoMachine
+		default:
+			return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps version %s: %w", id, m.Instance, err)
+		}
+	}
+	m, err := o.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool {
+		return (m.Next == nil || m.Next.Instance != version) && (m.Instance != version || m.State != bourse.StateStarting) ||
+			m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
+	})
+	switch {
+	case err != nil:
+		return m, err
+	case m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed:
+		return m, state.ErrNoMachine
+	case m.Instance != version:
+		return m, bourse.Errorf(bourse.CodeConflict, "machine %s has version %s now: the update to %s was overtaken or given up", id, m.Instance, version)
+	case m.State == bourse.StateFailed:
+		why := ""
+		if m.Boot.Exit != nil {
+			why = ": " + m.Boot.Exit.Error
+		}
+		return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start%s", id, version, why)
+	}
+	return m, nil
+}
+
+// mayUpdate reports whether an update goes, by the record alone.
+func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
+	if err := may(m, bourse.CallUpdate, req.Nonce); err != nil {
+		return err
+	}
+	switch {
+	case m.Next != nil:
+		return bourse.Errorf(bourse.CodeConflict, "machine %s is being updated to version %s: wait until that has ended", m.ID, m.Next.Instance)
+	case req.Current != "" && req.Current != m.Instance:
+		return bourse.Errorf(bourse.CodeConflict, "machine %s has version %s, not %s: read it again", m.ID, m.Instance, bourse.Quoted(string(req.Current)))
+	case req.Name != "" && req.Name != m.Name:
+		return bourse.Errorf(bourse.CodeInvalid, "invalid name %s: machine %s keeps its name, %s", bourse.Quoted(req.Name), m.ID, m.Name)
+	case req.Region != "" && req.Region != string(m.Region):
+		return bourse.Errorf(bourse.CodeInvalid, "invalid region %s: machine %s stays in %s; clone it to have one elsewhere", bourse.Quoted(req.Region), m.ID, m.Region)
+	case req.Config.ImageKind() != m.Config.ImageKind():
+		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, and these two do not run in the same way; make another machine",
+			bourse.Quoted(req.Config.Image), m.ID, bourse.Quoted(m.Config.Image))
+	case !sameVolumes(m.Config.Mounts, req.Config.Mounts):
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was made with: make another machine for another volume", m.ID)
+	}
+	return nil
+}
+
+func sameVolumes(a, b []bourse.Mount) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Volume != b[i].Volume {
+			return false
+		}
+	}
+	return true
+}
+
+// takes returns why the worker cannot run a machine with this config, whatever
+// else it runs.
+func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
+	org, err := ms.ops.images.OrgOf(m)
+	if err != nil {
+		return err
+	}
+	r := ms.host.Ever(&bourse.Order{App: bourse.App{Name: m.App, ID: m.AppID, Org: org}, Regions: []bourse.Choice{{m.Region}}, Config: *c})
+	switch {
+	case r == nil:
+		return nil
+	case r.Reason == bourse.RefusedUnavailable:
+		return bourse.Errorf(bourse.CodeUnavailable, "%s", r.Detail)
+	}
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated where it is: %s", m.ID, r.Detail)
+}
+
+// takeNext records what a machine will be, and takes what that needs beyond what
+// the machine has: never both, as one ends before the other begins.
+func (o *operations) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
+	if !next.Launch && !mayRun(m) {
+		next.Takes = admit.Resting(next.Takes)
+	}
+	committed, err := tx.CommittedAt(time.Now())
+	if err != nil {
+		return err
+	}
+	takes := admit.Most(m.Takes, next.Takes)
+	if r := o.host.Ledger.Fits(admit.Less(committed, m.Takes), takes); r != nil {
+		return hostFull(r)
+	}
+	with := *m
+	with.Config = next.Config
+	if refusal, err := o.volumes.Attach(tx, &with); err != nil { // it has them: this is what its mounts say of them
+		return err
+	} else if refusal != nil {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s", refusal.Detail)
+	}
+	m.Next, m.Takes = &next, takes
+	return nil
+}
+
+// pinned reports whether a machine's next version has the image of the present
+// one, whatever registries say.
+func pinned(m *bourse.Machine, next *bourse.NextVersion) bool {
+	return m.Config.ImageKind() != bourse.RegistryImage ||
+		m.Image != nil && next.Config.Image == m.Config.Image && bourse.ParseImageRef(m.Config.Image).Digest != ""
+}
+
+// portFor is portOf for a machine's next version.
+func (o *operations) portFor(m *bourse.Machine, next *bourse.NextVersion) (int, error) {
+	with := *m
+	with.Config = next.Config
+	return o.portOf(&with)
+}

@@ -1,0 +1,44 @@
+package machines
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// lame is a driver that does not answer.
+type lame struct{ driver.Driver }
+
+func (lame) Wait(context.Context, driver.TaskID) (bourse.Exit, error) {
+	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "not now")
+}
+
+// The watches of ten machines wrote a line each second while a disk was full: it
+// is one a minute for all of them, which counts the others.
+func TestWatchesLogOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		o := &operations{state: &state.State{Log: slog.New(slog.NewTextHandler(&out, nil))}}
+		o.state.Begin(ctx)
+		for n := range 10 {
+			o.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, unstarted)
+		}
+		time.Sleep(quiet.For + quiet.For/2)
+		cancel()
+		o.state.Wait()
+		if got := strings.Count(out.String(), "watch of a machine"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {
+			t.Errorf("%d lines, want 2 of which one counts 599 more:\n%s", got, &out)
+		}
+	})
+}

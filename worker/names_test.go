@@ -1,0 +1,44 @@
+package worker
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Names are answered from the worker's own records: the default app is there
+// from the start, and a machine as soon as it is recorded, without any view. An
+// app of another organisation keeps its network, and machines of other workers are
+// not listed.
+func TestNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		names := h.Names()
+		app, ok, err := names.App(bourse.DefaultAppName)
+		if err != nil || !ok || app.PrivateNetwork() != bourse.DefaultOrg+"/" {
+			t.Fatalf("the default app: %+v, %t, %v", app, ok, err)
+		}
+		if list, err := names.Machines(&app); err != nil || len(list) != 0 {
+			t.Errorf("before there is a machine: %+v, %v", list, err)
+		}
+		if _, ok, err := names.App("web"); ok || err != nil {
+			t.Errorf("an app that is not there: %t, %v", ok, err)
+		}
+		m := h.place(image(rigImage), func(o *bourse.Order) { o.App = app })
+		list, err := names.Machines(&app)
+		if err != nil || len(list) != 1 || list[0].ID != m.ID || list[0].Name != m.Name ||
+			list[0].PrivateIP != bourse.PrivateAddress(app.PrivateNetwork(), m.ID) {
+			t.Errorf("machines of the default app: %+v, %v; want %s", list, err, m.ID)
+		}
+		theirs := h.place(image(rigImage), func(o *bourse.Order) { o.App.Org = "other" })
+		app, ok, err = names.App(theirs.App)
+		if err != nil || !ok || app.PrivateNetwork() != "other/" {
+			t.Errorf("the app of a machine: %+v, %t, %v", app, ok, err)
+		}
+		if apps, err := names.Apps(); err != nil || len(apps) != 2 {
+			t.Errorf("apps: %+v, %v", apps, err)
+		}
+	})
+}

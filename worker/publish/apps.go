@@ -1,0 +1,105 @@
+package publish
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+const appsBatch = 256 // records in one transaction or update
+
+// shareApps makes the worker's records of apps and the view's the same. The
+// worker keeps them so that no app is lost with every view; it has no say in
+// them, their merge has.
+func (l *Listener) shareApps(ctx context.Context) error {
+	listed, err := l.view.Apps(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := l.state.Apps("")
+	if err != nil {
+		return err
+	}
+	keep, publish := reconcile(kept, listed)
+	for batch := range slices.Chunk(keep, appsBatch) {
+		for i := range batch {
+			if batch[i], err = l.view.Prove(ctx, batch[i].Name); err != nil {
+				return err
+			}
+		}
+		if err := l.state.Store.Update(ctx, func(tx *store.Tx) error { return mergeApps(tx, batch) }); err != nil {
+			return err
+		}
+	}
+	for batch := range slices.Chunk(publish, appsBatch) {
+		if err := offer(ctx, l.state.Log, l.view, Update{Apps: batch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconcile returns which of the view's records the kept ones lack, and which of
+// the kept ones the view lacks. A record with a name that no app may have is
+// left out.
+func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
+	have := make(map[bourse.AppName]*bourse.App, len(kept))
+	for i := range kept {
+		have[kept[i].Name] = &kept[i]
+	}
+	for _, theirs := range listed {
+		ours := have[theirs.Name]
+		delete(have, theirs.Name)
+		switch {
+		case ours == nil:
+			if theirs.Name.Validate() == nil {
+				keep = append(keep, theirs)
+			}
+		case sameApp(*ours, theirs):
+			if len(ours.Proof) == 0 { // it came with a claim
+				keep = append(keep, theirs)
+			}
+		case sameApp(*ours, ours.Merge(theirs)):
+			publish = append(publish, *ours)
+		default:
+			keep = append(keep, theirs)
+		}
+	}
+	for i := range kept {
+		if _, unlisted := have[kept[i].Name]; unlisted {
+			publish = append(publish, kept[i])
+		}
+	}
+	publish = slices.DeleteFunc(publish, func(app bourse.App) bool { return len(app.Proof) == 0 }) // the view would not accept it
+	return keep, publish
+}
+
+// sameApp reports whether two records of a name are one to bourse.App.Merge.
+func sameApp(a, b bourse.App) bool {
+	if a.Life != b.Life || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
+		return false
+	}
+	return a.DeletedAt == nil || a.DeletedAt.Equal(*b.DeletedAt)
+}
+
+// mergeApps merges records into the worker's own.
+func mergeApps(tx *store.Tx, apps []bourse.App) error {
+	for _, app := range apps {
+		old, ok, err := tx.App(app.Name)
+		if err != nil {
+			return err
+		}
+		if ok {
+			proven := len(app.Proof) > 0 && len(old.Proof) == 0
+			if merged := old.Merge(app); !sameApp(merged, app) || sameApp(merged, old) && !proven {
+				continue
+			}
+		}
+		if err := tx.PutApp(app); err != nil {
+			return err
+		}
+	}
+	return nil
+}

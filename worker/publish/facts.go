@@ -1,0 +1,76 @@
+package publish
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+const (
+	factsEvery = time.Second // at most, unless the worker leaves
+	// What the view says of free amounts may be wrong by one part in
+	// factsPart for exactAfter: a hint needs no more, and people are told the rest.
+	factsPart  = 16
+	exactAfter = 5 * time.Second
+	factsLoad  = 0.25 // the same for the load
+)
+
+// shownFacts is what was published last of the worker itself.
+type shownFacts struct {
+	facts   *bourse.Facts // nil: nothing yet
+	leaving bool
+	at      time.Time // of the last look whether there is something to publish
+	sent    time.Time // when it was
+}
+
+func (s *shownFacts) note(u *Update) {
+	if u.Facts != nil {
+		s.facts, s.leaving, s.sent = u.Facts, u.Leaving, time.Now()
+	}
+}
+
+// addFacts adds the worker's facts to u when they are worth publishing, or
+// always.
+func (p *Publisher) addFacts(u *Update, always bool) error {
+	now, leaving := time.Now(), p.leaving.Load()
+	always = always || leaving != p.shown.leaving
+	if !always && now.Sub(p.shown.at) < factsEvery {
+		return nil
+	}
+	var facts bourse.Facts
+	err := p.state.Store.View(func(tx *store.Tx) error {
+		var err error
+		facts, err = p.facts(tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.shown.at = now
+	if always || p.shown.facts == nil || Notable(p.shown.facts, &facts) ||
+		now.Sub(p.shown.sent) >= exactAfter && !slices.Equal(p.shown.facts.Accounts, facts.Accounts) {
+		u.Facts, u.Leaving = &facts, leaving
+	}
+	return nil
+}
+
+// Notable reports whether a change of a worker's facts is worth publishing.
+func Notable(old, now *bourse.Facts) bool {
+	return math.Abs(old.Load-now.Load) >= factsLoad ||
+		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version ||
+		!maps.Equal(old.Labels, now.Labels) || !slices.Equal(old.Drivers, now.Drivers) ||
+		!slices.EqualFunc(old.Accounts, now.Accounts, alike)
+}
+
+// alike reports whether two accounts are about the same for placement.
+func alike(a, b bourse.Account) bool {
+	if a.Resource != b.Resource || a.Total != b.Total {
+		return false
+	}
+	x, y := a.Free(), b.Free()
+	return (x == 0) == (y == 0) && max(x, y)-min(x, y) <= max(x, y)/factsPart
+}

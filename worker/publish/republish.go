@@ -1,0 +1,75 @@
+package publish
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// republish makes the view equal to the store: everything in the store is
+// published, and what the view has beyond it is gone. What changes meanwhile
+// is noted in the outbox, and published after it.
+func (p *Publisher) republish(ctx context.Context) error {
+	living, err := p.living()
+	if err != nil {
+		return err
+	}
+	listed, err := p.listed(ctx)
+	if err != nil {
+		return err
+	}
+	clear(p.published)
+	for _, id := range listed {
+		p.published[id] = struct{}{}
+	}
+	var u Update
+	if err := p.addFacts(&u, true); err != nil {
+		return err
+	}
+	if err := p.publishMachines(ctx, u, living); err != nil {
+		return err
+	}
+	// A machine is made once: what the view had and the store had not, before
+	// we looked at the view, is not coming back.
+	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
+		_, lives := slices.BinarySearch(living, id)
+		return lives
+	})
+	for batch := range slices.Chunk(gone, Batch) {
+		if err := p.publish(ctx, Update{Gone: batch}); err != nil {
+			return err
+		}
+	}
+	if err := p.republishVolumes(ctx); err != nil {
+		return err
+	}
+	if err := p.forgetImages(ctx); err != nil {
+		return err
+	}
+	return p.publishImages(ctx)
+}
+
+func (p *Publisher) listed(ctx context.Context) ([]bourse.MachineID, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return p.view.Machines(ctx)
+}
+
+// living lists the machines of the store that are not destroyed, in order.
+func (p *Publisher) living() ([]bourse.MachineID, error) {
+	var out []bourse.MachineID
+	err := p.state.Store.View(func(tx *store.Tx) error {
+		for m, err := range tx.Machines() {
+			if err != nil {
+				return err
+			}
+			if m.State != bourse.StateDestroyed {
+				out = append(out, m.ID)
+			}
+		}
+		return nil
+	})
+	return out, err
+}

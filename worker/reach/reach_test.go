@@ -1,0 +1,350 @@
+package reach_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/reach"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+const id = bourse.MachineID("148e21ea1d5389")
+
+// host is a worker of one machine.
+type host struct {
+	*reach.Reach
+	startErr error
+
+	mu      sync.Mutex
+	m       bourse.Machine
+	changed chan struct{}
+	starts  int
+	dials   int
+	opens   bool  // something listens
+	dialErr error // when nothing does; default unavailable
+	uses    []string
+}
+
+func newHost(s bourse.State) *host {
+	h := &host{changed: make(chan struct{})}
+	h.m = bourse.Machine{ID: id, State: s, Instance: "I1", Boot: bourse.Boot{Number: 3, Port: 20001}}
+	h.Reach = reach.New(reach.Config{Machines: h, Start: h.start, Dial: h.dial, Uses: h, Host: "here"})
+	return h
+}
+
+func (h *host) change(f func(*bourse.Machine)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.m)
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *host) become(s bourse.State) { h.change(func(m *bourse.Machine) { m.State = s }) }
+
+func (h *host) Machine(ctx context.Context, of bourse.MachineID) (bourse.Machine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if of != h.m.ID {
+		return bourse.Machine{}, state.ErrNoMachine
+	}
+	return h.m, ctx.Err()
+}
+
+func (h *host) AwaitMachine(ctx context.Context, _ bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error) {
+	for {
+		h.mu.Lock()
+		m, change := h.m, h.changed
+		h.mu.Unlock()
+		if wanted(&m) {
+			return m, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return m, context.Cause(ctx)
+		}
+	}
+}
+
+func (h *host) start(ctx context.Context, _ bourse.MachineID) error {
+	if h.startErr != nil {
+		return h.startErr
+	}
+	h.mu.Lock()
+	first := h.m.State != bourse.StateStarting && h.m.State != bourse.StateStarted
+	if first {
+		h.starts++
+		h.m.Boot.Number++
+		h.m.State = bourse.StateStarting
+	}
+	h.mu.Unlock()
+	if !first {
+		return nil
+	}
+	time.Sleep(80 * time.Millisecond)
+	h.become(bourse.StateStarted)
+	return ctx.Err()
+}
+
+func (h *host) dial(_ context.Context, m *bourse.Machine, port int) (net.Conn, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dials++
+	if h.opens {
+		near, far := net.Pipe()
+		return near, far.Close()
+	}
+	if h.dialErr != nil {
+		return nil, h.dialErr
+	}
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to port %d of machine %s: refused", port, m.ID)
+}
+
+func (h *host) Use(_ bourse.MachineID, who string, requests int, _ time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uses = append(h.uses, who+" while "+string(h.m.State))
+	_ = requests
+}
+
+func (h *host) Begin(bourse.MachineID) func() { return func() {} }
+
+func (h *host) Others(bourse.MachineID, string) int { return 7 }
+
+func (h *host) ask(t *testing.T, change func(*fabric.UseRequest)) (fabric.UseReply, error) {
+	t.Helper()
+	req := fabric.UseRequest{Machine: id, Port: 8080, By: "p1", Host: "here", TTL: bourse.Duration(15 * time.Second), Wait: bourse.Duration(10 * time.Second), Start: true}
+	if change != nil {
+		change(&req)
+	}
+	return h.Reach.Use(t.Context(), req)
+}
+
+func TestAMachineThatRunsIsReachedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(bourse.StateStarted)
+		h.opens = true
+		begin := time.Now()
+		got, err := h.ask(t, nil)
+		want := fabric.UseReply{
+			State: bourse.StateStarted, Instance: "I1", Boot: 3, Port: 20001, Address: "127.0.0.1:20001",
+			TTL: bourse.Duration(15 * time.Second), Others: 7,
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		if took := time.Since(begin); took != 0 || h.dials != 1 || h.starts != 0 {
+			t.Errorf("it took %s, %d connections and %d starts", took, h.dials, h.starts)
+		}
+		if diff := cmp.Diff([]string{"p1 while started", "p1 while started"}, h.uses); diff != "" {
+			t.Errorf("uses (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTheAddressIsForThoseOnTheHost(t *testing.T) {
+	h := newHost(bourse.StateStarted)
+	h.opens = true
+	for _, from := range []string{"", "there"} {
+		if got, err := h.ask(t, func(r *fabric.UseRequest) { r.Host = from }); err != nil || got.Address != "" || got.Port != 20001 {
+			t.Errorf("from %q: %+v, %v", from, got, err)
+		}
+	}
+	h.m.PrivateIP = netip.MustParseAddr("fdaa::1")
+	if got, err := h.ask(t, nil); err != nil || got.Address != "" || got.Port != 8080 {
+		t.Errorf("with a network of its own: %+v, %v", got, err)
+	}
+}
+
+// TestOneStart: however many want a machine that does not run, whatever it is
+// about to do, it is started once and they are answered as soon as it accepts
+// connections.
+func TestOneStart(t *testing.T) {
+	for _, from := range []bourse.State{bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending, bourse.StateStarting} {
+		t.Run(string(from), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(from)
+				begin := time.Now()
+				switch from {
+				case bourse.StateStopping:
+					time.AfterFunc(time.Second, func() { h.become(bourse.StateStopped) })
+				case bourse.StateSuspending:
+					time.AfterFunc(time.Second, func() { h.become(bourse.StateSuspended) })
+				case bourse.StateStarting:
+					time.AfterFunc(time.Second, func() { h.become(bourse.StateStarted) })
+				default:
+				}
+				opens := 2 * time.Second
+				time.AfterFunc(opens, func() { h.mu.Lock(); h.opens = true; h.mu.Unlock() })
+				var all sync.WaitGroup
+				for range 10 {
+					all.Go(func() {
+						got, err := h.ask(t, nil)
+						if err != nil || got.State != bourse.StateStarted {
+							t.Errorf("%+v, %v", got, err)
+						}
+						if late := time.Since(begin) - opens; late < 0 || late > 25*time.Millisecond {
+							t.Errorf("answered %s after it could be", late)
+						}
+					})
+				}
+				all.Wait()
+				if began := from == bourse.StateStarting; began != (h.starts == 0) || h.starts > 1 {
+					t.Errorf("%d starts", h.starts)
+				}
+				if !strings.HasSuffix(h.uses[0], string(from)) {
+					t.Errorf("counted first %q, want while %s", h.uses[0], from)
+				}
+			})
+		})
+	}
+}
+
+// TestNoPauseThatCouldBeFelt: what listens soon is found soon.
+func TestNoPauseThatCouldBeFelt(t *testing.T) {
+	for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(bourse.StateStarted)
+			time.AfterFunc(after, func() { h.mu.Lock(); h.opens = true; h.mu.Unlock() })
+			begin := time.Now()
+			if _, err := h.ask(t, nil); err != nil {
+				t.Error(err)
+			}
+			if late := time.Since(begin) - after; late > max(after/100, 300*time.Microsecond) {
+				t.Errorf("what listened after %s was found %s later", after, late)
+			}
+			if h.dials > 1000 {
+				t.Errorf("%d attempts within %s", h.dials, after)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	tests := []struct {
+		name  string
+		state bourse.State
+		with  func(*host)
+		ask   func(*fabric.UseRequest)
+		code  bourse.Code
+		text  string
+	}{
+		{name: "no machine", ask: func(r *fabric.UseRequest) { r.Machine = "148e21ea1d5380" }, code: bourse.CodeNotFound},
+		{name: "gone", state: bourse.StateDestroyed, code: bourse.CodeNotFound},
+		{name: "stopped, not to be started", state: bourse.StateStopped, ask: func(r *fabric.UseRequest) { r.Start = false }, code: bourse.CodeFailedPrecondition, text: "is stopped"},
+		{name: "stopping, not to be started", state: bourse.StateStopping, ask: func(r *fabric.UseRequest) { r.Start = false }, code: bourse.CodeFailedPrecondition, text: "is stopping"},
+		{
+			name: "failed", state: bourse.StateFailed, code: bourse.CodeFailedPrecondition, text: "no such program",
+			with: func(h *host) { h.m.Boot.Exit = &bourse.Exit{Error: "no such program"} },
+		},
+		{
+			name: "its host is full", state: bourse.StateStopped, code: bourse.CodeInsufficient, text: "insufficient memory",
+			with: func(h *host) { h.startErr = bourse.Errorf(bourse.CodeInsufficient, "insufficient memory") },
+		},
+		{
+			name: "leased", state: bourse.StateStopped, code: bourse.CodeConflict,
+			with: func(h *host) { h.startErr = bourse.Errorf(bourse.CodeConflict, "lease currently held by flyctl") },
+		},
+		{name: "never accepts", state: bourse.StateStarted, code: bourse.CodeTimeout, text: "nothing accepted connections on its port 20001 within 10s"},
+		{name: "never starts", state: bourse.StateStarting, code: bourse.CodeTimeout, text: "it is starting"},
+		{
+			name: "not its port", state: bourse.StateStarted, code: bourse.CodeForbidden,
+			with: func(h *host) { h.dialErr = bourse.Errorf(bourse.CodeForbidden, "not its port") },
+		},
+		{
+			name: "ends by itself", state: bourse.StateStopped, code: bourse.CodeUnavailable, text: "exit code 3",
+			with: func(h *host) {
+				time.AfterFunc(time.Second, func() {
+					h.change(func(m *bourse.Machine) { m.State, m.Boot.Exit = bourse.StateStopped, &bourse.Exit{Code: 3} })
+				})
+			},
+		},
+		{name: "a poller's", state: bourse.StateStarted, code: bourse.CodeFailedPrecondition, with: func(h *host) { h.m.Config.Image = bourse.ImagePull }},
+		{
+			name: "no port", state: bourse.StateStarted, code: bourse.CodeFailedPrecondition, text: "has no $PORT",
+			with: func(h *host) { h.m.Boot.Port = 0 }, ask: func(r *fabric.UseRequest) { r.Port = 0 },
+		},
+		{name: "by no one", ask: func(r *fabric.UseRequest) { r.By = "" }, code: bourse.CodeInvalid},
+		{name: "no such port", ask: func(r *fabric.UseRequest) { r.Port = 65536 }, code: bourse.CodeInvalid},
+		{name: "less than no time", ask: func(r *fabric.UseRequest) { r.TTL = -1 }, code: bourse.CodeInvalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(tt.state)
+				if tt.with != nil {
+					tt.with(h)
+				}
+				_, err := h.ask(t, tt.ask)
+				if bourse.CodeOf(err) != tt.code || !strings.Contains(bourse.MessageOf(err), tt.text) {
+					t.Errorf("got %v, want %s with %q", err, tt.code, tt.text)
+				}
+			})
+		})
+	}
+}
+
+// TestARestartIsWaitedFor: a program that ends and is started again while it is
+// waited for.
+func TestARestartIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(bourse.StateStarted)
+		time.AfterFunc(time.Second, func() { h.become(bourse.StateRestarting) })
+		time.AfterFunc(2*time.Second, func() {
+			h.change(func(m *bourse.Machine) { m.State, m.Boot.Number = bourse.StateStarted, 4 })
+			h.mu.Lock()
+			h.opens = true
+			h.mu.Unlock()
+		})
+		if got, err := h.ask(t, nil); err != nil || got.Boot != 4 || h.starts != 0 {
+			t.Errorf("%+v, %v, %d starts", got, err, h.starts)
+		}
+	})
+}
+
+// TestRenewal: who does not wait is told how things are, and nothing is started or
+// connected to.
+func TestRenewal(t *testing.T) {
+	for _, s := range []bourse.State{bourse.StateStarted, bourse.StateStopping, bourse.StateStopped} {
+		h := newHost(s)
+		got, err := h.ask(t, func(r *fabric.UseRequest) { r.Wait, r.Requests, r.TTL = 0, 5, bourse.Duration(time.Hour) })
+		if err != nil || got.State != s || h.dials+h.starts != 0 || len(h.uses) != 1 || time.Duration(got.TTL) != time.Minute {
+			t.Errorf("%s: %+v, %v, %d connections, %d starts, uses %q", s, got, err, h.dials, h.starts, h.uses)
+		}
+	}
+}
+
+func TestPort(t *testing.T) {
+	private := netip.MustParseAddr("fdaa::1")
+	env := bourse.Config{Env: map[string]string{"PORT": "3000"}}
+	tests := []struct {
+		name    string
+		m       bourse.Machine
+		service int
+		want    int
+	}{
+		{"the host's network: $PORT, whatever the service says", bourse.Machine{Boot: bourse.Boot{Port: 20001}}, 8080, 20001},
+		{"the host's network: $PORT", bourse.Machine{Boot: bourse.Boot{Port: 20001}}, 0, 20001},
+		{"the host's network: the $PORT of its own choice", bourse.Machine{Config: env}, 8080, 3000},
+		{"the host's network: a $PORT that is none", bourse.Machine{Config: bourse.Config{Env: map[string]string{"PORT": "x"}}}, 8080, 8080},
+		{"its own network", bourse.Machine{PrivateIP: private, Config: env}, 8080, 8080},
+		{"its own network: $PORT", bourse.Machine{PrivateIP: private, Config: env}, 0, 3000},
+		{"its own network: no $PORT", bourse.Machine{PrivateIP: private}, 0, 0},
+	}
+	for _, tt := range tests {
+		if got, _ := reach.Port(&tt.m, tt.service); got != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}

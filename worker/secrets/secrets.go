@@ -1,0 +1,84 @@
+// Package secrets opens, on the worker that starts a machine, the secrets of the
+// machine's app. They are read from the view at each start and kept nowhere.
+//
+// The view is a hint, and here it decides what a program gets: so a start waits
+// until it has what the machine's record says that there is, and, after the view
+// was made again, until it has been compared with another server's.
+package secrets
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// View has the secrets of apps, sealed. Apps are known by their ids.
+type View interface {
+	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
+	// AwaitSecrets returns how far brokers have come in changing an app's secrets,
+	// once that is a version or as it is when ctx ends.
+	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
+	// AwaitSynced returns once the view has been compared with another server's
+	// since it was made or opened, or when ctx ends.
+	AwaitSynced(ctx context.Context)
+}
+
+// Patience is how long a start waits for what the view does not have.
+const Patience = 5 * time.Second
+
+// Secrets opens secrets.
+type Secrets struct {
+	View   View                // nil: the worker has no view, and so no secrets
+	Opener func() *seal.Opener // nil: it has no key
+}
+
+// Await waits until a machine that must have an app's secrets up to a version can
+// have them. Codes: unavailable.
+func (s *Secrets) Await(ctx context.Context, app string, version uint64) error {
+	_, err := s.await(ctx, app, version)
+	return err
+}
+
+func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.Marks, error) {
+	if s.View == nil {
+		if version == 0 {
+			return nil, nil
+		}
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "this worker has no view, and so no secrets")
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	s.View.AwaitSynced(ctx)
+	marks, err := s.View.AwaitSecrets(ctx, app, version)
+	if err == nil && !marks.Has(version) {
+		err = bourse.Errorf(bourse.CodeUnavailable, "version %d of the app's secrets has not come to this worker, which starts no machine without them", version)
+	}
+	return marks, err
+}
+
+// Of returns an app's secrets by name, up to a version at least, and up to which
+// they are. Codes: unavailable.
+func (s *Secrets) Of(ctx context.Context, app string, version uint64) (map[string]string, uint64, error) {
+	marks, err := s.await(ctx, app, version)
+	if err != nil || len(marks) == 0 {
+		return nil, 0, err
+	}
+	list, err := s.View.Secrets(ctx, app) // after the marks: they may be newer
+	if err != nil || len(list) == 0 {
+		return nil, marks.Version(), err
+	}
+	if s.Opener == nil {
+		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "the app has secrets, and this worker was started without --secrets-key to open them")
+	}
+	opener, out := s.Opener(), make(map[string]string, len(list))
+	for i := range list {
+		value, err := opener.Open(seal.Place{App: app, Name: list[i].Name}, list[i].Sealed)
+		if err != nil { // another key may come, or another value
+			return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w", err)
+		}
+		out[list[i].Name] = string(value)
+	}
+	return out, marks.Version(), nil
+}

@@ -1,0 +1,140 @@
+package secrets_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/worker/secrets"
+)
+
+// view is one in memory, to which things come later.
+type view struct {
+	list   []seal.Secret
+	marks  seal.Marks
+	synced chan struct{} // closed: compared with another
+	came   chan struct{} // closed: list and marks are there
+}
+
+func (v *view) there() bool {
+	select {
+	case <-v.came:
+		return true
+	default:
+		return false
+	}
+}
+
+func (v *view) Secrets(context.Context, string) ([]seal.Secret, error) {
+	if !v.there() {
+		return nil, nil
+	}
+	return v.list, nil
+}
+
+func (v *view) AwaitSecrets(ctx context.Context, _ string, version uint64) (seal.Marks, error) {
+	if !v.there() && version > 0 {
+		select {
+		case <-v.came:
+		case <-ctx.Done():
+		}
+	}
+	if !v.there() {
+		return seal.Marks{}, nil
+	}
+	return v.marks, nil
+}
+
+func (v *view) AwaitSynced(ctx context.Context) {
+	select {
+	case <-v.synced:
+	case <-ctx.Done():
+	}
+}
+
+// filled returns a view with PASSWORD, sealed with keys, and its version.
+func filled(t *testing.T, keys seal.Keys) (*view, uint64) {
+	t.Helper()
+	v := &view{marks: seal.Marks{}, synced: make(chan struct{}), came: make(chan struct{})}
+	sealed, err := keys.Sealer.Seal(seal.Place{App: "app", Name: "PASSWORD"}, []byte("hunter2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.list = []seal.Secret{{Name: "PASSWORD", Sealed: sealed}}
+	mark := v.marks.Next(3, time.Now())
+	v.marks.Add(mark)
+	return v, mark.Version
+}
+
+func newKeys(t *testing.T) seal.Keys {
+	t.Helper()
+	private, _, err := seal.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.Read(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func opens(k seal.Keys) func() *seal.Opener { return func() *seal.Opener { return k.Opener } }
+
+// A start waits until the view was compared with another, also of a machine that
+// had no secrets before: there may be some by now.
+func TestAStartWaitsForANewView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newKeys(t)
+		v, version := filled(t, keys)
+		s := &secrets.Secrets{View: v, Opener: opens(keys)}
+		go func() {
+			time.Sleep(time.Second)
+			close(v.came)
+			close(v.synced)
+		}()
+		got, at, err := s.Of(t.Context(), "app", 0)
+		if err != nil || got["PASSWORD"] != "hunter2" || at != version {
+			t.Errorf("secrets %v at %d, %v", got, at, err)
+		}
+	})
+}
+
+// What the record says that there is, and has not come, is no start without it.
+func TestNoStartWithoutItsSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newKeys(t)
+		v, version := filled(t, keys)
+		s := &secrets.Secrets{View: v, Opener: opens(keys)}
+		began := time.Now()
+		if _, _, err := s.Of(t.Context(), "app", version); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("a version that has not come: %v, want unavailable", err)
+		}
+		if took := time.Since(began); took > secrets.Patience {
+			t.Errorf("it waited %s", took)
+		}
+		close(v.came) // no one to compare with, as in a cut network: what was there before is enough
+		if got, _, err := s.Of(t.Context(), "app", version); err != nil || got["PASSWORD"] != "hunter2" {
+			t.Errorf("cut off, with the version: %v, %v", got, err)
+		}
+		if _, _, err := s.Of(t.Context(), "app", version+1024); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("a later version: %v, want unavailable", err)
+		}
+		for what, s := range map[string]*secrets.Secrets{
+			"no key":      {View: v},
+			"another key": {View: v, Opener: opens(newKeys(t))},
+			"no view":     {},
+		} {
+			if _, _, err := s.Of(t.Context(), "app", version); bourse.CodeOf(err) != bourse.CodeUnavailable || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v, want unavailable", what, err)
+			}
+		}
+		if _, _, err := s.Of(t.Context(), "other", version); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("rows of one app as those of another: %v, want unavailable", err)
+		}
+	})
+}

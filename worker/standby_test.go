@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/standby"
+)
+
+// primary is a machine of another worker, for which a spare of this one stands by.
+const primary = bourse.MachineID("0000ff00000001")
+
+// outlook is what a worker sees of the primary. It outlives daemons.
+type outlook struct {
+	moved chan struct{}
+
+	mu    sync.Mutex
+	state bourse.State // "": it is not in the view
+	host  standby.Host
+	blind bool // the view is not whole
+}
+
+func newOutlook() *outlook {
+	return &outlook{moved: make(chan struct{}, 1), state: bourse.StateStarted, host: standby.HostHeard}
+}
+
+func (o *outlook) setBlind(blind bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blind = blind
+}
+
+func (o *outlook) set(state bourse.State, host standby.Host) {
+	o.mu.Lock()
+	o.state, o.host = state, host
+	o.mu.Unlock()
+	select {
+	case o.moved <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outlook) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) standby.Host, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []bourse.Machine
+	if o.state != "" {
+		list = append(list, bourse.Machine{ID: primary, Worker: "w9", State: o.state})
+	}
+	host := o.host
+	return list, func(tag bourse.WorkerTag) standby.Host {
+		if tag == primary.Tag() {
+			return host
+		}
+		return standby.HostHeard
+	}, nil
+}
+
+func (o *outlook) Whole() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.blind
+}
+
+func (o *outlook) Moved() <-chan struct{} { return o.moved }
+
+// spare makes an order that of a spare.
+func spare(o *bourse.Order) {
+	o.SkipLaunch = true
+	o.Config.Standbys, _ = json.Marshal([]bourse.MachineID{primary})
+}
+
+// standbyHost is a host with a spare whose primary runs.
+func standbyHost(t *testing.T, o *outlook) *host {
+	return newHostDown(t, func(c *Config) { c.Standby = o })
+}
+
+func TestASpareStandsInAndDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutlook()
+		h := standbyHost(t, o)
+		h.start(nil)
+		defer h.crash()
+		m := h.place(spare)
+		is := func(what string, after time.Duration, state bourse.State, standsIn bourse.MachineID) {
+			t.Helper()
+			time.Sleep(after)
+			if m = h.get(m.ID); m.State != state || m.Boot.StandsIn != standsIn {
+				t.Fatalf("%s: %s, stands in for %q; want %s and %q", what, m.State, m.Boot.StandsIn, state, standsIn)
+			}
+		}
+		is("the primary runs", time.Hour, bourse.StateStopped, "")
+		o.set(bourse.StateStopped, standby.HostLost)
+		is("the primary was stopped", time.Hour, bourse.StateStopped, "")
+		o.set(bourse.StateStarted, standby.HostLost)
+		is("lost for less than the patience", 9*time.Second, bourse.StateStopped, "")
+		o.set(bourse.StateStarted, standby.HostHeard)
+		is("it was away for a moment", time.Minute, bourse.StateStopped, "")
+		o.set(bourse.StateStarted, standby.HostLost)
+		is("it is lost", 11*time.Second, bourse.StateStarted, primary)
+		h.crash()
+		h.start(nil)
+		is("the daemon has restarted", time.Minute, bourse.StateStarted, primary)
+		o.set(bourse.StateStopped, standby.HostHeard)
+		is("the primary is back, and does not run", time.Minute, bourse.StateStarted, primary)
+		o.set(bourse.StateStarted, standby.HostHeard)
+		is("it runs again", time.Minute, bourse.StateStopped, "")
+		want := []string{
+			"launch/created", "prepare/stopped",
+			"stand_in/starting (machine 0000ff00000001: its worker w9 is not heard from)", "start/started",
+			"stand_down/stopping (machine 0000ff00000001 runs again)", "exit/stopped",
+		}
+		got := story(m)
+		for i := range m.LastEvents {
+			if e := m.LastEvents[len(m.LastEvents)-1-i]; e.Reason != "" {
+				got[i] += " (" + e.Reason + ")"
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+
+		o.set(bourse.StateStarted, standby.HostLost)
+		is("it is lost again", time.Minute, bourse.StateStarted, primary)
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		is("someone has stopped the spare", time.Hour, bourse.StateStopped, primary)
+		o.set(bourse.StateStarted, standby.HostHeard)
+		is("the primary is back", time.Minute, bourse.StateStopped, "")
+		o.set(bourse.StateStarted, standby.HostLost)
+		is("it is lost once more", time.Minute, bourse.StateStarted, primary)
+		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{}))
+		o.set(bourse.StateStarted, standby.HostHeard)
+		is("someone has restarted the spare: it is theirs", time.Hour, bourse.StateStarted, "")
+		h.verify()
+	})
+}
+
+func TestASpareWaitsForTheView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutlook()
+		h := standbyHost(t, o)
+		h.start(nil)
+		defer h.crash()
+		m := h.place(spare)
+		o.setBlind(true)
+		o.set("", standby.HostLost) // the view's file is a new one
+		time.Sleep(time.Hour)
+		if m = h.get(m.ID); m.State != bourse.StateStopped {
+			t.Errorf("%s while the view is not whole", m.State)
+		}
+		o.setBlind(false)
+		o.set(bourse.StateStarted, standby.HostHeard)
+		time.Sleep(time.Minute)
+		o.set("", standby.HostForgotten)
+		time.Sleep(time.Second)
+		if m = h.get(m.ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary {
+			t.Errorf("%s a second after the worker was forgotten, want started", m.State)
+		}
+	})
+}
+
+// A full host refuses its spare for now, and is asked again: it is never oversold.
+func TestASpareWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutlook()
+		h := standbyHost(t, o)
+		h.start(nil)
+		defer h.crash()
+		m := h.place(spare)
+		full := h.place(run("run"), func(o *bourse.Order) { o.Config.Guest.MemoryMB = 4096 })
+		o.set(bourse.StateStarted, standby.HostLost)
+		time.Sleep(time.Minute)
+		if m = h.get(m.ID); m.State != bourse.StateStopped {
+			t.Fatalf("%s on a full host", m.State)
+		}
+		h.must(h.machines.Destroy(t.Context(), full.ID, fabric.Act{Force: true}))
+		time.Sleep(10 * time.Second)
+		if m = h.get(m.ID); m.State != bourse.StateStarted {
+			t.Errorf("%s once there is room", m.State)
+		}
+		h.verify()
+	})
+}
+
+// The daemon dies before and after each commit while its spare stands in and down.
+// Afterwards it is as if it had not: what runs has a record, the spare runs while the
+// primary is lost, and has stopped when that is back.
+func TestCrashesOfAStandby(t *testing.T) {
+	life := func(h *host, o *outlook) {
+		fill, _, err := h.claim(h.t.Context(), &bourse.Claim{Order: *newOrder(h.t, spare)})
+		if err != nil || fill == nil {
+			return
+		}
+		for _, host := range []standby.Host{standby.HostLost, standby.HostHeard} {
+			o.set(bourse.StateStarted, host)
+			time.Sleep(30 * time.Second)
+		}
+	}
+	var commits uint64
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutlook()
+		h := standbyHost(t, o)
+		h.start(func(_ store.FaultStage, n uint64) error { commits = max(commits, n); return nil })
+		life(h, o)
+		h.crash()
+	})
+	t.Logf("%d commits", commits)
+	for n := uint64(2); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := newOutlook()
+					h := standbyHost(t, o)
+					if h.tryStart(crashAt(stage, n)) == nil {
+						life(h, o)
+						h.crash()
+					}
+					o.set(bourse.StateStarted, standby.HostLost)
+					running := h.tasks()
+					h.start(nil)
+					h.checkRunning(running)
+					defer h.crash()
+					list, err := h.machines.List(t.Context(), nil, func(*bourse.Machine) bool { return true })
+					if err != nil || len(list) == 0 {
+						return
+					}
+					time.Sleep(time.Minute)
+					if m := h.get(list[0].ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary || len(h.tasks()) != 1 {
+						t.Errorf("%s for %q with %d tasks while the primary is lost", m.State, m.Boot.StandsIn, len(h.tasks()))
+					}
+					o.set(bourse.StateStarted, standby.HostHeard)
+					time.Sleep(time.Minute)
+					if m := h.get(list[0].ID); m.State != bourse.StateStopped || m.Boot.StandsIn != "" || len(h.tasks()) != 0 {
+						t.Errorf("%s for %q with %d tasks when it is back", m.State, m.Boot.StandsIn, len(h.tasks()))
+					}
+					h.verify()
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package state
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// startBounds are the upper bounds of the start latency's histogram.
+var startBounds = [...]time.Duration{
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
+}
+
+// Counts is what the worker has done since it started, for metrics. Counting
+// costs some atomic additions; sums are computed when they are read.
+type Counts struct {
+	starts    [len(startBounds) + 1]atomic.Uint64 // by latency, the last for all above
+	startTime atomic.Int64                        // nanoseconds of all starts together
+	pulls     atomic.Uint64
+	pullBytes atomic.Int64
+	pullTime  atomic.Int64     // nanoseconds
+	tasks     [6]atomic.Uint64 // by their end, as in taskEnds
+	exits     [len(exitEnds)]atomic.Uint64
+	restarts  atomic.Uint64
+}
+
+// exitEnds are the ways in which machines' programs end.
+var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
+
+// endOf returns which of exitEnds an exit was.
+func endOf(exit *bourse.Exit, requested bool) int {
+	switch {
+	case exit.OOMKilled:
+		return 3
+	case requested:
+		return 0
+	case exit.Error != "":
+		return 4
+	case exit.Failed():
+		return 2
+	}
+	return 1
+}
+
+// taskEnds are the ends that are counted.
+var taskEnds = [...]bourse.TaskEnd{
+	bourse.TaskAnswered, bourse.TaskFailed, bourse.TaskBroken, bourse.TaskTimeout, bourse.TaskCanceled, bourse.TaskLost,
+}
+
+// Started counts the start of a machine.
+func (c *Counts) Started(took time.Duration) {
+	i := 0
+	for i < len(startBounds) && took > startBounds[i] {
+		i++
+	}
+	c.starts[i].Add(1)
+	c.startTime.Add(int64(took))
+}
+
+// Pulled counts the pull of an image.
+func (c *Counts) Pulled(bytes int64, took time.Duration) {
+	c.pulls.Add(1)
+	c.pullBytes.Add(bytes)
+	c.pullTime.Add(int64(took))
+}
+
+// Exited counts the end of a machine's program. It was requested by someone, or
+// its policy restarts it.
+func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
+	c.exits[endOf(exit, requested)].Add(1)
+	if restarts {
+		c.restarts.Add(1)
+	}
+}
+
+// Exits returns how many programs of machines ended in each way, and how many
+// were restarted by their policy.
+func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
+	ends = make(map[string]uint64, len(exitEnds))
+	for i, end := range exitEnds {
+		ends[end] = c.exits[i].Load()
+	}
+	return ends, c.restarts.Load()
+}
+
+// TaskEnded counts the end of a task.
+func (c *Counts) TaskEnded(end bourse.TaskEnd) {
+	for i, e := range taskEnds {
+		if e == end {
+			c.tasks[i].Add(1)
+		}
+	}
+}
+
+// Starts returns how many starts there were, how long they took together, and
+// how many of them took no longer than each bound, in seconds.
+func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]uint64) {
+	within = make(map[float64]uint64, len(startBounds))
+	for i := range c.starts {
+		count += c.starts[i].Load()
+		if i < len(startBounds) {
+			within[startBounds[i].Seconds()] = count
+		}
+	}
+	return count, time.Duration(c.startTime.Load()), within
+}
+
+// Pulls returns how many images were pulled, their bytes, and how long that
+// took together.
+func (c *Counts) Pulls() (count uint64, bytes int64, took time.Duration) {
+	return c.pulls.Load(), c.pullBytes.Load(), time.Duration(c.pullTime.Load())
+}
+
+// Tasks returns how many tasks ended in each way.
+func (c *Counts) Tasks() map[bourse.TaskEnd]uint64 {
+	ends := make(map[bourse.TaskEnd]uint64, len(taskEnds))
+	for i, end := range taskEnds {
+		ends[end] = c.tasks[i].Load()
+	}
+	return ends
+}

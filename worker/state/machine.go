@@ -1,0 +1,172 @@
+package state
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// kindMachine is the kind of a machine's entries in the store's log.
+const kindMachine = "machine"
+
+// RecentEvents is how many events come with a machine that is read.
+const RecentEvents = 20
+
+// AppendEvent writes what happened to m into the log, in the transaction that
+// changes m. The event's id follows from its type, boot and time, so an event
+// that is recorded again after a crash keeps its id.
+func AppendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) error {
+	e.Instance, e.ID = m.Instance, eventID(m, e)
+	_, err := tx.Append(store.Entry{Kind: kindMachine, ID: string(m.ID), Run: run, Event: e})
+	return err
+}
+
+func eventID(m *bourse.Machine, e bourse.Event) bourse.EventID {
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode([]any{m.ID, m.Instance, m.Boot.Number, e.Type, e.State, e.At.UnixNano()}) // a hash takes all writes
+	return bourse.EventIDAt(e.At, [10]byte(h.Sum(nil)))
+}
+
+// ReadEvents returns the latest events of a machine, newest first; limit 0
+// means all.
+func ReadEvents(tx *store.Tx, id bourse.MachineID, limit int) ([]bourse.Event, error) {
+	entries, err := tx.Entries(kindMachine, string(id), limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]bourse.Event, len(entries))
+	for i := range entries {
+		out[i] = entries[i].Event
+	}
+	return out, nil
+}
+
+// ReadMachine reads a machine with its latest events.
+func ReadMachine(tx *store.Tx, id bourse.MachineID, events int) (bourse.Machine, error) {
+	m, err := tx.Machine(id)
+	if err != nil {
+		return m, err
+	}
+	m.LastEvents, err = ReadEvents(tx, id, events)
+	return m, err
+}
+
+// ChangeMachine reads a machine, lets change decide and alter it, and writes
+// it with the events that change returns, all in tx. A change that returns
+// keep == false leaves everything as it is.
+func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
+	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
+}
+
+// nextVersion returns the version of a record that is changed now: its time,
+// and always later than the last one, whatever clocks do: who receives two
+// versions keeps the later.
+func nextVersion(last, now time.Time) time.Time {
+	if now.After(last) {
+		return now
+	}
+	return last.Add(1)
+}
+
+// ChangeMachineAt is ChangeMachine with the time of the change.
+func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
+	m, err := tx.Machine(id)
+	if err != nil {
+		return m, err
+	}
+	from := m.State
+	keep, events, err := change(&m)
+	if err != nil || !keep {
+		return m, err
+	}
+	m.UpdatedAt = nextVersion(m.UpdatedAt, now)
+	if err := tx.PutMachine(&m); err != nil {
+		return m, err
+	}
+	for _, e := range events {
+		e.From = from
+		if e.At.IsZero() {
+			e.At = m.UpdatedAt
+		}
+		if err := AppendEvent(tx, &m, "", e); err != nil {
+			return m, err
+		}
+		from = e.State
+	}
+	return m, nil
+}
+
+// Commit runs fn as one durable transaction about a machine, and notifies those
+// who wait for a change of it.
+func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
+	err := s.Store.Update(ctx, fn)
+	switch {
+	case err == nil:
+		s.Machines.Changed(id)
+	case ctx.Err() != nil: // it may still happen
+		s.Machines.wake(id)
+		s.Machines.Changing(id)
+	default: // nothing has changed; those who wait may look all the same
+		s.Machines.wake(id)
+	}
+	return err
+}
+
+// Machine reads a machine as it is after everything acknowledged so far.
+func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
+	if err := s.Store.Sync(ctx); err != nil {
+		return bourse.Machine{}, err
+	}
+	var m bourse.Machine
+	err := s.Store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = ReadMachine(tx, id, RecentEvents)
+		return err
+	})
+	return m, err
+}
+
+// AwaitMachine reads a machine at each change until it is as wanted, and
+// returns it.
+func (s *State) AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error) {
+	for {
+		change := s.Machines.Next(id)
+		m, err := s.Machine(ctx, id)
+		if err != nil || wanted(&m) {
+			return m, err
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return m, context.Cause(ctx)
+		}
+	}
+}
+
+// Versions returns what is kept of a machine's versions, the newest first: each
+// with the config that it was made with.
+func (s *State) Versions(ctx context.Context, id bourse.MachineID) ([]bourse.Version, error) {
+	if err := s.Store.Sync(ctx); err != nil {
+		return nil, err
+	}
+	var out []bourse.Version
+	err := s.Store.View(func(tx *store.Tx) error {
+		m, err := tx.Machine(id)
+		if err != nil {
+			return err
+		}
+		if out, err = tx.Versions(id); err != nil {
+			return err
+		}
+		if len(out) == 0 || out[0].Instance != m.Instance {
+			out = slices.Insert(out, 0, bourse.Version{Instance: m.Instance, Config: m.Config})
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,57 @@
+package state
+
+import "sync"
+
+// News notifies those who wait for one record of a kind, and those who follow
+// all of them, that a record may have changed.
+type News[ID comparable] struct {
+	followers []func(id ID, unsure bool) // fixed once anything changes
+
+	mu    sync.Mutex
+	waits map[ID]chan struct{} // guarded by mu; closed and removed at the next change
+}
+
+func newNews[ID comparable]() *News[ID] { return &News[ID]{waits: map[ID]chan struct{}{}} }
+
+// Follow has fn called at each change, on the goroutine that made it: fn must
+// not block. unsure says that the change is on its way into the store and
+// perhaps not there yet. Followers are added before the worker runs.
+func (n *News[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
+
+// Next returns a channel that is closed at the next change. Take it before
+// reading the record, so that no change falls between.
+func (n *News[ID]) Next(id ID) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ch, ok := n.waits[id]
+	if !ok {
+		ch = make(chan struct{})
+		n.waits[id] = ch
+	}
+	return ch
+}
+
+// Changed notifies of a change that is in the store.
+func (n *News[ID]) Changed(id ID) {
+	n.follow(id, false)
+	n.wake(id)
+}
+
+// Changing notifies those who follow of a change that is on its way into the
+// store, and perhaps never arrives there.
+func (n *News[ID]) Changing(id ID) { n.follow(id, true) }
+
+func (n *News[ID]) follow(id ID, unsure bool) {
+	for _, fn := range n.followers {
+		fn(id, unsure)
+	}
+}
+
+func (n *News[ID]) wake(id ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ch, ok := n.waits[id]; ok {
+		close(ch)
+		delete(n.waits, id)
+	}
+}

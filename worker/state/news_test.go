@@ -1,0 +1,69 @@
+package state
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// Who waits for a record is notified of every change after the channel was
+// taken, whatever happens at the same time.
+func TestNoChangeFallsBetween(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		const changes = 200
+		n := newNews[int]()
+		var version atomic.Int64
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for {
+					change := n.Next(1)
+					if version.Load() == changes {
+						return
+					}
+					<-change // a change that is lost is a deadlock, which the bubble reports
+				}
+			})
+		}
+		group.Go(func() {
+			for range changes {
+				version.Add(1)
+				n.Changed(1)
+				n.Changed(2)
+			}
+		})
+		group.Wait()
+	})
+}
+
+// Followers see every change in the order in which they follow; who waits is
+// not woken by a change that may never be.
+func TestFollowersSeeWhatMayChange(t *testing.T) {
+	n := newNews[string]()
+	var got []string
+	for _, name := range []string{"first", "second"} {
+		n.Follow(func(id string, unsure bool) {
+			if unsure {
+				id += "?"
+			}
+			got = append(got, name+" "+id)
+		})
+	}
+	change := n.Next("a")
+	n.Changing("a")
+	select {
+	case <-change:
+		t.Error("woken by a change that is not in the store yet")
+	default:
+	}
+	n.Changed("a")
+	<-change
+	if want := []string{"first a?", "second a?", "first a", "second a"}; !slices.Equal(got, want) {
+		t.Errorf("followed %q, want %q", got, want)
+	}
+	if len(n.waits) != 0 {
+		t.Errorf("%d records are still waited for", len(n.waits))
+	}
+}

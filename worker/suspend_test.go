@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/drivertest"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/machines"
+)
+
+// A suspended machine keeps its program, its boot and its place in the ledger, over
+// a bounce of the daemon too, and start lets the same program go on.
+func TestSuspendAndResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m := h.place(run("run"))
+		suspended := h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{}))
+		if suspended.State != bourse.StateSuspended || suspended.Boot.PID != m.Boot.PID || !cmp.Equal(suspended.Takes, m.Takes) {
+			t.Errorf("suspended as %+v, takes %v, want its program and all of %v", suspended.Boot, suspended.Takes, m.Takes)
+		}
+		if again := h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{})); again.State != bourse.StateSuspended {
+			t.Errorf("suspended again it is %s", again.State)
+		}
+		if _, err := h.machines.Usage(ctx, m.ID); err != nil {
+			t.Errorf("usage of a suspended machine: %v", err)
+		}
+		h.crash()
+		h.start(nil)
+		if now := h.get(m.ID); now.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&now)) {
+			t.Errorf("after a bounce it is %s, frozen are %v", now.State, h.frozen())
+		}
+		resumed := h.must(h.machines.Start(ctx, m.ID, fabric.Act{}))
+		if resumed.State != bourse.StateStarted || resumed.Boot.PID != m.Boot.PID || resumed.Boot.Number != 1 || len(h.frozen()) != 0 {
+			t.Errorf("resumed as %s %+v, frozen are %v; want the same program", resumed.State, resumed.Boot, h.frozen())
+		}
+		h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{}))
+		if again := h.must(h.machines.Restart(ctx, m.ID, fabric.Act{})); again.State != bourse.StateStarted || again.Boot.PID != m.Boot.PID {
+			t.Errorf("restart of a suspended machine: %s %+v, want that it goes on", again.State, again.Boot)
+		}
+		want := []string{
+			"launch/created", "start/started", "suspend/suspending", "suspend/suspended", "resume/started",
+			"suspend/suspending", "suspend/suspended", "resume/started",
+		}
+		if diff := cmp.Diff(want, story(h.get(m.ID))); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		h.verify()
+	})
+}
+
+// Stopped, a suspended machine's program ends without a further step; destroyed,
+// nothing is left of it.
+func TestEndOfASuspendedMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		ctx := t.Context()
+		m, other := h.place(run("run"), restart(bourse.RestartAlways, 3)), h.place(run("ignore", "run"))
+		third := h.place(run("run"))
+		for _, id := range []bourse.MachineID{m.ID, other.ID, third.ID} {
+			h.must(h.machines.Suspend(ctx, id, fabric.Act{}))
+		}
+		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{Timeout: bourse.Duration(time.Minute)}))
+		stopped := h.reaches(m.ID, bourse.StateStopped)
+		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != bourse.Signal("SIGKILL").Number() {
+			t.Errorf("exit event %+v, want a requested end by SIGKILL", e)
+		}
+		if next := h.must(h.update(ctx, third.ID, env("VERSION", "2"))); next.Boot.Number != 2 || next.State != bourse.StateStarted || next.Boot.Frozen {
+			t.Errorf("updated it is %s, %+v; want its new version", next.State, next.Boot)
+		}
+		if cold := h.must(h.machines.Start(ctx, m.ID, fabric.Act{})); cold.Boot.Number != 2 || cold.Boot.Frozen {
+			t.Errorf("started as %+v, want a second boot", cold.Boot)
+		}
+		if gone := h.must(h.machines.Destroy(ctx, other.ID, fabric.Act{})); gone.State != bourse.StateDestroyed || len(h.frozen()) > 0 {
+			t.Errorf("destroyed it is %s, frozen are %v", gone.State, h.frozen())
+		}
+		h.verify()
+	})
+}
+
+// A host that restarts has lost what was suspended: the machine is stopped, its
+// policy starts nothing, and the event says why.
+func TestSuspendedMachineIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("run"), restart(bourse.RestartAlways, 3))
+		h.must(h.machines.Suspend(t.Context(), m.ID, fabric.Act{}))
+		h.crash()
+		h.mem.Lose()
+		h.start(nil)
+		stopped := h.reaches(m.ID, bourse.StateStopped)
+		if e := stopped.LastEvents[0]; e.Exit == nil || e.Exit.Error == "" || e.Exit.Restarting || e.From != bourse.StateSuspended {
+			t.Errorf("event %+v, want an end from suspended, with its cause", e)
+		}
+		time.Sleep(time.Hour) // virtual
+		if now := h.get(m.ID); now.State != bourse.StateStopped {
+			t.Errorf("it is %s, want that nothing starts it", now.State)
+		}
+		h.verify()
+	})
+}
+
+// A host that cannot freeze says so, and one that fails to leaves the machine
+// running.
+func TestMachineThatCannotBeSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("run"))
+		h.mem.SetHooks(drivertest.Hooks{Before: func(_ context.Context, c drivertest.Call) error {
+			if c.Op == "Freeze" {
+				return bourse.Errorf(bourse.CodeUnavailable, "stuck")
+			}
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := h.machines.Suspend(ctx, m.ID, fabric.Act{}); err == nil {
+			t.Error("suspended by a driver that fails")
+		}
+		h.mem.SetHooks(drivertest.Hooks{})
+		if now := h.reaches(m.ID, bourse.StateStarted); now.Boot.PID != m.Boot.PID || len(h.frozen()) > 0 {
+			t.Errorf("it is %s, frozen are %v", now.State, h.frozen())
+		}
+		h.crash()
+		h.mem.SetLabels(map[string]string{"cgroup": "none"})
+		h.start(nil)
+		_, err := h.machines.Suspend(t.Context(), m.ID, fabric.Act{})
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "stop it instead") {
+			t.Errorf("got %v, want that its host cannot", err)
+		}
+		h.verify()
+	})
+}
+
+// Whatever is asked of a machine at once, it ends in a state that lasts, and its
+// program is frozen exactly when that is suspended.
+func TestSuspendAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("sleep", "50ms", "run"), restart(bourse.RestartAlways, 10))
+		var all sync.WaitGroup
+		for range 3 {
+			for _, do := range []func(context.Context, bourse.MachineID, fabric.Act) (fabric.ActReply, error){
+				h.machines.Suspend, h.machines.Start, h.machines.Stop, h.machines.Restart,
+				func(ctx context.Context, id bourse.MachineID, _ fabric.Act) (fabric.ActReply, error) {
+					return h.machines.Signal(ctx, id, fabric.Act{Signal: "SIGTERM"})
+				},
+			} {
+				all.Go(func() {
+					_, err := do(t.Context(), m.ID, fabric.Act{Timeout: bourse.Duration(time.Second)})
+					if code := bourse.CodeOf(err); err != nil && code != bourse.CodeFailedPrecondition && code != bourse.CodeUnavailable && !errors.Is(err, context.Canceled) {
+						t.Errorf("got %v", err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		time.Sleep(10 * time.Minute) // virtual
+		now := h.get(m.ID)
+		if !now.State.Settled() || slices.Contains(h.frozen(), machines.TaskOf(&now)) != (now.State == bourse.StateSuspended) {
+			t.Errorf("it is %s, frozen are %v: %v", now.State, h.frozen(), story(now))
+		}
+		if ran := slices.Contains(h.tasks(), driver.TaskID{Machine: m.ID, Boot: now.Boot.Number}); ran != (now.Boot.Exit == nil) {
+			t.Errorf("its program runs: %t, its boot is %+v", ran, now.Boot)
+		}
+		h.verify()
+	})
+}

@@ -1,0 +1,58 @@
+package tasks
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
+)
+
+// A repetition has its answer also when, or just before, others take all places:
+// refused, it would be claimed at another worker and run twice.
+func TestARepetitionNeedsNoPlace(t *testing.T) {
+	p := taskstest.NewProgramOf(t, bourse.TaskFrames, nil)
+	h := newHost(t)
+	h.place(p.Warmed("echo", 1))
+	done := taskstest.Call(t, "echo", 1)
+	done.Named = true
+	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
+		t.Fatalf("got %s: %s", ended(got), got.Error)
+	}
+	if err := h.store.Sync(t.Context()); err != nil { // until then it has a call
+		t.Fatal(err)
+	}
+	again := func(how string, result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
+		t.Helper()
+		if err != nil || refusal != nil || result == nil || string(result.Answer) != "answer" {
+			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
+		}
+	}
+	seen, err := h.lookNew(done)
+	if err != nil || seen.refusal != nil {
+		t.Fatalf("%+v, %v", seen.refusal, err)
+	}
+	m, _ := h.warm.take(seen.warm) // by another, who is faster
+	v, err := h.outrun(done, seen)
+	again("a place that is gone", v.result, v.refusal, err)
+	if v, err := h.outrun(taskstest.Call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
+		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
+	}
+	for _, how := range []string{"no place", "a place"} {
+		fill, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *done})
+		if fill == nil {
+			fill = &bourse.Fill{}
+		}
+		again(how, fill.Task, refusal, err)
+		if how == "no place" {
+			h.warm.release(m)
+		}
+	}
+	if got := v.result; !bytes.Equal(got.Sum, done.TaskSum()) || done.Named != (got.Sum != nil) {
+		t.Errorf("the record's sum of the work is %x, of the order %x", got.Sum, done.TaskSum())
+	}
+	if p.Times(done.ID) != 1 {
+		t.Errorf("it ran %d times", p.Times(done.ID))
+	}
+	h.verify()
+}

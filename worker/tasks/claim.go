@@ -1,0 +1,208 @@
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// Claim fills an order for work, or returns the refusal. For a place on a warm
+// machine it takes what the order takes and records the task in one durable
+// transaction, sends the payload, and answers with what came of it. The answer
+// does not wait for the disk again: a daemon that dies in that moment leaves a
+// task that reads as lost, and never one that runs twice.
+//
+// When the last caller leaves, or the order is canceled, the call is cut.
+func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	call, work := t.calls.enter(ctx, c.Order.ID)
+	stay := context.AfterFunc(ctx, func() { t.calls.leave(call) })
+	defer stay()
+	if work == nil {
+		return join(ctx, call)
+	}
+	defer call.cut(nil)
+	if c.Order.Warm() {
+		call.fill, call.refusal, call.err = t.runWarm(work, call, &c.Order)
+	} else {
+		call.fill, call.refusal, call.err = t.runCold(work, c)
+	}
+	call.refusal = t.host.By(call.refusal)
+	if call.saved == nil {
+		t.calls.forget(call)
+	} else {
+		t.calls.settle(call)
+	}
+	close(call.done)
+	return call.fill, call.refusal, call.err
+}
+
+// join waits for the call of another claim of the same order.
+func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error) {
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	if call.fill == nil {
+		return nil, call.refusal, call.err
+	}
+	fill := *call.fill
+	fill.Again = true
+	return &fill, nil, nil
+}
+
+// runWarm is the work of Claim. When it leaves call.saved unset nothing is
+// to be recorded.
+func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
+	began := time.Now()
+	v, m, err := t.placeFor(ctx, order)
+	switch {
+	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
+		return nil, t.state.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	case err != nil:
+		return nil, nil, err
+	case v.refusal != nil:
+		return nil, v.refusal, nil
+	case v.result != nil:
+		return answerAgain(v.result)
+	}
+	defer t.warm.release(m)
+	result := bourse.TaskResult{
+		Order: order.ID, Name: order.Task.Name, Worker: t.host.Worker, Region: t.host.Region, Machine: m.id, StartedAt: began.UTC(),
+		Sum: order.TaskSum(),
+	}
+	begun := result // of its own: when ctx ends first the transaction is still at work
+	call.begun = recordOf(order, begun)
+	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, call.begun) })
+	if r, ok := errors.AsType[state.Refused](err); ok {
+		return nil, &r.Refusal, nil
+	}
+	if r, ok := errors.AsType[begunBefore](err); ok {
+		return answerAgain(r.result)
+	}
+	switch {
+	case ctx.Err() != nil: // it may still be recorded
+		t.broken(m, 0, errCut{context.Cause(ctx)}, &result)
+		t.end(call, result)
+		return &bourse.Fill{Task: &result}, nil, nil
+	case err != nil:
+		refusal, err := t.state.Refuse(err)
+		return nil, refusal, err
+	}
+	claimed := time.Since(began)
+	if order.Task.Output != nil {
+		order.Task.Output(nil)
+	}
+	if err := t.send(ctx, m, order.Task, &result); err != nil {
+		t.warm.changed(m.id)
+		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
+		return nil, t.state.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
+	}
+	result.Took = time.Since(began)
+	t.end(call, result)
+	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
+}
+
+// placeFor takes a place for the order, unless the view says otherwise. Whether
+// the order was filled here before is asked only when there is no place: else
+// the transaction that records the task asks.
+func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmMachine, error) {
+	for {
+		v, err := t.lookNew(order)
+		if err == nil && v.refusal != nil {
+			v, err = t.look(ctx, order)
+		}
+		if err != nil || v.refusal != nil || v.result != nil {
+			return v, nil, err
+		}
+		m, moved := t.warm.take(v.warm)
+		switch {
+		case m != nil:
+			return v, m, nil
+		case ctx.Err() != nil:
+			return v, nil, context.Cause(ctx)
+		case !moved: // other calls were faster
+			v, err = t.outrun(order, v)
+			return v, nil, err
+		}
+	}
+}
+
+// outrun returns what there is for an order when a place that the view had seen is
+// taken: its result, if it was filled here before.
+func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
+	v, err := t.before(order)
+	if err == nil && v.result == nil && v.refusal == nil {
+		v.refusal = noPlace(seen.places.Resource)
+	}
+	return v, err
+}
+
+// answerAgain answers a claim of an order that was filled here before this call.
+func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
+	if result.End == "" { // recovery has ended those that it found, and each later one has a call
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
+	}
+	return &bourse.Fill{Task: result, Again: true}, nil, nil
+}
+
+// recordOf is what is known of a call that begins.
+func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
+	return store.OrderRecord{
+		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.TaskTakes(order), Result: begun},
+	}
+}
+
+// begunBefore says that the order is one that was begun here already.
+type begunBefore struct{ result *bourse.TaskResult }
+
+func (b begunBefore) Error() string { return "the task was begun already" }
+
+// recordBegin is the intent of a call: what it takes, and that it begins.
+func (t *Tasks) recordBegin(tx *store.Tx, begun store.OrderRecord) error {
+	var refusal *bourse.Refusal
+	if takes := begun.Task.Takes; len(takes) > 0 {
+		committed, err := tx.CommittedAt(time.Now())
+		if err != nil {
+			return err
+		}
+		refusal = t.host.Fits(committed, takes)
+	}
+	if refusal == nil {
+		err := tx.TaskBegun(begun)
+		if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+			return err
+		}
+	}
+	done, never, err := before(tx, begun.ID, &bourse.App{Name: begun.Task.App, ID: begun.Task.AppID})
+	switch {
+	case err != nil:
+		return err
+	case done != nil:
+		return begunBefore{done}
+	case never == nil && refusal == nil:
+		return bourse.Errorf(bourse.CodeInternal, "order %s has a record that says nothing", begun.ID)
+	}
+	return state.Refused{Refusal: *cmp.Or(never, refusal)}
+}
+
+// end has a task's end recorded, without waiting for it.
+func (t *Tasks) end(call *call, result bourse.TaskResult) {
+	at := time.Now().UTC()
+	t.state.Counts.TaskEnded(result.End)
+	t.tally.add(&result)
+	t.save(call, func(tx *store.Tx) error {
+		_, err := tx.TaskEnded(call.begun.ID, result, at)
+		return err
+	})
+}
+
+func (t *Tasks) save(call *call, write func(*store.Tx) error) {
+	call.write, call.saved = write, t.state.Store.SubmitRelaxed(write)
+}

@@ -1,0 +1,134 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/warm"
+)
+
+// frameLink speaks frames to a program, over one connection that all calls
+// share.
+type frameLink struct {
+	dial dialer
+
+	mu      sync.Mutex
+	conn    *warm.Conn    // the one for new calls; nil before the first and after a broken one
+	dialing chan struct{} // closed when it has ended; nil when no call dials
+	left    bool          // no connection outlives its calls
+}
+
+func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
+
+// frameTries is how many connections are tried for one call that did not
+// leave: a program that was restarted has closed the first.
+const frameTries = 3
+
+func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
+	call := warm.Call{Order: string(out.Order), Deadline: deadline, Type: task.Type, Payload: task.Payload}
+	for try := 1; ; try++ {
+		conn, err := l.connect(ctx, deadline)
+		if err != nil {
+			return err
+		}
+		a, err := conn.Call(ctx, &call)
+		l.after(conn, err)
+		unsent, again := errors.AsType[warm.NotSent](err)
+		switch {
+		case err == nil:
+			if task.Output != nil && len(a.Body) > 0 {
+				task.Output(a.Body)
+			}
+			answered(out, a.Status, a.Type, a.Body)
+			return nil
+		case again && try == frameTries:
+			return errNotSent{unsent.Err}
+		case again:
+		case errors.Is(err, context.DeadlineExceeded):
+			return errCut{errTime}
+		default:
+			return err
+		}
+	}
+}
+
+// connect returns the connection for new calls. It is made once for all that want
+// one at the same time, and within the time of the call that makes it.
+func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
+	for {
+		l.mu.Lock()
+		if l.conn != nil {
+			defer l.mu.Unlock()
+			return l.conn, nil
+		}
+		wait := l.dialing
+		if wait == nil {
+			l.dialing = make(chan struct{})
+		}
+		l.mu.Unlock()
+		if wait == nil {
+			return l.dialNow(ctx, deadline)
+		}
+		if err := l.await(ctx, deadline, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits for another call to have dialed.
+func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan struct{}) error {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return errCut{context.Cause(ctx)}
+	case <-timer.C:
+		return errCut{errTime}
+	}
+}
+
+// dialNow makes the connection that others wait for, too.
+func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
+	defer cancel()
+	conn, err := l.dial(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dialing)
+	l.dialing = nil
+	switch {
+	case err == nil:
+		l.conn = warm.NewConn(conn, warmIdle)
+		return l.conn, nil
+	case ctx.Err() != nil:
+		return nil, errCut{context.Cause(ctx)}
+	}
+	return nil, errNotSent{err}
+}
+
+// after returns a connection up on which a call ended in a way that no later one
+// would like, and one that is left.
+func (l *frameLink) after(conn *warm.Conn, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && conn.Ended() && l.conn == conn {
+		l.conn = nil
+	}
+	if l.left {
+		conn.Leave()
+	}
+}
+
+func (l *frameLink) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = true
+	if l.conn != nil {
+		l.conn.Leave()
+	}
+}

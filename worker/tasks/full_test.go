@@ -1,0 +1,60 @@
+package tasks
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
+)
+
+// A disk that is full when a task ends: the caller has its answer, and the
+// slots come back when there is room.
+func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
+	p := taskstest.NewProgram(t, nil)
+	h := newHost(t)
+	h.place(p.Warmed("echo", 1))
+	order := taskstest.Call(t, "echo", 4)
+	h.slots()
+	refusing := errors.New("no room")
+	full := make(chan struct{})
+	call, _ := h.calls.enter(t.Context(), order.ID)
+	result := bourse.TaskResult{Order: order.ID, Worker: "w1", Region: "gru", End: bourse.TaskAnswered, Answer: []byte("kept")}
+	if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
+		return h.recordBegin(tx, recordOf(order, bourse.TaskResult{Order: order.ID}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.save(call, func(tx *store.Tx) error {
+		select {
+		case <-full:
+			_, err := tx.TaskEnded(order.ID, result, time.Now())
+			return err
+		default:
+			return refusing
+		}
+	})
+	call.fill = &bourse.Fill{Task: &result}
+	h.calls.settle(call)
+	close(call.done)
+	if got := h.result(t.Context(), order); string(got.Answer) != "kept" { // from memory, as long as the disk is full
+		t.Errorf("again: %+v", got)
+	}
+	if n := h.slots(); n != 4 {
+		t.Errorf("%d slots are taken, want 4: nothing says that they are back", n)
+	}
+	close(full)
+	deadline := time.Now().Add(10 * time.Second)
+	for h.slots() != 0 && time.Now().Before(deadline) { // real time: the retry has its pause
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := h.slots(); n != 0 {
+		t.Errorf("%d slots are lost", n)
+	}
+	if got := h.result(t.Context(), order); string(got.Answer) != "kept" || p.Calls.Load() != 0 {
+		t.Errorf("again: %+v", got)
+	}
+	h.verify()
+}

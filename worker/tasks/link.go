@@ -1,0 +1,145 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// link is the way of payloads to one machine's program, in the protocol
+// that it speaks.
+type link interface {
+	// send returns a payload to the program and fills in its answer. ctx is that of
+	// the call: at its end, and at the deadline, the program is notified. The error is
+	// errNotSent when not a byte of the payload has left, errCut when the call was
+	// ended from here, and anything else when there is no proper answer.
+	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
+	// leave closes the connections that no call uses, and those of calls as they
+	// end. It does not wait.
+	leave()
+}
+
+// errNotSent marks a call whose program could not be connected to: not a byte
+// of the payload has left.
+type errNotSent struct{ error }
+
+func (e errNotSent) Unwrap() error { return e.error }
+
+// errCut marks a call that was ended from here, with why.
+type errCut struct{ error }
+
+func (e errCut) Unwrap() error { return e.error }
+
+// errTime ends a call whose time is over.
+var errTime = errors.New("the task's time is over")
+
+// dialer connects to one machine's program.
+type dialer func(context.Context) (net.Conn, error)
+
+// linkTo makes the link to a machine's program as it is now. s.mu is held.
+func (t *Tasks) linkTo(m *warmMachine) link {
+	id, address, port, private := m.id, m.address, m.port, m.private
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return t.dialWarm(ctx, m, func(ctx context.Context) (net.Conn, error) {
+			if !private {
+				return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			}
+			if t.network == nil {
+				return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker was started without networks")
+			}
+			return t.network.Dial(ctx, id, port)
+		})
+	}
+	if m.protocol == bourse.TaskFrames {
+		return newFrameLink(dial)
+	}
+	return newHTTPLink(address, dial)
+}
+
+const (
+	dialFirst = 2 * time.Millisecond // between two attempts; doubles
+	dialMost  = 100 * time.Millisecond
+)
+
+// dialWarm connects to a machine's program. One that was started a moment ago
+// may not listen yet: it is waited for.
+func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.Conn, error) {
+	t.warm.mu.Lock()
+	until := m.since.Add(t.warm.patience)
+	t.warm.mu.Unlock()
+	for pause := dialFirst; ; pause = min(2*pause, dialMost) {
+		conn, err := dial(ctx)
+		if err == nil || ctx.Err() != nil || time.Now().After(until) {
+			return conn, err
+		}
+		state.Rest(ctx, pause)
+		if stopped := t.warmGone(m); stopped {
+			return nil, err
+		}
+	}
+}
+
+// warmGone reports whether a machine has stopped to serve, as far as is known.
+func (t *Tasks) warmGone(m *warmMachine) bool {
+	list, err := t.warmFor([]bourse.MachineID{m.id})
+	if err != nil || len(list) == 0 {
+		return err == nil
+	}
+	t.warm.mu.Lock()
+	defer t.warm.mu.Unlock()
+	return list[0] != m || m.places == 0
+}
+
+// send returns a payload to a machine's program and fills in how that ended. ctx
+// is that of the call; the program is notified of its end. The error is errNotSent
+// when nothing has begun.
+func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
+	t.warm.mu.Lock()
+	limit, link := time.Duration(task.Timeout), m.link
+	if m.limit > 0 {
+		limit = min(limit, m.limit)
+	}
+	t.warm.mu.Unlock()
+	err := link.send(ctx, task, out.StartedAt.Add(limit), out)
+	if err == nil {
+		return nil
+	}
+	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
+		return err
+	}
+	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // whatever that has broken
+		err = errCut{context.Cause(ctx)}
+	}
+	t.broken(m, limit, err, out)
+	return nil
+}
+
+// broken fills in how a call ended that has no proper reply.
+func (t *Tasks) broken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
+	out.ExitCode, out.Answer = -1, nil
+	cut, ended := errors.AsType[errCut](err)
+	switch {
+	case !ended:
+		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("the program of machine %s did not answer: %v", m.id, err)
+	case errors.Is(cut, errTime):
+		out.End, out.Error = bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)
+	default:
+		out.End, out.Error = bourse.TaskCanceled, "it was canceled: "+cut.Error()
+	}
+}
+
+// answered fills in a program's answer: 2xx is one, anything else a failure
+// that says why.
+func answered(out *bourse.TaskResult, status int, kind string, answer []byte) {
+	out.Answer, out.Status, out.Type = answer, status, kind
+	out.End = bourse.TaskAnswered
+	if status > 299 {
+		out.End, out.ExitCode = bourse.TaskFailed, 1
+		out.Error = fmt.Sprintf("the program answered with status %d", status)
+	}
+}

@@ -1,0 +1,163 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// view is what the store and the warm machines say to an order for a place
+// on one of them.
+type view struct {
+	refusal   *bourse.Refusal
+	result    *bourse.TaskResult // the order is filled here already; without an end: it is in progress
+	committed bourse.Amounts
+	warm      []*warmMachine
+	places    bourse.Account // of the task
+}
+
+// Quote is quote of an order for work. The machine of a cold task is not
+// shown.
+func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	if order.Warm() {
+		return t.quoteWarm(ctx, order)
+	}
+	return t.host.Quote(ctx, t.state.Store, order, func(tx *store.Tx, q *bourse.Quote) error {
+		done, _, err := before(tx, order.ID, &order.App)
+		q.FilledTask = withoutAnswer(done)
+		return err
+	})
+}
+
+// quoteWarm is quote of an order for a place on a warm machine.
+func (t *Tasks) quoteWarm(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	q, err := t.host.NewQuote(ctx, t.state.Store, order)
+	if err != nil {
+		return q, err
+	}
+	v, err := t.look(ctx, order)
+	switch {
+	case err != nil:
+		return q, err
+	case v.result != nil:
+		q.FilledTask = withoutAnswer(v.result)
+		return q, nil
+	case v.refusal != nil:
+		q.Refusal = t.host.By(v.refusal)
+		return q, nil
+	}
+	q.Takes = append(admit.TaskTakes(order), bourse.Amount{Resource: v.places.Resource, Amount: 1}).Sorted()
+	for _, a := range t.host.Ledger.Accounts(v.committed) {
+		if q.Takes.Has(a.Resource) {
+			q.Accounts = append(q.Accounts, a)
+		}
+	}
+	q.Accounts = append(q.Accounts, v.places)
+	return q, nil
+}
+
+func withoutAnswer(r *bourse.TaskResult) *bourse.TaskResult {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Answer = nil
+	return &out
+}
+
+// look returns what the worker has for the order. What reads as a no is
+// read again after all that is on its way into the store: a task that has just
+// ended returns its slots back, and a machine that has just started serves.
+func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
+	v, err := t.read(order)
+	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
+		return v, err
+	}
+	if err := t.state.Store.Sync(ctx); err != nil {
+		return v, err
+	}
+	return t.read(order)
+}
+
+// read is one look of look, at what is durable.
+func (t *Tasks) read(order *bourse.Order) (view, error) {
+	v, err := t.before(order)
+	if err != nil || v.result != nil || v.refusal != nil {
+		return v, err
+	}
+	return t.lookNew(order)
+}
+
+// before returns what has become of the order here until now.
+func (t *Tasks) before(order *bourse.Order) (v view, err error) {
+	err = t.state.Store.View(func(tx *store.Tx) (err error) {
+		v.result, v.refusal, err = before(tx, order.ID, &order.App)
+		return err
+	})
+	return v, err
+}
+
+// lookNew is look for an order that is new here.
+func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
+	v := view{refusal: t.host.Task(order)}
+	if v.refusal != nil {
+		return v, nil
+	}
+	var ids []bourse.MachineID
+	err := t.state.Store.View(func(tx *store.Tx) (err error) {
+		ids = tx.WarmFor(order.App, order.Task.Name)
+		v.committed, err = tx.CommittedAt(time.Now())
+		return err
+	})
+	if err == nil {
+		v.warm, err = t.warmFor(ids)
+	}
+	if err != nil {
+		return v, err
+	}
+	places, busy := t.warm.count(v.warm)
+	v.places = bourse.Account{Resource: bourse.TaskResource(order.Task.Name), Total: int64(places), Used: int64(busy)}
+	switch {
+	case places == 0:
+		v.refusal = &bourse.Refusal{
+			Reason: bourse.RefusedUnknown, Resource: string(v.places.Resource), Wanted: 1,
+			Detail: fmt.Sprintf("no started machine of app %s here serves task %s", order.App.Name, order.Task.Name),
+		}
+	case busy >= places:
+		v.refusal = noPlace(v.places.Resource)
+	default:
+		v.refusal = t.host.Fits(v.committed, admit.TaskTakes(order))
+	}
+	return v, nil
+}
+
+func noPlace(of bourse.Resource) *bourse.Refusal {
+	return &bourse.Refusal{
+		Reason: bourse.RefusedResource, Resource: string(of), Wanted: 1,
+		Detail: fmt.Sprintf("insufficient %s: wanted 1, free 0", of),
+	}
+}
+
+// before returns what has become of the order here: its task, or that none
+// will.
+func before(tx *store.Tx, id bourse.OrderID, app *bourse.App) (*bourse.TaskResult, *bourse.Refusal, error) {
+	rec, ok, err := tx.Order(id)
+	switch {
+	case err != nil || !ok:
+		return nil, nil, err
+	case state.Foreign(&rec, app):
+		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
+	case rec.Task != nil:
+		return &rec.Task.Result, nil, nil
+	case rec.Canceled:
+		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil
+	case rec.Machine != "" || rec.Volume != "" || rec.Held:
+		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
+	}
+	return nil, nil, nil
+}

@@ -1,0 +1,53 @@
+package tasks
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxTallyError bounds what is kept of an error: programs write it.
+const maxTallyError = 256
+
+// tally counts what warm machines have done since the daemon began.
+type tally struct {
+	mu sync.Mutex
+	of map[bourse.MachineID]bourse.TaskTally // guarded by mu
+}
+
+// add counts a task that has ended.
+func (y *tally) add(r *bourse.TaskResult) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.of == nil {
+		y.of = map[bourse.MachineID]bourse.TaskTally{}
+	}
+	c := y.of[r.Machine]
+	if c.Ran++; r.End != bourse.TaskAnswered {
+		c.Failed++
+		c.FailedAt, c.Error = r.StartedAt.Add(r.Took), strings.ToValidUTF8(r.Error[:min(len(r.Error), maxTallyError)], "")
+		if c.Error == "" {
+			c.Error = string(r.End)
+		}
+	}
+	y.of[r.Machine] = c
+}
+
+// forget drops what a machine has done.
+func (y *tally) forget(id bourse.MachineID) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	delete(y.of, id)
+}
+
+// Tally returns what a warm machine has done since the daemon began, nil for
+// nothing.
+func (t *Tasks) Tally(id bourse.MachineID) *bourse.TaskTally {
+	t.tally.mu.Lock()
+	defer t.tally.mu.Unlock()
+	if c, ok := t.tally.of[id]; ok {
+		return &c
+	}
+	return nil
+}

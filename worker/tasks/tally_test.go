@@ -1,0 +1,45 @@
+package tasks
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// TestTally counts from many goroutines, and keeps of the last error what may be
+// shown.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	var y Tasks
+	if y.Tally("m1") != nil {
+		t.Error("a machine that has run nothing has a tally")
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			r := bourse.TaskResult{Machine: "m1", End: bourse.TaskAnswered, StartedAt: at}
+			if i%10 == 0 {
+				r.End, r.Error, r.Took = bourse.TaskFailed, strings.Repeat("é", 1000), time.Second
+			}
+			y.tally.add(&r)
+		})
+	}
+	wg.Wait()
+	got := y.Tally("m1")
+	if got == nil || got.Ran != 100 || got.Failed != 10 || !got.FailedAt.Equal(at.Add(time.Second)) || len(got.Error) > maxTallyError || !utf8.ValidString(got.Error) {
+		t.Errorf("got %+v", got)
+	}
+	y.tally.add(&bourse.TaskResult{Machine: "m1", End: bourse.TaskLost, StartedAt: at})
+	if got := y.Tally("m1"); got.Error != "lost" {
+		t.Errorf("an error without words is %q", got.Error)
+	}
+	y.tally.forget("m1")
+	if y.Tally("m1") != nil {
+		t.Error("a machine that is gone has a tally")
+	}
+}

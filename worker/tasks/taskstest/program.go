@@ -1,0 +1,153 @@
+// Package taskstest makes programs that answer the payloads of warm machines,
+// and orders for calls of them.
+package taskstest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/warm"
+)
+
+// Program is what answers the payloads of a warm machine, with what it has
+// seen.
+type Program struct {
+	Protocol bourse.TaskProtocol
+	Listener net.Listener
+	Calls    atomic.Int64 // payloads that arrived
+	now      atomic.Int64 // of them at this moment
+	Most     atomic.Int64 // at once, ever
+
+	Arrived, Left chan struct{} // one for each payload, as it comes and when it is done with
+
+	mu   sync.Mutex
+	seen map[bourse.OrderID]int // guarded by mu
+}
+
+// NewProgram serves calls with h; nil: it answers "answer".
+func NewProgram(t testing.TB, h http.HandlerFunc) *Program {
+	t.Helper()
+	return NewProgramOf(t, bourse.TaskHTTP, h)
+}
+
+// NewProgramOf is NewProgram in a protocol. Over frames a handler has the
+// request and the reply of HTTP all the same, but no connection to break.
+func NewProgramOf(t testing.TB, protocol bourse.TaskProtocol, h http.HandlerFunc) *Program {
+	t.Helper()
+	p := &Program{Protocol: protocol, seen: map[bourse.OrderID]int{}, Arrived: make(chan struct{}, 1<<12), Left: make(chan struct{}, 1<<12)}
+	if h == nil {
+		h = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("answer")) }
+	}
+	if protocol == bourse.TaskFrames {
+		p.serveFrames(t, h)
+		return p
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer p.arrive(r.Header.Get("Bourse-Order-Id"))()
+		h(w, r)
+	}))
+	p.Listener = s.Listener
+	t.Cleanup(s.Close)
+	return p
+}
+
+func (p *Program) serveFrames(t testing.TB, h http.HandlerFunc) {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Listener = ln
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- warm.Serve(ctx, ln, 0, func(ctx context.Context, c *warm.Call) (a warm.Answer) {
+			defer p.arrive(c.Order)()
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(c.Payload))
+			r.Header.Set("Content-Type", c.Type)
+			r.Header.Set("Bourse-Deadline", c.Deadline.Format(time.RFC3339Nano))
+			w := httptest.NewRecorder()
+			r.Header.Set("Bourse-Order-Id", c.Order)
+			defer func() {
+				if err := recover(); err != nil && err != http.ErrAbortHandler { //nolint:errorlint // it is the one that is panicked with
+					panic(err)
+				} else if err != nil {
+					a = warm.Answer{Status: http.StatusInternalServerError}
+				}
+			}()
+			h(w, r)
+			return warm.Answer{Status: w.Code, Type: w.Header().Get("Content-Type"), Body: w.Body.Bytes()}
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// arrive notes that a payload has arrived; what it gives, that it is done with.
+func (p *Program) arrive(order string) func() {
+	p.Calls.Add(1)
+	now := p.now.Add(1)
+	p.mu.Lock()
+	p.Most.Store(max(p.Most.Load(), now))
+	p.seen[bourse.OrderID(order)]++
+	p.mu.Unlock()
+	p.Arrived <- struct{}{}
+	return func() {
+		p.now.Add(-1)
+		p.Left <- struct{}{}
+	}
+}
+
+// Port returns where it listens.
+func (p *Program) Port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
+
+// Times returns how often an order's payload has arrived.
+func (p *Program) Times(id bourse.OrderID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[id]
+}
+
+// Warmed makes an order's machine warm for a task that p answers.
+func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
+	return func(o *bourse.Order) {
+		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}
+	}
+}
+
+// Call makes an order for a place on a warm machine, and its slots.
+func Call(t testing.TB, name string, slots int64, change ...func(*bourse.Order)) *bourse.Order {
+	t.Helper()
+	o := &bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{Name: "web", ID: "01", Org: "personal", CreatedAt: time.Unix(1, 0).UTC()},
+		Regions: []bourse.Choice{{"gru"}},
+		Task:    &bourse.TaskOrder{Name: name, Payload: []byte("payload"), Timeout: bourse.Duration(10 * time.Second)},
+	}
+	if slots > 0 {
+		o.Config.Requirements = bourse.Requirements{"slots": {Count: slots}}
+	}
+	for _, f := range change {
+		f(o)
+	}
+	if err := o.Validate(); err != nil {
+		t.Fatalf("order: %v", err)
+	}
+	return o
+}
+
+// Within limits an order's time.
+func Within(d time.Duration) func(*bourse.Order) {
+	return func(o *bourse.Order) { o.Task.Timeout = bourse.Duration(d) }
+}

@@ -1,0 +1,247 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// errFilled says that the order is filled here already.
+var errFilled = errors.New("the order is filled already")
+
+// errTaken says that an id made up for a volume is in use: make up another.
+var errTaken = errors.New("taken")
+
+// Quote answers an order for a volume. It holds nothing and writes nothing.
+func (vs *Volumes) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	q, err := vs.admit.NewQuote(ctx, vs.state.Store, order)
+	if err != nil {
+		return q, err
+	}
+	err = vs.state.Store.View(func(tx *store.Tx) error {
+		var err error
+		if q.FilledVolume, err = filled(tx, order); err != nil || q.FilledVolume != nil {
+			return err
+		}
+		if q.Refusal, err = vs.admit.Volume(tx, order, time.Now()); err != nil || q.Refusal != nil {
+			return err
+		}
+		committed, err := tx.CommittedAt(time.Now())
+		q.Accounts = vs.admit.Ledger.Accounts(committed)
+		return err
+	})
+	if err == nil && q.Refusal == nil && q.FilledVolume == nil {
+		spec := order.Volume.WithDefaults()
+		q.Takes = bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())}}
+	}
+	return q, err
+}
+
+// filled returns the volume that fills the order here, if one does.
+func filled(tx *store.Tx, order *bourse.Order) (*bourse.Volume, error) {
+	rec, ok, err := tx.Order(order.ID)
+	if err != nil || !ok || rec.Volume == "" || rec.Canceled || state.Foreign(&rec, &order.App) {
+		return nil, err
+	}
+	v, err := tx.Volume(rec.Volume)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return nil, nil
+	}
+	return &v, err
+}
+
+// Claim fills an order for a volume, or returns the refusal. A new volume is
+// there when it answers; one that is filled from elsewhere is recorded then,
+// and is filled in the background.
+func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	begin := time.Now()
+	var refusal *bourse.Refusal
+	err := vs.state.Store.View(func(tx *store.Tx) error { // spares a transaction for what is refused anyway
+		filled, err := filled(tx, &c.Order)
+		if err == nil && filled == nil {
+			refusal, err = vs.admit.Volume(tx, &c.Order, time.Now())
+		}
+		return err
+	})
+	if err != nil || refusal != nil {
+		return nil, refusal, err
+	}
+	v, run, err := vs.record(ctx, c)
+	switch {
+	case errors.Is(err, errFilled):
+		return vs.filledBefore(ctx, &c.Order)
+	case err != nil:
+		refusal, err := vs.state.Refuse(err)
+		return nil, refusal, err
+	}
+	claimed := time.Since(begin)
+	if v.State == bourse.VolumeCreating {
+		if v, refusal, err = vs.made(ctx, v.ID, run); err != nil || refusal != nil {
+			return nil, refusal, err
+		}
+	}
+	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
+}
+
+// made waits until a claimed volume has been made.
+func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
+	_, err := run.Applied(ctx)
+	switch {
+	case err == nil:
+		v, err := vs.Record(ctx, id)
+		return v, nil, err
+	case ctx.Err() != nil:
+		return bourse.Volume{}, nil, err
+	}
+	switch bourse.CodeOf(err) {
+	case bourse.CodeCanceled:
+		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+	case bourse.CodeInsufficient:
+		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedUnavailable, bourse.MessageOf(err)), nil
+	default:
+		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedDriver, bourse.MessageOf(err)), nil
+	}
+}
+
+// record writes the volume, what it takes, its order and the run that will make
+// it, all in one transaction: the intent before every effect.
+func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
+	for {
+		now := time.Now().UTC()
+		v := bourse.Volume{
+			ID: bourse.NewVolumeID(vs.state.Self.Tag), App: c.Order.App.Name, AppID: c.Order.App.ID, Worker: vs.state.Self.Worker, Region: vs.state.Self.Region,
+			Order: c.Order.ID, State: bourse.VolumeCreating, Spec: c.Order.Volume.WithDefaults(), CreatedAt: now, UpdatedAt: now,
+		}
+		def := vs.defs.fill
+		switch {
+		case v.Spec.Snapshot != "":
+			v.State = bourse.VolumeRestoring
+		case v.Spec.Source != "":
+			v.State = bourse.VolumeHydrating
+		default:
+			def = vs.defs.create
+		}
+		v.Takes = Takes(&v)
+		run, err := vs.begin(ctx, def, request{Volume: v.ID}, func(tx *store.Tx) error { return vs.recordClaim(tx, c, v) })
+		if !errors.Is(err, errTaken) {
+			return v, run, err
+		}
+	}
+}
+
+func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) error {
+	rec, known, err := tx.Order(c.Order.ID)
+	if err != nil {
+		return err
+	}
+	if known && rec.Volume != "" && !rec.Canceled && !state.Foreign(&rec, &c.Order.App) {
+		return errFilled
+	}
+	refusal, err := vs.admit.Volume(tx, &c.Order, time.Now())
+	if err != nil {
+		return err
+	}
+	if refusal != nil {
+		return state.Refused{Refusal: *refusal}
+	}
+	if _, err := tx.Volume(v.ID); err == nil {
+		return errTaken
+	}
+	decision := c.Decision
+	decision.Outcome, decision.Worker, decision.Volume = bourse.OutcomeFilled, vs.state.Self.Worker, v.ID
+	if err := tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Volume: v.ID, Decision: decision, At: v.CreatedAt}); err != nil {
+		return err
+	}
+	if err := vs.state.KeepApp(tx, c.Order.App); err != nil {
+		return err
+	}
+	return putRecord(tx, &v, "", "create")
+}
+
+// filledBefore answers a repeated claim with the first one's volume, once
+// that has been made.
+func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
+	var v *bourse.Volume
+	err := vs.state.Store.View(func(tx *store.Tx) error {
+		var err error
+		v, err = filled(tx, order)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if v == nil {
+		return nil, vs.state.Refusal(bourse.RefusedDriver, "the order's volume could not be made here"), nil
+	}
+	made, err := vs.Await(ctx, v.ID, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating })
+	if err != nil {
+		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
+	}
+	return &bourse.Fill{Volume: &made, Again: true}, nil, nil
+}
+
+// makeStep makes an order's volume. When that is impossible the order is not
+// filled here: the volume ends as destroyed, and the claim is answered with
+// the reason.
+func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
+	v, err := vs.now(r.Request.Volume)
+	if err != nil {
+		return fsm.Abort(err)
+	}
+	if v.State != bourse.VolumeCreating { // destroyed meanwhile
+		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s", v.ID, v.State))
+	}
+	err = vs.host.Create(ctx, v.ID, v.Spec)
+	switch {
+	case err == nil:
+		return fsm.Done(state.InTx(func(tx *store.Tx) error { return settle(tx, v.ID, "create") }))
+	case !isAnswer(err) && r.Attempt+1 < makeAttempts:
+		return fsm.Retry(err)
+	}
+	if left := vs.host.Destroy(ctx, v.ID); left != nil {
+		return fsm.Retry(errors.Join(err, left))
+	}
+	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return unmake(tx, &v, err) }))
+}
+
+// settle makes a volume one that can be used.
+func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
+	_, err := changeRecord(tx, id, what, func(v *bourse.Volume) (bool, error) {
+		if !v.State.CanBecome(bourse.VolumeCreated) {
+			return false, nil
+		}
+		v.State = bourse.VolumeCreated
+		return true, nil
+	})
+	return err
+}
+
+// unmake records that an order's volume could not be made.
+func unmake(tx *store.Tx, v *bourse.Volume, cause error) error {
+	if rec, ok, err := tx.Order(v.Order); err != nil {
+		return err
+	} else if ok && rec.Volume == v.ID {
+		rec.Volume, rec.Decision.Outcome = "", bourse.OutcomeRefused
+		if err := tx.PutOrder(rec); err != nil {
+			return err
+		}
+	}
+	for _, next := range []bourse.VolumeState{bourse.VolumeFailed, bourse.VolumeDestroying, bourse.VolumeDestroyed} {
+		if _, err := changeRecord(tx, v.ID, "fail", func(v *bourse.Volume) (bool, error) {
+			if !v.State.CanBecome(next) {
+				return false, nil
+			}
+			v.State, v.Error, v.Takes = next, bourse.MessageOf(cause), nil
+			return true, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package volumes
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/volume"
+)
+
+// exportRest is how long after its last reading a snapshot is not removed:
+// a reader may come back.
+const exportRest = 10 * time.Minute
+
+// exports remembers what other workers read here. It is a courtesy to them,
+// and is forgotten with the process.
+type exports struct {
+	mu   sync.Mutex
+	read map[bourse.SnapshotID]time.Time // guarded by mu
+}
+
+// note notes that a snapshot is read now. Its reader may go on after its time if
+// it comes back soon.
+func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, ok := e.read[s.ID]; s.Expired(now) && (!ok || now.Sub(at) >= exportRest) {
+		return false
+	}
+	if e.read == nil {
+		e.read = map[bourse.SnapshotID]time.Time{}
+	}
+	e.read[s.ID] = now
+	return true
+}
+
+// recent returns the snapshots that were read lately, and forgets the others.
+func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := map[bourse.SnapshotID]bool{}
+	for id, at := range e.read {
+		if now.Sub(at) < exportRest {
+			out[id] = true
+		} else {
+			delete(e.read, id)
+		}
+	}
+	return out
+}
+
+// exported checks that what another worker asks for can be read, by the
+// worker's own record. The id is that of a snapshot, a volume, or a manifest
+// of a volume, which names it.
+func (vs *Volumes) exported(id string) error {
+	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
+		return vs.state.Store.View(func(tx *store.Tx) error {
+			s, _, err := tx.Snapshot(snap)
+			if err == nil && s.State == bourse.SnapshotCreating {
+				err = bourse.Errorf(bourse.CodeUnavailable, "snapshot %s is being taken", snap)
+			}
+			if err == nil && (s.State != bourse.SnapshotCreated || !vs.exports.note(&s, time.Now())) {
+				err = errNoSnapshot
+			}
+			return err
+		})
+	}
+	v, err := vs.now(volumeOfManifest(id))
+	switch {
+	case err != nil:
+		return err
+	case v.State.Usable():
+		return nil
+	case v.State == bourse.VolumeCreating || v.State == bourse.VolumeRestoring || v.State == bourse.VolumeHydrating:
+		return bourse.Errorf(bourse.CodeUnavailable, "volume %s is %s", v.ID, v.State)
+	}
+	return errNoVolume
+}
+
+// volumeOfManifest finds the volume's id in the id of a manifest.
+func volumeOfManifest(id string) bourse.VolumeID {
+	for part := range strings.FieldsSeq(id) {
+		if v := bourse.VolumeID(part); v.Validate() == nil {
+			return v
+		}
+	}
+	return bourse.VolumeID(id)
+}
+
+// Manifest describes what a volume or snapshot holds, for another worker. A volume in
+// use is copied for that, which needs space.
+func (vs *Volumes) Manifest(ctx context.Context, id string) (volume.Manifest, error) {
+	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been made a moment ago
+		return volume.Manifest{}, err
+	}
+	err := vs.exported(id)
+	if err == nil {
+		err = vs.spaceToExport(ctx, bourse.VolumeID(id))
+	}
+	if err != nil {
+		return volume.Manifest{}, err
+	}
+	return vs.host.Manifest(ctx, id)
+}
+
+// spaceToExport refuses to copy an attached volume when the ledger has no space
+// for a copy. It holds nothing: the copy lives as long as it is being read.
+func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
+	if id.Validate() != nil {
+		return nil //nolint:nilerr // it is a snapshot's
+	}
+	v, err := vs.now(id)
+	if err != nil || v.Machine == "" {
+		return err
+	}
+	space := snapshotDisk(vs.snapshotSpace(ctx, &v))
+	return vs.state.Store.View(func(tx *store.Tx) error {
+		committed, err := tx.CommittedAt(time.Now())
+		if err != nil {
+			return err
+		}
+		if r := vs.admit.Ledger.Fits(committed, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(space)}}); r != nil {
+			return insufficient(r, "could not copy volume "+string(id))
+		}
+		return nil
+	})
+}
+
+// Chunk writes one chunk of a manifest.
+func (vs *Volumes) Chunk(ctx context.Context, id string, n int, to io.Writer) error {
+	if err := vs.exported(id); err != nil {
+		return err
+	}
+	return vs.host.Chunk(ctx, id, n, to)
+}
+
+// Release ends the reading of a manifest.
+func (vs *Volumes) Release(ctx context.Context, id string) error {
+	if err := vs.exported(id); err != nil {
+		return err
+	}
+	return vs.host.Release(ctx, id)
+}

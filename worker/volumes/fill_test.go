@@ -1,0 +1,273 @@
+package volumes_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/worker/volumes"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
+)
+
+var errAway = bourse.Errorf(bourse.CodeUnavailable, "the source is away")
+
+// pair is two workers that know each other.
+type pair struct {
+	near, far *rig
+	peers     *volumetest.Peers
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{peers: &volumetest.Peers{}}
+	p.peers.Find = func(tag bourse.WorkerTag) *volumes.Volumes {
+		for _, r := range []*rig{p.near, p.far} {
+			if r != nil && r.self.Tag == tag {
+				return r.Volumes
+			}
+		}
+		return nil
+	}
+	p.near, p.far = newRig(t, "near", 1, p.peers), newRig(t, "far", 2, p.peers)
+	return p
+}
+
+func (p *pair) crash() {
+	p.near.crash()
+	p.far.crash()
+}
+
+func from(v bourse.Volume) func(*bourse.VolumeOrder) {
+	return func(o *bourse.VolumeOrder) { o.Source, o.SizeGB = v.ID, v.Spec.SizeGB+1 }
+}
+
+func fromSnapshot(s bourse.Snapshot) func(*bourse.VolumeOrder) {
+	return func(o *bourse.VolumeOrder) { o.Snapshot = s.ID }
+}
+
+// destroying is what a daemon leaves that dies right after the intent: a volume
+// to be destroyed, and no run that does.
+func destroying(id bourse.VolumeID) func(*store.Tx) error {
+	return func(tx *store.Tx) error {
+		v, err := tx.Volume(id)
+		v.State = bourse.VolumeDestroying
+		return errors.Join(err, tx.PutVolume(&v))
+	}
+}
+
+// A volume becomes a copy of a snapshot or of a volume, of this worker or of
+// another, larger if asked, and nothing of the copying is left.
+func TestFillFromAnywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place()
+		p.far.vols.Write(src.ID, poem)
+		snap, err := p.far.Snapshot(t.Context(), src.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			to     *rig
+			change func(*bourse.VolumeOrder)
+			during bourse.VolumeState
+			sizeGB int64
+		}{
+			"a snapshot here":       {p.far, fromSnapshot(snap), bourse.VolumeRestoring, 10},
+			"a volume here":         {p.far, from(src), bourse.VolumeHydrating, 11},
+			"a snapshot from afar":  {p.near, fromSnapshot(snap), bourse.VolumeRestoring, 10},
+			"a volume from afar":    {p.near, from(src), bourse.VolumeHydrating, 11},
+			"a second one, at once": {p.near, from(src), bourse.VolumeHydrating, 11},
+		} {
+			v := c.to.place(c.change)
+			if v.State != c.during {
+				t.Errorf("%s: answered with state %s, want %s at once", name, v.State, c.during)
+			}
+			v = c.to.reaches(v.ID, bourse.VolumeCreated)
+			if mem, ok := c.to.vols.Read(v.ID); !ok || mem.Data != poem || mem.SizeGB != c.sizeGB {
+				t.Errorf("%s: the host has %+v, want the poem in %d GB", name, mem, c.sizeGB)
+			}
+		}
+		if _, forks := p.far.vols.Kept(); forks != 0 {
+			t.Errorf("%d copies left at the source", forks)
+		}
+		p.near.verify()
+		p.far.verify()
+	})
+}
+
+// A source that is away is asked again, and what has come is not fetched
+// twice, though the daemon dies in between.
+func TestFillGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place()
+		p.far.vols.Write(src.ID, poem)
+		chunks := len(volumetest.ChunksOf(poem))
+		var calls atomic.Int64
+		p.peers.SetAway(func(call string) error {
+			if n := calls.Add(1); call == "Chunk" && n%4 == 0 || n > 16 && n < 24 {
+				return errAway
+			}
+			return nil
+		})
+		v := p.near.place(from(src))
+		time.Sleep(150 * time.Millisecond) // virtual: some attempts
+		if got := p.near.get(v.ID).State; got != bourse.VolumeHydrating {
+			t.Fatalf("the volume is %s, want it in the middle of being filled", got)
+		}
+		p.near.crash()
+		p.near.start()
+		v = p.near.reaches(v.ID, bourse.VolumeCreated)
+		if mem, _ := p.near.vols.Read(v.ID); mem.Data != poem {
+			t.Errorf("filled with %q", mem.Data)
+		}
+		if got := p.near.vols.Fetched(); got != chunks {
+			t.Errorf("%d chunks were fetched, want each of %d once", got, chunks)
+		}
+		p.near.verify()
+	})
+}
+
+// A source that stays away makes the fill stuck: to be seen, to be retried, and
+// to be ended by destroying the volume.
+func TestFillIsStuckVisibly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place()
+		p.far.vols.Write(src.ID, poem)
+		p.far.crash()
+		a, b := p.near.place(from(src)), p.near.place(from(src))
+		time.Sleep(time.Hour)
+		runs := p.near.state.Engine.Runs()
+		if len(runs) != 2 || runs[0].Status != fsm.Stuck || !strings.Contains(runs[0].Error, "worker 2 is not known") {
+			t.Fatalf("runs: %+v; want two that are stuck, and why", runs)
+		}
+		p.far.start()
+		for _, r := range runs {
+			if r.Resource == state.OfVolume(a.ID) {
+				if err := p.near.state.Engine.Retry(t.Context(), r.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		p.near.reaches(a.ID, bourse.VolumeCreated)
+		if _, err := p.near.Destroy(t.Context(), b.ID); err != nil {
+			t.Errorf("destroy the one that is stuck: %v", err)
+		}
+		if left, _ := p.near.vols.Left(); len(left) != 1 {
+			t.Errorf("the host has %v, want the filled one only", left)
+		}
+		p.near.verify()
+	})
+}
+
+// Destroying a volume ends its filling, also when the daemon dies between the
+// two.
+func TestDestroyEndsAFill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place()
+		p.far.vols.Write(src.ID, poem)
+		p.peers.SetAway(func(string) error { return errAway })
+		v := p.near.place(from(src))
+		if err := p.near.state.Store.Update(t.Context(), func(tx *store.Tx) error {
+			refusal, err := p.near.Attach(tx, &bourse.Machine{
+				ID: "m", App: v.App, AppID: v.AppID, Config: bourse.Config{Mounts: []bourse.Mount{{Volume: v.ID, Path: "/data"}}},
+			})
+			if refusal == nil {
+				t.Error("a machine got a volume that is being filled")
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := p.near.Destroy(t.Context(), v.ID); err != nil || v.State != bourse.VolumeDestroyed {
+			t.Errorf("destroy: %+v, %v", v, err)
+		}
+		if left, _ := p.near.vols.Left(); len(left) != 0 {
+			t.Errorf("the host has %v", left)
+		}
+
+		v = p.near.place(from(src))
+		time.Sleep(time.Hour) // it is stuck
+		if err := p.near.state.Store.Update(t.Context(), destroying(v.ID)); err != nil {
+			t.Fatal(err)
+		}
+		p.near.crash()
+		p.near.start()
+		p.near.reaches(v.ID, bourse.VolumeDestroyed)
+		p.near.verify()
+	})
+}
+
+// A source that says no makes a failed volume, which says why and takes
+// nothing.
+func TestFillFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place(func(v *bourse.VolumeOrder) { v.SizeGB = 20 })
+		gone := src
+		gone.ID = bourse.NewVolumeID(2)
+		for name, order := range map[string]func(*bourse.VolumeOrder){
+			"not there": from(gone),
+			"too large": func(v *bourse.VolumeOrder) { v.Source = src.ID },
+		} {
+			v := p.near.place(order)
+			v = p.near.reaches(v.ID, bourse.VolumeFailed)
+			if v.Error == "" || p.near.used() != 0 {
+				t.Errorf("%s: %+v, %d MiB taken; want to know why, and nothing taken", name, v, p.near.used())
+			}
+			if _, err := p.near.Destroy(t.Context(), v.ID); err != nil {
+				t.Errorf("%s: destroy: %v", name, err)
+			}
+		}
+		if left, _ := p.near.vols.Left(); len(left) != 0 {
+			t.Errorf("the host has %v", left)
+		}
+		p.near.verify()
+	})
+}
+
+// A volume in use is copied for who forks it, when there is room for that.
+func TestForkOfAVolumeInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.crash()
+		src := p.far.place(func(v *bourse.VolumeOrder) { v.SizeGB = 99 })
+		p.far.vols.Write(src.ID, poem)
+		m := p.far.mount(src.ID)
+		p.peers.SetAway(func(call string) error {
+			if call == "Chunk" { // the machine goes on writing
+				p.far.vols.Write(src.ID, strings.ToUpper(poem))
+			}
+			return nil
+		})
+		v := p.near.place(func(v *bourse.VolumeOrder) { v.Source, v.SizeGB = src.ID, 99 })
+		v = p.near.reaches(v.ID, bourse.VolumeCreated)
+		if mem, _ := p.near.vols.Read(v.ID); mem.Data != poem {
+			t.Errorf("filled with %q, want one moment of the source", mem.Data)
+		}
+		if _, err := p.far.Extend(t.Context(), src.ID, 100); err != nil { // now there is no room
+			t.Fatal(err)
+		}
+		if _, err := p.far.Manifest(t.Context(), string(src.ID)); bourse.CodeOf(err) != bourse.CodeInsufficient {
+			t.Errorf("export on a full disk: %v, want insufficient_capacity", err)
+		}
+		p.far.unmount(m)
+		if _, err := p.far.Manifest(t.Context(), string(src.ID)); err != nil {
+			t.Errorf("export of a volume that nobody uses: %v", err)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// Attach records that m has its volumes, in the transaction that records m, and
+// fills in what m's mounts say of them. A refusal undoes the transaction.
+func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) (*bourse.Refusal, error) {
+	for i := range m.Config.Mounts {
+		mount := &m.Config.Mounts[i]
+		v, r, err := vs.admit.Mountable(tx, mount.Volume, state.OwnerOf(m.App, m.AppID), m.ID)
+		if r != nil || err != nil {
+			return r, err
+		}
+		mount.Name, mount.SizeGB, mount.Encrypted = v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted
+		if v.Machine == m.ID {
+			continue
+		}
+		if _, err := changeRecord(tx, v.ID, "attach", func(v *bourse.Volume) (bool, error) { v.Machine = m.ID; return true, nil }); err != nil {
+			return nil, err
+		}
+		vs.state.Volumes.Changing(v.ID)
+	}
+	return nil, nil
+}
+
+// Detach takes m's volumes from it, in the transaction that records it as
+// destroyed. It is idempotent.
+func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
+	for _, mount := range m.Config.Mounts {
+		_, err := changeRecord(tx, mount.Volume, "detach", func(v *bourse.Volume) (bool, error) {
+			if v.Machine != m.ID {
+				return false, nil
+			}
+			v.Machine = ""
+			vs.state.Volumes.Changing(v.ID)
+			return true, nil
+		})
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mount mounts m's volumes on the host before m starts, and returns where they
+// go in it. It is idempotent.
+func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
+	var out []driver.Mount
+	for _, mount := range m.Config.Mounts {
+		v, err := vs.now(mount.Volume)
+		if err != nil {
+			return nil, err
+		}
+		if v.Machine != m.ID || !v.State.Usable() { // a record of ours says that it is: never let two write to one
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and belongs to machine %q", v.ID, v.State, v.Machine)
+		}
+		path, err := vs.host.Mount(ctx, v.ID)
+		if err != nil {
+			return nil, fmt.Errorf("mount volume %s: %w", v.ID, err)
+		}
+		out = append(out, driver.Mount{Source: path, Target: mount.Path})
+	}
+	return out, nil
+}
+
+// Unmount undoes Mount once nothing of m runs. It is idempotent.
+func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
+	var errs []error
+	for _, mount := range m.Config.Mounts {
+		v, err := vs.now(mount.Volume)
+		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // another's by now
+			continue
+		}
+		if err == nil {
+			err = vs.host.Unmount(ctx, v.ID)
+		}
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+			errs = append(errs, fmt.Errorf("unmount volume %s: %w", mount.Volume, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,160 @@
+package volumes
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+const (
+	day            = 24 * time.Hour
+	scheduleEvery  = time.Minute
+	snapshotAgain  = time.Hour // after a scheduled one that failed
+	snapshotWaited = copyLimit + time.Minute
+)
+
+// snapshotDue reports whether the next scheduled snapshot of a volume is due. It
+// goes by the record alone, so that a daemon that was away takes one and not
+// all that it missed, and none twice.
+func snapshotDue(v *bourse.Volume, now time.Time) bool {
+	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
+		return false
+	}
+	due := v.CreatedAt.Add(day)
+	for _, s := range v.Snapshots {
+		switch {
+		case s.State == bourse.SnapshotCreating:
+			return false
+		case !s.Scheduled:
+		case s.State == bourse.SnapshotFailed:
+			due = later(due, s.CreatedAt.Add(snapshotAgain))
+		default:
+			due = later(due, s.CreatedAt.Add(day))
+		}
+	}
+	return !now.Before(due)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// dueFor returns what is due for a volume.
+func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapshot bool) {
+	for _, s := range v.Snapshots {
+		if s.Expired(now) {
+			expire = append(expire, s.ID)
+		}
+	}
+	return expire, snapshotDue(v, now)
+}
+
+// scheduler does what is due for volumes, one after the other: snapshots of
+// many volumes at once would take the disk from the machines.
+type scheduler struct {
+	vs    *Volumes
+	later map[bourse.VolumeID]time.Time // a scheduled snapshot was refused: not before
+}
+
+// Run takes scheduled snapshots, removes old ones and extends what is full, until ctx
+// ends.
+func (vs *Volumes) Run(ctx context.Context) error {
+	if vs.host == (noHost{}) {
+		return nil
+	}
+	g := &grower{vs: vs, refused: map[bourse.VolumeID]refusal{}}
+	var growing sync.WaitGroup // beside snapshots, which take their time
+	growing.Go(func() { g.run(ctx) })
+	defer growing.Wait()
+	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}
+	tick := time.NewTicker(scheduleEvery)
+	defer tick.Stop()
+	for {
+		if err := k.do(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			vs.state.Log.Warn("scheduled snapshots failed", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// do does what is due now.
+func (k *scheduler) do(ctx context.Context, now time.Time) error {
+	expire := map[bourse.VolumeID][]bourse.SnapshotID{}
+	var due []bourse.VolumeID
+	err := k.vs.state.Store.View(func(tx *store.Tx) error {
+		busy, err := k.vs.sourcesInUse(tx, now)
+		if err != nil {
+			return err
+		}
+		for v, err := range tx.Volumes() {
+			if err != nil {
+				return err
+			}
+			old, snapshot := dueFor(&v, now)
+			for _, id := range old {
+				if !busy[id] {
+					expire[v.ID] = append(expire[v.ID], id)
+				}
+			}
+			if snapshot && now.After(k.later[v.ID]) {
+				due = append(due, v.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for id, old := range expire { // joins one that is in progress: what that does not remove is removed next time
+		_, err := k.vs.defs.expire.Start(ctx, k.vs.state.Engine, state.OfVolume(id), request{Volume: id, Snapshots: old}, fsm.StartOptions{})
+		if err != nil && bourse.CodeOf(err) != bourse.CodeRateLimited {
+			return err
+		}
+	}
+	for _, id := range due {
+		k.snapshot(ctx, id, now)
+	}
+	return nil
+}
+
+// snapshot takes a scheduled snapshot and waits for it.
+func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.Time) {
+	delete(k.later, id)
+	_, run, err := k.vs.beginSnapshot(ctx, id, true)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, snapshotWaited)
+		defer cancel()
+		_, err = run.Wait(ctx)
+	} else {
+		k.later[id] = now.Add(snapshotAgain)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.vs.state.Log.Warn("scheduled snapshot failed", "volume", id, "err", err)
+	}
+}
+
+// sourcesInUse returns the snapshots that something is being filled from.
+func (vs *Volumes) sourcesInUse(tx *store.Tx, now time.Time) (map[bourse.SnapshotID]bool, error) {
+	busy := vs.exports.recent(now)
+	for v, err := range tx.Volumes() {
+		if err != nil {
+			return nil, err
+		}
+		if v.State == bourse.VolumeRestoring {
+			busy[v.Spec.Snapshot] = true
+		}
+	}
+	return busy, nil
+}
