@@ -334,6 +334,10 @@ var edges = map[string]map[string]string{
 		"fabric":            "asks workers through it",
 		"machinesapi":       "speaks its wire types",
 	},
+	"deploy": {
+		"machinesapi": "what is there is as the API shows it",
+		"release":     "machines are of a release",
+	},
 	"flycompat": {
 		"machinesapi": "is a client of the API in the same process",
 		"release":     "shows releases in other words",

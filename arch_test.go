@@ -59,6 +59,7 @@ var floors = map[string]int{
 	"warm":                      2,
 	"market/markettest":         2,
 	"machinesapi":               2,
+	"deploy":                    3,
 	"seal":                      2,
 	"worker":                    3,
 	"worker/state":              3,
