@@ -8,6 +8,7 @@ import (
 
 // State is what is there, as the API says it.
 type State struct {
+	App      bourse.AppName        `json:"app"`
 	Machines []machinesapi.Machine `json:"machines"` // with their configs
 	Volumes  []machinesapi.Volume  `json:"volumes,omitempty"`
 	// Versions are the former configs of machines, newest first; only plans that return
@@ -19,10 +20,14 @@ type State struct {
 type Plan struct {
 	App     bourse.AppName `json:"app"`
 	Release release.ID     `json:"release,omitempty"` // that its machines will be of
+	// What is the kind of the plan, for a reader: "rolling", "bluegreen", "scale", "move".
+	What string `json:"what,omitempty"`
 	// Basis identifies what the plan was made of: another of the same state and wishes
 	// has the same. A saved plan whose basis is not that of today does not fit any more.
 	Basis string `json:"basis"`
-	Steps []Step `json:"steps"`
+	// Seen is what the plan's makers knew of each machine; see [Plan.Check].
+	Seen  map[bourse.MachineID]Seen `json:"seen,omitempty"`
+	Steps []Step                    `json:"steps"`
 	// Reserve says that room for all that the steps take is held before the first of them.
 	Reserve  bool     `json:"reserve,omitempty"`
 	Warnings []string `json:"warnings,omitempty"` // what a reader should know: a machine that is not touched, and why
@@ -51,8 +56,28 @@ type Step struct {
 	Stopped  bool              `json:"stopped,omitempty"`   // the machine is not started
 	Hidden   bool              `json:"hidden,omitempty"`    // it is made without being served (skip_service_registration)
 	Volume   *VolumeWant       `json:"volume,omitempty"`    // of MakeVolume
-	VolumeOf *int              `json:"volume_of,omitempty"` // the MakeVolume step whose volume the machine mounts
-	Why      string            `json:"why"`                 // for a reader: "image changed from a to b"
+	VolumeOf *int              `json:"volume_of,omitempty"` // the MakeVolume step whose volume the machine mounts: config.mounts[0] has no volume yet
+	VolumeID bourse.VolumeID   `json:"volume_id,omitempty"` // of DestroyVolume
+	// StandbyOf is the MakeMachine step whose machine this one stands by for: its ID
+	// is appended to config.standbys of a MakeMachine or UpdateMachine.
+	StandbyOf *int            `json:"standby_of,omitempty"`
+	Wait      bourse.Duration `json:"wait,omitempty"`    // of AwaitReady and RunCommand: how long it may take; 0: the executor's default
+	Smoke     bool            `json:"smoke,omitempty"`   // of AwaitReady: a machine that has ended soon after its start has failed
+	NoRoom    string          `json:"no_room,omitempty"` // why no worker would take it, where quotes said so
+	Why       string          `json:"why"`               // for a reader: "image changed from a to b"
+}
+
+// Seen is what is known of a machine when a plan is made. Of a machine that is not what
+// was seen the plan does not hold.
+type Seen struct {
+	Instance bourse.InstanceID `json:"instance"`
+	Name     string            `json:"name,omitempty"`
+	Group    string            `json:"group,omitempty"`
+	Region   bourse.Region     `json:"region"`
+	Worker   bourse.WorkerID   `json:"worker,omitempty"`
+	Down     bool              `json:"down,omitempty"`     // stopped or suspended
+	Cordoned bool              `json:"cordoned,omitempty"` // not served
+	Lost     bool              `json:"lost,omitempty"`     // its worker does not answer
 }
 
 // VolumeWant is a volume to be made: empty, or as a fork of another.
@@ -65,7 +90,7 @@ type VolumeWant struct {
 // Act is what a step does.
 type Act string
 
-// The acts. What undoes one is in parentheses.
+// The acts. What undoes one is in parentheses; [Plan.Undoable] says what is undone.
 const (
 	RunCommand      Act = "run command"      // a machine of its own, which ends with 0 (nothing)
 	MakeVolume      Act = "make volume"      // (destroy it)
@@ -78,8 +103,8 @@ const (
 	AwaitProxies    Act = "await proxies"    // every proxy has heard of what was done before (nothing)
 	StopMachine     Act = "stop machine"     // (start it)
 	StartMachine    Act = "start machine"    // (stop it)
-	SetMetadata     Act = "set metadata"     // Config.Metadata, member by member; an empty value removes (as it was in Former)
-	DestroyMachine  Act = "destroy machine"  // nothing returns it: it has no step after it that may fail
+	SetMetadata     Act = "set metadata"     // Config.Metadata, member by member; an empty value removes (as it was in Former.Metadata)
+	DestroyMachine  Act = "destroy machine"  // nothing returns it: only other destroys are after it, unless the plan made it itself (Of)
 	DestroyVolume   Act = "destroy volume"   // likewise
 )
 
@@ -91,4 +116,11 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"      // "true": one that tries a release, and goes again
 	KeyReplaces = "bourse_replaces" // the machine whose place it takes: while that exists, the two count as one
+	KeyPaused   = "bourse_paused"   // "true": a plan has stopped it, and starts it again or another in its place
 )
+
+// Platform is the value of KeyPlatform of machines that a deploy looks after.
+const Platform = "v2"
+
+// CommandGroup is the group of machines that run a release command, of no other.
+const CommandGroup = "fly_app_release_command"
