@@ -338,6 +338,11 @@ var edges = map[string]map[string]string{
 		"machinesapi": "what is there is as the API shows it",
 		"release":     "machines are of a release",
 	},
+	"deploy/run": {
+		"deploy":      "carries out its plans",
+		"machinesapi": "is a client of the API",
+		"release":     "says how a release goes",
+	},
 	"flycompat": {
 		"machinesapi": "is a client of the API in the same process",
 		"release":     "shows releases in other words",

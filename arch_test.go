@@ -60,6 +60,7 @@ var floors = map[string]int{
 	"market/markettest":         2,
 	"machinesapi":               2,
 	"deploy":                    3,
+	"deploy/run":                3,
 	"seal":                      2,
 	"worker":                    3,
 	"worker/state":              3,

@@ -1,0 +1,116 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Over returns the API of one app over a client.
+func Over(client *machinesapi.Client, app bourse.AppName) API {
+	return over{client, app}
+}
+
+type over struct {
+	client *machinesapi.Client
+	app    bourse.AppName
+}
+
+var _ API = over{}
+
+func (o over) Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error) {
+	return o.client.Machine(ctx, o.app, id)
+}
+
+func (o over) Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error) {
+	made, err := o.client.Create(ctx, o.app, in, order)
+	return made.Machine, err
+}
+
+func (o over) Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (machinesapi.Machine, error) {
+	return o.client.Update(ctx, o.app, id, in, nonce)
+}
+
+func (o over) Destroy(ctx context.Context, id bourse.MachineID, nonce string) error {
+	return o.client.Destroy(ctx, o.app, id, machinesapi.DestroyMachine{Force: true}, nonce)
+}
+
+func (o over) SetMetadata(ctx context.Context, id bourse.MachineID, in machinesapi.MetadataPatch) error {
+	return o.client.Metadata(o.app, id).Patch(ctx, in)
+}
+
+func (o over) Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error {
+	return o.client.Logs(ctx, o.app, id, want, line)
+}
+
+func (o over) Start(ctx context.Context, id bourse.MachineID, nonce string) error {
+	_, err := o.client.Start(ctx, o.app, id, nonce)
+	return err
+}
+
+func (o over) Stop(ctx context.Context, id bourse.MachineID, nonce string) error {
+	return o.client.Stop(ctx, o.app, id, machinesapi.StopMachine{}, nonce)
+}
+
+func (o over) Restart(ctx context.Context, id bourse.MachineID, nonce string) error {
+	return o.client.Restart(ctx, o.app, id, machinesapi.RestartMachine{}, nonce)
+}
+
+func (o over) Cordon(ctx context.Context, id bourse.MachineID, cordoned bool, nonce string) error {
+	return o.client.Cordon(ctx, o.app, id, cordoned, nonce)
+}
+
+func (o over) Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error) {
+	return o.client.Wait(ctx, o.app, id, want)
+}
+
+func (o over) Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error) {
+	return o.client.Lease(o.app, id).Acquire(ctx, in, nonce)
+}
+
+func (o over) Release(ctx context.Context, id bourse.MachineID, nonce string) error {
+	return o.client.Lease(o.app, id).Release(ctx, nonce)
+}
+
+func (o over) MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error) {
+	return o.client.Volumes(o.app).Create(ctx, in, order)
+}
+
+func (o over) Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error) {
+	return o.client.Volumes(o.app).Get(ctx, id)
+}
+
+func (o over) DestroyVolume(ctx context.Context, id bourse.VolumeID) error {
+	_, err := o.client.Volumes(o.app).Destroy(ctx, id)
+	return err
+}
+
+func (o over) Reserve(ctx context.Context, in machinesapi.CreateReservation) (machinesapi.Reservation, error) {
+	return o.client.Reservations().Create(ctx, in)
+}
+
+func (o over) Extend(ctx context.Context, id bourse.ReservationID, in machinesapi.ExtendReservation) (machinesapi.Reservation, error) {
+	return o.client.Reservations().Extend(ctx, id, in)
+}
+
+func (o over) EndReservation(ctx context.Context, id bourse.ReservationID) error {
+	return o.client.Reservations().Release(ctx, id)
+}
+
+func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
+	return o.client.ViewHealth(ctx)
+}
+
+func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
+	metadata, err := json.Marshal(struct {
+		Run Note `json:"bourse_run"`
+	}{note})
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "encode the note of release %s: %w", id, err)
+	}
+	_, err = o.client.Releases(o.app).Change(ctx, id, machinesapi.ChangeRelease{Status: status, Metadata: metadata})
+	return err
+}

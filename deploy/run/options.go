@@ -1,0 +1,46 @@
+package run
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Options say how a plan is carried out. The zero value is useful.
+type Options struct {
+	// Owner says who deploys what, to those who wait for the leases: "ana@laptop, release v12".
+	Owner string
+	// Release is the record that is kept up to date: running, then complete, failed
+	// (all is as it was before) or interrupted (something is not). "": none.
+	Release release.ID
+	// Events receives the news, one at a time, in order; it must not wait for the run.
+	Events func(Event)
+	// Abandon ends the run at once when it is closed: requests in progress are given up
+	// and nothing is undone any more. It is for a second interrupt.
+	Abandon <-chan struct{}
+	// KeepOnFailure leaves what was done when a step fails or the context ends.
+	KeepOnFailure bool
+
+	Parallel  int           // steps in progress at once; default 16
+	Wait      time.Duration // for a machine to become ready, to stop, or to run its command, where the step does not say; default 5 min
+	Smoke     time.Duration // for how long a machine without checks has to run before it counts as ready, where its step says Smoke; default 2 s
+	LeaseWait time.Duration // for leases that others hold; default 1 min, negative: not at all
+	LeaseTTL  time.Duration // of our own, which is extended at a third of it; whole seconds, default 15 s
+	Silence   time.Duration // how long requests are repeated that get no answer; default 1 min
+	Proxies   time.Duration // for a proxy to hear of what was done, before it is left behind; default 10 s
+}
+
+func (o Options) withDefaults() Options {
+	o.Parallel = cmp.Or(o.Parallel, 16)
+	o.Wait = cmp.Or(o.Wait, 5*time.Minute)
+	o.Smoke = cmp.Or(o.Smoke, 2*time.Second)
+	o.LeaseWait = cmp.Or(o.LeaseWait, time.Minute)
+	o.LeaseTTL = max(cmp.Or(o.LeaseTTL, 15*time.Second).Truncate(time.Second), time.Second)
+	o.Silence = cmp.Or(o.Silence, time.Minute)
+	o.Proxies = cmp.Or(o.Proxies, 10*time.Second)
+	if o.Events == nil {
+		o.Events = func(Event) {}
+	}
+	return o
+}
