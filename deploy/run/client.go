@@ -104,13 +104,29 @@ func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
+// SetRelease keeps what else the release's metadata says: a change replaces all of it.
 func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
-	metadata, err := json.Marshal(struct {
-		Run Note `json:"bourse_run"`
-	}{note})
+	releases := o.client.Releases(o.app)
+	list, err := releases.List(ctx, 0)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "encode the note of release %s: %w", id, err)
+		return err
 	}
-	_, err = o.client.Releases(o.app).Change(ctx, id, machinesapi.ChangeRelease{Status: status, Metadata: metadata})
+	metadata := map[string]any{}
+	for i := range list {
+		if list[i].ID == id && len(list[i].Metadata) > 0 {
+			if err := json.Unmarshal(list[i].Metadata, &metadata); err != nil {
+				return bourse.Errorf(bourse.CodeInternal, "metadata of release %s: %w", id, err)
+			}
+		}
+	}
+	metadata[noteKey] = note
+	text, err := json.Marshal(metadata)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "encode the metadata of release %s: %w", id, err)
+	}
+	_, err = releases.Change(ctx, id, machinesapi.ChangeRelease{Status: status, Metadata: text})
 	return err
 }
+
+// noteKey is where a release's metadata has a [Note].
+const noteKey = "bourse_run"
