@@ -17,7 +17,7 @@ import (
 
 // What members change while they are measured, whatever their number.
 const (
-	changesSecond = 25                 // a hundred members of one process use two processors for that
+	changesSecond = 10                 // of two processors, a hundred members of one process use a third for that
 	changesEach   = 20 * changesSecond // of each group; twice as many of the largest
 )
 
@@ -25,7 +25,7 @@ const (
 // times count.
 var groups = []int{10, 50, 100}
 
-// benchVisible: machines start and stop on random members, 25 times a
+// benchVisible: machines start and stop on random members, ten times a
 // second altogether, until each change is in the views of all members, which
 // run in this process and talk over sockets of loopback. Beside that, what a
 // change costs each member: bytes of all messages about the view, rumours and
