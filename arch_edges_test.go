@@ -334,6 +334,9 @@ var edges = map[string]map[string]string{
 		"fabric":            "asks workers through it",
 		"machinesapi":       "speaks its wire types",
 	},
+	"deploy/config": {
+		"deploy": "makes what is wanted of an app",
+	},
 	"deploy": {
 		"machinesapi": "what is there is as the API shows it",
 		"release":     "machines are of a release",

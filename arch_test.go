@@ -61,6 +61,7 @@ var floors = map[string]int{
 	"machinesapi":               2,
 	"deploy":                    3,
 	"deploy/run":                3,
+	"deploy/config":             3,
 	"seal":                      2,
 	"worker":                    3,
 	"worker/state":              3,

@@ -51,6 +51,15 @@ type Mount struct {
 	Volume string `json:"volume"` // the name that they share
 	Path   string `json:"path"`
 	SizeGB int64  `json:"size_gb"` // of one that has to be made
+
+	// As in [bourse.Mount]: a volume that is so full grows by AddSizeGB, up to the limit.
+	ExtendThresholdPercent int   `json:"extend_threshold_percent,omitempty"`
+	AddSizeGB              int64 `json:"add_size_gb,omitempty"`
+	SizeGBLimit            int64 `json:"size_gb_limit,omitempty"`
+
+	// As in a request for a volume, of one that has to be made; nil: its default.
+	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
+	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
 }
 
 // Command is what runs to its end, with status 0, on a machine of its own.

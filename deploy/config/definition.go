@@ -1,0 +1,294 @@
+package config
+
+import "github.com/bourse-dev/bourse"
+
+// Definition is what a file says, field by field, in the names and the JSON of
+// fly.json. What becomes of each field is in [Fields]. Tags say what the decoder allows:
+// "in" one of a few words or a range, "bare" the unit of a number without one.
+type Definition struct {
+	AppName          string            `json:"app,omitempty"`
+	PrimaryRegion    string            `json:"primary_region,omitempty"`
+	KillSignal       string            `json:"kill_signal,omitempty"`
+	KillTimeout      bourse.Duration   `json:"kill_timeout,omitempty" bare:"1s" in:"0s..300s"`
+	SwapSizeMB       int64             `json:"swap_size_mb,omitempty" in:"0..1048576"`
+	ConsoleCommand   string            `json:"console_command,omitempty"`
+	HostDedicationID string            `json:"host_dedication_id,omitempty"`
+	MachineConfig    string            `json:"machine_config,omitempty"`
+	Container        string            `json:"container,omitempty"`
+	Build            *Build            `json:"build,omitempty"`
+	Deploy           *Deploy           `json:"deploy,omitempty"`
+	Env              Texts             `json:"env,omitempty"`
+	Processes        map[string]string `json:"processes,omitempty"`
+	HTTPService      *HTTPService      `json:"http_service,omitempty"`
+	Services         []Service         `json:"services,omitempty"`
+	Checks           map[string]Check  `json:"checks,omitempty"`
+	MachineChecks    []MachineCheck    `json:"machine_checks,omitempty"`
+	Mounts           []Mount           `json:"mounts,omitempty"`
+	VM               []VM              `json:"vm,omitempty"`
+	Restart          []Restart         `json:"restart,omitempty"`
+	Files            []File            `json:"files,omitempty"`
+	Metrics          []Metrics         `json:"metrics,omitempty"`
+	Statics          []Static          `json:"statics,omitempty"`
+	Experimental     *Experimental     `json:"experimental,omitempty"`
+
+	// Ours; in bourse.toml.
+	Requirements bourse.Requirements `json:"requirements,omitempty"`
+	Groups       []Group             `json:"groups,omitempty"`
+}
+
+// Build says where the image comes from.
+type Build struct {
+	Image            string            `json:"image,omitempty"`
+	Dockerfile       string            `json:"dockerfile,omitempty"`
+	Ignorefile       string            `json:"ignorefile,omitempty"`
+	Target           string            `json:"build-target,omitempty"`
+	Args             map[string]string `json:"args,omitempty"`
+	Builder          string            `json:"builder,omitempty"`
+	Buildpacks       []string          `json:"buildpacks,omitempty"`
+	Builtin          string            `json:"builtin,omitempty"`
+	Settings         map[string]any    `json:"settings,omitempty"`
+	Compose          *Compose          `json:"compose,omitempty"`
+	Compression      string            `json:"compression,omitempty" in:"gzip|zstd"`
+	CompressionLevel *int64            `json:"compression_level,omitempty" in:"0..22"`
+}
+
+// Compose names a file of docker compose.
+type Compose struct {
+	File string `json:"file,omitempty"`
+}
+
+// Deploy says how machines are replaced.
+type Deploy struct {
+	Strategy       string          `json:"strategy,omitempty" in:"rolling|immediate|canary|bluegreen"`
+	MaxUnavailable *float64        `json:"max_unavailable,omitempty"`
+	WaitTimeout    bourse.Duration `json:"wait_timeout,omitempty" in:"1s..24h"`
+	Command        string          `json:"release_command,omitempty"`
+	CommandTimeout bourse.Duration `json:"release_command_timeout,omitempty" in:"1s..24h"`
+	CommandVM      *VM             `json:"release_command_vm,omitempty"`
+	SeedCommand    string          `json:"seed_command,omitempty"`
+	Reserve        bool            `json:"reserve,omitempty"` // ours
+}
+
+// HTTPService is a service with ports 80 and 443.
+type HTTPService struct {
+	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535"`
+	ForceHTTPS    bool           `json:"force_https,omitempty"`
+	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
+	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
+	MinRunning    *int64         `json:"min_machines_running,omitempty" in:"0..100000"`
+	Processes     []string       `json:"processes,omitempty"`
+	Concurrency   *Concurrency   `json:"concurrency,omitempty"`
+	TLSOptions    *TLSOptions    `json:"tls_options,omitempty"`
+	HTTPOptions   *HTTPOptions   `json:"http_options,omitempty"`
+	Checks        []HTTPCheck    `json:"checks,omitempty"`
+	MachineChecks []MachineCheck `json:"machine_checks,omitempty"`
+}
+
+// Service is a port of the machines and how it is reached from outside.
+type Service struct {
+	Protocol      string         `json:"protocol,omitempty" in:"tcp|udp"`
+	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535"`
+	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
+	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
+	MinRunning    *int64         `json:"min_machines_running,omitempty" in:"0..100000"`
+	Processes     []string       `json:"processes,omitempty"`
+	Ports         []Port         `json:"ports,omitempty"`
+	Concurrency   *Concurrency   `json:"concurrency,omitempty"`
+	TCPChecks     []TCPCheck     `json:"tcp_checks,omitempty"`
+	HTTPChecks    []HTTPCheck    `json:"http_checks,omitempty"`
+	MachineChecks []MachineCheck `json:"machine_checks,omitempty"`
+}
+
+// Concurrency is how much of a machine's a proxy gives it at once.
+type Concurrency struct {
+	Type string `json:"type,omitempty" in:"connections|requests"`
+	Hard int64  `json:"hard_limit,omitempty" in:"0..1000000000"`
+	Soft int64  `json:"soft_limit,omitempty" in:"0..1000000000"`
+}
+
+// Port is a port, or a range of them, as it is seen from outside.
+type Port struct {
+	Port       *int64       `json:"port,omitempty" in:"1..65535"`
+	First      *int64       `json:"start_port,omitempty" in:"1..65535"`
+	Last       *int64       `json:"end_port,omitempty" in:"1..65535"`
+	Handlers   []string     `json:"handlers,omitempty" in:"http|tls|pg_tls|proxy_proto|edge_http"`
+	ForceHTTPS bool         `json:"force_https,omitempty"`
+	TLS        *TLSOptions  `json:"tls_options,omitempty"`
+	HTTP       *HTTPOptions `json:"http_options,omitempty"`
+	ProxyProto *ProxyProto  `json:"proxy_proto_options,omitempty"`
+}
+
+// TLSOptions are how handler tls speaks.
+type TLSOptions struct {
+	ALPN       []string `json:"alpn,omitempty"`
+	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"`
+	SelfSigned *bool    `json:"default_self_signed,omitempty"`
+}
+
+// ProxyProto is which header handler proxy_proto writes.
+type ProxyProto struct {
+	Version string `json:"version,omitempty" in:"v1|v2"`
+}
+
+// HTTPOptions are how handler http speaks.
+type HTTPOptions struct {
+	Compress    *bool         `json:"compress,omitempty"`
+	H2Backend   *bool         `json:"h2_backend,omitempty"`
+	IdleTimeout *int64        `json:"idle_timeout,omitempty" in:"0..86400"`
+	HeadersRead *int64        `json:"headers_read_timeout,omitempty" in:"0..86400"`
+	Response    *Response     `json:"response,omitempty"`
+	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
+}
+
+// Response is what a proxy does with headers of replies.
+type Response struct {
+	Headers  map[string]Edit `json:"headers,omitempty"`
+	Pristine *bool           `json:"pristine,omitempty"`
+}
+
+// ReplayCache keeps where requests were replayed to.
+type ReplayCache struct {
+	PathPrefix  string `json:"path_prefix"`
+	TTLSeconds  int64  `json:"ttl_seconds" in:"10..31536000"`
+	Type        string `json:"type" in:"header|cookie"`
+	Name        string `json:"name"`
+	AllowBypass bool   `json:"allow_bypass,omitempty"`
+}
+
+// Times are those of a check.
+type Times struct {
+	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
+	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`
+	Grace    bourse.Duration `json:"grace_period,omitempty" bare:"1ms" in:"0s..1h"`
+}
+
+// Request is what a check of type http asks.
+type Request struct {
+	Method        string            `json:"method,omitempty"`
+	Path          string            `json:"path,omitempty"`
+	Protocol      string            `json:"protocol,omitempty" in:"http|https"`
+	TLSSkipVerify *bool             `json:"tls_skip_verify,omitempty"`
+	TLSServerName string            `json:"tls_server_name,omitempty"`
+	Headers       map[string]Values `json:"headers,omitempty"`
+}
+
+// TCPCheck is a check of a service that connects.
+type TCPCheck struct{ Times }
+
+// HTTPCheck is a check of a service that asks.
+type HTTPCheck struct {
+	Times
+	Request
+}
+
+// Check is one of machines, beside their services.
+type Check struct {
+	Type      string   `json:"type,omitempty" in:"tcp|http"`
+	Kind      string   `json:"kind,omitempty" in:"informational|readiness"`
+	Port      *int64   `json:"port,omitempty" in:"0..65535"`
+	Processes []string `json:"processes,omitempty"`
+	Times
+	Request
+}
+
+// MachineCheck is a machine that tries another one, and goes again.
+type MachineCheck struct {
+	Image       string          `json:"image,omitempty"`
+	Entrypoint  Words           `json:"entrypoint,omitempty"`
+	Command     Words           `json:"command,omitempty"`
+	KillSignal  string          `json:"kill_signal,omitempty"`
+	KillTimeout bourse.Duration `json:"kill_timeout,omitempty" bare:"1s" in:"0s..300s"`
+}
+
+// Mount is the volume of each machine of a group.
+type Mount struct {
+	Source            string   `json:"source"`
+	Destination       string   `json:"destination"`
+	Processes         []string `json:"processes,omitempty"`
+	InitialSize       GB       `json:"initial_size,omitempty"`
+	SnapshotRetention *int64   `json:"snapshot_retention,omitempty" in:"1..60"`
+	Snapshots         *bool    `json:"scheduled_snapshots,omitempty"`
+	ExtendThreshold   int64    `json:"auto_extend_size_threshold,omitempty" in:"50..99"`
+	ExtendBy          GB       `json:"auto_extend_size_increment,omitempty" in:"1GB..100GB"`
+	ExtendLimit       GB       `json:"auto_extend_size_limit,omitempty" in:"1GB..500GB"`
+}
+
+// VM is the size of machines.
+type VM struct {
+	Size             string   `json:"size,omitempty"`
+	Memory           MB       `json:"memory,omitempty" in:"1MB..64TB"`
+	MemoryMB         int64    `json:"memory_mb,omitempty" in:"1..67108864"`
+	CPUs             int64    `json:"cpus,omitempty" in:"1..4096"`
+	CPUKind          string   `json:"cpu_kind,omitempty" in:"shared|performance"`
+	GPUs             int64    `json:"gpus,omitempty" in:"0..1024"`
+	GPUKind          string   `json:"gpu_kind,omitempty"`
+	KernelArgs       Words    `json:"kernel_args,omitempty"`
+	HostDedicationID string   `json:"host_dedication_id,omitempty"`
+	PersistRootfs    string   `json:"persist_rootfs,omitempty" in:"never|restart|always"`
+	Processes        []string `json:"processes,omitempty"`
+}
+
+// Restart says when a machine whose program ended is started again.
+type Restart struct {
+	Policy    string   `json:"policy,omitempty" in:"never|always|on-failure"`
+	Retries   int64    `json:"retries,omitempty" in:"0..1000000"`
+	Processes []string `json:"processes,omitempty"`
+}
+
+// File is written into machines before their program starts.
+type File struct {
+	GuestPath  string   `json:"guest_path"`
+	LocalPath  string   `json:"local_path,omitempty"`
+	RawValue   string   `json:"raw_value,omitempty"`
+	SecretName string   `json:"secret_name,omitempty"`
+	Processes  []string `json:"processes,omitempty"`
+}
+
+// Metrics is where a program shows its own metrics.
+type Metrics struct {
+	Port      int64    `json:"port" in:"1..65535"`
+	Path      string   `json:"path"`
+	HTTPS     bool     `json:"https,omitempty"`
+	Processes []string `json:"processes,omitempty"`
+}
+
+// Static is a directory of the image that a proxy serves.
+type Static struct {
+	GuestPath     string `json:"guest_path"`
+	URLPrefix     string `json:"url_prefix"`
+	TigrisBucket  string `json:"tigris_bucket,omitempty"`
+	IndexDocument string `json:"index_document,omitempty"`
+}
+
+// Experimental is what has no better place.
+type Experimental struct {
+	Cmd            Words     `json:"cmd,omitempty"`
+	Entrypoint     Words     `json:"entrypoint,omitempty"`
+	Exec           Words     `json:"exec,omitempty"`
+	AutoRollback   *bool     `json:"auto_rollback,omitempty"`
+	EnableConsul   bool      `json:"enable_consul,omitempty"`
+	LazyLoadImages bool      `json:"lazy_load_images,omitempty"`
+	MachineConfig  string    `json:"machine_config,omitempty"`
+	Attached       *Attached `json:"attached,omitempty"`
+}
+
+// Attached is what other apps give this one.
+type Attached struct {
+	Secrets *AttachedSecrets `json:"secrets,omitempty"`
+}
+
+// AttachedSecrets are secrets of other apps.
+type AttachedSecrets struct {
+	Export map[string]string `json:"export,omitempty"`
+}
+
+// Group is ours: where the machines of process groups are, how many, and what they
+// ask of their workers.
+type Group struct {
+	Processes    []string            `json:"processes,omitempty"`
+	Regions      []string            `json:"regions,omitempty"`
+	Count        *int64              `json:"count,omitempty" in:"0..100000"`
+	Counts       map[string]int64    `json:"counts,omitempty" in:"0..100000"`
+	Spare        *bool               `json:"spare,omitempty"`
+	Requirements bourse.Requirements `json:"requirements,omitempty"`
+}
