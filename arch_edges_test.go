@@ -412,6 +412,7 @@ var edges = map[string]map[string]string{
 		"seal":               "makes keys of secrets",
 	},
 	"cli/place": {"check": "makes checks of these types"},
+	"cli/plans": {"release": "says how a release went"},
 	"cli/dev": {
 		"seal":              "makes the keys of its cluster's secrets",
 		"cli/serve":         "reads what the servers say that it starts",

@@ -111,6 +111,7 @@ var floors = map[string]int{
 	"supervise":                 3,
 	"cli":                       4,
 	"cli/place":                 4,
+	"cli/plans":                 4,
 	"cli/app":                   4,
 	"cli/machine":               4,
 	"cli/task":                  4,
@@ -162,6 +163,9 @@ var floors = map[string]int{
 var nouns = map[string]string{
 	"cli":         "prints, asks and fails as all commands do",
 	"cli/place":   "its orders have these flags, and are refused in these words",
+	"cli/plans":   "its plans are shown and carried out as all are",
+	"deploy":      "makes plans of what it changes",
+	"deploy/run":  "says how its plans are carried out",
 	"machinesapi": "calls the API",
 }
 

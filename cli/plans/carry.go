@@ -1,0 +1,177 @@
+package plans
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Carrier carries out plans while a person looks on.
+type Carrier struct {
+	Shell   *cli.Shell
+	API     run.API
+	Title   string      // of the plan: "release v4 of shop"
+	Options run.Options // without Events and Abandon
+	// GoOn are the commands that go on with what was left, or return from it.
+	GoOn []string
+	// Signals receives what interrupts: the first signal also ends the context that
+	// Carry gets, a second one ends all. nil: those of this process.
+	Signals <-chan os.Signal
+}
+
+// Carry carries out a plan. Its error has what a person can do next; after an
+// interrupt it is a [cli.Interrupted]. With --json the result is the last line.
+func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
+	show := Show(c.Shell, c.Title, p)
+	over := make(chan struct{})
+	o := c.Options
+	o.Events, o.Abandon = show.Event, c.interrupts(ctx, show, over)
+	result, err := run.Run(ctx, c.API, *p, o)
+	close(over)
+	show.End()
+	if c.Shell.JSON {
+		_ = c.Shell.PrintLine(Line{Result: &result}) // who has closed it does not read
+	}
+	if err != nil {
+		return result, c.explain(ctx, p, &result, err)
+	}
+	if c.Shell.JSON {
+		return result, nil
+	}
+	for _, name := range result.Silent {
+		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not heard of everything yet")
+	}
+	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), Summary(p), elapsed(result.Took))
+	return result, err
+}
+
+// interrupts tells a person what becomes of a plan when ctx ends before over does, and
+// returns a channel that is closed at the second interrupt.
+func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
+	abandon := make(chan struct{})
+	signals, stop := c.Signals, func() {}
+	if signals == nil {
+		own := make(chan os.Signal, 2) // so many are counted
+		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
+		signals, stop = own, func() { signal.Stop(own) }
+	}
+	go func() {
+		defer stop()
+		ended := ctx.Done()
+		for count := 0; count < 2; {
+			select {
+			case <-over:
+				return
+			case <-signals:
+				count++
+			case <-ended:
+				ended = nil
+				show.Say(c.interruptedNote()...)
+			}
+		}
+		close(abandon)
+	}()
+	return abandon
+}
+
+func (c *Carrier) interruptedNote() []string {
+	first := "interrupted: what was done is undone; Ctrl-C again leaves it as it is then"
+	if c.Options.KeepOnFailure {
+		first = "interrupted: what was done stays; Ctrl-C again waits for nothing more"
+	}
+	if len(c.GoOn) == 0 {
+		return []string{first}
+	}
+	return []string{first, "  afterwards: " + strings.Join(c.GoOn, "  or  ")}
+}
+
+// explain makes of the error of a run what a person needs to know.
+func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
+	state, half := "everything is as it was before", r.Status == release.Interrupted
+	switch {
+	case len(r.Left) > 0:
+		state = cli.Count(len(r.Left), "thing") + " could not be returned"
+	case half:
+		state = "it is neither as it was nor as it is to be"
+	case !slices.ContainsFunc(r.Steps, func(o run.Outcome) bool { return o.State != "" }):
+		state = "nothing was changed"
+	}
+	var left []string
+	for i := range r.Left {
+		left = append(left, r.Left[i].What)
+	}
+	if ctx.Err() != nil {
+		for _, line := range left {
+			c.Shell.Note("  " + cli.Clean(line))
+		}
+		if len(c.GoOn) > 0 {
+			state += "; go on with: " + strings.Join(c.GoOn, " or ")
+		}
+		return cli.Interrupted(c.Title + " was interrupted: " + state)
+	}
+	how := "failed"
+	if half {
+		how = "was left half done"
+	}
+	text := append([]string{c.Title + " " + how + ": " + bourse.MessageOf(err) + "; " + state}, left...)
+	return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeOf(err), "%s", strings.Join(text, "\n")), c.next(p, r)...))
+}
+
+// next are the things to do after a failure.
+func (c *Carrier) next(p *deploy.Plan, r *run.Result) []string {
+	var out []string
+	for i := range r.Left {
+		if l := &r.Left[i]; l.GoOn != "" && !slices.Contains(out, l.GoOn) {
+			out = append(out, l.GoOn)
+		}
+	}
+	for i := range r.Failed {
+		logs := "what it wrote: bourse machine logs -a " + string(p.App) + " " + string(r.Failed[i].Machine)
+		if r.Failed[i].Machine != "" && !slices.Contains(out, logs) && there(p, r, r.Failed[i].Machine) {
+			out = append(out, logs)
+		}
+	}
+	if r.Status == release.Interrupted {
+		return append(out, c.GoOn...)
+	}
+	if len(out) == 0 {
+		out = append(out, "fix what is said above, then the same again")
+	}
+	return out
+}
+
+// there reports whether a machine was there before the plan, and so is after it was
+// undone.
+func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
+	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
+}
+
+// Summary counts what a plan has done: "2 updated, 1 made".
+func Summary(p *deploy.Plan) string {
+	return count(p, func(n int, w words) string { return fmt.Sprintf("%d %s", n, w.done) }, "nothing to do")
+}
+
+// Owner says who works on machines, to those who wait for their leases.
+func Owner(s *cli.Shell, doing string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "somewhere"
+	}
+	user := s.Getenv("USER")
+	if user == "" {
+		user = "someone"
+	}
+	return fmt.Sprintf("%s@%s, %s, since %s", user, host, doing, s.Now().UTC().Format(time.TimeOnly))
+}

@@ -1,0 +1,140 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Fit is what a quote says of machines that a plan makes, which are alike and in one
+// region: whether a worker would take them. A quote is asked for one of them, and
+// holds nothing.
+type Fit struct {
+	Group  string        `json:"group,omitempty"`
+	Region bourse.Region `json:"region,omitempty"`
+	Count  int           `json:"count"` // of machines
+	// Workers are those that would take one, best first; none: it does not fit.
+	Workers  []bourse.WorkerID `json:"workers,omitempty"`
+	Refusals []bourse.Refusal  `json:"refusals,omitempty"`
+	// Err is why that is not known.
+	Err string `json:"error,omitempty"`
+
+	config *bourse.Config
+}
+
+// Quotes asks for a quote. A *machinesapi.Client does.
+type Quotes interface {
+	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error)
+}
+
+// askers bounds the quotes that are asked for at a time.
+const askers = 8
+
+// Fits asks for quotes for what a plan makes: one for each group and region.
+func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
+	type place struct {
+		group  string
+		region bourse.Region
+		cpus   bourse.Guest
+	}
+	var out []Fit
+	known := map[place]int{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Do != deploy.MakeMachine && s.Do != deploy.RunCommand || s.Config == nil {
+			continue
+		}
+		k := place{group: s.Group, region: s.In}
+		if s.Config.Guest != nil {
+			k.cpus = *s.Config.Guest
+		}
+		at, ok := known[k]
+		if !ok {
+			config := *s.Config
+			config.Mounts, config.Standbys = nil, nil // volumes that do not exist yet, and machines
+			at = len(out)
+			known[k] = at
+			out = append(out, Fit{Group: s.Group, Region: s.In, config: &config})
+		}
+		out[at].Count++
+	}
+	var g errgroup.Group
+	g.SetLimit(askers)
+	for i := range out {
+		g.Go(func() error {
+			out[i].ask(ctx, api, p.App)
+			return nil
+		})
+	}
+	_ = g.Wait() // what failed says so itself
+	return out
+}
+
+func (f *Fit) ask(ctx context.Context, api Quotes, app bourse.AppName) {
+	q, err := api.Quote(ctx, app, machinesapi.CreateMachine{Region: string(f.Region), Config: f.config})
+	if err != nil {
+		f.Err = bourse.MessageOf(err)
+		return
+	}
+	for i := range q.Rounds {
+		for _, r := range q.Rounds[i].Ranked {
+			f.Workers = append(f.Workers, r.Worker)
+		}
+		f.Refusals = append(f.Refusals, q.Rounds[i].Refusals...)
+	}
+	if q.Outcome == bourse.OutcomeRefused {
+		f.Workers = nil
+	}
+}
+
+// Fit reports whether a worker would take one.
+func (f *Fit) Fit() bool { return len(f.Workers) > 0 }
+
+// what names the machines.
+func (f *Fit) what() string {
+	out := fmt.Sprintf("%d", f.Count)
+	if f.Group != "" {
+		out += " " + f.Group
+	}
+	if f.Region != "" {
+		out += " in " + string(f.Region)
+	}
+	return out
+}
+
+// lines say it to a person.
+func (f *Fit) lines() []string {
+	switch {
+	case f.Err != "":
+		return []string{"does not fit: " + f.what() + ": " + f.Err}
+	case f.Fit() && len(f.Workers) == 1:
+		return []string{fmt.Sprintf("fits: %s: worker %s would take one", f.what(), f.Workers[0])}
+	case f.Fit():
+		return []string{fmt.Sprintf("fits: %s: %d workers would take one, best %s", f.what(), len(f.Workers), f.Workers[0])}
+	}
+	out := []string{"does not fit: " + f.what() + ": no worker would take one"}
+	for i, r := range f.Refusals {
+		if i == maxRefusals {
+			return append(out, fmt.Sprintf("  and %d more", len(f.Refusals)-i))
+		}
+		out = append(out, fmt.Sprintf("  %s: %s", r.Worker, r.Detail))
+	}
+	return out
+}
+
+const maxRefusals = 5
+
+// Short returns the first of the machines that no worker would take, nil when all fit.
+func Short(fits []Fit) *Fit {
+	for i := range fits {
+		if !fits[i].Fit() {
+			return &fits[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+// Package plans shows plans of package deploy to people and carries them out before
+// their eyes: a line for each machine, with what is done to it, for how long, and what
+// it waits for. All commands that change several machines in order share it.
+//
+// It only shows: what is done, and what is undone after a failure, is package
+// deploy/run's.
+package plans
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+)
+
+// subject is what a person follows: a machine, a volume or a command, with all steps
+// that are about it.
+type subject struct {
+	group   string
+	region  bourse.Region
+	name    string           // of the machine, or what it is
+	machine bourse.MachineID // "" until it is made
+	act     deploy.Act       // what it comes to: the first of its steps that changes anything
+	why     string
+	canary  bool
+	steps   []int
+}
+
+// subjects returns what a plan is about, in the order of its steps, and for each step the
+// index of its subject.
+func subjects(p *deploy.Plan) (list []subject, of []int) {
+	of = make([]int, len(p.Steps))
+	mounted := map[int]int{} // MakeVolume step → the step that makes the machine that mounts it
+	for i := range p.Steps {
+		if v := p.Steps[i].VolumeOf; v != nil {
+			mounted[*v] = i
+		}
+	}
+	known := map[any]int{}
+	for i := range p.Steps {
+		key, head := keyOf(p, mounted, i)
+		at, ok := known[key]
+		if !ok {
+			at = len(list)
+			known[key] = at
+			list = append(list, newSubject(p, head))
+		}
+		of[i] = at
+		s := &list[at]
+		s.steps = append(s.steps, i)
+		if weight(p.Steps[i].Do) > weight(s.act) {
+			s.act, s.why = p.Steps[i].Do, cmp.Or(p.Steps[i].Why, s.why)
+		}
+	}
+	return list, of
+}
+
+// keyOf returns what identifies the subject of a step, and the step that describes it.
+func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
+	for range len(p.Steps) { // a plan that leads in a circle ends all the same
+		s := &p.Steps[i]
+		machine, mounts := mounted[i]
+		switch {
+		case s.Of != nil && valid(p, *s.Of):
+			i = *s.Of
+		case mounts:
+			i = machine
+		case s.Machine != "":
+			return s.Machine, i
+		default:
+			return i, i
+		}
+	}
+	return i, i
+}
+
+func valid(p *deploy.Plan, step int) bool { return step >= 0 && step < len(p.Steps) }
+
+func newSubject(p *deploy.Plan, head int) subject {
+	s := &p.Steps[head]
+	out := subject{group: s.Group, region: s.In, machine: s.Machine, name: cmp.Or(s.Name, string(s.Machine)), act: s.Do, why: s.Why}
+	if s.Config != nil {
+		out.canary = s.Config.Metadata[deploy.KeyCanary] == "true"
+	}
+	if out.name == "" {
+		out.name = nameless(s)
+	}
+	return out
+}
+
+// nameless says what a step is about that no machine is yet the subject of.
+func nameless(s *deploy.Step) string {
+	switch s.Do {
+	case deploy.RunCommand:
+		return "release command"
+	case deploy.MakeVolume, deploy.DestroyVolume:
+		if s.Volume != nil {
+			return "volume " + s.Volume.Name
+		}
+		return "volume"
+	case deploy.AwaitProxies:
+		return "proxies"
+	case deploy.MakeMachine:
+		if s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] != "" {
+			return "new for " + s.Config.Metadata[deploy.KeyReplaces]
+		}
+		return "new"
+	default:
+		return string(s.Do)
+	}
+}
+
+// weights order acts by how much they say of what happens to a machine.
+var weights = []deploy.Act{
+	deploy.AwaitReady, deploy.AwaitProxies, deploy.SetMetadata, deploy.CordonMachine, deploy.UncordonMachine, deploy.StartMachine,
+	deploy.StopMachine, deploy.RestartMachine, deploy.RunCommand, deploy.MakeVolume, deploy.DestroyVolume, deploy.DestroyMachine,
+	deploy.UpdateMachine, deploy.MakeMachine,
+}
+
+func weight(a deploy.Act) int { return slices.Index(weights, a) }
+
+// words are how an act is called.
+type words struct {
+	plan   string // in a plan: "update"
+	now    string // while it is done: "updating"
+	done   string // once it is: "updated"
+	undone string // once it was undone: "as it was before"
+}
+
+var wordsOf = map[deploy.Act]words{
+	deploy.RunCommand:      {"run", "running", "ended well", ""},
+	deploy.MakeVolume:      {"make volume", "making volume", "volume made", "volume destroyed"},
+	deploy.MakeMachine:     {"make", "starting", "made", "destroyed"},
+	deploy.UpdateMachine:   {"update", "updating", "updated", "at its former version"},
+	deploy.AwaitReady:      {"check", "checking", "ready", ""},
+	deploy.RestartMachine:  {"restart", "restarting", "restarted", ""},
+	deploy.UncordonMachine: {"uncordon", "uncordoning", "uncordoned", "cordoned"},
+	deploy.CordonMachine:   {"cordon", "cordoning", "cordoned", "uncordoned"},
+	deploy.AwaitProxies:    {"notify proxies", "notifying proxies", "proxies notified", ""},
+	deploy.StopMachine:     {"stop", "stopping", "stopped", "started"},
+	deploy.StartMachine:    {"start", "starting", "started", "stopped"},
+	deploy.SetMetadata:     {"mark", "marking", "marked", "metadata as before"},
+	deploy.DestroyMachine:  {"destroy", "destroying", "destroyed", ""},
+	deploy.DestroyVolume:   {"destroy volume", "destroying volume", "volume destroyed", ""},
+}
