@@ -56,7 +56,7 @@ type Config struct {
 type Limits struct {
 	Connections int           // of one listener; default 32 768
 	PerSource   int           // of one address, or of one /64 of IPv6; default an eighth of Connections
-	Handshake   time.Duration // for a PROXY header, and for a handshake of a stream; default 10 s
+	Handshake   time.Duration // for a PROXY header, for a handshake of a stream, and for who is refused to leave; default 10 s
 	Drain       time.Duration // for what is in progress when the proxy ends; default 20 s
 	Idle        time.Duration // of a stream without bytes either way; default 0: none
 	Attempts    int           // at machines, for one stream; default 5

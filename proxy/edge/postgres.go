@@ -90,8 +90,12 @@ type greeter struct {
 	postgres bool
 }
 
-func (g *greeter) refuse(err error) {
-	if g.postgres {
-		pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
+// refuse says that there is no machine, and reports whether it had words for that.
+func (g *greeter) refuse(err error) bool {
+	if !g.postgres {
+		return false
 	}
+	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
+	_ = closeWrite(g.conn) // that is all, in TLS's words; the client may have left
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -118,13 +119,16 @@ func (e *Edge) pass(ctx context.Context, s *Stream, c net.Conn, passed *sums) er
 	}
 	client, outer, err := e.greet(ctx, t, c)
 	if err != nil {
+		e.part(c) // an alert of TLS, or PostgreSQL's words
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m, err := e.reach(ctx, t)
 	if err != nil {
-		outer.refuse(err)
+		if outer.refuse(err) {
+			e.part(c)
+		}
 		return err
 	}
 	defer m.end(nil)
@@ -166,6 +170,19 @@ func (e *Edge) greet(ctx context.Context, t *route.Target, raw net.Conn) (inside
 	}
 	outer.conn = over
 	return over, outer, nil
+}
+
+// partBytes is how much is read of a client that was told to leave.
+const partBytes = 256 << 10
+
+// part ends what is sent to a client, and waits for it to leave: a connection that is
+// closed while bytes of its client are unread is reset, and a reset overtakes the
+// words of why.
+func (e *Edge) part(c net.Conn) {
+	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
+		return // it has left
+	}
+	_, _ = io.CopyN(io.Discard, c, partBytes)
 }
 
 // reached is a connection to a machine, with its place there.
