@@ -335,7 +335,10 @@ var edges = map[string]map[string]string{
 		"machinesapi":       "speaks its wire types",
 	},
 	"deploy/config": {
-		"deploy": "makes what is wanted of an app",
+		"check":   "asks which checks a config has",
+		"deploy":  "makes what is wanted of an app",
+		"kept":    "asks what the API would refuse or not act on",
+		"program": "asks what a config cannot run",
 	},
 	"deploy": {
 		"machinesapi": "what is there is as the API shows it",

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/deploy"
 )
 
@@ -43,5 +46,140 @@ const (
 // The warnings are all that there are, those of [Config.Warnings] among them.
 // CodeInvalid, wrapping all [Problems], for what cannot be.
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
-	return deploy.App{Name: bourse.AppName(c.AppName)}, c.Warnings(), nil
+	m := maker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
+	app := deploy.App{
+		Name:    cmp.Or(options.App, bourse.AppName(c.AppName)),
+		Primary: cmp.Or(options.Primary, bourse.Region(c.PrimaryRegion)),
+	}
+	switch {
+	case app.Name == "":
+		m.bad("app", "the app has no name: write app = \"…\", or use --app")
+	case options.App != "":
+		m.valid("", options.App.Validate())
+	}
+	if app.Primary != "" {
+		m.valid("primary_region", app.Primary.Validate())
+	}
+	m.primary, m.base = app.Primary, m.machineConfig()
+	m.image = cmp.Or(options.Image, m.buildImage(), m.base.Image)
+	if m.image == "" {
+		m.bad("build", "no image is named: write image = \"…\" under [build], or use --image")
+		m.image = "none"
+	}
+	if m.image == bourse.ImageHost {
+		m.checkHost()
+	}
+	m.deploy(&app)
+	for _, name := range c.GroupNames() {
+		app.Groups = append(app.Groups, m.group(name))
+	}
+	app.Command = m.command()
+	m.checkStrategy(&app)
+	slices.SortStableFunc(m.warnings, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if err := m.problems.err(); err != nil {
+		return deploy.App{}, m.warnings, err
+	}
+	return app, m.warnings, nil
+}
+
+// maker makes an app of a configuration and options.
+type maker struct {
+	checker
+	Options
+	image    string
+	primary  bourse.Region
+	base     bourse.Config // what machines' configs are laid over
+	warnings []Warning
+}
+
+func (m *maker) buildImage() string {
+	if m.Build == nil {
+		return ""
+	}
+	return m.Build.Image
+}
+
+// checkHost wants a command of each group: image host has none of its own.
+func (m *maker) checkHost() {
+	if c := m.bare(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
+		return
+	}
+	for _, name := range m.GroupNames() {
+		if m.Processes[name] == "" {
+			m.bad("processes."+name, "image host needs a command of the host: write %s = \"…\" under [processes]", name)
+		}
+	}
+}
+
+// deploy fills in how machines are replaced.
+func (m *maker) deploy(app *deploy.App) {
+	d := m.Deploy
+	if d == nil {
+		d = &Deploy{}
+	}
+	app.Strategy = cmp.Or(m.Strategy, deploy.Strategy(d.Strategy), DefaultStrategy)
+	if !slices.Contains([]deploy.Strategy{deploy.Rolling, deploy.Immediate, deploy.Canary, deploy.BlueGreen}, app.Strategy) {
+		m.bad("", "strategy %s: use rolling, immediate, canary or bluegreen", bourse.Quoted(string(app.Strategy)))
+	}
+	app.MaxUnavailable = cmp.Or(m.MaxUnavailable, valueOr(d.MaxUnavailable, DefaultMaxUnavailable))
+	m.valid("", validMaxUnavailable(app.MaxUnavailable))
+	app.Wait = bourse.Duration(cmp.Or(m.Wait, time.Duration(d.WaitTimeout), DefaultWait))
+	app.Reserve = m.Reserve || d.Reserve
+}
+
+// checkStrategy refuses what a strategy cannot do with these groups.
+func (m *maker) checkStrategy(app *deploy.App) {
+	if app.Strategy != deploy.Canary && app.Strategy != deploy.BlueGreen {
+		return
+	}
+	checks := 0
+	for i := range app.Groups {
+		g := &app.Groups[i]
+		if g.Mount != nil {
+			at, _ := m.mount(g.Name)
+			m.bad(at, "strategy %s makes machines beside those that are there, and a volume is in one machine: use rolling or immediate", app.Strategy)
+		}
+		list, _ := check.Of(&g.Config) // errors are known already
+		checks += len(list)
+	}
+	if app.Strategy == deploy.BlueGreen && checks == 0 {
+		m.bad("deploy.strategy", "strategy bluegreen needs a check that says when the new machines may serve: write one under [http_service], [[services]] or [checks]")
+	}
+}
+
+// command returns what runs before any machine is changed, nil for nothing.
+func (m *maker) command() *deploy.Command {
+	d := m.Deploy
+	if d == nil || d.Command == "" || m.NoCommand {
+		return nil
+	}
+	words, err := Split(d.Command)
+	if err != nil {
+		return nil // known already
+	}
+	config := m.bare()
+	config.Init.Cmd, config.Init.Exec = words, nil
+	if config.ImageKind() == bourse.RegistryImage {
+		config.DNS = []byte(`{"skip_registration":true}`)
+	}
+	config.Env["RELEASE_COMMAND"] = "1"
+	config.AutoDestroy = true
+	config.Restart = &bourse.Restart{Policy: bourse.RestartNo}
+	guest, _ := bourse.ParseSize("shared-cpu-2x")
+	if i, _ := nearest(m.VM, m.DefaultGroup(), vmProcesses); i >= 0 {
+		guest, _ = m.VM[i].guest()
+	}
+	if m.Guest != nil {
+		guest = *m.Guest
+	}
+	if d.CommandVM != nil {
+		guest, _ = d.CommandVM.guest()
+	}
+	config.Guest = &guest
+	m.files(&config, m.DefaultGroup())
+	m.requirements(&config, m.DefaultGroup())
+	m.review(&config, paths{init: "deploy.release_command", vm: "deploy.release_command_vm"})
+	return &deploy.Command{Config: config, Timeout: cmp.Or(m.CommandTimeout, time.Duration(d.CommandTimeout), DefaultCommandTimeout)}
 }

@@ -1,4 +1,210 @@
 package config
 
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math"
+	posix "path"
+	"regexp"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// groupPattern is what a process group may be named: it is a value of metadata, and
+// a part of names that machines find each other by.
+var groupPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
+
+// checker collects what fields together cannot be.
+type checker struct {
+	*Config
+	problems Problems
+}
+
+func (c *checker) bad(path, format string, args ...any) {
+	c.problems = append(c.problems, Problem{c.where(path), path, fmt.Sprintf(format, args...)})
+}
+
+// valid adds an error about a field, if there is one.
+func (c *checker) valid(path string, err error) {
+	if err != nil {
+		message := bourse.MessageOf(err)
+		c.bad(path, "%s", plainly(message))
+	}
+}
+
 // check looks for what fields together cannot be, whatever the options.
-func (c *Config) check() (problems Problems) { return nil }
+func (c *Config) check() Problems {
+	k := checker{Config: c}
+	if c.AppName != "" {
+		k.valid("app", bourse.AppName(c.AppName).Validate())
+	}
+	if c.PrimaryRegion != "" {
+		k.valid("primary_region", bourse.Region(c.PrimaryRegion).Validate())
+	}
+	if c.KillSignal != "" {
+		_, err := bourse.ParseSignal(c.KillSignal)
+		k.valid("kill_signal", err)
+	}
+	k.valid("requirements", c.Requirements.Validate())
+	k.checkBuild()
+	k.checkDeploy()
+	k.checkProcesses()
+	k.checkServices()
+	k.checkMounts()
+	for i := range c.VM {
+		_, err := c.VM[i].guest()
+		k.valid(item("vm", i), err)
+	}
+	k.checkFiles()
+	k.checkGroups()
+	return k.problems
+}
+
+func item(section string, i int) string { return fmt.Sprintf("%s[%d]", section, i) }
+
+func (c *checker) checkBuild() {
+	if b := c.Build; b != nil && b.Image != "" && b.Dockerfile != "" {
+		c.bad("build.dockerfile", "an image is either named or built: use image or dockerfile")
+	}
+}
+
+func (c *checker) checkDeploy() {
+	d := c.Deploy
+	if d == nil {
+		return
+	}
+	if m := d.MaxUnavailable; m != nil {
+		if err := validMaxUnavailable(*m); err != nil {
+			c.bad("deploy.max_unavailable", "%s", bourse.MessageOf(err))
+		}
+	}
+	if d.Command != "" {
+		_, err := Split(d.Command)
+		c.valid("deploy.release_command", err)
+	}
+	if d.CommandVM != nil {
+		_, err := d.CommandVM.guest()
+		c.valid("deploy.release_command_vm", err)
+	}
+}
+
+func validMaxUnavailable(m float64) error {
+	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // what is no number is not more than 0
+		return bourse.Errorf(bourse.CodeInvalid, "%v: use a share below 1 such as 0.33, or a whole number of machines", m)
+	}
+	return nil
+}
+
+// checkProcesses looks at the groups' names and commands, and at all names of groups.
+func (c *checker) checkProcesses() {
+	for _, name := range slices.Sorted(maps.Keys(c.Processes)) {
+		if !groupPattern.MatchString(name) {
+			c.bad("processes."+name, "invalid group name %s: use letters, digits, - and _", bourse.Quoted(name))
+		}
+		_, err := Split(c.Processes[name])
+		c.valid("processes."+name, err)
+	}
+	for _, s := range c.sections() {
+		groups := c.GroupNames()
+		for i, name := range s.processes {
+			if !slices.Contains(groups, name) {
+				hint := ""
+				if len(groups) > 1 {
+					hint = near(name, groups)
+				}
+				c.bad(item(s.path+".processes", i), "there is no process group %s: use %s%s", bourse.Quoted(name), oneOf(groups), hint)
+			}
+		}
+		if s.service && len(s.processes) == 0 && len(c.Processes) > 0 {
+			c.bad(s.path, `it has no processes, and there are [processes]: say which serve it, processes = ["%s"]`, groups[0])
+		}
+	}
+}
+
+func (c *checker) checkServices() {
+	for i := range c.Services {
+		s := &c.Services[i]
+		if s.InternalPort == nil && len(s.Ports) > 0 && s.Ports[0].Port == nil {
+			c.bad(item("services", i)+".ports[0]", "use port, or internal_port of the service with start_port and end_port")
+		}
+		for j := range s.Ports {
+			p, path := &s.Ports[j], fmt.Sprintf("services[%d].ports[%d]", i, j)
+			switch {
+			case p.Port == nil && (p.First == nil || p.Last == nil):
+				c.bad(path, "use port, or start_port and end_port")
+			case p.Port != nil && (p.First != nil || p.Last != nil):
+				c.bad(path, "port and start_port exclude each other")
+			case p.Port == nil && *p.First > *p.Last:
+				c.bad(path, "start_port %d is after end_port %d", *p.First, *p.Last)
+			}
+		}
+	}
+}
+
+func (c *checker) checkMounts() {
+	for i := range c.Mounts {
+		m, path := &c.Mounts[i], item("mounts", i)
+		switch {
+		case m.Source == "":
+			c.bad(path, "source is missing: the name of the volumes")
+		case m.Destination == "":
+			c.bad(path, "destination is missing: where a machine has its volume")
+		case !posix.IsAbs(m.Destination) || posix.Clean(m.Destination) != m.Destination || m.Destination == "/":
+			c.bad(path+".destination", "%s: use an absolute path below /, without . and ..", bourse.Quoted(m.Destination))
+		case (m.ExtendThreshold > 0) != (m.ExtendBy > 0):
+			c.bad(path, "auto_extend_size_threshold and auto_extend_size_increment need each other")
+		}
+	}
+	for i := range c.Metrics {
+		if m := &c.Metrics[i]; m.Port == 0 || m.Path == "" {
+			c.bad(item("metrics", i), "port and path are required")
+		}
+	}
+	for i := range c.Statics {
+		if s := &c.Statics[i]; s.GuestPath == "" || s.URLPrefix == "" {
+			c.bad(item("statics", i), "guest_path and url_prefix are required")
+		}
+	}
+}
+
+func (c *checker) checkFiles() {
+	for i := range c.Files {
+		f, path, n := &c.Files[i], item("files", i), 0
+		for _, given := range []string{f.LocalPath, f.RawValue, f.SecretName} {
+			if given != "" {
+				n++
+			}
+		}
+		if f.GuestPath == "" {
+			c.bad(path, "guest_path is missing: where the file is in the machine")
+		} else if n != 1 {
+			c.bad(path, "use one of local_path, raw_value and secret_name")
+		}
+		if _, err := base64.StdEncoding.DecodeString(f.RawValue); err != nil {
+			c.bad(path+".raw_value", "it is no base64")
+		}
+	}
+}
+
+func (c *checker) checkGroups() {
+	for i := range c.Groups {
+		g, path := &c.Groups[i], item("groups", i)
+		seen := map[string]bool{}
+		for j, r := range g.Regions {
+			c.valid(item(path+".regions", j), bourse.Region(r).Validate())
+			if seen[r] {
+				c.bad(item(path+".regions", j), "region %s is there twice", r)
+			}
+			seen[r] = true
+		}
+		for _, r := range slices.Sorted(maps.Keys(g.Counts)) {
+			c.valid(path+".counts."+r, bourse.Region(r).Validate())
+		}
+		if len(g.Counts) > 0 && (len(g.Regions) > 0 || g.Count != nil) {
+			c.bad(path+".counts", "counts and regions with count exclude each other")
+		}
+		c.valid(path+".requirements", g.Requirements.Validate())
+	}
+}

@@ -47,7 +47,7 @@ func Load(file string) (*Config, error) {
 		}
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was read
+	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func Parse(name string, text []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}}
+	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}, unacted: map[string]bool{}}
 	c := &Config{file: name, at: d.at}
 	d.fields(root, where{}, reflect.ValueOf(&c.Definition).Elem())
 	if len(d.problems) == 0 {

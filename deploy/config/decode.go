@@ -18,6 +18,7 @@ import (
 type decoder struct {
 	ours     bool                // the file may have what is Bourse's own
 	at       map[string]Position // of each value, by its path
+	unacted  map[string]bool     // fields that a warning names as not acted on
 	warnings []Warning
 	problems Problems
 }
@@ -56,8 +57,14 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 	if n.kind == null {
 		return
 	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
 	d.at[w.path] = n.at
-	d.say(n, w)
+	if !d.may(n, w) {
+		return
+	}
 	if r, ok := reflect.TypeAssert[reader](v.Addr()); ok {
 		if allowed := r.read(n); allowed != "" {
 			d.wrong(n, w, allowed)
@@ -80,11 +87,7 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 		*p = plain(n)
 		return
 	}
-	switch v.Kind() { //nolint:exhaustive // a Definition has no others
-	case reflect.Pointer:
-		into := reflect.New(v.Type().Elem())
-		d.value(n, w, into.Elem(), tag)
-		v.Set(into)
+	switch v.Kind() {
 	case reflect.Struct:
 		d.fields(n, w, v)
 	case reflect.Map:
@@ -129,7 +132,7 @@ func (d *decoder) scalar(n *node, w where, v reflect.Value, tag reflect.StructTa
 		switch n.kind {
 		case whole:
 			v.SetFloat(float64(n.whole))
-		case real:
+		case fraction:
 			v.SetFloat(n.real)
 		case null, text, truth, date, list, table:
 			d.wrong(n, w, "a number")
@@ -161,11 +164,8 @@ func (d *decoder) duration(n *node, w where, into *bourse.Duration, tag reflect.
 	most, _ := time.ParseDuration(high)
 	bare, _ := time.ParseDuration(tag.Get("bare"))
 	allowed := "a time such as \"15s\", from " + low + " to " + high
-	switch bare {
-	case time.Second:
-		allowed += "; a number alone is of seconds"
-	case time.Millisecond:
-		allowed += "; a number alone is of milliseconds"
+	if bare > 0 {
+		allowed += "; a number alone is of " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}[bare]
 	}
 	var t time.Duration
 	var err error
@@ -244,25 +244,53 @@ func (d *decoder) fields(n *node, w where, v reflect.Value) {
 			}
 			continue
 		}
-		names := slices.Sorted(maps.Keys(known))
-		if close := near(m.name, names); close != "" {
-			d.problem(m.at, w.member(m.name).path, "there is no such field%s", close)
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool {
+			f := fieldAt(w.member(name).field)
+			return f != nil && f.Ours && !d.ours
+		})
+		if hint := near(m.name, names); hint != "" {
+			d.problem(m.at, w.member(m.name).path, "there is no such field%s", hint)
 		} else {
 			d.problem(m.at, w.member(m.name).path, "there is no such field: use %s", oneOf(names))
 		}
 	}
 }
 
-// say warns of a field that is not acted on, and refuses what only bourse.toml has.
-func (d *decoder) say(n *node, w where) {
+// may warns of a field that is not acted on, and refuses what only bourse.toml has.
+func (d *decoder) may(n *node, w where) bool {
 	f := fieldAt(w.field)
 	switch {
 	case f == nil:
 	case f.Ours && !d.ours:
 		d.problem(n.at, w.path, "it is Bourse's own: write it in a file that is named bourse.toml, which may have all that fly.toml has")
-	case f.Treatment == NotDone && asks(n) && !slices.Contains(f.Idle, n.text):
+		return false
+	case f.Treatment == NotDone && f.asked(n) && !d.said(w.field):
+		d.unacted[w.field] = true
 		d.warn(n.at, w.path, f.Text)
 	}
+	return true
+}
+
+// said reports whether there is a warning about a field, or about what it is in.
+func (d *decoder) said(field string) bool {
+	for {
+		if d.unacted[field] {
+			return true
+		}
+		dot := strings.LastIndexByte(field, '.')
+		if dot < 0 {
+			return false
+		}
+		field = field[:dot]
+	}
+}
+
+// asked reports whether a value of a field asks for what is not done.
+func (f *Field) asked(n *node) bool {
+	if len(f.Idle) > 0 {
+		return !slices.Contains(f.Idle, n.text)
+	}
+	return asks(n)
 }
 
 func (d *decoder) warn(at Position, field, message string) {
@@ -286,7 +314,7 @@ func asks(n *node) bool {
 		return slices.ContainsFunc(n.members, func(m member) bool { return asks(m.value) })
 	case null:
 		return false
-	case real, date:
+	case fraction, date:
 	}
 	return true
 }
@@ -298,7 +326,7 @@ func plain(n *node) any {
 		return n.text
 	case whole:
 		return n.whole
-	case real:
+	case fraction:
 		return n.real
 	case truth:
 		return n.truth

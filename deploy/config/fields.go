@@ -20,7 +20,7 @@ type Field struct {
 	Text      string   // what it does, or why nothing
 	To        string   // the member of machines' configs that it becomes
 	Ours      bool     // only bourse.toml may have it
-	Idle      []string // values that ask for nothing, beside the empty ones
+	Idle      []string // values that ask for nothing; default: the empty ones
 }
 
 // Fields returns the table of all fields, section by section: docs/config.md is

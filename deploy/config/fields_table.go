@@ -145,7 +145,7 @@ var fields = slices.Concat(
 		into("cmd", "config.init.cmd", "the command of groups without one"),
 		into("entrypoint", "config.init.entrypoint", "instead of the image's"),
 		into("exec", "config.init.exec", "instead of entrypoint and command"),
-		Field{Path: "auto_rollback", Treatment: Done, Text: "a failed deploy always returns what it has changed, whatever this says"},
+		not("auto_rollback", "a failed deploy returns what it has changed, unless its command line says otherwise", "true"),
 		not("enable_consul", "there is no Consul here"),
 		not("lazy_load_images", "images are pulled whole before a machine starts"),
 		done("machine_config", "as `machine_config`"),

@@ -67,7 +67,7 @@ func (r *jsonReader) value(depth int) (*node, error) {
 	case json.Number:
 		n.kind, n.text = whole, t.String()
 		if n.whole, err = t.Int64(); err != nil {
-			n.kind = real
+			n.kind = fraction
 			n.real, err = t.Float64()
 		}
 		if err != nil {

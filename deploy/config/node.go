@@ -19,14 +19,14 @@ const (
 type kind string
 
 const (
-	null  kind = "null"
-	text  kind = "a text"
-	whole kind = "a whole number"
-	real  kind = "a number"
-	truth kind = "true or false"
-	date  kind = "a date"
-	list  kind = "a list"
-	table kind = "a table"
+	null     kind = "null"
+	text     kind = "a text"
+	whole    kind = "a whole number"
+	fraction kind = "a number"
+	truth    kind = "true or false"
+	date     kind = "a date"
+	list     kind = "a list"
+	table    kind = "a table"
 )
 
 // node is a value with its position, whatever syntax it was written in.
@@ -68,7 +68,7 @@ func (n *node) shown() string {
 		return bourse.Quoted(n.text)
 	case list, table, null:
 		return string(n.kind)
-	case whole, real, truth, date:
+	case whole, fraction, truth, date:
 	}
 	return n.text
 }

@@ -34,8 +34,8 @@ func (s *source) toml() (*node, error) {
 	if parsed, ok := errors.AsType[*unstable.ParserError](t.parser.Error()); ok {
 		return nil, Problem{Position: s.at(int(t.parser.Range(parsed.Highlight).Offset)), Message: "no TOML: " + parsed.Message}
 	}
-	var any map[string]any
-	err = toml.Unmarshal(s.text, &any) // what is defined twice
+	var whole map[string]any
+	err = toml.Unmarshal(s.text, &whole) // what is defined twice
 	if decoded, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, column := decoded.Position()
 		return nil, Problem{Position: Position{s.name, row, column}, Message: strings.TrimPrefix(decoded.Error(), "toml: ")}
@@ -123,7 +123,7 @@ func (t *tomlReader) set(into *node, e *unstable.Node, depth int) error {
 }
 
 var tomlKinds = map[unstable.Kind]kind{
-	unstable.Array: list, unstable.InlineTable: table, unstable.String: text, unstable.Bool: truth, unstable.Float: real, unstable.Integer: whole,
+	unstable.Array: list, unstable.InlineTable: table, unstable.String: text, unstable.Bool: truth, unstable.Float: fraction, unstable.Integer: whole,
 	unstable.LocalDate: date, unstable.LocalTime: date, unstable.LocalDateTime: date, unstable.DateTime: date,
 }
 
@@ -143,7 +143,7 @@ func (t *tomlReader) value(v *unstable.Node, near Position, depth int) (*node, e
 		n.truth = n.text == "true"
 	case whole:
 		n.whole, err = strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64)
-	case real:
+	case fraction:
 		n.real, err = strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
 	case list:
 		for items := v.Children(); items.Next(); {

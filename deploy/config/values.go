@@ -27,7 +27,7 @@ func (t *Texts) read(n *node) string {
 	*t = Texts{}
 	for _, m := range n.members {
 		switch m.value.kind {
-		case text, whole, real, truth, date:
+		case text, whole, fraction, truth, date:
 			(*t)[m.name] = m.value.text
 		case null:
 			(*t)[m.name] = ""
@@ -60,7 +60,7 @@ func (w *Words) read(n *node) string {
 			*w = append(*w, item.text)
 		}
 		return ""
-	case null, whole, real, truth, date, table:
+	case null, whole, fraction, truth, date, table:
 	}
 	return allowed
 }
@@ -179,7 +179,7 @@ func mebibytes(n *node, bare int64) (int64, bool) {
 	case text:
 	case whole:
 		written = strconv.FormatInt(n.whole, 10)
-	case null, real, truth, date, list, table:
+	case null, fraction, truth, date, list, table:
 		return 0, false
 	}
 	digits := strings.TrimRight(strings.ToLower(strings.TrimSpace(written)), "bi")
@@ -192,7 +192,7 @@ func mebibytes(n *node, bare int64) (int64, bool) {
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	mib := f * float64(unit)
-	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { //nolint:staticcheck // no number is none
+	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // what is no number is not at least 0
 		return 0, false
 	}
 	return int64(mib), true

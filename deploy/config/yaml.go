@@ -97,7 +97,7 @@ func (n *node) yamlScalar(y *yaml.Node) (err error) {
 		n.kind = whole
 		err = y.Decode(&n.whole)
 	case "!!float":
-		n.kind = real
+		n.kind = fraction
 		err = y.Decode(&n.real)
 	case "!!timestamp":
 		n.kind = date

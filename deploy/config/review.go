@@ -1,0 +1,138 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/program"
+)
+
+// paths are the sections that parts of one machine's config come from.
+type paths struct {
+	services  []served
+	vm        string
+	dedicated string // host_dedication_id
+	init      string
+}
+
+func (m *maker) warn(path, message string) {
+	w := Warning{m.where(path), path, message}
+	if !slices.Contains(m.warnings, w) {
+		m.warnings = append(m.warnings, w)
+	}
+}
+
+// review looks at a machine's config as the API would, and says in the file's words
+// what it would refuse or not act on.
+func (m *maker) review(c *bourse.Config, from paths) {
+	whole := *c
+	warnings, err := kept.Review(&whole)
+	if err == nil {
+		err = whole.Normalize()
+	}
+	if err == nil {
+		_, err = program.Of(&whole)
+	}
+	if err == nil {
+		_, err = check.Of(&whole)
+	}
+	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // else checkHost says it
+		m.refused(err, from)
+	}
+	for _, w := range warnings {
+		m.warn(m.fieldOf(from, w.Field), w.Message)
+	}
+}
+
+// configMember is how the API's errors begin: with the member that they are about.
+var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
+
+// plainly is an error of the API without that member, which no file has.
+func plainly(message string) string {
+	found := configMember.FindStringSubmatch(message)
+	switch {
+	case found == nil:
+		return message
+	case found[2] == ": ":
+		return message[len(found[0]):]
+	}
+	return "invalid " + message[len(found[0]):]
+}
+
+// fieldOf returns the field of the file that a member of a machine's config comes from.
+func (m *maker) fieldOf(from paths, member string) string {
+	path := from.path(strings.ReplaceAll(member, "[]", ""))
+	switch {
+	case path != "":
+		return path
+	case m.MachineConfig != "":
+		return "machine_config"
+	case m.Experimental != nil && m.Experimental.MachineConfig != "":
+		return "experimental.machine_config"
+	case member == "config.image" && m.Options.Image == "":
+		return "build.image"
+	}
+	return "" // it comes from the command line
+}
+
+// refused adds what the API would say, once for all groups.
+func (m *maker) refused(err error, from paths) {
+	path, message := "", bourse.MessageOf(err)
+	if found := configMember.FindStringSubmatch(message); found != nil {
+		path, message = m.fieldOf(from, strings.ReplaceAll(found[1], `"`, "")), plainly(message)
+	}
+	p := Problem{m.where(path), path, message}
+	if !slices.Contains(m.problems, p) {
+		m.problems = append(m.problems, p)
+	}
+}
+
+// renamed are members of services that files have by another name.
+var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
+
+// member returns the field that a member of a service comes from.
+func (s served) member(below string) string {
+	if rest, ok := strings.CutPrefix(below, ".checks["); ok {
+		number, more, _ := strings.Cut(rest, "]")
+		if i, err := strconv.Atoi(number); err == nil && i < len(s.checks) {
+			return s.checks[i] + more
+		}
+	}
+	return s.path + renamed.Replace(below)
+}
+
+// path is fieldOf for what has a field of its own, "" for the rest.
+func (p paths) path(member string) string {
+	if rest, ok := strings.CutPrefix(member, "config.services["); ok {
+		number, below, _ := strings.Cut(rest, "]")
+		if i, err := strconv.Atoi(number); err == nil && i < len(p.services) {
+			return p.services[i].member(below)
+		}
+		return "services"
+	}
+	if member == "config.guest.host_dedication_id" && p.dedicated != "" {
+		return p.dedicated
+	}
+	if rest, ok := strings.CutPrefix(member, "config.guest"); ok && p.vm != "" {
+		return p.vm + rest
+	}
+	if strings.HasPrefix(member, "config.init") && !strings.HasPrefix(member, "config.init.swap") {
+		return p.init
+	}
+	if strings.HasPrefix(member, "config.checks.") {
+		return strings.TrimPrefix(member, "config.")
+	}
+	for prefix := member; prefix != ""; prefix = prefix[:max(strings.LastIndexByte(prefix, '.'), 0)] {
+		for i := range fields {
+			if f := &fields[i]; f.To == prefix && !strings.ContainsAny(f.Path, ".*") {
+				return f.Path
+			}
+		}
+	}
+	return ""
+}
