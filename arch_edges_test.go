@@ -42,6 +42,11 @@ var edges = map[string]map[string]string{
 	},
 	"internal/codec/codectest": {"internal/codec": "writes bodies for tests"},
 	"image/registrytest":       {"internal/containerdtest": "pushes its busybox"},
+	"image":                    {"image/credentials": "shows registries the credentials that an operator has stored"},
+	"image/push": {
+		"image/credentials": "shows registries the credentials that a person has stored",
+		"internal/tempdir":  "copies archives to a directory that goes even when it was killed",
+	},
 	"fabric": {
 		"internal/bodies": "reads and writes bodies within its limits",
 		"internal/codec":  "its bodies have this form",
@@ -339,6 +344,11 @@ var edges = map[string]map[string]string{
 		"deploy":  "makes what is wanted of an app",
 		"kept":    "asks what the API would refuse or not act on",
 		"program": "asks what a config cannot run",
+	},
+	"deploy/build": {
+		"image/push":        "pushes what was built",
+		"image/credentials": "passes on the credentials that are to be shown",
+		"internal/tempdir":  "has builders write to a directory that goes even when it was killed",
 	},
 	"deploy": {
 		"machinesapi": "what is there is as the API shows it",

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/bourse-dev/bourse/image/credentials"
 )
 
 // logins are the credentials of one file, docker's config.json. The file is
@@ -12,12 +14,12 @@ type logins struct {
 	path string
 
 	mu     sync.Mutex
-	byHost map[string]login // as last read; nil: not yet
-	err    error            // of that reading
+	byHost map[string]credentials.Login // as last read; nil: not yet
+	err    error                        // of that reading
 }
 
 // at reads the file again and returns what it has for a registry.
-func (l *logins) at(host string) (login, error) {
+func (l *logins) at(host string) (credentials.Login, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.read()
@@ -37,18 +39,18 @@ func (l *logins) names(host string) bool {
 }
 
 func (l *logins) read() {
-	l.byHost = map[string]login{}
+	l.byHost = map[string]credentials.Login{}
 	raw, err := os.ReadFile(l.path)
 	if err != nil {
 		l.err = fmt.Errorf("credentials: %w", err)
 		return
 	}
-	got, err := parseDockerConfig(raw)
+	got, err := credentials.Parse(raw)
 	if err != nil {
 		l.err = fmt.Errorf("credentials in %s: %w", l.path, err)
 		return
 	}
-	l.byHost, l.err = got, nil
+	l.byHost, l.err = got.Logins, nil
 }
 
 // asker is with whose credentials a registry is asked: those of an
@@ -75,18 +77,18 @@ func (r *registries) askerNow(org, host string) asker {
 
 // login returns the credentials for a registry and an asker. The error is for when
 // the registry requires some.
-func (r *registries) login(who asker, host string) (login, error) {
+func (r *registries) login(who asker, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
 			return l.at(host) // none any more: then nothing, rather than the others'
 		}
-		return login{}, nil
+		return credentials.Login{}, nil
 	}
 	if c, ok := r.config[host]; ok && c.Password != "" {
-		return login{name: c.Username, secret: c.Password}, nil
+		return credentials.Login{Name: c.Username, Secret: c.Password}, nil
 	}
 	if r.shared == nil {
-		return login{}, nil
+		return credentials.Login{}, nil
 	}
 	return r.shared.at(host)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/credentials"
 )
 
 // maxRegistries bounds the registries whose connections and tokens are kept:
@@ -40,7 +41,7 @@ type hostKey struct {
 // knownHost is how a registry is reached for an asker.
 type knownHost struct {
 	docker.RegistryHost
-	login login // that its tokens were got with
+	login credentials.Login // that its tokens were got with
 }
 
 // newRegistries returns what is known of registries at the start.
@@ -102,7 +103,7 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 
 // connect makes the client of a registry, which is shown login when it asks for
 // one; unread is why there is none.
-func (r *registries) connect(name string, login login, unread error) (docker.RegistryHost, error) {
+func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.may(name); err != nil {
 		return docker.RegistryHost{}, err
 	}
@@ -132,7 +133,7 @@ func (r *registries) connect(name string, login login, unread error) (docker.Reg
 		ForceAttemptHTTP2:   true,
 	}}}
 	h.Authorizer = docker.NewDockerAuthorizer(docker.WithAuthClient(h.Client), docker.WithAuthCreds(func(string) (string, string, error) {
-		return login.name, login.secret, unread
+		return login.Name, login.Secret, unread
 	}))
 	return h, nil
 }

@@ -1,47 +1,6 @@
 package image
 
-import (
-	"encoding/json"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-)
-
-func TestParseDockerConfig(t *testing.T) {
-	got, err := parseDockerConfig([]byte(`{"auths":{
-		"https://index.docker.io/v1/": {"auth": "YW5uOnNlYzpyZXQ="},
-		"registry.test:5000": {"username": "bob", "password": "b"},
-		"token.test": {"auth": "YW5uOng=", "identitytoken": "t"},
-		"helper.test": {}
-	},"credsStore":"pass"}`))
-	want := map[string]login{
-		"registry-1.docker.io": {"ann", "sec:ret"}, "registry.test:5000": {"bob", "b"}, "token.test": {"", "t"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(login{})); diff != "" || err != nil {
-		t.Errorf("(-want +got):\n%s%v", diff, err)
-	}
-	for _, raw := range []string{``, `[]`, `{"auths":{"a":{"auth":"?"}}}`, `{"auths":{"a":{"auth":"YW5u"}}}`} {
-		if got, err := parseDockerConfig([]byte(raw)); err == nil {
-			t.Errorf("%q is read as %v", raw, got)
-		}
-	}
-}
-
-func FuzzParseDockerConfig(f *testing.F) {
-	f.Add([]byte(`{"auths":{"https://index.docker.io/v1/":{"auth":"YW5uOnNlY3JldA=="}}}`))
-	f.Add([]byte(`{"auths":{"a":{"identitytoken":"t"}}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, err := parseDockerConfig(raw)
-		if err == nil && !json.Valid(raw) {
-			t.Errorf("%q is read as %v", raw, got)
-		}
-		for host, l := range got {
-			if l == (login{}) {
-				t.Errorf("%q has an empty login", host)
-			}
-		}
-	})
-}
+import "testing"
 
 // TestRegistriesAreBounded names more registries than connections are kept of.
 func TestRegistriesAreBounded(t *testing.T) {

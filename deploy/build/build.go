@@ -1,0 +1,101 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/credentials"
+	"github.com/bourse-dev/bourse/image/push"
+	"github.com/bourse-dev/bourse/internal/tempdir"
+)
+
+// Request is what is built, and what becomes of it.
+type Request struct {
+	Dir        string            // the context: the directory whose files the Dockerfile may copy
+	Dockerfile string            // its path, relative to Dir when it is not absolute; "": "Dockerfile"
+	Ignorefile string            // what of Dir is left out, relative to Dir; "": ".dockerignore", if it is there
+	Target     string            // the stage to build; "": the last
+	Args       map[string]string // ARGs by name
+	PushTo     string            // the name of the result: registry/repository[:tag]
+	Builder    string            // one of Builders; "": the first of them that works here
+
+	// Of the registry; as in package push.
+	Login    credentials.Login
+	Config   string // path of docker's config.json
+	Insecure bool
+	Progress func(push.Progress) // optional
+}
+
+// Dockerfile returns the path of the Dockerfile that a build in dir would use, and whether
+// it is there. name is as [Request.Dockerfile].
+func Dockerfile(dir, name string) (string, bool) {
+	path := under(dir, cmp.Or(name, "Dockerfile"))
+	info, err := os.Stat(path)
+	return path, err == nil && info.Mode().IsRegular()
+}
+
+// under returns a path that is relative to dir when it is not absolute.
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// Build builds an image, pushes it, and returns its name with its digest:
+// "registry/repository:tag@sha256:…". What the builder prints goes to out as it comes.
+//
+// The error is [bourse.CodeFailedPrecondition] when the host has no builder, and says what to do;
+// CodeNotFound without a Dockerfile; CodeInvalid when the build fails; else those of [push.Push].
+// When ctx ends the builder is interrupted, and after some seconds killed.
+func Build(ctx context.Context, r Request, out io.Writer) (image string, err error) {
+	if err := r.check(); err != nil {
+		return "", err
+	}
+	b, err := find(ctx, r.Builder)
+	if err != nil {
+		return "", err
+	}
+	if _, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(string) error { return nil }); err != nil {
+		return "", err
+	}
+	dir, err := tempdir.Make(os.TempDir(), tempPrefix)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, dir.Remove()) }()
+	archive := filepath.Join(dir.Path, "image.tar")
+	fmt.Fprintf(out, "building %s with %s\n", r.PushTo, b.name)
+	if err := b.build(ctx, job{Request: r, temp: dir.Path, archive: archive, out: out}); err != nil {
+		return "", err
+	}
+	return push.Push(ctx, push.Request{
+		Archive: archive, Name: r.PushTo, Temp: dir.Path,
+		Login: r.Login, Config: r.Config, Insecure: r.Insecure, Progress: r.Progress,
+	})
+}
+
+const tempPrefix = "bourse-build-"
+
+// check looks at what can be told without a builder.
+func (r Request) check() error {
+	if path, ok := Dockerfile(r.Dir, r.Dockerfile); !ok {
+		return bourse.Errorf(bourse.CodeNotFound, "no Dockerfile at %s: name an image that is built already (--image), or another file", path)
+	}
+	if r.PushTo == "" {
+		return bourse.Errorf(bourse.CodeInvalid,
+			"where is the image to be pushed? Workers fetch it from a registry: name one with --push-to registry/name, or as [build] image")
+	}
+	if r.Ignorefile != "" {
+		if _, err := os.Stat(under(r.Dir, r.Ignorefile)); err != nil {
+			return bourse.Errorf(bourse.CodeNotFound, "ignore file: %w", err)
+		}
+	}
+	return push.CheckName(r.PushTo)
+}

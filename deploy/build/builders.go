@@ -1,0 +1,196 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Builders returns the builders that are known, in the order in which they are looked for.
+func Builders() []string {
+	var out []string
+	for _, b := range builders {
+		out = append(out, b.name)
+	}
+	return out
+}
+
+// builder is a program that builds.
+type builder struct {
+	name  string
+	works func(ctx context.Context) error // why it cannot be used here
+	build func(ctx context.Context, j job) error
+}
+
+// builders are looked for from the first on.
+var builders = []builder{
+	{"buildctl", answers("buildctl", "debug", "workers"), buildctl},
+	{"docker", answers("docker", "version"), docker},
+	{"podman", answers("podman", "info"), podman},
+}
+
+// job is one build.
+type job struct {
+	Request
+	temp    string // a directory for it alone
+	archive string // where the image is to be
+	out     io.Writer
+}
+
+// patience is how long a builder may take to say that it is there.
+const patience = 10 * time.Second
+
+// answers returns a check: the program is there, and so is what it asks.
+func answers(program string, args ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is not there", program)
+		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		c := exec.CommandContext(ctx, program, args...)
+		c.WaitDelay = time.Second
+		text, err := c.CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s is there, and its daemon is not: %s", program, last(text, err))
+	}
+}
+
+// last returns the last line of what a program has printed, or its error.
+func last(text []byte, err error) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
+	if line == "" {
+		return err.Error()
+	}
+	return bourse.Quoted(line)
+}
+
+// find returns the builder of that name, or for "" the first that works.
+func find(ctx context.Context, name string) (builder, error) {
+	var why []string
+	known := false
+	for _, b := range builders {
+		if name != "" && name != b.name {
+			continue
+		}
+		known = true
+		err := b.works(ctx)
+		if err == nil {
+			return b, nil
+		}
+		why = append(why, err.Error())
+	}
+	switch {
+	case ctx.Err() != nil:
+		return builder{}, context.Cause(ctx)
+	case !known:
+		return builder{}, bourse.Errorf(bourse.CodeInvalid, "no builder %s is known; there are %s", bourse.Quoted(name), strings.Join(Builders(), ", "))
+	}
+	return builder{}, bourse.Errorf(bourse.CodeFailedPrecondition,
+		"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), "+
+			"or do without: build elsewhere, bourse image push ARCHIVE NAME, and name it with --image (%s)", strings.Join(why, "; "))
+}
+
+// buildctl has BuildKit build.
+func buildctl(ctx context.Context, j job) error {
+	file, err := j.dockerfile()
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"build", "--frontend", "dockerfile.v0", "--progress", "plain",
+		"--local", "context=" + j.Dir, "--local", "dockerfile=" + filepath.Dir(file),
+		"--opt", "filename=" + filepath.Base(file),
+	}
+	if j.Target != "" {
+		args = append(args, "--opt", "target="+j.Target)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Args)) {
+		args = append(args, "--opt", "build-arg:"+name+"="+j.Args[name])
+	}
+	return j.run(ctx, nil, "buildctl", append(args, "--output", "type=oci,dest="+j.archive)...)
+}
+
+// docker builds with buildx where it is there, else with the engine's own builder, and saves
+// what was built.
+func docker(ctx context.Context, j job) error {
+	file := under(j.Dir, j.file())
+	command := []string{"build"}
+	env := []string{"DOCKER_BUILDKIT=0"}
+	if exec.CommandContext(ctx, "docker", "buildx", "version").Run() == nil {
+		var err error
+		if file, err = j.dockerfile(); err != nil {
+			return err
+		}
+		command, env = []string{"buildx", "build", "--load", "--progress", "plain"}, nil
+	} else if j.Ignorefile != "" && filepath.Clean(j.Ignorefile) != ".dockerignore" {
+		return bourse.Errorf(bourse.CodeFailedPrecondition,
+			"docker without buildx reads .dockerignore and no other: install docker-buildx, or rename %s", j.Ignorefile)
+	}
+	return j.buildAndSave(ctx, env, "docker", append(command, j.words(file)...), "save")
+}
+
+// podman builds and saves what was built.
+func podman(ctx context.Context, j job) error {
+	args := []string{"build"}
+	if j.Ignorefile != "" {
+		args = append(args, "--ignorefile", under(j.Dir, j.Ignorefile))
+	}
+	return j.buildAndSave(ctx, nil, "podman", append(args, j.words(under(j.Dir, j.file()))...), "save", "--format", "oci-archive")
+}
+
+// buildAndSave runs a build that leaves the image with its engine, and has that write it.
+func (j job) buildAndSave(ctx context.Context, env []string, program string, build []string, save ...string) error {
+	ids := filepath.Join(j.temp, "id")
+	build = append(build[:len(build)-1], "--iidfile", ids, build[len(build)-1])
+	if err := j.run(ctx, env, program, build...); err != nil {
+		return err
+	}
+	id, err := os.ReadFile(ids)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "%s built, and does not say what: %w", program, err)
+	}
+	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
+}
+
+// words are the flags that docker and podman have in common, and the context.
+func (j job) words(file string) []string {
+	out := []string{"--file", file}
+	if j.Target != "" {
+		out = append(out, "--target", j.Target)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Args)) {
+		out = append(out, "--build-arg", name+"="+j.Args[name])
+	}
+	return append(out, j.Dir)
+}
+
+// run runs a program to its end, which has to be a good one.
+func (j job) run(ctx context.Context, env []string, program string, args ...string) error {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = append(os.Environ(), env...)
+	c.Stdout, c.Stderr = j.out, j.out
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGINT) }
+	c.WaitDelay = patience
+	err := c.Run()
+	switch {
+	case ctx.Err() != nil:
+		return bourse.Errorf(bourse.CodeCanceled, "the build was stopped: %w", context.Cause(ctx))
+	case err != nil:
+		return bourse.Errorf(bourse.CodeInvalid, "%s %s: %w; what it printed says why", program, args[0], err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package push
+
+import (
+	"context"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// meter is the source of a push, which counts what is read of it.
+type meter struct {
+	from  content.Provider
+	sizes map[digest.Digest]int64
+	tell  func(Progress)
+
+	mu   sync.Mutex
+	read map[digest.Digest]int64
+	now  Progress
+}
+
+func newMeter(from content.Provider, sizes map[digest.Digest]int64, tell func(Progress)) *meter {
+	m := &meter{from: from, sizes: sizes, tell: tell, read: map[digest.Digest]int64{}}
+	for _, size := range sizes {
+		m.now.Total += size
+	}
+	return m
+}
+
+// count has a part count as sent, once it was dealt with. It wraps the handler of each
+// part.
+func (m *meter) count(next images.Handler) images.Handler {
+	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		children, err := next.Handle(ctx, d)
+		if err == nil {
+			m.reached(d.Digest, d.Size)
+		}
+		return children, err
+	})
+}
+
+// reached notes that a part was read up to an offset.
+func (m *meter) reached(d digest.Digest, offset int64) {
+	if m.tell == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	more := min(offset, m.sizes[d]) - m.read[d]
+	if more <= 0 {
+		return
+	}
+	m.read[d] += more
+	m.now.Sent += more
+	m.tell(m.now)
+}
+
+// ReaderAt implements [content.Provider].
+func (m *meter) ReaderAt(ctx context.Context, d ocispec.Descriptor) (content.ReaderAt, error) {
+	r, err := m.from.ReaderAt(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredReader{r, m, d.Digest}, nil
+}
+
+type meteredReader struct {
+	content.ReaderAt
+	meter *meter
+	of    digest.Digest
+}
+
+// ReadAt implements [io.ReaderAt].
+func (r *meteredReader) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, offset)
+	r.meter.reached(r.of, offset+int64(n))
+	return n, err
+}
