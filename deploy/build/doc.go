@@ -3,5 +3,5 @@
 //
 // There is no builder of our own. Each that is known writes an archive, which package
 // image/push pushes: credentials, plain HTTP and what is said of a registry's refusals are
-// the same whoever built, and the image is known by the digest of what was sent.
+// the same for every builder, and the image is known by the digest of what was sent.
 package build
