@@ -340,10 +340,11 @@ var edges = map[string]map[string]string{
 		"machinesapi":       "speaks its wire types",
 	},
 	"deploy/config": {
-		"check":   "asks which checks a config has",
-		"deploy":  "makes what is wanted of an app",
-		"kept":    "asks what the API would refuse or not act on",
-		"program": "asks what a config cannot run",
+		"check":       "asks which checks a config has",
+		"deploy":      "makes what is wanted of an app",
+		"kept":        "asks what the API would refuse or not act on",
+		"machinesapi": "makes configurations of machines, as the API shows them",
+		"program":     "asks what a config cannot run",
 	},
 	"deploy/build": {
 		"image/push":        "pushes what was built",
@@ -414,6 +415,10 @@ var edges = map[string]map[string]string{
 		"machinesapi":       "is its client",
 	},
 	"cli/app": {"release": "shows what was deployed"},
+	"cli/config": {
+		"deploy":        "shows what a configuration makes of an app",
+		"deploy/config": "reads configurations, and writes them",
+	},
 	"cli/worker": {
 		"fabric/nats": "shows which workers are reached through NATS",
 	},

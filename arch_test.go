@@ -116,6 +116,7 @@ var floors = map[string]int{
 	"cli/place":                 4,
 	"cli/plans":                 4,
 	"cli/app":                   4,
+	"cli/config":                4,
 	"cli/machine":               4,
 	"cli/task":                  4,
 	"cli/token":                 4,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/app"
+	"github.com/bourse-dev/bourse/cli/config"
 	"github.com/bourse-dev/bourse/cli/credentials"
 	"github.com/bourse-dev/bourse/cli/dev"
 	"github.com/bourse-dev/bourse/cli/image"
@@ -28,7 +29,7 @@ func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	stores := worker.Stores{Check: checkStore, Salvage: salvageStore}
 	return []cli.Group{
-		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), secrets.New(s), volume.New(s), image.New(s)}},
+		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), config.New(s), secrets.New(s), volume.New(s), image.New(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
 			order.New(s), order.NewQuote(s), reservation.New(s), region.New(s), worker.New(s, stores), sql.New(s), view.New(s), token.New(s),
 		}},

@@ -14,6 +14,7 @@ import (
 // Options are what a command line says beside a file. The zero value says nothing.
 type Options struct {
 	Image    string            // instead of build.image
+	Later    bool              // where no image is named, it is built later: configs have none
 	App      bourse.AppName    // instead of app
 	Primary  bourse.Region     // instead of primary_region
 	Env      map[string]string // over env
@@ -62,9 +63,12 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	}
 	m.primary, m.base = app.Primary, m.machineConfig()
 	m.image = cmp.Or(options.Image, m.buildImage(), m.base.Image)
-	if m.image == "" {
-		m.bad("build", "no image is named: write image = \"…\" under [build], or use --image")
-		m.image = "none"
+	unnamed := m.image == ""
+	if unnamed {
+		if !m.Later {
+			m.bad("build", "no image is named: write image = \"…\" under [build], or use --image")
+		}
+		m.image = "later" // until everything was looked at
 	}
 	if m.image == bourse.ImageHost {
 		m.checkHost()
@@ -75,6 +79,14 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	}
 	app.Command = m.command()
 	m.checkStrategy(&app)
+	if unnamed {
+		for i := range app.Groups {
+			app.Groups[i].Config.Image = ""
+		}
+		if app.Command != nil {
+			app.Command.Config.Image = ""
+		}
+	}
 	slices.SortStableFunc(m.warnings, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

@@ -57,6 +57,11 @@ func TestApps(t *testing.T) {
 				t.Fatal(err)
 			}
 			again(t, strings.Replace(nameOf(file), "toml", "json", 1), written, app, warnings)
+			inTOML, err := config.TOML(written)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again(t, nameOf(file), inTOML, app, warnings)
 			var plain any
 			if err := json.Unmarshal(written, &plain); err != nil {
 				t.Fatal(err)

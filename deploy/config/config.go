@@ -97,3 +97,8 @@ func (c *Config) where(path string) Position {
 	}
 	return Position{File: c.file}
 }
+
+// Ours reports whether the configuration has what only bourse.toml may have.
+func (c *Config) Ours() bool {
+	return len(c.Requirements) > 0 || len(c.Groups) > 0 || c.Deploy != nil && c.Deploy.Reserve
+}

@@ -1,0 +1,263 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// FromMachines returns the configuration that an app's machines seem to be of, as
+// far as their configs say, in the JSON of [Config.JSON], and what of them it has not:
+// a line for each. Of each process group the machine that was changed last counts.
+// CodeNotFound when no machine shows its config.
+func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
+	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
+	machines = slices.Clone(machines)
+	slices.SortStableFunc(machines, func(a, b machinesapi.Machine) int { return cmp.Compare(b.UpdatedAt, a.UpdatedAt) })
+	for i := range machines {
+		s.add(&machines[i])
+	}
+	if len(s.groups) == 0 {
+		return nil, nil, bourse.Errorf(bourse.CodeNotFound, "app %s has no machine that shows its config", app)
+	}
+	d := Definition{AppName: string(app), Env: Texts{}}
+	names := slices.Sorted(maps.Keys(s.groups))
+	s.common(&d, names)
+	for _, name := range names {
+		s.group(&d, name, s.groups[name], len(names) > 1 || name != DefaultGroup)
+	}
+	out, err := json.Marshal(&d)
+	return out, s.notes, err
+}
+
+type saver struct {
+	groups  map[string]*bourse.Config
+	regions map[string]map[string]int64 // how many of a group are where
+	notes   []string
+}
+
+func (s *saver) note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(s.notes, n) {
+		s.notes = append(s.notes, n)
+	}
+}
+
+// add counts a machine; those of release commands and of other clients' tests are of no group.
+func (s *saver) add(m *machinesapi.Machine) {
+	c := m.Known()
+	if c == nil {
+		s.note("machine %s shows no config", m.ID)
+		return
+	}
+	name := cmp.Or(c.Metadata[deploy.KeyGroup], DefaultGroup)
+	if strings.HasPrefix(name, "fly_app_") || c.Metadata[deploy.KeyCanary] != "" {
+		return
+	}
+	if m.Config == nil {
+		s.note("machine %s does not show its environment and files: its worker does not answer", m.ID)
+	}
+	if s.regions[name] == nil {
+		s.regions[name] = map[string]int64{}
+	}
+	s.regions[name][string(m.Region)]++
+	if first := s.groups[name]; first == nil {
+		s.groups[name] = c
+	} else if first.Image != c.Image || !slices.Equal(first.Init.Command(), c.Init.Command()) {
+		s.note("machines of group %s differ: it is as the one that was changed last", name)
+	}
+}
+
+// common fills in what all groups have alike.
+func (s *saver) common(d *Definition, names []string) {
+	first := s.groups[names[0]]
+	d.Build = &Build{Image: first.Image}
+	maps.Copy(d.Env, first.Env)
+	d.PrimaryRegion = first.Env["PRIMARY_REGION"]
+	for _, name := range names {
+		c := s.groups[name]
+		if c.Image != first.Image {
+			s.note("group %s has another image, %s: a configuration has one", name, c.Image)
+		}
+		for key, value := range d.Env {
+			if c.Env[key] != value {
+				delete(d.Env, key)
+			}
+		}
+	}
+	for _, name := range names {
+		for _, key := range slices.Sorted(maps.Keys(s.groups[name].Env)) {
+			if _, ok := d.Env[key]; !ok {
+				s.note("variable %s of group %s: groups do not have one environment", key, name)
+			}
+		}
+	}
+	delete(d.Env, "PRIMARY_REGION")
+	if signal, timeout := first.Stop(); first.StopConfig != nil {
+		d.KillSignal, d.KillTimeout = string(signal), bourse.Duration(timeout)
+	}
+	if len(first.Init.Entrypoint) > 0 || len(first.Init.Exec) > 0 {
+		d.Experimental = &Experimental{Entrypoint: first.Init.Entrypoint, Exec: first.Init.Exec}
+	}
+}
+
+// group adds what a group has; named says that it is not the only one.
+func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
+	var processes []string
+	if named || len(c.Init.Cmd) > 0 {
+		if d.Processes == nil {
+			d.Processes = map[string]string{}
+		}
+		d.Processes[name], processes = quoted(c.Init.Cmd), []string{name}
+	}
+	s.services(d, name, c, processes)
+	s.checks(d, name, c, processes)
+	for _, m := range c.Mounts {
+		d.Mounts = append(d.Mounts, Mount{
+			Source: m.Name, Destination: m.Path, Processes: processes, InitialSize: GB(m.SizeGB),
+			ExtendThreshold: int64(m.ExtendThresholdPercent), ExtendBy: GB(m.AddSizeGB), ExtendLimit: GB(m.SizeGBLimit),
+		})
+	}
+	if g := c.Guest; g != nil {
+		d.VM = append(d.VM, VM{CPUKind: string(g.CPUKind), CPUs: g.CPUs, MemoryMB: int64(g.MemoryMB), GPUs: g.GPUs, GPUKind: g.GPUKind, Processes: processes})
+	}
+	if r := c.Restart; r != nil {
+		policy := string(r.Policy)
+		if r.Policy == bourse.RestartNo {
+			policy = "never"
+		}
+		d.Restart = append(d.Restart, Restart{Policy: policy, Retries: int64(r.MaxRetries), Processes: processes})
+	}
+	for _, f := range c.Files {
+		out := File{GuestPath: f.GuestPath, SecretName: f.SecretName, Processes: processes}
+		if f.SecretName == "" {
+			raw, _ := json.Marshal(f.RawValue) // in base64
+			out.RawValue = strings.Trim(string(raw), `"`)
+		}
+		d.Files = append(d.Files, out)
+	}
+	unwritten := map[string]json.RawMessage{
+		"processes": c.Processes, "containers": c.Containers, "volumes": c.Volumes, "schedule": c.Schedule, "dns": c.DNS,
+		"metrics": c.Metrics, "statics": c.Statics,
+	}
+	for _, member := range slices.Sorted(maps.Keys(unwritten)) {
+		raw := unwritten[member]
+		if !slices.Contains([]string{"", "{}", "[]", "null"}, string(raw)) {
+			s.note("config.%s of group %s", member, name)
+		}
+	}
+	if c.Init.User != "" || c.Init.WorkingDir != "" || c.Task != nil || c.Rootfs != nil || c.Runtime != "" || len(c.Rest) > 0 {
+		s.note("members of group %s's config that a configuration has no fields for", name)
+	}
+	if len(c.Requirements) > 0 {
+		d.Groups = append(d.Groups, Group{Processes: processes, Requirements: c.Requirements})
+	}
+	for _, region := range slices.Sorted(maps.Keys(s.regions[name])) {
+		s.note("group %s has %d in region %s", name, s.regions[name][region], region)
+	}
+}
+
+// quoted is a command line that [Split] makes these words of.
+func quoted(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		if out[i] = w; w == "" || strings.ContainsAny(w, " \t\r\n'\"\\#") {
+			out[i] = "'" + strings.ReplaceAll(w, "'", `'"'"'`) + "'"
+			if strings.Contains(w, "'") && !strings.ContainsAny(w, `"\`) {
+				out[i] = `"` + w + `"`
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// services adds the services of a group in the words of files.
+func (s *saver) services(d *Definition, name string, c *bourse.Config, processes []string) {
+	var list []struct {
+		Protocol     string       `json:"protocol"`
+		InternalPort int64        `json:"internal_port"`
+		Autostop     any          `json:"autostop"`
+		Autostart    *bool        `json:"autostart"`
+		MinRunning   *int64       `json:"min_machines_running"`
+		Ports        []Port       `json:"ports"`
+		Concurrency  *Concurrency `json:"concurrency"`
+		Checks       []savedCheck `json:"checks"`
+	}
+	if len(c.Services) > 0 && json.Unmarshal(c.Services, &list) != nil {
+		s.note("the services of group %s", name)
+		return
+	}
+	for i := range list {
+		in := &list[i]
+		out := Service{
+			Protocol: in.Protocol, InternalPort: &in.InternalPort, AutoStart: in.Autostart, MinRunning: in.MinRunning,
+			Processes: processes, Ports: in.Ports, Concurrency: in.Concurrency,
+		}
+		switch stop := in.Autostop.(type) {
+		case bool:
+			out.AutoStop = map[bool]Autostop{false: "off", true: "stop"}[stop]
+		case string:
+			out.AutoStop = Autostop(stop)
+		}
+		if in.Autostart == nil { // which files mean otherwise
+			off := false
+			out.AutoStart = &off
+		}
+		for j := range in.Checks {
+			if check := &in.Checks[j]; check.isHTTP() {
+				out.HTTPChecks = append(out.HTTPChecks, HTTPCheck{check.times(), check.request()})
+			} else {
+				out.TCPChecks = append(out.TCPChecks, TCPCheck{check.times()})
+			}
+		}
+		d.Services = append(d.Services, out)
+	}
+}
+
+func (s *saver) checks(d *Definition, name string, c *bourse.Config, processes []string) {
+	var list map[string]savedCheck
+	if len(c.Checks) > 0 && json.Unmarshal(c.Checks, &list) != nil {
+		s.note("the checks of group %s", name)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(list)) {
+		in := list[key]
+		if d.Checks == nil {
+			d.Checks = map[string]Check{}
+		}
+		if _, ok := d.Checks[key]; ok {
+			key = name + "-" + key
+		}
+		d.Checks[key] = Check{Type: in.Type, Kind: in.Kind, Port: in.Port, Processes: processes, Times: in.times(), Request: in.request()}
+	}
+}
+
+// savedCheck is a check of a machine, as any client may have written it.
+type savedCheck struct {
+	apiCheck
+	Headers []struct {
+		Name   string   `json:"name"`
+		Values []string `json:"values"`
+	} `json:"headers"`
+}
+
+func (c *savedCheck) isHTTP() bool { return c.Type == "http" || c.Type == "" && c.Path != "" }
+
+func (c *savedCheck) times() Times { return Times{c.Interval, c.Timeout, c.Grace} }
+
+func (c *savedCheck) request() Request {
+	out := Request{Method: c.Method, Path: c.Path, Protocol: c.Protocol, TLSSkipVerify: c.TLSSkipVerify, TLSServerName: c.TLSServerName}
+	for _, h := range c.Headers {
+		if out.Headers == nil {
+			out.Headers = map[string]Values{}
+		}
+		out.Headers[h.Name] = h.Values
+	}
+	return out
+}
