@@ -1,5 +1,7 @@
 package bourse
 
+import "time"
+
 // Role is what a server of the cluster does.
 type Role string
 
@@ -40,4 +42,12 @@ type Facts struct {
 	Machines map[State]int     `json:"machines"`
 	Drivers  []string          `json:"drivers"`
 	Load     float64           `json:"load"`
+	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: it takes orders
+}
+
+// Cordon has a worker refuse every new order. What it has goes on, and may be started,
+// updated and extended.
+type Cordon struct {
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"` // the name of the token that asked
 }

@@ -207,6 +207,7 @@ const (
 	RefusedVolume      RefusalReason = "volume"      // the volume to mount is not there, in use, or not ready
 	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
+	RefusedCordoned    RefusalReason = "cordoned"    // an operator has it take no more orders
 	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
 	RefusedProgram     RefusalReason = "program"     // the program cannot be started as it was ordered
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
@@ -221,7 +222,7 @@ const (
 func RefusalReasons() []RefusalReason {
 	return []RefusalReason{
 		RefusedResource, RefusedLabel, RefusedUnknown, RefusedImage, RefusedNoImage, RefusedRegistry, RefusedProgram, RefusedRegion, RefusedName, RefusedCanceled, RefusedVolume,
-		RefusedZone, RefusedUnavailable, RefusedReservation, RefusedDriver, RefusedApp, RefusedOvertaken, RefusedNoAnswer, RefusedLost,
+		RefusedZone, RefusedUnavailable, RefusedCordoned, RefusedReservation, RefusedDriver, RefusedApp, RefusedOvertaken, RefusedNoAnswer, RefusedLost,
 	}
 }
 

@@ -31,6 +31,7 @@ type worker struct {
 	updates   []fabric.UpdateRequest
 	logs      []fabric.LogLine
 	runs      []fabric.Run
+	cordon    *bourse.Cordon
 	volumes   map[bourse.VolumeID]*bourse.Volume
 	images    []bourse.Image
 	holds     map[bourse.ReservationKey][]bourse.Hold
@@ -378,7 +379,13 @@ func (w *worker) handleOthers() {
 		return bourse.Image{Pull: &bourse.PullProgress{Status: "pulling " + string(id)}}, nil
 	})
 	handle(w, &fabric.WorkerFacts, func(struct{}) (bourse.Facts, error) {
-		return bourse.Facts{Worker: w.self.ID, Region: w.self.Region, Version: "fake", Drivers: []string{"process"}}, nil
+		return w.facts(), nil
+	})
+	handle(w, &fabric.WorkerCordon, func(req fabric.CordonRequest) (bourse.Facts, error) {
+		if w.cordon = nil; req.Cordon {
+			w.cordon = &bourse.Cordon{By: req.By}
+		}
+		return w.facts(), nil
 	})
 	handle(w, &fabric.RunList, func(q fabric.RunsQuery) ([]fabric.Run, error) {
 		return slices.DeleteFunc(slices.Clone(w.runs), func(r fabric.Run) bool { return r.Status == "done" && !q.Ended }), nil
@@ -394,4 +401,8 @@ func (w *worker) handleOthers() {
 			return fabric.Run{}, bourse.Errorf(bourse.CodeNotFound, "no run")
 		})
 	}
+}
+
+func (w *worker) facts() bourse.Facts {
+	return bourse.Facts{Worker: w.self.ID, Region: w.self.Region, Version: "fake", Drivers: []string{"process"}, Cordon: w.cordon}
 }

@@ -16,15 +16,15 @@ import (
 func TestForgetWorker(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
-	if _, err := client.ForgetWorker(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "worker w1 is there: end it first") {
+	if _, err := client.Operator().Forget(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "worker w1 is there: end it first") {
 		t.Errorf("one that is there: %v", err)
 	}
-	if _, err := client.ForgetWorker(t.Context(), "w9"); bourse.CodeOf(err) != bourse.CodeNotFound {
+	if _, err := client.Operator().Forget(t.Context(), "w9"); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("one that never was: %v", err)
 	}
 	s.take("w1", false)
 	s.view.set(func(v *fakeView) { v.away = []lookup.AwayWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
-	w, err := client.ForgetWorker(t.Context(), "w1")
+	w, err := client.Operator().Forget(t.Context(), "w1")
 	if err != nil || w.Machines != 3 || w.Status != machinesapi.WorkerDown {
 		t.Errorf("one that is away: %+v, %v", w, err)
 	}

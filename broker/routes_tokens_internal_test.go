@@ -127,6 +127,8 @@ var reaches = map[string]reach{
 	"GET /v1/workers":                             {of: "cluster"},
 	"GET /v1/workers/{worker}":                    {of: "cluster"},
 	"DELETE /v1/workers/{worker}":                 {of: "cluster", changes: true},
+	"POST /v1/workers/{worker}/cordon":            {of: "cluster", changes: true},
+	"POST /v1/workers/{worker}/uncordon":          {of: "cluster", changes: true},
 	"GET /v1/workers/{worker}/runs":               {of: "cluster"},
 	"POST /v1/workers/{worker}/runs/{run}/retry":  {of: "cluster", changes: true},
 	"POST /v1/workers/{worker}/runs/{run}/skip":   {of: "cluster", changes: true},

@@ -29,6 +29,8 @@ func (h *workerHandler) routes() []endpoint.Route {
 		endpoint.On("GET /v1/metrics/targets", access.Metrics, h.targets).Writes([]metrics.Target{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/metrics", access.Metrics, h.relayMetrics).Sends("text/plain"),
 		endpoint.On("DELETE "+endpoint.OneWorker, access.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/cordon", access.Cluster, h.cordon(true)).Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", access.Cluster, h.cordon(false)).Writes(machinesapi.Worker{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/runs", access.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
 		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", access.Cluster, h.actOnRun(&fabric.RunRetry)).Writes(machinesapi.Run{}),
 		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", access.Cluster, h.actOnRun(&fabric.RunSkip)).Writes(machinesapi.Run{}),
@@ -85,6 +87,23 @@ func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request)
 		return err
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, was)
+}
+
+// cordon has a worker refuse new orders, or take them again.
+func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
+	return func(w http.ResponseWriter, r *endpoint.Request) error {
+		member, err := h.worker(r)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+		defer cancel()
+		facts, err := fabric.WorkerCordon.Call(ctx, h.Workers, member, fabric.CordonRequest{Cordon: cordon, By: r.Who.Name})
+		if err != nil {
+			return endpoint.WorkerError(r.Context(), member.ID, endpoint.Changing, err)
+		}
+		return endpoint.WriteJSON(w, http.StatusOK, showWorker(&lookup.Answer[bourse.Facts]{From: member, Got: facts}))
+	}
 }
 
 // away returns the path's worker if it is absent.

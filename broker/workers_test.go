@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
@@ -29,6 +30,30 @@ func TestWorkers(t *testing.T) {
 	}
 	if _, err := client.Worker(t.Context(), "w9"); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("w9: %v", err)
+	}
+}
+
+func TestCordon(t *testing.T) {
+	s := start(t, func(c *broker.Config) { c.Tokens = tokenMap{"one": {Name: "acme", Org: "acme"}, "all": {Name: "ops"}} })
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "one": http.StatusForbidden, "all": http.StatusOK} {
+		if rec := s.call(t, "POST", "/v1/workers/w1/cordon", "", "Authorization", "Bearer "+token); rec.Code != want {
+			t.Errorf("token %q: %d, want %d: %s", token, rec.Code, want, rec.Body)
+		}
+	}
+	client := s.client(t)
+	client.Token = "all"
+	if w, err := client.Worker(t.Context(), "w1"); err != nil || w.Facts == nil || w.Facts.Cordon == nil || w.Facts.Cordon.By != "ops" {
+		t.Errorf("w1 is %+v, %v; want it cordoned by ops", w, err)
+	}
+	if w, err := client.Operator().Cordon(t.Context(), "w1", false); err != nil || w.Status != machinesapi.WorkerOK || w.Facts.Cordon != nil {
+		t.Errorf("uncordoned: %+v, %v", w, err)
+	}
+	if _, err := client.Operator().Cordon(t.Context(), "w9", true); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("no such worker: %v", err)
+	}
+	s.workers["w2"].silence(errDown)
+	if _, err := client.Operator().Cordon(t.Context(), "w2", true); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("a silent worker: %v", err)
 	}
 }
 

@@ -59,6 +59,7 @@ var hintOfReason = map[bourse.RefusalReason]func(r *bourse.Refusal) string{
 	bourse.RefusedVolume:      always("see who has the volume: bourse volume list"),
 	bourse.RefusedZone:        always("a worker more in the region, or --no-unique-zone"),
 	bourse.RefusedUnavailable: always("later, or another --region: the worker says what it lacks"),
+	bourse.RefusedCordoned:    always("another --region, or let the worker take orders again: bourse worker uncordon WORKER"),
 	bourse.RefusedReservation: always("the same without --reservation, or a new one: bourse reservation create"),
 	bourse.RefusedDriver:      always("fix what the workers report: none of them could start it"),
 	bourse.RefusedApp:         always("make the app again: bourse app create NAME"),

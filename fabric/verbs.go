@@ -76,6 +76,7 @@ var (
 	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes those that no machine uses
 
 	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts")
+	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")             // from the reply on it takes no orders, or takes them again; idempotent
 	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // Prometheus' text; asked for by any client, without a request
 	RunList       = read[RunsQuery, []Run]("run/list")
 	RunRetry      = act[string, Run]("run/retry")  // a stuck run tries its step again

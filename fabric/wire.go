@@ -76,6 +76,12 @@ type ExtendHolds struct {
 	TTL         bourse.Duration       `json:"ttl"`
 }
 
+// CordonRequest has a worker refuse new orders, or take them again.
+type CordonRequest struct {
+	Cordon bool   `json:"cordon"`
+	By     string `json:"by,omitempty"` // the name of the token that asks
+}
+
 // ClaimReply has either a fill or a refusal.
 type ClaimReply struct {
 	Fill    *bourse.Fill    `json:"fill,omitempty"`

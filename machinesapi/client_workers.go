@@ -22,12 +22,30 @@ func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error)
 	return out, err
 }
 
-// ForgetWorker has the cluster forget a worker that is down or stopped, with its
+// Operator returns the calls that change workers, for who runs the cluster.
+func (c *Client) Operator() Operator { return Operator{c} }
+
+// Operator are the calls that change workers.
+type Operator struct{ c *Client }
+
+// Cordon has a worker refuse every new order from the reply on, or take orders again. What
+// it has goes on. Codes: not_found, unavailable (it does not answer).
+func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
+	verb := "cordon"
+	if !cordon {
+		verb = "uncordon"
+	}
+	var out Worker
+	_, err := o.c.do(ctx, call{method: http.MethodPost, path: path("workers", string(id), verb), out: &out})
+	return out, err
+}
+
+// Forget has the cluster forget a worker that is down or stopped, with its
 // machines and volumes, and returns what it was. Codes: not_found,
 // failed_precondition (it is there).
-func (c *Client) ForgetWorker(ctx context.Context, id bourse.WorkerID) (Worker, error) {
+func (o Operator) Forget(ctx context.Context, id bourse.WorkerID) (Worker, error) {
 	var out Worker
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: path("workers", string(id)), out: &out})
+	_, err := o.c.do(ctx, call{method: http.MethodDelete, path: path("workers", string(id)), out: &out})
 	return out, err
 }
 

@@ -8,6 +8,7 @@
 //	├── meta
 //	│   ├── "version"                        uint32, big endian: the version of this schema; without a checksum
 //	│   ├── "identity"                       Identity
+//	│   ├── "cordon"                         bourse.Cordon, while the worker takes no orders
 //	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
 //	│   ├── "logged"                         uint64, big endian: the number of the last entry of log; since version 4, like the next
 //	│   ├── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file

@@ -19,7 +19,7 @@ import (
 // everyRecord is one of each kind of record.
 func everyRecord() []any {
 	return []any{
-		new(bourse.Machine), new(bourse.Volume), new(bourse.Hold), new(bourse.App), new(OrderRecord), new(Entry), new(fsm.Record), new(Identity), new(bourse.Version),
+		new(bourse.Machine), new(bourse.Volume), new(bourse.Hold), new(bourse.App), new(OrderRecord), new(Entry), new(fsm.Record), new(Identity), new(bourse.Cordon), new(bourse.Version),
 	}
 }
 

@@ -50,7 +50,7 @@ func TestForget(t *testing.T) {
 			return err
 		})
 	}
-	if _, err := one.ForgetWorker(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+	if _, err := one.Operator().Forget(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("a worker that is there is forgotten: %v", err)
 	}
 	if err := w1.Kill(); err != nil {
@@ -81,8 +81,8 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
-	go func() { _, err := two.ForgetWorker(t.Context(), "w1"); failed <- err }()
-	if _, err := one.ForgetWorker(t.Context(), "w1"); err != nil {
+	go func() { _, err := two.Operator().Forget(t.Context(), "w1"); failed <- err }()
+	if _, err := one.Operator().Forget(t.Context(), "w1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; err != nil {

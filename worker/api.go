@@ -22,6 +22,7 @@ func (w *Worker) Handler() http.Handler {
 	handleRuns(mux, w)
 	fabric.AppList.Handle(mux, func(_ context.Context, name bourse.AppName) ([]bourse.App, error) { return w.state.Apps(name) })
 	fabric.WorkerFacts.Handle(mux, func(context.Context, struct{}) (bourse.Facts, error) { return w.Facts() })
+	fabric.WorkerCordon.Handle(mux, w.cordon)
 	mux.Handle(fabric.WorkerMetrics.Method+" "+fabric.WorkerMetrics.Path(), metrics.Handler(append(slices.Clone(w.cfg.Metrics), w.Metrics())...))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		fabric.Unbounded(rw, r)

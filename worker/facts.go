@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -46,10 +47,11 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 // facts returns all of Facts that costs next to nothing: it counts nothing.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.CommittedAt(time.Now())
+	cordon, failed := store.CordonOf(tx)
 	return bourse.Facts{
-		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
+		Cordon: cordon, Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
 		Labels: w.host.Labels.Load().All, Drivers: w.host.Drivers, Load: w.load.read(), Accounts: w.host.Ledger.Accounts(committed),
-	}, err
+	}, errors.Join(err, failed)
 }
 
 // Free returns what is free of each resource now.

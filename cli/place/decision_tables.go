@@ -94,7 +94,7 @@ func reason(r bourse.Refusal) string {
 		return "answer lost"
 	case bourse.RefusedNoImage:
 		return "no image"
-	case bourse.RefusedImage, bourse.RefusedRegistry, bourse.RefusedProgram, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedDriver,
+	case bourse.RefusedImage, bourse.RefusedRegistry, bourse.RefusedProgram, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedCordoned, bourse.RefusedDriver,
 		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation, bourse.RefusedApp, bourse.RefusedOvertaken:
 		return string(r.Reason)
 	}

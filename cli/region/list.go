@@ -96,7 +96,7 @@ func (r *region) add(w *machinesapi.Worker) {
 			*r.Machines += n
 		}
 	}
-	if w.Leaving || w.Status != machinesapi.WorkerOK {
+	if w.Leaving || w.Facts != nil && w.Facts.Cordon != nil || w.Status != machinesapi.WorkerOK {
 		return
 	}
 	*r.OK++

@@ -40,7 +40,7 @@ with all that it has, and warns of it in its log.`,
 			if err := s.Confirm(c.Context(), yes, question); err != nil {
 				return err
 			}
-			w, err = s.Client().ForgetWorker(c.Context(), id)
+			w, err = s.Client().Operator().Forget(c.Context(), id)
 			if err != nil {
 				return err
 			}

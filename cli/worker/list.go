@@ -64,6 +64,8 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 		return "stopped " + since(w, now)
 	case w.Leaving:
 		return "leaving"
+	case w.Facts != nil && w.Facts.Cordon != nil:
+		return "cordoned"
 	}
 	return string(w.Status)
 }

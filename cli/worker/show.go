@@ -46,6 +46,7 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 	f.Add("address", whereOf(w))
 	f.Add("tag", w.Tag)
 	if w.Facts != nil {
+		f.Add("cordoned", cordonOf(w.Facts.Cordon, s.Now()))
 		f.Add("version", w.Facts.Version)
 		f.Add("drivers", strings.Join(w.Facts.Drivers, ", "))
 		f.Add("load", fmt.Sprintf("%.2f per core", w.Facts.Load))

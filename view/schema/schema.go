@@ -19,6 +19,7 @@ var SQL string
 func Current() sqlfile.Schema {
 	return sqlfile.Schema{First: 4, Steps: []string{
 		SQL, people(SQL), create(SQL, "forgotten_rows") + people(SQL), releases(SQL) + people(SQL), people(SQL), create(SQL, "token_rows") + people(SQL),
+		rebuild(SQL, "worker_rows", "site, key, epoch, seq, at, hash, extra, region, tag, version, labels, capacity, free, load, drivers, leaving") + people(SQL),
 	}}
 }
 
@@ -30,14 +31,19 @@ func create(schema, table string) string {
 }
 
 // releases returns the statements that give the table of releases its columns of
-// now. Rows keep what they have of those.
+// now.
 func releases(schema string) string {
-	const table, common = "release_rows", "key, site, epoch, seq, at, clock, hash, extra, app, version, status, image, definition, created_by, created_at"
+	return rebuild(schema, "release_rows", "key, site, epoch, seq, at, clock, hash, extra, app, version, status, image, definition, created_by, created_at")
+}
+
+// rebuild returns the statements that give a table its columns of now. Rows keep what
+// they have in the columns that are common to it and to the table before.
+func rebuild(schema, table, common string) string {
 	_, body, _ := strings.Cut(schema, "CREATE TABLE "+table)
-	body, rest, _ := strings.Cut(body, ";")
+	body, rest, _ := strings.Cut(body, "\n) WITHOUT ROWID;") // a comment may have another ";"
 	indexes, _, _ := strings.Cut(rest, "\n\n")
-	return "DROP VIEW IF EXISTS releases;\nCREATE TEMP TABLE old AS SELECT " + common + " FROM " + table + ";\nDROP TABLE " + table + ";\nCREATE TABLE " + table + body +
-		";" + indexes + "\nINSERT INTO " + table + " (" + common + ") SELECT " + common + " FROM temp.old;\nDROP TABLE temp.old;\n"
+	return dropPeople(schema) + "CREATE TEMP TABLE old AS SELECT " + common + " FROM " + table + ";\nDROP TABLE " + table + ";\nCREATE TABLE " + table + body +
+		"\n) WITHOUT ROWID;" + indexes + "\nINSERT INTO " + table + " (" + common + ") SELECT " + common + " FROM temp.old;\nDROP TABLE temp.old;\n"
 }
 
 var viewName = regexp.MustCompile(`(?m)^CREATE VIEW (\w+) `)
@@ -45,9 +51,13 @@ var viewName = regexp.MustCompile(`(?m)^CREATE VIEW (\w+) `)
 // people returns the statements that make what people ask, the SQL views, from
 // scratch: they have no rows of their own.
 func people(schema string) string {
+	return dropPeople(schema) + schema[viewName.FindStringIndex(schema)[0]:]
+}
+
+func dropPeople(schema string) string {
 	var b strings.Builder
 	for _, m := range viewName.FindAllStringSubmatch(schema, -1) {
 		b.WriteString("DROP VIEW IF EXISTS " + m[1] + ";\n")
 	}
-	return b.String() + schema[viewName.FindStringIndex(schema)[0]:]
+	return b.String()
 }

@@ -140,7 +140,8 @@ CREATE TABLE worker_rows (
   free     JSON TEXT    NOT NULL DEFAULT '[]', -- JSON: amounts, coarse
   load     REAL    NOT NULL DEFAULT 0,    -- 0 idle to 1 and more
   drivers  JSON TEXT    NOT NULL DEFAULT '[]', -- JSON array of names
-  leaving  INTEGER NOT NULL DEFAULT 0,    -- takes no orders
+  leaving  INTEGER NOT NULL DEFAULT 0,    -- takes no orders: it is about to end
+  cordoned INTEGER NOT NULL DEFAULT 0,    -- takes no orders: an operator wants it so
   PRIMARY KEY (site, key)
 ) WITHOUT ROWID;
 
@@ -349,22 +350,22 @@ SELECT r.site AS id, r.region, CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreac
        (SELECT max(0, iif(a.type = 'object', a.value, '{}') ->> '$.total' - iif(a.type = 'object', a.value, '{}') ->> '$.used') / 1e3 FROM json_each(r.capacity) AS a WHERE iif(a.type = 'object', a.value, '{}') ->> '$.resource' = 'cpu') AS cpus_free,
        (SELECT iif(a.type = 'object', a.value, '{}') ->> '$.total' FROM json_each(r.capacity) AS a WHERE iif(a.type = 'object', a.value, '{}') ->> '$.resource' = 'memory') AS memory_mb,
        (SELECT max(0, iif(a.type = 'object', a.value, '{}') ->> '$.total' - iif(a.type = 'object', a.value, '{}') ->> '$.used') FROM json_each(r.capacity) AS a WHERE iif(a.type = 'object', a.value, '{}') ->> '$.resource' = 'memory') AS memory_mb_free,
-       r.load, r.leaving, r.version, printf('%06x', r.tag) AS tag, r.drivers, r.labels, r.capacity, r.free,
+       r.load, r.leaving, r.cordoned, r.version, printf('%06x', r.tag) AS tag, r.drivers, r.labels, r.capacity, r.free,
        strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS updated_at
 FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site;
 
 CREATE VIEW capacity AS -- The ledgers of workers, exact as of updated_at. cpu is in thousandths, memory and disk are in MiB; used is machines, volumes, tasks and what is held.
 SELECT r.site AS worker, r.region, r.line ->> '$.resource' AS resource, r.line ->> '$.total' AS total, r.line ->> '$.used' AS used,
-       max(0, r.line ->> '$.total' - r.line ->> '$.used') AS free, r.leaving,
+       max(0, r.line ->> '$.total' - r.line ->> '$.used') AS free, r.leaving, r.cordoned,
        CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status,
        strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS updated_at
 FROM (SELECT w.*, iif(a.type = 'object', a.value, '{}') AS line FROM worker_rows AS w JOIN json_each(w.capacity) AS a) AS r
 LEFT JOIN sites AS s ON s.site = r.site;
 
-CREATE VIEW regions AS -- What workers have by region. What is free is counted where an order would find it: on workers that answer and stay.
-SELECT region, count(*) AS workers, sum(host_status = 'ok') AS workers_ok, sum(leaving) AS workers_leaving, sum(machines) AS machines,
-       total(cpus_free) FILTER (WHERE host_status = 'ok' AND NOT leaving) AS cpus_free,
-       CAST(total(memory_mb_free) FILTER (WHERE host_status = 'ok' AND NOT leaving) AS INTEGER) AS memory_mb_free
+CREATE VIEW regions AS -- What workers have by region. What is free is counted where an order would find it: on workers that answer, stay and take orders.
+SELECT region, count(*) AS workers, sum(host_status = 'ok') AS workers_ok, sum(leaving) AS workers_leaving, sum(cordoned) AS workers_cordoned, sum(machines) AS machines,
+       total(cpus_free) FILTER (WHERE host_status = 'ok' AND NOT leaving AND NOT cordoned) AS cpus_free,
+       CAST(total(memory_mb_free) FILTER (WHERE host_status = 'ok' AND NOT leaving AND NOT cordoned) AS INTEGER) AS memory_mb_free
 FROM workers GROUP BY region;
 
 CREATE VIEW machines AS -- Every machine, with its config and how its latest start went.

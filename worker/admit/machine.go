@@ -20,6 +20,7 @@ func (h *Host) Machine(tx *store.Tx, order *bourse.Order, takes bourse.Amounts, 
 		func() (*bourse.Refusal, error) { return h.Ever(order), nil },
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
 		func() (*bourse.Refusal, error) { return orderID(tx, order) },
+		func() (*bourse.Refusal, error) { return cordoned(tx) },
 		func() (*bourse.Refusal, error) { return name(tx, order) },
 		func() (*bourse.Refusal, error) { return h.mounts(tx, order) },
 		func() (*bourse.Refusal, error) {

@@ -17,6 +17,7 @@ func (h *Host) Volume(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse
 		func() (*bourse.Refusal, error) { return h.volumeEver(order, &spec), nil },
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
 		func() (*bourse.Refusal, error) { return canceled(tx, order) },
+		func() (*bourse.Refusal, error) { return cordoned(tx) },
 		func() (*bourse.Refusal, error) { return h.source(tx, order.App.Owns, &spec, now) },
 		func() (*bourse.Refusal, error) { return zone(tx, order.App, &spec) },
 		func() (*bourse.Refusal, error) { return h.disk(tx, &spec, now) },

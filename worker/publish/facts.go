@@ -61,7 +61,7 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 // Notable reports whether a change of a worker's facts is worth publishing.
 func Notable(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
-		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version ||
+		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||
 		!maps.Equal(old.Labels, now.Labels) || !slices.Equal(old.Drivers, now.Drivers) ||
 		!slices.EqualFunc(old.Accounts, now.Accounts, alike)
 }
