@@ -66,9 +66,9 @@ type Reservations interface {
 type View interface {
 	// Health says how far each server's copy is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
-	// Rows calls news with each machine of the app as the API's own copy has it, and
-	// again whenever that changes, until ctx ends or the news break off. It returns an
-	// error in any case.
+	// Rows calls news with each machine of the app as the API's own copy has it, then with
+	// a zero Row, and again whenever something of a machine changes, until ctx ends or the
+	// news break off. It returns an error in any case.
 	Rows(ctx context.Context, news func(Row)) error
 }
 

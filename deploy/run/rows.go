@@ -10,7 +10,7 @@ import (
 
 // rowsStatement is what [over.Rows] asks. Its columns are in the order in which
 // rowOf reads them. What else changes in a row, such as its checks, is news, too.
-const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts,
+const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 
 func (o over) Rows(ctx context.Context, news func(Row)) error {
@@ -28,6 +28,8 @@ func (o over) Rows(ctx context.Context, news func(Row)) error {
 		switch {
 		case line.Row != nil:
 			news(rowOf(line.Row.Cells))
+		case line.End != nil:
+			news(Row{})
 		case line.Change != nil && len(line.Change.Row.Cells) > 0:
 			row := rowOf(line.Change.Row.Cells)
 			row.Gone = line.Change.Kind == machinesapi.RowDeleted

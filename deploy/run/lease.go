@@ -1,0 +1,346 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// leases are those of the machines that the plan changes. Each is taken before the first
+// step, but for machines whose workers do not answer: their steps wait for it.
+type leases struct {
+	r     *runner
+	tries sync.WaitGroup // those that go on when the steps have begun
+
+	mu   sync.Mutex
+	held map[bourse.MachineID]*lease
+}
+
+// lease is one, from when it is wanted.
+type lease struct {
+	machine bourse.MachineID
+	first   chan struct{}   // closed after the first try
+	settled chan struct{}   // closed when it is held, or never will be
+	again   bool            // it was lost before, and is taken again to return what was done
+	valid   context.Context //nolint:containedctx // its end is that of the lease
+	lose    context.CancelCauseFunc
+
+	// Guarded by leases.mu.
+	nonce string
+	until time.Time // by our clock, with its monotonic part: not after it ends at its worker
+	err   error     // it is not held
+	gone  bool      // the machine is
+}
+
+func newLeases(r *runner) *leases { return &leases{r: r, held: map[bourse.MachineID]*lease{}} }
+
+// takeAll takes the leases of all machines that the plan names. It returns once
+// each is held or its worker does not answer; an error means that one is not to be had.
+func (l *leases) takeAll(ctx context.Context) error {
+	names := map[bourse.MachineID]int{} // with the first step
+	for i := range l.r.plan.Steps {
+		s := &l.r.plan.Steps[i]
+		if _, there := names[s.Machine]; !there && s.Machine != "" && touches(s) {
+			names[s.Machine] = i
+		}
+	}
+	ids := slices.Sorted(maps.Keys(names))
+	if len(ids) == 0 {
+		return nil
+	}
+	// Two runs that want the same machines both begin with the same one: neither waits
+	// for the other with what the other wants in hand.
+	if err := l.begin(ctx, ids[0], names[ids[0]], false).tried(ctx, l); err != nil {
+		return err
+	}
+	wanted := make([]*lease, 0, len(ids))
+	for _, id := range ids[1:] {
+		wanted = append(wanted, l.begin(ctx, id, names[id], false))
+	}
+	for _, one := range wanted {
+		if err := one.tried(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin begins to take a lease for a step, unless that was begun; with again also when
+// it was lost.
+func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again bool) *lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.held[id]; one != nil && (!again || one.valid.Err() == nil) {
+		return one
+	}
+	valid, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+	one := &lease{machine: id, again: again, first: make(chan struct{}), settled: make(chan struct{}), valid: valid, lose: lose}
+	l.held[id] = one
+	l.tries.Go(func() {
+		err := l.take(ctx, one, step)
+		l.mu.Lock()
+		one.err = err
+		l.mu.Unlock()
+		if err != nil {
+			lose(err)
+		}
+		one.seen()
+		close(one.settled)
+	})
+	return one
+}
+
+// seen says that the first try has ended. Only the goroutine of the lease calls it.
+func (one *lease) seen() {
+	select {
+	case <-one.first:
+	default:
+		close(one.first)
+	}
+}
+
+// tried waits for the first try, and returns why the lease will not be held, if that
+// is known.
+func (one *lease) tried(ctx context.Context, l *leases) error {
+	select {
+	case <-one.first:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return one.err
+}
+
+// take asks for a lease until it is held. What others hold is waited for, and so is a
+// worker that does not answer; the steps of other machines go on in the meantime only in the
+// latter case.
+func (l *leases) take(ctx context.Context, one *lease, step int) error {
+	r := l.r
+	began := time.Now()
+	told := false
+	for {
+		var held machinesapi.Lease
+		var asked time.Time
+		err := r.again(ctx, try{step: step, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
+			asked = time.Now()
+			var err error
+			held, err = r.api.Acquire(ctx, one.machine, machinesapi.LeaseRequest{TTL: int64(r.opts.LeaseTTL / time.Second), Description: r.opts.Owner}, "")
+			if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeTimeout {
+				one.seen()
+			}
+			return err
+		})
+		switch bourse.CodeOf(err) {
+		case "":
+			l.mu.Lock()
+			one.nonce, one.until = held.Nonce, asked.Add(r.opts.LeaseTTL)
+			l.mu.Unlock()
+			if told {
+				r.emit(Event{Step: step, State: Running, Machine: one.machine})
+			}
+			if one.again {
+				return nil
+			}
+			return r.unchanged(one.machine, held.Version)
+		case bourse.CodeNotFound:
+			return l.lacking(one)
+		case bourse.CodeConflict:
+		default:
+			return err
+		}
+		who := r.holder(ctx, one.machine)
+		if waited := time.Since(began); r.opts.LeaseWait < 0 || waited > r.opts.LeaseWait {
+			return &bourse.Error{Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " is leased " + who + ": wait for that to end", Err: err}
+		}
+		if !told {
+			told = true
+			r.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
+		}
+		if err := r.turn(ctx, one.machine); err != nil {
+			return err
+		}
+	}
+}
+
+// turn waits until a lease may have ended.
+func (r *runner) turn(ctx context.Context, id bourse.MachineID) error {
+	changed, most := r.news.next(id)
+	timer := time.NewTimer(min(max(most, backFirst), lookWithNews))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// holder says by whom a machine is leased, and until when.
+func (r *runner) holder(ctx context.Context, id bourse.MachineID) string {
+	var m machinesapi.Machine
+	err := r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+		m, err = r.api.Machine(ctx, id)
+		return err
+	})
+	if err != nil || m.Lease == nil {
+		return "by another"
+	}
+	who := m.Lease.Description
+	if who == "" {
+		who = m.Lease.Owner
+	}
+	return fmt.Sprintf("by %s until %s", who, time.Unix(m.Lease.ExpiresAt, 0).Format(time.TimeOnly))
+}
+
+// unchanged reports CodeConflict when a machine is not of the version that the plan was made for.
+func (r *runner) unchanged(id bourse.MachineID, now bourse.InstanceID) error {
+	for i := range r.plan.Steps {
+		s := &r.plan.Steps[i]
+		if s.Machine == id && s.Instance != "" && now != "" && s.Instance != now {
+			return errChanged(id, s.Instance, now)
+		}
+	}
+	return nil
+}
+
+func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
+	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed since the plan was made: its version is %s, not %s; plan again", id, now, planned)
+}
+
+// lacking is what becomes of a lease whose machine is not there: nothing if it
+// is to be destroyed, and nothing else.
+func (l *leases) lacking(one *lease) error {
+	for i := range l.r.plan.Steps {
+		if s := &l.r.plan.Steps[i]; s.Machine == one.machine && touches(s) && s.Do != deploy.DestroyMachine {
+			return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", one.machine)
+		}
+	}
+	l.mu.Lock()
+	one.gone = true
+	l.mu.Unlock()
+	return nil
+}
+
+// enter waits until the lease of a machine is held, and returns a context that ends with it, and its nonce.
+// One that was lost is taken again if again is set. leave is to be called when what it was for has ended.
+func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
+	one := l.begin(ctx, id, step, again)
+	select {
+	case <-one.settled:
+	case <-ctx.Done():
+		return nil, "", nil, context.Cause(ctx)
+	}
+	if one.valid.Err() != nil {
+		return nil, "", nil, context.Cause(one.valid)
+	}
+	in, cancel := context.WithCancelCause(ctx)
+	cut := context.AfterFunc(one.valid, func() { cancel(context.Cause(one.valid)) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return in, one.nonce, func() { cut(); cancel(nil) }, nil
+}
+
+// keep extends what is held until ctx ends.
+func (l *leases) keep(ctx context.Context) {
+	tick := time.NewTicker(l.r.opts.LeaseTTL / 3)
+	defer tick.Stop()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, one := range l.list() {
+			if one.valid.Err() == nil {
+				group.Go(func() { l.extend(ctx, one) })
+			}
+		}
+	}
+}
+
+// list returns the leases that are or were held, of machines that are there.
+func (l *leases) list() []*lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*lease
+	for _, one := range l.held {
+		if one.nonce != "" && !one.gone {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// extend extends one lease, or finds that it is lost. It counts by our own clock, from before the
+// request, so that a clock that jumps, here or there, makes no lease seem to last.
+func (l *leases) extend(ctx context.Context, one *lease) {
+	ttl := l.r.opts.LeaseTTL
+	asked := time.Now()
+	limited, cancel := context.WithTimeout(ctx, ttl/3)
+	defer cancel()
+	_, err := l.r.api.Acquire(limited, one.machine, machinesapi.LeaseRequest{TTL: int64(ttl / time.Second), Description: l.r.opts.Owner}, one.nonce)
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch bourse.CodeOf(err) {
+	case "":
+		one.until = asked.Add(ttl)
+	case bourse.CodeNotFound:
+		one.gone = true
+	case bourse.CodeConflict:
+		one.lose(&bourse.Error{Code: bourse.CodeConflict, Message: "the lease of machine " + string(one.machine) + " was lost: " + bourse.MessageOf(err), Err: err})
+	default:
+		if time.Now().After(one.until) {
+			one.lose(&bourse.Error{
+				Code:    bourse.CodeConflict,
+				Message: "the lease of machine " + string(one.machine) + " has expired: it could not be extended: " + bourse.MessageOf(err), Err: err,
+			})
+		}
+	}
+}
+
+// forget says that a machine was destroyed, and its lease with it.
+func (l *leases) forget(id bourse.MachineID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.held[id]; one != nil {
+		one.gone = true
+	}
+}
+
+// release gives back what is held, once no more is being taken. What cannot be released ends
+// by itself.
+func (l *leases) release(ctx context.Context) {
+	l.tries.Wait()
+	var group sync.WaitGroup
+	for _, one := range l.list() {
+		group.Go(func() {
+			_ = l.r.again(ctx, try{step: Whole, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
+				return l.r.api.Release(ctx, one.machine, one.nonce)
+			})
+		})
+	}
+	group.Wait()
+}
+
+// end ends the contexts of all leases.
+func (l *leases) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.held {
+		one.lose(errStopped)
+	}
+}

@@ -1,0 +1,136 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// How often what is waited for is looked at: while there is news of it, in case some was
+// lost, and while there is none.
+const (
+	lookWithNews    = time.Second
+	lookWithoutNews = 200 * time.Millisecond
+)
+
+// news is what the API's copy of the view says of the app's machines. It is a hint:
+// it says when to look, and what was published; what is true is asked of the API.
+type news struct {
+	mu     sync.Mutex
+	live   bool // rows is all of them
+	denied bool // there will be none
+	rows   map[bourse.MachineID]Row
+	wake   map[bourse.MachineID]chan struct{}
+}
+
+func newNews() *news {
+	return &news{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
+}
+
+// run keeps the rows up to date until ctx ends, or the API refuses to.
+func (n *news) run(ctx context.Context, api API) {
+	for wait := backFirst; ; wait = min(2*wait, backMost) {
+		err := api.Rows(ctx, func(row Row) {
+			wait = backFirst
+			n.take(row)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		n.mu.Lock()
+		n.live, n.rows = false, map[bourse.MachineID]Row{}
+		switch bourse.CodeOf(err) {
+		case bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeNotFound:
+			n.denied = true
+		default:
+		}
+		denied := n.denied
+		n.wakeAll()
+		n.mu.Unlock()
+		if denied || rest(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+func (n *news) take(row Row) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case row.Machine == "":
+		n.live = true
+		n.wakeAll()
+		return
+	case row.Gone:
+		delete(n.rows, row.Machine)
+	default:
+		n.rows[row.Machine] = row
+	}
+	if c := n.wake[row.Machine]; c != nil {
+		close(c)
+		delete(n.wake, row.Machine)
+	}
+}
+
+// wakeAll is called with mu held.
+func (n *news) wakeAll() {
+	for id, c := range n.wake {
+		close(c)
+		delete(n.wake, id)
+	}
+}
+
+// next returns a channel that is closed at the next news of a machine, and how
+// long to wait for it before the machine is looked at all the same.
+func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.wake[id]
+	if c == nil {
+		c = make(chan struct{})
+		n.wake[id] = c
+	}
+	if n.live {
+		return c, lookWithNews
+	}
+	return c, lookWithoutNews
+}
+
+// row returns a machine's row. known means that the news are complete; without a row the
+// copy has none then.
+func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	row, there = n.rows[id]
+	return row, there, n.live
+}
+
+// never reports that there will be no news.
+func (n *news) never() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.denied
+}
+
+// until looks at a machine, again at each news of it, until look returns true, or an
+// error, or ctx ends.
+func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
+	for {
+		news, most := n.next(id) // before it is looked at
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		timer := time.NewTimer(most)
+		select {
+		case <-news:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}

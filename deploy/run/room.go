@@ -1,0 +1,137 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// How long capacity is held, and how often that is extended.
+const (
+	roomTTL    = time.Minute
+	roomExtend = 20 * time.Second
+)
+
+// rooms are the reservations of a run: the capacity of all that its plan makes, held
+// before the first step. There are several where one may not have so many orders.
+type rooms struct {
+	r *runner
+
+	mu     sync.Mutex
+	ids    []bourse.ReservationID
+	byStep map[int]bourse.ReservationID
+}
+
+func newRooms(r *runner) *rooms { return &rooms{r: r, byStep: map[int]bourse.ReservationID{}} }
+
+// of returns the reservation from which a step's machine takes, "" for none.
+func (o *rooms) of(step int) bourse.ReservationID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.byStep[step]
+}
+
+// batch is what one reservation is asked for.
+type batch struct {
+	orders []machinesapi.ReserveOrder
+	count  int
+	steps  []int
+}
+
+// batches puts the orders of a plan together: those that are alike are one with a count.
+// Machines that mount a volume have its worker, and those that are not started take nothing.
+func batches(p *deploy.Plan, most int) []batch {
+	var out []batch
+	alike := map[string]int{} // indexes of the last batch's orders
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Do != deploy.MakeMachine && s.Do != deploy.RunCommand || s.Stopped || len(s.Config.Mounts) > 0 {
+			continue
+		}
+		if len(out) == 0 || out[len(out)-1].count == most {
+			out = append(out, batch{})
+			clear(alike)
+		}
+		b := &out[len(out)-1]
+		config := &bourse.Config{
+			Image: s.Config.Image, Guest: s.Config.Guest, Size: s.Config.Size, Requirements: s.Config.Requirements,
+			Rootfs: s.Config.Rootfs, Runtime: s.Config.Runtime, Init: s.Config.Init,
+		}
+		order := machinesapi.ReserveOrder{App: p.App, Region: string(s.In), Config: config}
+		key, _ := json.Marshal(order) // of types that always encode
+		at, there := alike[string(key)]
+		if !there {
+			at = len(b.orders)
+			alike[string(key)] = at
+			order.Count = new(int64(0))
+			b.orders = append(b.orders, order)
+		}
+		*b.orders[at].Count++
+		b.count++
+		b.steps = append(b.steps, i)
+	}
+	return out
+}
+
+// hold holds what the plan's steps take, all of it or none.
+func (o *rooms) hold(ctx context.Context) error {
+	if !o.r.plan.Reserve {
+		return nil
+	}
+	for _, b := range batches(o.r.plan, bourse.MaxReservedOrders) {
+		in := machinesapi.CreateReservation{ID: bourse.NewReservationKey(), Orders: b.orders, TTLSeconds: new(int64(roomTTL / time.Second))}
+		var held machinesapi.Reservation
+		err := o.r.again(ctx, try{step: Whole, limit: orderWithin}, func(ctx context.Context, _ bool) (err error) {
+			held, err = o.r.api.Reserve(ctx, in)
+			return err
+		})
+		if err != nil {
+			return &bourse.Error{Code: bourse.CodeOf(err), Message: "hold the capacity of the whole plan: " + bourse.MessageOf(err), Err: err}
+		}
+		o.mu.Lock()
+		o.ids = append(o.ids, held.ID)
+		for _, i := range b.steps {
+			o.byStep[i] = held.ID
+		}
+		o.mu.Unlock()
+	}
+	return nil
+}
+
+func (o *rooms) list() []bourse.ReservationID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]bourse.ReservationID{}, o.ids...)
+}
+
+// keep extends what is held until ctx ends.
+func (o *rooms) keep(ctx context.Context) {
+	if !o.r.plan.Reserve {
+		return
+	}
+	for rest(ctx, roomExtend) == nil {
+		for _, id := range o.list() {
+			err := o.r.request(ctx, 0, quick, func(ctx context.Context) error {
+				_, err := o.r.api.Extend(ctx, id, machinesapi.ExtendReservation{TTLSeconds: new(int64(roomTTL / time.Second))})
+				return err
+			})
+			if err != nil && ctx.Err() == nil { // what is lost, steps find out: they are refused
+				o.r.emit(Event{Step: Whole, State: Waiting, Text: "capacity could not be held longer: " + bourse.MessageOf(err)})
+			}
+		}
+	}
+}
+
+// release gives back what no machine has taken. What is not released ends by itself.
+func (o *rooms) release(ctx context.Context) {
+	for _, id := range o.list() {
+		_ = o.r.again(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) error {
+			return o.r.api.EndReservation(ctx, id)
+		})
+	}
+}

@@ -1,0 +1,509 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// plans are the shapes that planners make, by name, for an app of two machines.
+var plans = map[string]func(*cluster) deploy.Plan{
+	"rolling":   rolling,
+	"bluegreen": bluegreen,
+	"move":      move,
+}
+
+func (c *cluster) ids() (out []bourse.MachineID) {
+	for id, m := range c.machines {
+		if m.State != bourse.StateDestroyed {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// builder numbers the steps of a plan.
+type builder struct{ deploy.Plan }
+
+func (b *builder) add(s deploy.Step, after ...int) int {
+	s.ID, s.After = len(b.Steps), after
+	b.Steps = append(b.Steps, s)
+	return s.ID
+}
+
+func serving(version string) *bourse.Config {
+	c := config(version)
+	c.Env["SERVES"], c.Env["CHECK"] = "yes", "passing"
+	return c
+}
+
+// update changes a machine as a rolling update does.
+func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, after ...int) int {
+	m := c.machines[id]
+	u := b.add(deploy.Step{Do: deploy.UpdateMachine, Machine: id, Config: to, Former: m.Config, Instance: m.InstanceID}, after...)
+	return b.add(deploy.Step{Do: deploy.AwaitReady, Machine: id, Smoke: true}, u)
+}
+
+// rolling runs a command, then updates one machine after the other, then notes something on the first.
+func rolling(c *cluster) deploy.Plan {
+	b := &builder{deploy.Plan{App: "web", Reserve: true}}
+	ids := c.ids()
+	command := config("v2")
+	command.Env["EXIT"] = "0"
+	last := b.add(deploy.Step{Do: deploy.RunCommand, Config: command})
+	for _, id := range ids {
+		last = b.update(c, id, serving("v2"), last)
+	}
+	b.add(deploy.Step{Do: deploy.SetMetadata, Machine: ids[0], Config: &bourse.Config{Metadata: map[string]string{"a": "b"}}, Former: c.machines[ids[0]].Config}, last)
+	return b.Plan
+}
+
+// bluegreen puts a new machine beside each.
+func bluegreen(c *cluster) deploy.Plan {
+	b := &builder{deploy.Plan{App: "web", Reserve: true}}
+	var ready, serve, cordon, stop []int
+	for range c.ids() {
+		g := b.add(deploy.Step{Do: deploy.MakeMachine, Config: serving("v2"), Hidden: true, In: "gru"})
+		ready = append(ready, b.add(deploy.Step{Do: deploy.AwaitReady, Of: &g, Smoke: true}, g))
+	}
+	for _, r := range ready {
+		g := b.Steps[r].Of
+		serve = append(serve, b.add(deploy.Step{Do: deploy.UncordonMachine, Of: g}, ready...))
+	}
+	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, serve...)
+	for _, id := range c.ids() {
+		cordon = append(cordon, b.add(deploy.Step{Do: deploy.CordonMachine, Machine: id}, know))
+	}
+	know = b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon...)
+	for _, id := range c.ids() {
+		stop = append(stop, b.add(deploy.Step{Do: deploy.StopMachine, Machine: id}, know))
+	}
+	for _, id := range c.ids() {
+		b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: id}, stop...)
+	}
+	return b.Plan
+}
+
+// move takes the first machine to another worker, with a volume.
+func move(c *cluster) deploy.Plan {
+	b := &builder{deploy.Plan{App: "web"}}
+	id := c.ids()[0]
+	to := serving("v1")
+	to.Mounts = []bourse.Mount{{Path: "/data"}}
+	v := b.add(deploy.Step{Do: deploy.MakeVolume, Volume: &deploy.VolumeWant{Name: "data", SizeGB: 1}})
+	m := b.add(deploy.Step{Do: deploy.MakeMachine, Config: to, VolumeOf: &v, Stopped: true}, v)
+	cordon := b.add(deploy.Step{Do: deploy.CordonMachine, Machine: id}, m)
+	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon)
+	stop := b.add(deploy.Step{Do: deploy.StopMachine, Machine: id}, know)
+	start := b.add(deploy.Step{Do: deploy.StartMachine, Of: &m}, stop)
+	ready := b.add(deploy.Step{Do: deploy.AwaitReady, Of: &m}, start)
+	b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: id}, ready)
+	return b.Plan
+}
+
+// serve makes the machines serve.
+func (c *cluster) serve() *cluster {
+	for _, m := range c.machines {
+		m.Config = serving("v1")
+		c.changed(m)
+	}
+	return c
+}
+
+// bare is a shape without the ids, which differ from run to run.
+func bare(shape string) string {
+	words := strings.Fields(shape)
+	for i, w := range words {
+		if w = strings.TrimLeft(w, "["); len(w) == 14 {
+			words[i] = "machine"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Every plan ends as it says, leaves no lease and no reservation, and ends nothing
+// that proxies may send requests to.
+func TestPlansAreCarriedOut(t *testing.T) {
+	t.Parallel()
+	for name, make := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				result, err := Run(t.Context(), c, make(c), Options{Release: release.NewID()})
+				if err != nil || result.Status != release.Complete || len(result.Left) > 0 {
+					t.Fatalf("Run: %v, %+v", err, result)
+				}
+				if want := []release.Status{release.Running, release.Complete}; !slices.Equal(c.releases, want) {
+					t.Errorf("the release was %v, want %v", c.releases, want)
+				}
+				c.check(t, "")
+			})
+		})
+	}
+}
+
+// check reports what must not be, and what is held by no one's leave.
+func (c *cluster) check(t *testing.T, when string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.wrong {
+		t.Error(when + w)
+	}
+	for id, m := range c.machines {
+		if m.State != bourse.StateDestroyed && m.nonce != "" && m.nonce != "other" && time.Now().Add(c.skew).Before(m.expires) && time.Now().After(c.silent[id]) {
+			t.Errorf("%sthe lease of machine %s is still held: %v", when, id, c.seen)
+		}
+	}
+	if len(c.reserved) > 0 {
+		t.Errorf("%s%d reservations are still held", when, len(c.reserved))
+	}
+}
+
+// Whatever fails at whatever call, the app ends as the plan says or as it was, or the
+// result says what is left.
+func TestEveryFaultAtEveryCall(t *testing.T) {
+	t.Parallel()
+	for name, plan := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls int
+			var planned, former string
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				former = c.shape()
+				if _, err := Run(t.Context(), c, plan(c), Options{}); err != nil {
+					t.Fatal(err)
+				}
+				calls, planned = c.calls, bare(c.shape())
+			})
+			for _, f := range []fault{refused, lostDone, lostNot, silent, gone, stolen, expired, jump} {
+				ended := map[string]int{}
+				for n := 1; n <= calls; n++ {
+					synctest.Test(t, func(t *testing.T) { ended[oneFault(t, plan, f, n, planned, former)]++ })
+				}
+				t.Logf("%s at each of %d calls: %v", f, calls, ended)
+			}
+		})
+	}
+}
+
+// oneFault carries a plan out with a fault at one call, and says how it ended.
+func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, planned, former string) string {
+	t.Helper()
+	c := newCluster(t, 2).serve()
+	call := ""
+	c.inject = func(i int, name string, _ bourse.MachineID) fault {
+		if i == n {
+			call = name
+			return f
+		}
+		return ""
+	}
+	result, err := Run(t.Context(), c, plan(c), Options{Owner: "ana"})
+	fail := func(what string) {
+		t.Helper()
+		t.Errorf("%s at call %d, %s: %s: error %v, status %s, left %+v\n  is %s\n  was %s\n  plan %s\n  %v", f, n, call, what, err, result.Status, result.Left,
+			c.shape(), former, planned, c.seen)
+	}
+	if f != refused || call != "release" && call != "end reservation" { // what is not released ends by itself
+		c.check(t, fmt.Sprintf("%s at call %d, %s (%v): ", f, n, call, err))
+	}
+	switch {
+	case err == nil && len(result.Left) > 0: // the command's machine
+		return "planned, but for " + result.Left[0].What[:21]
+	case err == nil && bare(c.shape()) != planned:
+		fail("it is not as the plan says")
+	case err == nil:
+		return "planned"
+	case len(result.Left) == 0 && result.Status != release.Failed, len(result.Left) > 0 && result.Status != release.Interrupted:
+		fail("the status is not what it should be")
+	case len(result.Left) == 0 && c.shape() != former:
+		fail("it is not as it was")
+	case len(result.Left) == 0:
+		return "former"
+	case f != gone && f != stolen && !strings.Contains(result.Left[0].What, "was done, and is not undone"):
+		fail("something is left")
+	}
+	return "left"
+}
+
+// When a machine does not become ready, everything returns, and its last lines come before that.
+func TestAMachineThatIsNeverReady(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*bourse.Config){
+		"its check fails":   func(c *bourse.Config) { c.Env["CHECK"] = "critical" },
+		"it does not start": func(c *bourse.Config) { c.Env["FAILS"] = "yes" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				former := c.shape()
+				b := &builder{deploy.Plan{App: "web"}}
+				ids := c.ids()
+				last := b.update(c, ids[0], serving("v2"))
+				bad := serving("v2")
+				spoil(bad)
+				b.update(c, ids[1], bad, last)
+				var news []Event
+				result, err := Run(t.Context(), c, b.Plan, Options{Wait: time.Minute, Events: func(e Event) { news = append(news, e) }})
+				if code := bourse.CodeOf(err); code != bourse.CodeTimeout && code != bourse.CodeFailedPrecondition || result.Status != release.Failed {
+					t.Errorf("Run: %v, status %s", err, result.Status)
+				}
+				if c.shape() != former {
+					t.Errorf("it is %s, was %s", c.shape(), former)
+				}
+				failed := slices.IndexFunc(news, func(e Event) bool { return e.Evidence != nil && len(e.Evidence.Lines) > 0 })
+				undoing := slices.IndexFunc(news, func(e Event) bool { return e.State == Undoing })
+				if failed < 0 || undoing < failed {
+					t.Errorf("evidence is event %d, and the first undoing %d", failed, undoing)
+				}
+				c.check(t, "")
+			})
+		})
+	}
+}
+
+// Of two runs at once one carries out its plan; the other waits, says for whom, and
+// finds that the machines have changed.
+func TestTwoRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		errs := make(chan error, 2)
+		waited := make(chan string, 100)
+		for i := range 2 {
+			plan := rolling(c)
+			plan.Reserve = false
+			go func() {
+				_, err := Run(t.Context(), c, plan, Options{Owner: fmt.Sprint("deployer ", i), Events: func(e Event) {
+					if e.State == Waiting {
+						waited <- e.Text
+					}
+				}})
+				errs <- err
+			}()
+		}
+		a, b := <-errs, <-errs
+		if (a == nil) == (b == nil) || bourse.CodeOf(errors.Join(a, b)) != bourse.CodeConflict {
+			t.Errorf("the runs ended with %v and %v, want one conflict", a, b)
+		}
+		if text := <-waited; !strings.Contains(text, "is leased by deployer ") {
+			t.Errorf("the second was kept waiting with %q", text)
+		}
+		c.check(t, "")
+	})
+}
+
+// A run that may not wait for leases is refused at once, with the holder's name.
+func TestALeaseIsHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		m := c.machines[c.ids()[1]]
+		m.nonce, m.by, m.expires = "other", "bo@desk, release v7", time.Now().Add(time.Hour)
+		result, err := Run(t.Context(), c, rolling(c), Options{LeaseWait: -1})
+		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(err.Error(), "bo@desk, release v7") || len(result.Left) > 0 {
+			t.Errorf("Run: %v, left %+v", err, result.Left)
+		}
+		c.check(t, "")
+	})
+}
+
+// An interrupt returns everything, at whatever step it comes; a second one ends the run at once.
+func TestInterrupts(t *testing.T) {
+	t.Parallel()
+	for name, plan := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := 0
+			for n := 1; n < 200; n++ {
+				done := false
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 2).serve()
+					former := c.shape()
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					events = 0
+					result, err := Run(ctx, c, plan(c), Options{Events: func(Event) {
+						if events++; events == n {
+							cancel()
+						}
+					}})
+					switch {
+					case err == nil:
+						done = true
+					case bourse.CodeOf(err) != bourse.CodeCanceled:
+						t.Errorf("interrupted at event %d: %v", n, err)
+					case len(result.Left) == 0 && c.shape() != former:
+						t.Errorf("interrupted at event %d it is %s, was %s", n, c.shape(), former)
+					case len(result.Left) > 0 && !slices.Contains(c.seen, "destroy"):
+						t.Errorf("interrupted at event %d: left %+v", n, result.Left)
+					}
+					c.check(t, "")
+				})
+				if done {
+					t.Logf("%d events", events)
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestASecondInterruptEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		abandon := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		result, err := Run(ctx, c, bluegreen(c), Options{Abandon: abandon, Events: func(e Event) {
+			switch {
+			case e.Step == 5 && e.State == Running: // both new ones are ready
+				cancel()
+			case e.State == Undoing && e.Step == Whole:
+				close(abandon)
+			}
+		}})
+		if bourse.CodeOf(err) != bourse.CodeCanceled || result.Status != release.Interrupted || len(result.Left) < 2 || time.Since(began) > 10*time.Second {
+			t.Errorf("Run: %v, %+v after %s", err, result, time.Since(began))
+		}
+		for _, l := range result.Left {
+			if l.GoOn == "" || l.Machine == "" {
+				t.Errorf("left: %+v", l)
+			}
+		}
+	})
+}
+
+// What is to be all or nothing is refused before anything is touched.
+func TestAllOrNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		c.room = 1
+		former := c.shape()
+		_, err := Run(t.Context(), c, bluegreen(c), Options{})
+		if bourse.CodeOf(err) != bourse.CodeInsufficient || c.shape() != former || slices.Contains(c.seen, "create") {
+			t.Errorf("Run: %v, calls %v", err, c.seen)
+		}
+		c.check(t, "")
+	})
+}
+
+// A worker that does not answer keeps only its own machines waiting.
+func TestOneSilentWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 12).serve()
+		ids := c.ids()
+		c.silent[ids[5]] = time.Now().Add(20 * time.Second)
+		b := &builder{deploy.Plan{App: "web"}}
+		for _, id := range ids {
+			b.update(c, id, serving("v2"))
+		}
+		began := time.Now()
+		ends := map[bourse.MachineID]time.Duration{}
+		_, err := Run(t.Context(), c, b.Plan, Options{Events: func(e Event) {
+			if e.State == Done && e.Step != Whole {
+				ends[e.Machine] = time.Since(began)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, took := range ends {
+			if id != ids[5] && took > 5*time.Second {
+				t.Errorf("machine %s of another worker took %s", id, took)
+			}
+		}
+		c.check(t, "")
+	})
+}
+
+// Leases outlast every step, whatever that takes.
+func TestLeasesAreExtended(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1).serve()
+		b := &builder{deploy.Plan{App: "web"}}
+		to := serving("v2")
+		to.Env["CHECK"] = "critical"
+		id := c.ids()[0]
+		b.update(c, id, to)
+		go func() {
+			time.Sleep(4 * time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			m := c.machines[id]
+			if !time.Now().Before(m.expires) {
+				c.wrong = append(c.wrong, "the lease has expired")
+			}
+			m.Config.Env["CHECK"] = "passing"
+			c.changed(m)
+		}()
+		if _, err := Run(t.Context(), c, b.Plan, Options{}); err != nil {
+			t.Error(err)
+		}
+		c.check(t, "")
+	})
+}
+
+func TestACommandThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1).serve()
+		former := c.shape()
+		b := &builder{deploy.Plan{App: "web"}}
+		command := config("v2")
+		command.Env["EXIT"] = "3"
+		last := b.add(deploy.Step{Do: deploy.RunCommand, Config: command})
+		b.update(c, c.ids()[0], serving("v2"), last)
+		var lines []string
+		result, err := Run(t.Context(), c, b.Plan, Options{Events: func(e Event) {
+			if e.State == Output {
+				lines = append(lines, e.Line.Text)
+			}
+		}})
+		if err == nil || !strings.Contains(err.Error(), "status 3") || len(lines) != 1 || len(result.Failed) != 1 || len(result.Failed[0].Lines) != 1 {
+			t.Errorf("Run: %v, lines %q, %+v", err, lines, result.Failed)
+		}
+		if c.shape() != former {
+			t.Errorf("it is %s, was %s", c.shape(), former)
+		}
+		c.check(t, "")
+	})
+}
+
+// What is no plan is refused, whatever it is.
+func TestUnsoundPlans(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]deploy.Plan{
+		"refused":        {Refused: []string{"no room"}},
+		"a wrong id":     {Steps: []deploy.Step{{ID: 1, Do: deploy.AwaitProxies}}},
+		"after itself":   {Steps: []deploy.Step{{Do: deploy.AwaitProxies, After: []int{0}}}},
+		"after nothing":  {Steps: []deploy.Step{{Do: deploy.AwaitProxies, After: []int{-1}}}},
+		"no machine":     {Steps: []deploy.Step{{Do: deploy.StopMachine}}},
+		"no config":      {Steps: []deploy.Step{{Do: deploy.MakeMachine}}},
+		"no volume":      {Steps: []deploy.Step{{Do: deploy.MakeVolume}}},
+		"no such act":    {Steps: []deploy.Step{{Do: "dance"}}},
+		"of what is not": {Steps: []deploy.Step{{Do: deploy.StopMachine, Of: new(int)}}},
+	} {
+		if _, err := Run(t.Context(), newCluster(t, 0), p, Options{}); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// step does what a step says.
+func (r *runner) step(ctx context.Context, i int) error {
+	s := &r.plan.Steps[i]
+	switch s.Do {
+	case deploy.RunCommand:
+		return r.runCommand(ctx, i)
+	case deploy.MakeVolume:
+		return r.makeVolume(ctx, i)
+	case deploy.MakeMachine:
+		return r.makeMachine(ctx, i)
+	case deploy.AwaitReady:
+		return r.awaitReady(ctx, i, r.machineOf(i), r.waitOf(s), s.Smoke)
+	case deploy.AwaitProxies:
+		return r.awaitProxies(ctx, i, r.changedBefore(i))
+	case deploy.DestroyVolume:
+		return r.destroyVolume(ctx, i, r.volumeOf(s))
+	case deploy.UpdateMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.updateMachine(ctx, i, id, nonce)
+		})
+	case deploy.RestartMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.restartMachine(ctx, i, id, nonce)
+		})
+	case deploy.UncordonMachine, deploy.CordonMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.unlessWas(i)(r.cordonMachine(ctx, i, id, s.Do == deploy.CordonMachine, nonce))
+		})
+	case deploy.StopMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.unlessWas(i)(r.stopMachine(ctx, i, id, nonce))
+		})
+	case deploy.StartMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.unlessWas(i)(r.startMachine(ctx, i, id, nonce))
+		})
+	case deploy.SetMetadata:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, _ string) error {
+			return r.setMetadata(ctx, i, id, s.Config.Metadata)
+		})
+	case deploy.DestroyMachine:
+		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
+			return r.destroyMachine(ctx, i, id, nonce)
+		})
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "no such act: %s", s.Do) // a sound plan has none
+}
+
+// unlessWas notes that a step found its machine as it was to make it.
+func (r *runner) unlessWas(i int) func(was bool, err error) error {
+	return func(was bool, err error) error {
+		r.with(i, func(p *progress) { p.was = was })
+		return err
+	}
+}
+
+// leased does something to a step's machine while its lease is held.
+func (r *runner) leased(ctx context.Context, i int, again bool, do func(ctx context.Context, id bourse.MachineID, nonce string) error) error {
+	id := r.machineOf(i)
+	in, nonce, leave, err := r.leases.enter(ctx, i, id, again)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = do(in, id, nonce)
+	if err != nil && ctx.Err() == nil && in.Err() != nil {
+		return context.Cause(in) // whatever it cut short
+	}
+	return err
+}
+
+// waitOf is how long a step waits for its machine.
+func (r *runner) waitOf(s *deploy.Step) time.Duration {
+	return cmp.Or(time.Duration(s.Wait), r.opts.Wait)
+}
+
+func (r *runner) volumeOf(s *deploy.Step) bourse.VolumeID {
+	if s.VolumeID == "" && s.VolumeOf != nil {
+		return r.get(*s.VolumeOf).volume
+	}
+	return s.VolumeID
+}
+
+// acted notes that a request that changes something is about to be sent.
+func (r *runner) acted(i int) { r.with(i, func(p *progress) { p.sent = true }) }
+
+// outcome notes whether it is known what became of a step's request.
+func (r *runner) outcome(i int, err error) {
+	r.with(i, func(p *progress) {
+		switch bourse.CodeOf(err) {
+		case bourse.CodeTimeout, bourse.CodeCanceled:
+			p.unknown = true
+		case bourse.CodeUnavailable, bourse.CodeRateLimited: // of this request; an earlier one may have done something
+		default:
+			p.unknown = false
+		}
+	})
+}
+
+// look reads a machine.
+func (r *runner) look(ctx context.Context, i int, id bourse.MachineID) (m machinesapi.Machine, err error) {
+	err = r.again(ctx, try{step: i, machine: id, limit: quick}, func(ctx context.Context, _ bool) error {
+		m, err = r.api.Machine(ctx, id)
+		return err
+	})
+	return m, err
+}
+
+func (r *runner) noteMade(m *machinesapi.Machine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.versions[m.ID] = made{m.InstanceID, m.Starts}
+}
+
+func (r *runner) madeOf(id bourse.MachineID) made {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.versions[id]
+}
+
+// updateMachine makes the machine's next version. Repeated after a lost answer it
+// finds the version that is there: no one else may make one while the lease is held.
+func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
+	s := &r.plan.Steps[i]
+	config := *s.Config
+	if err := r.fill(s, &config); err != nil {
+		return err
+	}
+	before := s.Instance
+	if before == "" {
+		m, err := r.look(ctx, i, id)
+		if err != nil {
+			return err
+		}
+		before = m.InstanceID
+	}
+	r.with(i, func(p *progress) { p.instance = before })
+	return r.newVersion(ctx, i, id, nonce, before, machinesapi.UpdateMachine{Config: &config, SkipLaunch: s.Stopped})
+}
+
+// newVersion updates a machine whose version is before.
+func (r *runner) newVersion(ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, in machinesapi.UpdateMachine) error {
+	in.CurrentVersion = before
+	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
+		r.acted(i)
+		m, err := r.api.Update(ctx, id, in, nonce)
+		r.outcome(i, err)
+		if err == nil {
+			r.noteMade(&m)
+			return nil
+		}
+		if bourse.CodeOf(err) != bourse.CodeConflict {
+			return err
+		}
+		m, unread := r.api.Machine(ctx, id)
+		switch {
+		case unread != nil:
+			return unread
+		case !unknown && m.InstanceID != before:
+			return errChanged(id, before, m.InstanceID)
+		case !unknown:
+			return err // another holds the lease, or its host is full
+		case m.InstanceID == before || m.State == bourse.StateReplacing || m.State == bourse.StateStarting:
+			return bourse.Errorf(bourse.CodeUnavailable, "machine %s is being updated", id) // by the request whose answer was lost
+		case m.State == bourse.StateFailed:
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", id, m.InstanceID)
+		}
+		r.noteMade(&m)
+		return nil
+	})
+}
+
+// fill puts into a config what steps before its own have made.
+func (r *runner) fill(s *deploy.Step, config *bourse.Config) error {
+	if s.VolumeOf != nil {
+		if len(config.Mounts) == 0 {
+			return bourse.Errorf(bourse.CodeInvalid, "the plan has a volume for a machine without mounts")
+		}
+		config.Mounts = append([]bourse.Mount{}, config.Mounts...)
+		config.Mounts[0].Volume = r.get(*s.VolumeOf).volume
+	}
+	if s.StandbyOf == nil {
+		return nil
+	}
+	return addStandby(config, r.get(*s.StandbyOf).machine)
+}
+
+func (r *runner) restartMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
+	before, err := r.look(ctx, i, id)
+	if err != nil {
+		return err
+	}
+	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
+		if unknown {
+			m, err := r.api.Machine(ctx, id)
+			if err != nil {
+				return err
+			}
+			if m.Starts > before.Starts && m.State == bourse.StateStarted {
+				r.noteMade(&m)
+				return nil
+			}
+		}
+		r.acted(i)
+		err := r.api.Restart(ctx, id, nonce)
+		r.outcome(i, err)
+		return err
+	})
+}
+
+// simple makes a request that may be repeated without finding out what became of the one before.
+func (r *runner) simple(ctx context.Context, i int, id bourse.MachineID, do func(context.Context) error) error {
+	return r.again(ctx, try{step: i, machine: id, limit: quick}, func(ctx context.Context, _ bool) error {
+		r.acted(i)
+		err := do(ctx)
+		r.outcome(i, err)
+		return err
+	})
+}
+
+// cordonMachine takes a machine's services out of routing, or puts them back, and
+// reports whether they were.
+func (r *runner) cordonMachine(ctx context.Context, i int, id bourse.MachineID, cordoned bool, nonce string) (was bool, err error) {
+	m, err := r.look(ctx, i, id)
+	if err != nil || m.Cordoned == cordoned {
+		return err == nil, err
+	}
+	return false, r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Cordon(ctx, id, cordoned, nonce) })
+}
+
+// stopMachine stops a machine and waits until it has ended, and reports whether it had before.
+func (r *runner) stopMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) (was bool, err error) {
+	m, err := r.look(ctx, i, id)
+	if err != nil || m.State == bourse.StateStopped || m.State == bourse.StateFailed {
+		return err == nil, err
+	}
+	if err := r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Stop(ctx, id, nonce) }); err != nil {
+		return false, err
+	}
+	return false, r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStopped, bourse.StateFailed)
+}
+
+// startMachine starts a machine and waits until it has started, and reports whether it had before.
+func (r *runner) startMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) (was bool, err error) {
+	m, err := r.look(ctx, i, id)
+	if err != nil {
+		return false, err
+	}
+	if was = m.State == bourse.StateStarted; !was {
+		if err := r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Start(ctx, id, nonce) }); err != nil {
+			return false, err
+		}
+		if err := r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStarted); err != nil {
+			return false, err
+		}
+		if m, err = r.look(ctx, i, id); err != nil {
+			return false, err
+		}
+	}
+	r.noteMade(&m)
+	return was, nil
+}
+
+// awaitState waits until a machine is in one of the states.
+func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, most time.Duration, states ...bourse.State) error {
+	want := machinesapi.WaitMachine{Timeout: bourse.Duration(min(most, 30*time.Second))}
+	for _, s := range states {
+		want.States = append(want.States, string(s))
+	}
+	end := time.Now().Add(most)
+	var silent time.Time
+	for {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(want.Timeout)+quick)
+		_, err := r.api.Wait(limited, id, want)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch bourse.CodeOf(err) {
+		case "":
+			return nil
+		case bourse.CodeTimeout:
+			silent = time.Time{}
+		case bourse.CodeUnavailable, bourse.CodeRateLimited:
+			if silent.IsZero() {
+				silent = time.Now()
+				r.emit(Event{Step: i, State: Waiting, Machine: id, Text: "asked again: " + bourse.MessageOf(err)})
+			}
+			if time.Since(silent) > r.opts.Silence {
+				return err
+			}
+			if err := rest(ctx, lookWithoutNews); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+		if time.Now().After(end) {
+			return &bourse.Error{Code: bourse.CodeTimeout, Message: "not " + want.States[0] + " after " + most.String() + ": " + bourse.MessageOf(err), Err: err}
+		}
+	}
+}
+
+// setMetadata sets what the members say; an empty value removes.
+func (r *runner) setMetadata(ctx context.Context, i int, id bourse.MachineID, members map[string]string) error {
+	in := machinesapi.MetadataPatch{Metadata: map[string]*string{}}
+	for k, v := range members {
+		if in.Metadata[k] = nil; v != "" {
+			in.Metadata[k] = &v
+		}
+	}
+	return r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.SetMetadata(ctx, id, in) })
+}
+
+// destroyMachine destroys a machine, or finds that it is gone.
+func (r *runner) destroyMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
+	err := r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, _ bool) error {
+		r.acted(i)
+		err := r.api.Destroy(ctx, id, nonce)
+		r.outcome(i, err)
+		return err
+	})
+	if err == nil || bourse.CodeOf(err) == bourse.CodeNotFound {
+		r.leases.forget(id)
+		return nil
+	}
+	return err
+}
+
+func (r *runner) destroyVolume(ctx context.Context, i int, id bourse.VolumeID) error {
+	err := r.again(ctx, try{step: i, limit: quick}, func(ctx context.Context, _ bool) error {
+		r.acted(i)
+		err := r.api.DestroyVolume(ctx, id)
+		r.outcome(i, err)
+		return err
+	})
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return nil
+	}
+	return err
+}
