@@ -26,6 +26,7 @@ const (
 	stormClients = 8
 	stormAnswer  = 60 * time.Second // within which a client that repeats its request has an answer
 	stormLives   = 24               // machines that a client keeps before it destroys the oldest
+	stormAway    = 10 * time.Second // how long a worker is away whose machine has a spare
 )
 
 // killStorm is a cluster whose servers are killed all the time, and its clients.
@@ -37,9 +38,11 @@ type killStorm struct {
 	servers []*server // workers and brokers
 	brokers []*machinesapi.Client
 
-	mu     sync.Mutex
-	orders []*stormOrder
-	counts struct{ kills, updates, answers, repeats atomic.Int64 }
+	mu      sync.Mutex
+	orders  []*stormOrder
+	freezes bool // its hosts can suspend machines
+	spare   stormSpare
+	counts  struct{ kills, updates, suspends, resumes, answers, repeats atomic.Int64 }
 }
 
 // stormOrder is one order and what its client was told of it.
@@ -50,15 +53,19 @@ type stormOrder struct {
 	ended   string // "filled", "refused", "destroyed"; "" while it is not known
 	version int    // of its program: how often it was updated
 	current bourse.InstanceID
+	frozen  bool  // it was told that it is suspended
 	why     error // of the last answer
 }
 
 // Nothing is lost, doubled, undead or unknown when workers and brokers are
 // killed every 150 to 600 ms under clients that repeat each request, by its
 // order's or machine's id, until it is answered: what they were told is what
-// runs, to a process and the version of its program.
+// runs, to a process, whether it is suspended, and the version of its program. A
+// machine that waits for its schedule's next time waits on, and of one that has a
+// spare either runs, and only the machine itself in the end.
 func TestStorm(t *testing.T) {
 	s := newKillStorm(t)
+	s.standBy()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var killing, clients sync.WaitGroup
@@ -89,7 +96,7 @@ func newKillStorm(t *testing.T) *killStorm {
 			"--data", filepath.Join(t.TempDir(), name), "--join", first.Addr))
 	}
 	for i := range 4 {
-		w, _ := newWorker(t, "w"+strconv.Itoa(i), s.regions[i%2], "--join", first.Addr)
+		w, _ := newWorker(t, "w"+strconv.Itoa(i), s.regions[i%2], "--join", first.Addr, "--standby-after", "1s")
 		s.servers = append(s.servers, w)
 	}
 	startAll(t, s.servers[1:]...)
@@ -109,7 +116,9 @@ func newKillStorm(t *testing.T) *killStorm {
 }
 
 // kill kills one worker or broker after the other. Each is started again at
-// once, and the next may be killed before it is ready.
+// once, and the next may be killed before it is ready. The worker of the machine
+// that has a spare is sometimes away for longer; the spare's is not killed then, or
+// it would be patient anew each time.
 func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	victims := s.servers[3:]
 	if kind == 1 {
@@ -130,12 +139,22 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 		case <-ctx.Done():
 			return
 		}
+		if v == s.spare.standby && s.spare.away.Load() {
+			up <- v
+			continue
+		}
 		if err := v.Kill(); err != nil {
 			s.t.Errorf("kill %s: %v", v.Name, err)
 			return
 		}
 		s.counts.kills.Add(1)
+		away := v == s.spare.host && rng.IntN(6) == 0
 		starting.Go(func() {
+			if away {
+				s.spare.away.Store(true)
+				defer s.spare.away.Store(false)
+				pause(ctx, stormAway)
+			}
 			if err := v.Start(); err != nil {
 				s.t.Error(err)
 				return
@@ -164,6 +183,12 @@ func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 		}
 		if len(mine) > 0 && rng.IntN(3) == 0 {
 			s.update(rng, mine[rng.IntN(len(mine))])
+		}
+		if len(mine) > 0 && rng.IntN(4) == 0 {
+			s.suspend(rng, mine[rng.IntN(len(mine))])
+		}
+		if len(mine) > 0 {
+			s.resume(rng, mine[rng.IntN(len(mine))])
 		}
 		for len(mine) > stormLives || len(mine) > 0 && rng.IntN(3) == 0 {
 			i := rng.IntN(len(mine))
@@ -238,7 +263,7 @@ func (s *killStorm) update(rng *rand.Rand, o *stormOrder) {
 			}
 			m = now
 		}
-		o.ended, o.current = "filled", m.InstanceID
+		o.ended, o.current, o.frozen = "filled", m.InstanceID, false
 		s.counts.updates.Add(1)
 		return true
 	})
@@ -265,7 +290,7 @@ func (s *killStorm) account() {
 	eventually(s.t, 30*time.Second, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
 	var problems []string
 	if !within(20*time.Second, func() bool { // a cancellation may still be on its way
-		problems = s.problems()
+		problems = append(s.problems(), s.spare.problems(s)...)
 		return len(problems) == 0
 	}) {
 		for _, p := range problems[:min(len(problems), 50)] {
@@ -281,8 +306,9 @@ func (s *killStorm) account() {
 			destroyed++
 		}
 	}
-	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d updates; %d answers, %d requests repeated",
-		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.updates.Load(), s.counts.answers.Load(), s.counts.repeats.Load())
+	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d updates, %d times suspended and %d resumed; a spare stood in %d times; %d answers, %d requests repeated",
+		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.updates.Load(), s.counts.suspends.Load(), s.counts.resumes.Load(), s.spare.stoodIn,
+		s.counts.answers.Load(), s.counts.repeats.Load())
 	if len(s.orders) < int(s.counts.kills.Load())/4 {
 		s.t.Errorf("only %d orders under %d kills: no load", len(s.orders), s.counts.kills.Load())
 	}
@@ -309,6 +335,10 @@ func (s *killStorm) problems() []string {
 			out = append(out, fmt.Sprintf("lost: order %s was filled by machine %s of %s, and nothing runs", o.id, o.machine, o.worker))
 		case o.ended == "filled" && !strings.HasSuffix(lines[pids[0]], s.program(o)):
 			out = append(out, fmt.Sprintf("outdated: machine %s of %s was updated %d times, and runs %s", o.machine, o.worker, o.version, lines[pids[0]]))
+		case o.ended == "filled":
+			if problem := s.unsettled(o); problem != "" {
+				out = append(out, problem)
+			}
 		case o.ended == "destroyed" && n > 0:
 			out = append(out, fmt.Sprintf("undead: order %s, machine %s of %s, was told gone (%v), and process %v runs", o.id, o.machine, o.worker, o.why, pids))
 		case o.ended == "refused":

@@ -1,0 +1,143 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// suspend has an order's machine suspended, whether it is already or not: all its
+// processes stay as they are.
+func (s *killStorm) suspend(rng *rand.Rand, o *stormOrder) {
+	if !s.freezes || o.ended != "filled" {
+		return
+	}
+	before := s.processes(o)
+	o.ended = ""
+	s.repeat(rng, func(api *machinesapi.Client) bool {
+		if o.why = api.Suspend(s.t.Context(), app, o.machine, ""); o.why != nil {
+			return false
+		}
+		o.ended, o.frozen = "filled", true
+		s.counts.suspends.Add(1)
+		return true
+	})
+	s.same(o, "suspended", before)
+}
+
+// resume has it go on, in the processes that it had.
+func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
+	if !o.frozen || o.ended != "filled" {
+		return
+	}
+	before := s.processes(o)
+	o.ended = ""
+	s.repeat(rng, func(api *machinesapi.Client) bool {
+		if _, o.why = api.Start(s.t.Context(), app, o.machine, ""); o.why != nil {
+			return false
+		}
+		o.ended, o.frozen = "filled", false
+		s.counts.resumes.Add(1)
+		return true
+	})
+	s.same(o, "resumed", before)
+}
+
+// processes returns those of an order's machine that runs: one that was just started
+// is in exec for a while, and without a command line then.
+func (s *killStorm) processes(o *stormOrder) (pids []string) {
+	if !within(10*time.Second, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
+		s.t.Errorf("machine %s of %s was told %s, and nothing runs", o.machine, o.worker, o.ended)
+	}
+	return pids
+}
+
+// same reports a machine none of whose processes of before is there: a shell that
+// forks is two of them for a moment.
+func (s *killStorm) same(o *stormOrder, what string, before []string) {
+	if o.ended != "filled" {
+		return
+	}
+	after := s.processes(o)
+	if !slices.ContainsFunc(before, func(pid string) bool { return slices.Contains(after, pid) }) {
+		s.t.Errorf("machine %s of %s was %s: it had processes %v, and has %v", o.machine, o.worker, what, before, after)
+	}
+}
+
+// unsettled returns what an order's machine is to be and is not.
+func (s *killStorm) unsettled(o *stormOrder) (problem string) {
+	want := bourse.StateStarted
+	if o.frozen {
+		want = bourse.StateSuspended
+	}
+	if m, err := s.brokers[0].Machine(s.t.Context(), app, o.machine); err != nil || m.State != want {
+		return fmt.Sprintf("unsettled: machine %s of %s was told %s, and is %q (%v)", o.machine, o.worker, want, m.State, err)
+	}
+	return ""
+}
+
+// stormSpare is a machine with a spare, and one that waits for its schedule.
+type stormSpare struct {
+	host, standby        *server     // of the machine that has the spare, and of the spare
+	away                 atomic.Bool // the host is, for a while
+	machine, spare, cron machinesapi.Machine
+	mark                 string
+	stoodIn              int // how often the spare was started
+}
+
+// standBy makes them, on workers of one region, before servers are killed.
+func (s *killStorm) standBy() {
+	p := &s.spare
+	p.host, p.standby, p.mark = s.servers[3], s.servers[5], strings.Replace(s.mark, "storm", "spare", 1)
+	api := s.brokers[0]
+	p.machine = create(s.t, api, on("w0", sleeper("gru", p.mark)))
+	spare := on("w2", sleeper("gru", p.mark))
+	spare.Config.Standbys, _ = json.Marshal([]bourse.MachineID{p.machine.ID})
+	p.spare = create(s.t, api, spare)
+	switch err := api.Suspend(s.t.Context(), app, p.machine.ID, ""); bourse.CodeOf(err) {
+	case "":
+		s.freezes = true
+		if _, err := api.Start(s.t.Context(), app, p.machine.ID, ""); err != nil {
+			s.t.Fatal(err)
+		}
+	case bourse.CodeFailedPrecondition:
+		s.t.Logf("no machine is suspended: %v", err)
+	default:
+		s.t.Fatal(err)
+	}
+	cron := on("w1", sleeper("mad", ""))
+	cron.Config.Init.Exec, cron.Config.Schedule = []string{"/bin/true"}, json.RawMessage(`"hourly"`)
+	p.cron = create(s.t, api, cron)
+}
+
+// problems returns what is not as it must be when all servers have met again.
+func (p *stormSpare) problems(s *killStorm) (out []string) {
+	for _, want := range []struct {
+		id     bourse.MachineID
+		state  bourse.State
+		starts int // 0: any
+	}{
+		{p.machine.ID, bourse.StateStarted, 1},
+		{p.spare.ID, bourse.StateStopped, 0},
+		{p.cron.ID, bourse.StateStopped, 1},
+	} {
+		m, err := s.brokers[0].Machine(s.t.Context(), app, want.id)
+		if want.id == p.spare.ID {
+			p.stoodIn = m.Starts
+		}
+		if err != nil || m.State != want.state || want.starts > 0 && m.Starts != want.starts {
+			out = append(out, fmt.Sprintf("machine %s is %q after %d starts (%v), want %s", want.id, m.State, m.Starts, err, want.state))
+		}
+	}
+	if pids := pidsOf(s.t, p.mark); len(pids) != 1 {
+		out = append(out, fmt.Sprintf("the machine with a spare and its spare have processes %v", pids))
+	}
+	return out
+}
