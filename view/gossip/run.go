@@ -150,9 +150,9 @@ func (m *Members) rivals(fresh bool) []node {
 		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
+		case sameID && n.gossip == m.gossip: // an earlier life of ours, however long the others take to notice that it is over
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
-		case sameID && n.gossip == m.gossip: // an earlier life of ours
 		case sameID, sharesTag(m.self, n):
 			shouldGo = append(shouldGo, n)
 		}

@@ -164,3 +164,23 @@ func BenchmarkBuild(b *testing.B) {
 		})
 	}
 }
+
+// A member that was killed and started again at its address is not kept out by its
+// earlier life, which others may list for longer than a rival is doubted.
+func TestAnEarlierLifeIsNoRival(t *testing.T) {
+	const here, elsewhere = "127.0.0.1:7946", "127.0.0.1:7947"
+	self := node{name: "w1-2", boot: "2", gossip: here, proven: true, member: bourse.Member{ID: "w1", Role: bourse.RoleWorker}}
+	earlier := self
+	earlier.name, earlier.boot = "w1-1", "1"
+	other := earlier
+	other.gossip = elsewhere
+	for _, tt := range []struct {
+		of   node
+		want int
+	}{{earlier, 0}, {other, 1}} {
+		m := &Members{name: self.name, gossip: here, roster: roster{self: self, nodes: map[string]node{self.name: self, tt.of.name: tt.of}}}
+		if got := m.rivals(false); len(got) != tt.want {
+			t.Errorf("%d rivals for one at %s, want %d", len(got), tt.of.gossip, tt.want)
+		}
+	}
+}
