@@ -35,9 +35,10 @@ type Secrets struct {
 }
 
 // Await waits until a machine that must have an app's secrets up to a version can
-// have them. Codes: unavailable.
+// have them, and tries whether they open: nothing is stopped for a start that could
+// not be. Codes: unavailable.
 func (s *Secrets) Await(ctx context.Context, app string, version uint64) error {
-	_, err := s.await(ctx, app, version)
+	_, _, err := s.Of(ctx, app, version)
 	return err
 }
 
