@@ -162,7 +162,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
 		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),
 		(&addresses.Handler{Apps: store}).Routes(),
 		(&declined.Handler{Apps: store}).Routes(),
-		(&tokens.Handler{Issued: c.Issued, Gate: g, Now: c.Now}).Routes(),
+		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
 	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), orders
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/fabric"
 )
 
 // standingBy settles an order whose machine stands by for others: it is prepared, and
@@ -18,27 +17,12 @@ func (h *orderHandler) standingBy(ctx context.Context, order *bourse.Order) erro
 	}
 	order.SkipLaunch = true
 	for _, id := range list {
-		m, err := h.anyMachine(ctx, id)
-		switch {
-		case bourse.CodeOf(err) == bourse.CodeUnavailable:
+		switch has, err := h.known.Has(ctx, &order.App, id); {
+		case err != nil:
 			return err
-		case err != nil || !m.OwnedBy(&order.App) || m.State == bourse.StateDestroyed:
+		case !has:
 			return bourse.Errorf(bourse.CodeInvalid, "invalid config.standbys: app %s has no machine %s", order.App.Name, id)
 		}
 	}
 	return nil
-}
-
-// anyMachine returns what the view has of a machine, or else its owner.
-func (h *orderHandler) anyMachine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
-	if l, ok := h.known.Copy(ctx, id); ok {
-		return l.Machine, nil
-	}
-	worker, ok := h.Directory.ByTag(id.Tag())
-	if !ok {
-		return bourse.Machine{}, errNoMachine()
-	}
-	ctx, cancel := context.WithTimeout(ctx, h.Patience)
-	defer cancel()
-	return fabric.MachineShow.Call(ctx, h.Workers, worker, id)
 }

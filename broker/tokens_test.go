@@ -105,14 +105,25 @@ func (s *setup) token(t *testing.T, by, body string) machinesapi.Token {
 	return decodeBody[machinesapi.Token](t, reply)
 }
 
+// created places an order of an app for everything's token.
+func (s *setup) created(t *testing.T, app string) machinesapi.Machine {
+	t.Helper()
+	_, reply := s.with(t, "root", "POST", "/v1/apps/"+app+"/machines", `{"config":`+hostConfig+`}`)
+	return decodeBody[machinesapi.Machine](t, reply)
+}
+
 // No one makes a token that reaches further than their own.
 func TestATokenReachesNoFurtherThanItsMaker(t *testing.T) {
 	s, _ := issuing(t, nil)
+	shop, till := s.created(t, "shop"), s.created(t, "till")
+	of := func(body string) string {
+		return strings.NewReplacer("MINE", string(shop.ID), "OTHER", string(till.ID)).Replace(body)
+	}
 	made := map[string]string{
 		"made for acme":  s.token(t, "acme", `{"name":"a"}`).Token,
 		"made for shop":  s.token(t, "acme", `{"apps":["shop"]}`).Token,
 		"read-only":      s.token(t, "acme", `{"read_only":true}`).Token,
-		"of a machine":   s.token(t, "acme", `{"apps":["shop"],"machines":["148e21ea1d5389"]}`).Token,
+		"of a machine":   s.token(t, "acme", of(`{"apps":["shop"],"machines":["MINE"]}`)).Token,
 		"everything too": s.token(t, "root", `{"org_slug":"*"}`).Token,
 	}
 	for _, c := range []struct {
@@ -129,8 +140,11 @@ func TestATokenReachesNoFurtherThanItsMaker(t *testing.T) {
 		{`{"apps":["none"]}`, map[string]int{"root": 404, "acme": 404, "shop": 404}},
 		{`{"apps":["shop","zoo"]}`, map[string]int{"root": 400, "acme": 403}},
 		{`{"apps":["shop"],"org_slug":"zoological"}`, map[string]int{"root": 400, "acme": 400}},
-		{`{"machines":["148e21ea1d5389"]}`, map[string]int{"root": 400, "acme": 400, "shop": 201}},
-		{`{"apps":["shop","till"],"machines":["148e21ea1d5389"]}`, map[string]int{"root": 400}},
+		{`{"machines":["MINE"]}`, map[string]int{"root": 400, "acme": 400, "shop": 201}},
+		{`{"apps":["shop","till"],"machines":["MINE"]}`, map[string]int{"root": 400}},
+		{`{"apps":["shop"],"machines":["MINE","OTHER"]}`, map[string]int{"root": 404}},
+		{`{"apps":["till"],"machines":["OTHER"]}`, map[string]int{"root": 201}},
+		{`{"machines":["148e21ea1d5389"]}`, map[string]int{"shop": 404}},
 		{`{"apps":["shop"],"machines":["web"]}`, map[string]int{"root": 400}},
 		{`{"apps":["Shop"]}`, map[string]int{"root": 400}},
 		{`{"apps":[""]}`, map[string]int{"root": 400}},
@@ -155,7 +169,7 @@ func TestATokenReachesNoFurtherThanItsMaker(t *testing.T) {
 			if made[by] != "" {
 				token = made[by]
 			}
-			if got, reply := s.with(t, token, "POST", "/v1/tokens", c.body); got != want {
+			if got, reply := s.with(t, token, "POST", "/v1/tokens", of(c.body)); got != want {
 				t.Errorf("%s makes %s: status %d, want %d: %s", by, c.body, got, want, reply)
 			}
 		}
@@ -259,11 +273,7 @@ func TestRevoke(t *testing.T) {
 // A token of machines sees and touches those alone, and a list shows no others.
 func TestATokenOfAMachine(t *testing.T) {
 	s, _ := issuing(t, nil)
-	create := func(app string) machinesapi.Machine {
-		_, reply := s.with(t, "root", "POST", "/v1/apps/"+app+"/machines", `{"config":`+hostConfig+`}`)
-		return decodeBody[machinesapi.Machine](t, reply)
-	}
-	mine, other, till := create("shop"), create("shop"), create("till")
+	mine, other, till := s.created(t, "shop"), s.created(t, "shop"), s.created(t, "till")
 	token := s.token(t, "acme", `{"apps":["shop"],"machines":["`+string(mine.ID)+`"]}`).Token
 	reads := s.token(t, "acme", `{"apps":["shop"],"machines":["`+string(mine.ID)+`"],"read_only":true}`).Token
 	for _, path := range []string{"/v1/machines", "/v1/apps/shop/machines", "/v1/apps/shop/machines?include_deleted=true"} {

@@ -36,7 +36,7 @@ type viewHandler struct{ *Config }
 func (h *viewHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("POST /v1/view/queries", access.Cluster, h.ask(Queries.Query)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
-		endpoint.On("POST /v1/view/subscriptions", access.Cluster, h.ask(Queries.Subscribe)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
+		endpoint.On("POST /v1/view/subscriptions", access.Cluster, h.ask(Queries.Subscribe)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}).Answers(http.StatusCreated),
 		endpoint.On("GET /v1/view/subscriptions/{id}", access.Cluster, h.ask(Queries.Resume)).Streams(machinesapi.ViewLine{}).Asks("from"),
 		endpoint.On("GET /v1/view/health", access.Cluster, h.viewHealth).Writes(machinesapi.ViewHealth{}),
 	}

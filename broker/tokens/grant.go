@@ -14,7 +14,7 @@ import (
 )
 
 // grantOf returns what a new token is to be good for, which is never more than the
-// caller's. Codes: invalid, forbidden, not_found (an app), unavailable.
+// caller's. Codes: invalid, forbidden, not_found (an app, or a machine), unavailable.
 func (h *Handler) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (access.Grant, error) {
 	g := access.Grant{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
@@ -30,7 +30,7 @@ func (h *Handler) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (acc
 	if g.Org, g.Apps, err = h.reach(r, in); err != nil {
 		return g, err
 	}
-	return g, checkMachines(&g)
+	return g, h.checkMachines(r, &g)
 }
 
 // reach returns the organization and the apps of a new token.
@@ -117,8 +117,9 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 	return at, nil
 }
 
-// checkMachines wants machines to be of one app.
-func checkMachines(g *access.Grant) error {
+// checkMachines wants machines to be of one app, which has them. Codes: invalid,
+// not_found, unavailable.
+func (h *Handler) checkMachines(r *endpoint.Request, g *access.Grant) error {
 	switch {
 	case len(g.Machines) == 0:
 		return nil
@@ -129,6 +130,19 @@ func checkMachines(g *access.Grant) error {
 	}
 	for _, id := range g.Machines {
 		if err := id.Validate(); err != nil {
+			return err
+		}
+	}
+	app, err := h.Gate.Usable(r, g.Apps[0].Name)
+	if err != nil {
+		return err
+	}
+	for _, id := range g.Machines {
+		has, err := h.Machines.Has(r.Context(), &app, id)
+		if err == nil && !has {
+			err = bourse.Errorf(bourse.CodeNotFound, "app %s has no machine %s", app.Name, id)
+		}
+		if err != nil {
 			return err
 		}
 	}

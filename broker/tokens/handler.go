@@ -16,9 +16,16 @@ import (
 
 // Handler serves tokens.
 type Handler struct {
-	Issued *access.Issued // nil: this broker asks for no tokens, or knows those of a file alone
-	Gate   *endpoint.Gate
-	Now    func() time.Time
+	Issued   *access.Issued // nil: this broker asks for no tokens, or knows those of a file alone
+	Gate     *endpoint.Gate
+	Machines Machines
+	Now      func() time.Time
+}
+
+// Machines are those of apps.
+type Machines interface {
+	// Has reports whether an app has a machine. Codes: unavailable.
+	Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error)
 }
 
 // Routes returns the endpoints.

@@ -1,0 +1,36 @@
+package lookup
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+)
+
+// Has reports whether an app has a machine, as the view says, or else the worker that
+// the machine's id names. Codes: unavailable (that worker does not answer, and the view
+// has not heard of the machine).
+func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error) {
+	if l, ok := k.Copy(ctx, id); ok {
+		return has(app, &l.Machine), nil
+	}
+	worker, ok := k.Directory.ByTag(id.Tag())
+	if !ok {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.Patience)
+	defer cancel()
+	m, err := fabric.MachineShow.Call(ctx, k.Workers, worker, id)
+	switch bourse.CodeOf(err) {
+	case "":
+		return has(app, &m), nil
+	case bourse.CodeUnavailable, bourse.CodeTimeout:
+		return false, bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s does not answer", worker.ID, id)
+	default:
+		return false, nil
+	}
+}
+
+func has(app *bourse.App, m *bourse.Machine) bool {
+	return m.OwnedBy(app) && m.State != bourse.StateDestroyed
+}
