@@ -118,7 +118,7 @@ func newKillStorm(t *testing.T) *killStorm {
 // kill kills one worker or broker after the other. Each is started again at
 // once, and the next may be killed before it is ready. The worker of the machine
 // that has a spare is sometimes away for longer; the spare's is not killed then, or
-// it would be patient anew each time.
+// its patience would begin again each time.
 func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	victims := s.servers[3:]
 	if kind == 1 {
