@@ -190,8 +190,13 @@ func (m *maker) command() *deploy.Command {
 		guest, _ = d.CommandVM.guest()
 	}
 	config.Guest = &guest
+	if d.CommandVM != nil {
+		if rest := d.CommandVM.rest(); len(rest) > 0 {
+			config = withRest(config, "guest", rest)
+		}
+	}
 	m.files(&config, m.DefaultGroup())
 	m.requirements(&config, m.DefaultGroup())
-	m.review(&config, paths{init: "deploy.release_command", vm: "deploy.release_command_vm"})
+	m.review(&config, paths{init: "deploy.release_command", vm: "deploy.release_command_vm", dedicated: "deploy.release_command_vm.host_dedication_id"})
 	return &deploy.Command{Config: config, Timeout: cmp.Or(m.CommandTimeout, time.Duration(d.CommandTimeout), DefaultCommandTimeout)}
 }

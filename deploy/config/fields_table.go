@@ -40,7 +40,6 @@ var fields = slices.Concat(
 		ours("requirements", "what machines ask of their workers: a label's text, or a number of a countable"),
 		ours("requirements.*", "one label or countable"),
 		ours("groups", "where the machines of process groups are, how many, and what they ask of their workers"),
-		ignored("runtime_config", "no client reads it any more"),
 	},
 	within("build",
 		done("image", "a name in a registry, or `host` for a command of the host"),

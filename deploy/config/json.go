@@ -71,7 +71,7 @@ func (r *jsonReader) value(depth int) (*node, error) {
 			n.real, err = t.Float64()
 		}
 		if err != nil {
-			return nil, Problem{Position: at, Message: n.text + " is out of range"}
+			return nil, Problem{Position: at, Message: brief(n.text) + " is out of range"}
 		}
 	case json.Delim:
 		n.kind = table
@@ -98,7 +98,7 @@ func (r *jsonReader) item(n *node, depth int) error {
 		}
 		name, _ = t.(string)
 		if n.member(name) != nil {
-			return Problem{Position: at, Message: name + " is there twice"}
+			return Problem{Position: at, Message: brief(name) + " is there twice"}
 		}
 	}
 	v, err := r.value(depth)

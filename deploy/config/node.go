@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
@@ -70,7 +71,16 @@ func (n *node) shown() string {
 		return string(n.kind)
 	case whole, fraction, truth, date:
 	}
-	return n.text
+	return brief(n.text)
+}
+
+// brief is a word of a file, which may be of any length, for an error.
+func brief(s string) string {
+	const most = 200
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 // source is a file that is being read.
@@ -79,10 +89,12 @@ type source struct {
 	text  []byte
 	lines []int // where each begins
 	nodes int
+	last  struct{ offset, column int } // the position that was asked for last
 }
 
 func newSource(name string, text []byte) *source {
 	s := &source{name: name, text: text, lines: []int{0}}
+	s.last.column = 1
 	for i, c := range text {
 		if c == '\n' {
 			s.lines = append(s.lines, i+1)
@@ -102,7 +114,13 @@ func (s *source) at(offset int) Position {
 			high = mid
 		}
 	}
-	return Position{s.name, low + 1, utf8.RuneCount(s.text[s.lines[low]:offset]) + 1}
+	from, column := s.lines[low], 1
+	if from <= s.last.offset && s.last.offset <= offset { // a line may be very long
+		from, column = s.last.offset, s.last.column
+	}
+	column += utf8.RuneCount(s.text[from:offset])
+	s.last.offset, s.last.column = offset, column
+	return Position{s.name, low + 1, column}
 }
 
 // add makes a node, and refuses one too many or too deep.

@@ -47,7 +47,7 @@ func (p Problem) Error() string { return line(p.Position, p.Field, p.Message) }
 
 func line(at Position, field, message string) string {
 	if field != "" {
-		message = field + ": " + message
+		message = brief(field) + ": " + message
 	}
 	return at.String() + ": " + message
 }

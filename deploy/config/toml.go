@@ -86,7 +86,7 @@ func (t *tomlReader) header(root *node, e *unstable.Node) (*node, error) {
 			next = next.items[len(next.items)-1]
 		}
 		if next.kind != table {
-			return nil, Problem{Position: at, Message: string(key.Data) + " is " + string(next.kind) + " already"}
+			return nil, Problem{Position: at, Message: brief(string(key.Data)) + " is " + string(next.kind) + " already"}
 		}
 		into = next
 	}
@@ -101,7 +101,7 @@ func (t *tomlReader) set(into *node, e *unstable.Node, depth int) error {
 		next := into.member(name)
 		switch {
 		case keys.IsLast() && next != nil:
-			return Problem{Position: at, Message: name + " is there twice"}
+			return Problem{Position: at, Message: brief(name) + " is there twice"}
 		case keys.IsLast():
 			value, err := t.value(e.Value(), at, depth)
 			if err != nil {
@@ -115,7 +115,7 @@ func (t *tomlReader) set(into *node, e *unstable.Node, depth int) error {
 			}
 			into.put(name, at, next)
 		case next.kind != table:
-			return Problem{Position: at, Message: name + " is " + string(next.kind) + " already"}
+			return Problem{Position: at, Message: brief(name) + " is " + string(next.kind) + " already"}
 		}
 		into = next
 	}
@@ -162,7 +162,7 @@ func (t *tomlReader) value(v *unstable.Node, near Position, depth int) (*node, e
 	case null, text, date:
 	}
 	if err != nil {
-		return nil, Problem{Position: at, Message: n.text + " is out of range"}
+		return nil, Problem{Position: at, Message: brief(n.text) + " is out of range"}
 	}
 	return n, nil
 }

@@ -72,7 +72,7 @@ func (s *source) yamlNode(y *yaml.Node, depth int) (*node, error) {
 				return nil, Problem{Position: at, Message: "a name is a text"}
 			}
 			if n.member(key.Value) != nil {
-				return nil, Problem{Position: at, Message: key.Value + " is there twice"}
+				return nil, Problem{Position: at, Message: brief(key.Value) + " is there twice"}
 			}
 			value, err := s.yamlNode(y.Content[i+1], depth+1)
 			if err != nil {

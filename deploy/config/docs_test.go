@@ -1,0 +1,220 @@
+package config_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy/config"
+)
+
+// shape is what a field of a Definition may be.
+type shape struct{ written string }
+
+// shapes returns every field of a Definition, by the path that the table has it at.
+func shapes(t reflect.Type, prefix string, out map[string]shape) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		path := prefix + name
+		out[path] = shape{writtenAs(f)}
+		below := f.Type
+		if below.Kind() == reflect.Map {
+			out[path+".*"] = shape{}
+			path += ".*"
+		}
+		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice || below.Kind() == reflect.Map {
+			below = below.Elem()
+		}
+		if below.Kind() == reflect.Struct && below != reflect.TypeFor[bourse.Requirement]() {
+			shapes(below, path+".", out)
+		}
+	}
+}
+
+// writtenAs is how a value is written, and in which range.
+func writtenAs(f reflect.StructField) string {
+	t := f.Type
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	in := f.Tag.Get("in")
+	low, high, ranged := strings.Cut(in, "..")
+	words := "`" + strings.ReplaceAll(in, "|", "`, `") + "`"
+	switch {
+	case t == reflect.TypeFor[bourse.Duration]():
+		return "time, " + low + " to " + high
+	case t == reflect.TypeFor[config.MB](), t == reflect.TypeFor[config.GB]():
+		if !ranged {
+			return "size"
+		}
+		return "size, " + low + " to " + high
+	case t == reflect.TypeFor[config.Words]():
+		return "command"
+	case t == reflect.TypeFor[config.Autostop]():
+		return "`off`, `stop`, `suspend`"
+	}
+	switch t.Kind() { //nolint:exhaustive // the others are tables
+	case reflect.String:
+		if in != "" {
+			return words
+		}
+		return "text"
+	case reflect.Bool:
+		return "truth"
+	case reflect.Int64:
+		return "number, " + low + " to " + high
+	case reflect.Float64:
+		return "number"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Struct {
+			return "tables"
+		}
+		if in != "" {
+			return "list of " + words
+		}
+		return "list"
+	}
+	return "table"
+}
+
+// The decoder's fields and the table that says what becomes of them are the same.
+func TestEveryFieldHasALine(t *testing.T) {
+	t.Parallel()
+	have := map[string]shape{}
+	shapes(reflect.TypeFor[config.Definition](), "", have)
+	lines := map[string]bool{}
+	for _, f := range config.Fields() {
+		_, is := have[f.Path]
+		switch {
+		case lines[f.Path]:
+			t.Errorf("the table has %s twice", f.Path)
+		case is && f.Treatment == config.Ignored:
+			t.Errorf("%s is said to be ignored, and has a field", f.Path)
+		case !is && f.Treatment != config.Ignored:
+			t.Errorf("the table has %s, which is no field", f.Path)
+		case f.Text == "" && f.Treatment != config.AsAPI, f.Treatment == config.AsAPI && bourse.FieldOf(f.To) == nil:
+			t.Errorf("%s has no text", f.Path)
+		}
+		lines[f.Path] = true
+	}
+	for _, path := range slices.Sorted(maps.Keys(have)) {
+		if !lines[path] {
+			t.Errorf("the table lacks %s", path)
+		}
+	}
+}
+
+// docs/config.md has what the table says.
+func TestDocs(t *testing.T) {
+	const page = "../../docs/config.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- fields -->\n", "<!-- end -->"
+	before, rest, _ := strings.Cut(string(text), begin)
+	was, after, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s has no place for the fields", page)
+	}
+	_, example, _ := strings.Cut(before, "```toml\n")
+	example, _, _ = strings.Cut(example, "```")
+	c, err := config.Parse("bourse.toml", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if app, warnings, err := c.App(config.Options{}); err != nil || len(warnings) > 0 || len(app.Groups) != 2 {
+		t.Errorf("the page's example: %+v, %v, %v", app, warnings, err)
+	}
+	want := fieldTables()
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(want, was); diff != "" {
+		t.Errorf("%s does not say what is (write it: go test ./deploy/config -run TestDocs -update):\n%s", page, diff)
+	}
+}
+
+// sections are the headings of the page, by the beginning of their fields' paths.
+var sections = []struct{ prefix, heading string }{
+	{"build.", "[build]"},
+	{"deploy.", "[deploy]"},
+	{"http_service.", "[http_service]"},
+	{"services.", "[[services]]"},
+	{"checks.*.", "[checks.NAME]"},
+	{"machine_checks.", "[[machine_checks]]"},
+	{"mounts.", "[[mounts]]"},
+	{"vm.", "[[vm]]"},
+	{"restart.", "[[restart]]"},
+	{"files.", "[[files]]"},
+	{"metrics.", "[[metrics]]"},
+	{"statics.", "[[statics]]"},
+	{"experimental.", "[experimental]"},
+	{"groups.", "[[groups]], ours"},
+	{"", ""},
+}
+
+func fieldTables() string {
+	have := map[string]shape{}
+	shapes(reflect.TypeFor[config.Definition](), "", have)
+	bodies := make([]strings.Builder, len(sections))
+	for _, f := range config.Fields() {
+		i := slices.IndexFunc(sections, func(s struct{ prefix, heading string }) bool { return strings.HasPrefix(f.Path, s.prefix) })
+		name := strings.TrimPrefix(f.Path, sections[i].prefix)
+		if strings.HasSuffix(name, "*") { // the line of the table says it
+			continue
+		}
+		if f.Ours {
+			name += "`, *ours*`"
+		}
+		fmt.Fprintf(&bodies[i], "| %s | %s | %s |\n", strings.TrimSuffix("`"+name+"`", "``"), have[f.Path].written, said(&f))
+	}
+	var out strings.Builder
+	last := len(sections) - 1
+	for i := range sections {
+		s := sections[(i+last)%len(sections)] // the top first
+		body := bodies[(i+last)%len(sections)].String()
+		heading := "At the top"
+		if s.heading != "" {
+			heading = "`" + s.heading + "`"
+		}
+		fmt.Fprintf(&out, "\n### %s\n\n| field | written as | what it does |\n|---|---|---|\n%s", heading, body)
+	}
+	return out.String() + "\n"
+}
+
+// said is what becomes of a field, in one sentence.
+func said(f *config.Field) string {
+	switch f.Treatment {
+	case config.NotDone:
+		return "*not done:* " + f.Text
+	case config.Ignored:
+		return "*given up by flyctl:* " + f.Text
+	case config.AsAPI:
+		api := bourse.FieldOf(f.To)
+		switch api.Image {
+		case bourse.Refused:
+			return "*refused:* " + api.Reason
+		case bourse.JustKept:
+			return "*kept, not acted on:* " + api.Reason
+		case bourse.ActedOn:
+		}
+		return "acted on"
+	case config.Done:
+	}
+	if f.To != "" {
+		return f.Text + " (`" + strings.TrimPrefix(f.To, "config.") + "`)"
+	}
+	return f.Text
+}
