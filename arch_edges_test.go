@@ -70,6 +70,7 @@ var edges = map[string]map[string]string{
 		"internal/duplex": "its streams are made of these frames",
 		"check":           "shows the status of each of a machine's checks",
 		"release":         "its releases are these",
+		"service":         "shows what ports speak",
 		"kept":            "refuses what clients could not decode, and never shows it",
 		"seal":            "shows an app's secrets",
 	},
@@ -301,6 +302,13 @@ var edges = map[string]map[string]string{
 		"fabric":          "asks workers for quotes through it",
 		"machinesapi":     "speaks its wire types",
 	},
+	"broker/proxies": {
+		"broker/access":   "says who may ask",
+		"broker/apps":     "finds the app of a path",
+		"broker/endpoint": "serves through it",
+		"fabric":          "asks proxies through it",
+		"machinesapi":     "speaks its wire types",
+	},
 	"broker/releases": {
 		"broker/access":   "says who may ask",
 		"broker/apps":     "finds the app of a path",
@@ -319,6 +327,7 @@ var edges = map[string]map[string]string{
 		"broker/releases":   "is composed of it",
 		"broker/orgs":       "is composed of it",
 		"broker/placements": "is composed of it",
+		"broker/proxies":    "is composed of it",
 		"broker/addresses":  "is composed of it",
 		"broker/declined":   "is composed of it",
 		"broker/endpoint":   "serves through it",
@@ -381,7 +390,7 @@ var edges = map[string]map[string]string{
 		"service":       "serves ports as their options say",
 	},
 	"proxy/balance": {
-		"machinesapi": "knows where regions are",
+		"machinesapi": "knows where regions are, and says in its words what a request finds",
 		"proxy/route": "chooses among a target's machines",
 		"service":     "goes by the limits of services",
 	},

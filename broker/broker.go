@@ -20,6 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/openapi"
 	"github.com/bourse-dev/bourse/broker/orgs"
 	"github.com/bourse-dev/bourse/broker/placements"
+	"github.com/bourse-dev/bourse/broker/proxies"
 	"github.com/bourse-dev/bourse/broker/quota"
 	"github.com/bourse-dev/bourse/broker/releases"
 	"github.com/bourse-dev/bourse/broker/secrets"
@@ -93,6 +94,8 @@ type Config struct {
 	// believed; default: all.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
+	Proxies func() []bourse.Member // those that are heard from; nil: there are none
+
 	Secrets secrets.View        // keeps the secrets of apps
 	Sealer  func() *seal.Sealer // seals them; nil: none can be set here
 	Writer  seal.Writer         // who this broker is in versions of secrets
@@ -162,7 +165,12 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
 		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),
 		(&addresses.Handler{Apps: store}).Routes(),
 		(&declined.Handler{Apps: store}).Routes(),
+<<<<<<< HEAD
 		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
+=======
+		(&proxies.Handler{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
+		(&tokens.Handler{Issued: c.Issued, Gate: g, Now: c.Now}).Routes(),
+>>>>>>> 5102312 (broker/proxies: what proxies route where, for clients; bourse proxy status, bourse open)
 	)
 	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), orders
 }

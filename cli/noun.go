@@ -40,7 +40,7 @@ var Meant = map[string]map[string]string{
 		"kill": "machine signal", "signal": "machine signal",
 		"rm": "machine destroy", "delete": "machine destroy", "destroy": "machine destroy",
 		"top": "machine stats", "stats": "machine stats",
-		"forward": "machine forward", "port-forward": "machine forward", "proxy": "machine forward",
+		"forward": "machine forward", "port-forward": "machine forward",
 		"pull": "image pull", "nodes": "worker list", "node": "worker list", "hosts": "worker list", "members": "worker list",
 		"health": "view health", "query": "sql", "server": "serve", "agent": "serve worker", "up": "dev",
 	},

@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/image"
 	"github.com/bourse-dev/bourse/cli/machine"
 	"github.com/bourse-dev/bourse/cli/order"
+	"github.com/bourse-dev/bourse/cli/proxy"
 	"github.com/bourse-dev/bourse/cli/region"
 	"github.com/bourse-dev/bourse/cli/reservation"
 	"github.com/bourse-dev/bourse/cli/secrets"
@@ -29,9 +30,13 @@ func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	stores := worker.Stores{Check: checkStore, Salvage: salvageStore}
 	return []cli.Group{
+<<<<<<< HEAD
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), config.New(s), secrets.New(s), volume.New(s), image.New(s)}},
+=======
+		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), proxy.NewOpen(s), secrets.New(s), volume.New(s), image.New(s)}},
+>>>>>>> 5102312 (broker/proxies: what proxies route where, for clients; bourse proxy status, bourse open)
 		{Title: "The exchange:", Commands: []*cobra.Command{
-			order.New(s), order.NewQuote(s), reservation.New(s), region.New(s), worker.New(s, stores), sql.New(s), view.New(s), token.New(s),
+			order.New(s), order.NewQuote(s), reservation.New(s), region.New(s), worker.New(s, stores), proxy.New(s), sql.New(s), view.New(s), token.New(s),
 		}},
 		{Title: "Servers:", Commands: []*cobra.Command{dev.New(s, sweepHost), serve.New(s, roles), credentials.New(s), supervise.New(s, superviseTasks)}},
 	}

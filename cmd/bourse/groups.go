@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -77,6 +78,11 @@ func (s *server) members() []bourse.Member {
 		}
 	}
 	return out
+}
+
+// proxies returns the members that are proxies.
+func (s *server) proxies() []bourse.Member {
+	return slices.DeleteFunc(s.members(), func(m bourse.Member) bool { return m.Role != bourse.RoleProxy })
 }
 
 // changed returns a channel that is closed when the members may have changed.

@@ -153,16 +153,19 @@ func (s routable) with(before routable) routable {
 // not may come yet: CodeUnavailable.
 func (r *routes) Find(host string, port int) (*route.Target, error) {
 	known := r.known.Load() // before the table
-	table := r.current.Load()
-	find := table.Find
-	if first := r.any[port]; first != 0 {
-		find, port = table.FindAny, first
-	}
-	t, err := find(host, port)
+	t, err := r.find(r.current.Load(), host, port)
 	if !known && bourse.CodeOf(err) == bourse.CodeNotFound {
 		err = bourse.Errorf(bourse.CodeUnavailable, "this proxy does not know all apps yet: try again")
 	}
 	return t, err
+}
+
+// find looks a listener's port up in a table.
+func (r *routes) find(table *route.Table, host string, port int) (*route.Target, error) {
+	if first := r.any[port]; first != 0 {
+		return table.FindAny(host, first)
+	}
+	return table.Find(host, port)
 }
 
 // Changed implements proxy.Routes.

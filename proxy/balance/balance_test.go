@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
 	"github.com/bourse-dev/bourse/service"
@@ -466,7 +467,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	turn.Done(errBroken)
-	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != balance.UseLast || m.Why != "it, or its worker, has just failed" {
+	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLast || m.Why != "it, or its worker, has just failed" {
 		t.Errorf("after a failure: %+v", m)
 	}
 	if got := b.Status(now, "other"); len(got.Routes) != 0 {

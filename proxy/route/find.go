@@ -2,6 +2,7 @@ package route
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,29 @@ func (t *Table) byHost(host string) *served {
 		return nil
 	}
 	return t.apps[bourse.AppName(label)] // which has valid names only
+}
+
+// Names returns the host names that an app may have, those that the operator gave it
+// first, and that of this host, which others cannot reach, last. A port of it is there
+// or not, and another app may have the name: Find says.
+func (t *Table) Names(app bourse.AppName) []string {
+	var given, below, local []string
+	for host, name := range t.hosts {
+		if name == app {
+			given = append(given, host)
+		}
+	}
+	for domain := range t.domains {
+		name := string(app) + "." + domain
+		if domain == "localhost" {
+			local = append(local, name)
+		} else {
+			below = append(below, name)
+		}
+	}
+	slices.Sort(given)
+	slices.Sort(below)
+	return slices.Concat(given, below, local)
 }
 
 // normalHost returns a host name as the tables have it: in lower case, in ASCII,

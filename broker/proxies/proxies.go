@@ -1,0 +1,136 @@
+// Package proxies relays what proxies route where, and why a machine is not used.
+// Each proxy of the cluster is asked, since each has its own table and its own
+// counts. What they say is as good as they are: of an app's part nothing passes that
+// names another app.
+package proxies
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Path is where a proxy answers brokers; "?app=NAME" is of one app.
+const Path = "/proxy/status"
+
+// Handler asks proxies.
+type Handler struct {
+	Apps     *apps.Store
+	Proxies  func() []bourse.Member // those that are heard from; nil: there are none
+	Fabric   fabric.Fabric
+	Patience time.Duration // for one that is asked
+}
+
+// Routes returns what the handler serves.
+func (h *Handler) Routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/proxies", access.Cluster, h.all).Writes(machinesapi.ProxyList{}),
+		endpoint.On("GET "+endpoint.OneApp+"/proxies", access.App, h.of).Writes(machinesapi.ProxyList{}),
+	}
+}
+
+func (h *Handler) all(w http.ResponseWriter, r *endpoint.Request) error {
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: h.ask(r.Context(), "")})
+}
+
+func (h *Handler) of(w http.ResponseWriter, r *endpoint.Request) error {
+	app, err := h.Apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return err
+	}
+	list := h.ask(r.Context(), app.Name)
+	for i := range list {
+		list[i].Routes = slices.DeleteFunc(list[i].Routes, func(t machinesapi.ProxyRoute) bool { return t.App != app.Name || t.AppID != app.ID })
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
+}
+
+// Bounds of what is asked.
+const (
+	atOnce   = 16
+	maxReply = 16 << 20 // bytes of one proxy: about 50 000 machines
+)
+
+// ask asks all proxies, about one app or all of them.
+func (h *Handler) ask(ctx context.Context, app bourse.AppName) []machinesapi.Proxy {
+	if h.Proxies == nil {
+		return []machinesapi.Proxy{}
+	}
+	members := h.Proxies()
+	slices.SortFunc(members, func(a, b bourse.Member) int { return cmp.Compare(a.ID, b.ID) })
+	out := make([]machinesapi.Proxy, len(members))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, m := range members {
+		group.Go(func() error {
+			said, err := h.one(ctx, m, app)
+			if err != nil {
+				said = machinesapi.Proxy{Error: bourse.MessageOf(err)}
+			}
+			said.ID, said.Region = m.ID, m.Region
+			said.Routes = append([]machinesapi.ProxyRoute{}, said.Routes...)
+			out[i] = said
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	return out
+}
+
+func (h *Handler) one(ctx context.Context, to bourse.Member, app bourse.AppName) (said machinesapi.Proxy, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	at := url.URL{Path: Path}
+	if app != "" {
+		at.RawQuery = url.Values{"app": {string(app)}}.Encode()
+	}
+	resp, err := h.Fabric.Call(ctx, to, &http.Request{
+		Method: http.MethodGet, URL: &at, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	})
+	if err != nil {
+		return said, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return said, bourse.Errorf(bourse.CodeUnavailable, "proxy %s says nothing of its routes (status %d)", to.ID, resp.StatusCode)
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
+	if err == nil && len(raw) > maxReply {
+		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", maxReply)
+	}
+	if err == nil {
+		said, err = decode(raw)
+	}
+	if err != nil {
+		return said, bourse.Errorf(bourse.CodeUnavailable, "what proxy %s says cannot be read: %w", to.ID, err)
+	}
+	return said, nil
+}
+
+// decode reads what a proxy says of itself. Its name is not its own to say.
+func decode(raw []byte) (said machinesapi.Proxy, err error) {
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return machinesapi.Proxy{}, err
+	}
+	said.Error = ""
+	for i := range said.Routes {
+		if said.Routes[i].Machines == nil {
+			said.Routes[i].Machines = []machinesapi.ProxyMachine{}
+		}
+	}
+	return said, nil
+}
