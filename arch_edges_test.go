@@ -361,6 +361,7 @@ var edges = map[string]map[string]string{
 		"internal/tempdir":  "has builders write to a directory that goes even when it was killed",
 	},
 	"deploy": {
+		"check":       "asks whether machines have checks",
 		"machinesapi": "what is there is as the API shows it",
 		"release":     "machines are of a release",
 	},

@@ -116,7 +116,7 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"      // "true": one that tries a release, and goes again
 	KeyReplaces = "bourse_replaces" // the machine whose place it takes: while that exists, the two count as one
-	KeyPaused   = "bourse_paused"   // "true": a plan has stopped it, and starts it again or another in its place
+	KeyPaused   = "bourse_paused"   // "true": a plan takes it away, and has not ended: it may be cordoned and stopped for that
 )
 
 // Platform is the value of KeyPlatform of machines that a deploy looks after.

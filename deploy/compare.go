@@ -1,0 +1,204 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// members are a config's members by name, each in one spelling, without those that say
+// nothing. Metadata, mounts and standbys are not among them: plans write these.
+type members map[string]string
+
+// comparer brings configs into one spelling. It remembers what it has seen: the
+// machines of an app have few different ones.
+type comparer struct {
+	raw  map[string]string
+	seen map[*bourse.Config]members
+}
+
+func newComparer() *comparer {
+	return &comparer{raw: map[string]string{}, seen: map[*bourse.Config]members{}}
+}
+
+func (c *comparer) members(config *bourse.Config) members {
+	if out, ok := c.seen[config]; ok {
+		return out
+	}
+	stop, timeout := config.Stop()
+	out := members{}
+	for name, value := range map[string]any{
+		"guest": guestOf(config), "env": config.Env, "init": config.Init, "restart": config.RestartPolicy(),
+		"auto_destroy": config.AutoDestroy, "stop_config": []any{stop, timeout}, "requirements": config.Requirements,
+		"files": config.Files, "rootfs": config.Rootfs, "runtime": config.Runtime, "task": config.Task,
+		"services": config.Services, "checks": config.Checks, "processes": config.Processes, "containers": config.Containers,
+		"volumes": config.Volumes, "metrics": config.Metrics, "schedule": config.Schedule, "dns": config.DNS,
+		"statics": config.Statics, "the rest": config.Rest,
+	} {
+		if text := c.spell(value); text != "" {
+			out[name] = text
+		}
+	}
+	out["image"] = bourse.ParseImageRef(config.Image).String()
+	c.seen[config] = out
+	return out
+}
+
+// guestOf returns the size of a machine with its defaults.
+func guestOf(c *bourse.Config) bourse.Guest {
+	if c.Guest == nil && c.Size != "" {
+		if g, err := bourse.ParseSize(c.Size); err == nil {
+			return g.WithDefaults()
+		}
+	}
+	if c.Guest == nil {
+		return bourse.Guest{}.WithDefaults()
+	}
+	return c.Guest.WithDefaults()
+}
+
+// spell returns a JSON value without spaces, with sorted members and without nulls,
+// empty texts, lists and objects; "" for one of these and for what cannot be read.
+func (c *comparer) spell(v any) string {
+	raw, ok := v.(json.RawMessage)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(v); err != nil {
+			return ""
+		}
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	if out, ok := c.raw[string(raw)]; ok {
+		return out
+	}
+	out := spelled(raw)
+	c.raw[string(raw)] = out
+	return out
+}
+
+func spelled(raw []byte) string {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return string(raw)
+	}
+	if v = pruned(v); v == nil {
+		return ""
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return string(raw)
+	}
+	return string(out)
+}
+
+// pruned returns v without what says nothing, nil where nothing is left. The items of
+// a list stay where they are.
+func pruned(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if value = pruned(value); value == nil {
+				delete(v, name)
+			} else {
+				v[name] = value
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case []any:
+		for i := range v {
+			if item := pruned(v[i]); item != nil {
+				v[i] = item
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case string:
+		if v == "" {
+			return nil
+		}
+	}
+	return v
+}
+
+// empty reports whether a member that is kept as it came says nothing.
+func empty(raw json.RawMessage) bool { return len(raw) == 0 || spelled(raw) == "" }
+
+// differences says, for a reader, in which members two configs are not the same.
+// Values of variables are secrets: they are not shown. digest is what the image that
+// is wanted was resolved to, if that is known, has what it was for the machine.
+func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
+	a, b := c.members(have), c.members(want)
+	var out []string
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if a[name] == b[name] {
+			continue
+		}
+		switch name {
+		case "image":
+			out = append(out, fmt.Sprintf("image changed from %s to %s", have.Image, want.Image))
+		case "guest":
+			out = append(out, fmt.Sprintf("size changed from %s to %s", size(guestOf(have)), size(guestOf(want))))
+		case "env":
+			out = append(out, "env changed: "+listed(changedKeys(have.Env, want.Env)))
+		default:
+			out = append(out, name+" changed")
+		}
+	}
+	if a["image"] == b["image"] && digest != "" && has != "" && digest != has {
+		out = append(out, fmt.Sprintf("image %s is another one now: %s, was %s", want.Image, short(digest), short(has)))
+	}
+	return out
+}
+
+func changedKeys(a, b map[string]string) []string {
+	var out []string
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			out = append(out, k)
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// listed joins names, at most four of them.
+func listed(names []string) string {
+	const most = 4
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+func short(digest string) string {
+	const shown = len("sha256:") + 12
+	return digest[:min(len(digest), shown)]
+}
+
+// size is a guest in words.
+func size(g bourse.Guest) string {
+	out := fmt.Sprintf("%d %s cpu, %d MB", g.CPUs, g.CPUKind, g.MemoryMB)
+	if g.GPUs > 0 {
+		out += fmt.Sprintf(", %d gpu %s", g.GPUs, g.GPUKind)
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package deploy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// DefaultGroup is the group of machines that name none.
+const DefaultGroup = "app"
+
+// groupsOfOthers are those of machines that clients make for a while: no deploy
+// looks after them.
+var groupsOfOthers = []string{"fly_app_console", "fly_app_test_machine_command"}
+
+// machine is one that is there.
+type machine struct {
+	*machinesapi.Machine
+	config *bourse.Config // as much of it as is known; never nil
+	group  string
+}
+
+func newMachine(m *machinesapi.Machine) *machine {
+	out := &machine{Machine: m, config: m.Known()}
+	if out.config == nil {
+		out.config = &bourse.Config{}
+	}
+	out.group = cmp.Or(out.config.Metadata[KeyGroup], out.config.Metadata["process_group"], DefaultGroup)
+	return out
+}
+
+// lost reports whether the machine's worker does not answer: it cannot be changed.
+func (m *machine) lost() bool {
+	return m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
+}
+
+// down reports whether the machine is stopped or suspended, which it stays.
+func (m *machine) down() bool {
+	switch m.State {
+	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready reports whether it is started and its checks pass.
+func (m *machine) ready() bool {
+	if m.State != bourse.StateStarted {
+		return false
+	}
+	for _, c := range m.Checks {
+		if c.Status != bourse.CheckPassing {
+			return false
+		}
+	}
+	return true
+}
+
+// serves reports whether requests may reach it.
+func (m *machine) serves() bool { return !m.lost() && !m.down() && !m.Cordoned }
+
+func (m *machine) standby() bool { return !empty(m.config.Standbys) }
+
+func (m *machine) paused() bool { return m.config.Metadata[KeyPaused] != "" }
+
+func (m *machine) release() release.ID { return release.ID(m.config.Metadata[KeyRelease]) }
+
+func (m *machine) replaces() bourse.MachineID {
+	return bourse.MachineID(m.config.Metadata[KeyReplaces])
+}
+
+// String is how texts call the machine.
+func (m *machine) String() string {
+	if m.Name == "" {
+		return string(m.ID)
+	}
+	return fmt.Sprintf("%s (%s)", m.ID, m.Name)
+}
+
+// unit is one place among the machines of a group: a machine, and those that were
+// made to take its place while it is there.
+type unit struct {
+	root *machine
+	next []*machine // newest first
+}
+
+func (u *unit) all() []*machine { return append([]*machine{u.root}, u.next...) }
+
+// survey is what is there, in order.
+type survey struct {
+	units     map[string][]*unit // by group, in order of region and id
+	leftovers []*machine         // canaries and machines of release commands
+	machines  map[bourse.MachineID]*machine
+	foreign   []*machine // that deploys do not look after
+	volumes   []*machinesapi.Volume
+}
+
+// look sorts what is there. With all, machines that deploys do not look after are in units too.
+func look(have *State, all bool) *survey {
+	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}}
+	var mine []*machine
+	for i := range have.Machines {
+		m := newMachine(&have.Machines[i])
+		switch {
+		case m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying || slices.Contains(groupsOfOthers, m.group):
+			continue
+		case m.group == CommandGroup || m.config.Metadata[KeyCanary] != "":
+			s.leftovers = append(s.leftovers, m)
+		case m.config.Metadata[KeyPlatform] == Platform || all:
+			mine = append(mine, m)
+		default:
+			s.foreign = append(s.foreign, m)
+		}
+		s.machines[m.ID] = m
+	}
+	slices.SortFunc(mine, compareMachines)
+	slices.SortFunc(s.foreign, compareMachines)
+	slices.SortFunc(s.leftovers, compareMachines)
+	s.unite(mine)
+	for i := range have.Volumes {
+		if v := &have.Volumes[i]; v.State.Usable() && v.Machine == nil && (v.HostStatus == "" || v.HostStatus == machinesapi.HostOK) {
+			s.volumes = append(s.volumes, v)
+		}
+	}
+	slices.SortFunc(s.volumes, func(a, b *machinesapi.Volume) int { return cmp.Compare(a.ID, b.ID) })
+	return s
+}
+
+func compareMachines(a, b *machine) int {
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
+}
+
+// unite finds the units: a machine is in that of the one which it replaces.
+func (s *survey) unite(mine []*machine) {
+	units := map[bourse.MachineID]*unit{}
+	for _, m := range mine {
+		root := s.rootOf(m)
+		u := units[root.ID]
+		if u == nil {
+			u = &unit{root: root}
+			units[root.ID] = u
+		}
+		if m != root {
+			u.next = append(u.next, m)
+		}
+	}
+	for _, m := range mine { // in their order
+		if u := units[m.ID]; u != nil {
+			slices.SortStableFunc(u.next, func(a, b *machine) int { return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+			s.units[m.group] = append(s.units[m.group], u)
+		}
+	}
+}
+
+// rootOf follows what m replaces to a machine that replaces none which is there. What
+// replaces itself, by way of others or not, is its own root.
+func (s *survey) rootOf(m *machine) *machine {
+	at := m
+	for range len(s.machines) {
+		next := s.machines[at.replaces()]
+		switch {
+		case next == nil || next.group != at.group || slices.Contains(s.leftovers, next):
+			return at
+		case next == m:
+			return m
+		}
+		at = next
+	}
+	return m
+}
+
+// freeVolume takes a volume of that name that no machine has, nil for none.
+func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
+	for i, v := range s.volumes {
+		if v.Name == name && (in == "" || v.Region == in) {
+			s.volumes = slices.Delete(s.volumes, i, i+1)
+			return v
+		}
+	}
+	return nil
+}

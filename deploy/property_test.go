@@ -1,0 +1,295 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/release"
+)
+
+const (
+	first  = release.ID("01J00000000000000000000001")
+	second = release.ID("01J00000000000000000000002")
+	third  = release.ID("01J00000000000000000000003")
+)
+
+var (
+	services = json.RawMessage(`[{"protocol":"tcp","internal_port":8080,"ports":[{"port":80,"handlers":["http"]}],"checks":[{"type":"http","path":"/","interval":"10s"}]}]`)
+	regions  = []bourse.Region{"fra", "gru", "lhr"}
+)
+
+// config is of a machine of a group that serves, or of one that does not.
+func config(image string, serves bool) bourse.Config {
+	c := bourse.Config{Image: image, Init: bourse.Init{Cmd: []string{"serve"}}, Env: map[string]string{"A": "1"}}
+	if serves {
+		c.Services = services
+	}
+	return c
+}
+
+// anApp draws an app of some groups; of the strategies that refuse them it has no mounts.
+func anApp(t *rapid.T, image string, s deploy.Strategy) deploy.App {
+	app := deploy.App{Name: "shop", Primary: "fra", Strategy: s, MaxUnavailable: rapid.SampledFrom([]float64{0, 0.5, 1, 2}).Draw(t, "unavailable")}
+	for _, name := range []string{"web", "worker", "db"}[:rapid.IntRange(1, 3).Draw(t, "groups")] {
+		g := deploy.Group{Name: name, Config: config(image, name == "web"), Spare: rapid.Bool().Draw(t, "spare"), KeepGuest: rapid.Bool().Draw(t, "keep")}
+		if name == "db" && (s == deploy.Rolling || s == deploy.Immediate) {
+			g.Mount = &deploy.Mount{Volume: rapid.SampledFrom([]string{"data", "other"}).Draw(t, "volume"), Path: "/data", SizeGB: 1}
+		}
+		if rapid.Bool().Draw(t, "counted") {
+			for _, in := range regions[:rapid.IntRange(1, 3).Draw(t, "regions")] {
+				g.Counts = append(g.Counts, deploy.Count{Region: in, Count: rapid.IntRange(0, 4).Draw(t, "count")})
+			}
+		}
+		app.Groups = append(app.Groups, g)
+	}
+	if rapid.Bool().Draw(t, "command") {
+		app.Command = &deploy.Command{Config: config(image, false)}
+	}
+	return app
+}
+
+var strategies = []deploy.Strategy{deploy.Rolling, deploy.Immediate, deploy.Canary, deploy.BlueGreen}
+
+// deployed draws a world in which an app was deployed, with some of its machines stopped.
+func deployed(t *rapid.T) *world {
+	w := newWorld(t)
+	app := anApp(t, "shop:1", deploy.Rolling)
+	p := deploy.Make(app, w.state(), deploy.Options{Release: first, Version: 1})
+	w.start(&p).finish()
+	ids := slices.Sorted(maps.Keys(w.machines))
+	for _, id := range ids {
+		if rapid.IntRange(0, 5).Draw(t, "stopped") == 0 {
+			w.machines[id].State = bourse.StateStopped
+		}
+	}
+	return w
+}
+
+// some runs steps in an order that the plan allows, until stop of them have begun.
+func (r *run) some(t *rapid.T, stop int, after func()) {
+	for range stop {
+		list := r.runnable()
+		if len(list) == 0 {
+			return
+		}
+		r.do(rapid.SampledFrom(list).Draw(t, "step"))
+		after()
+	}
+}
+
+func steady(t *rapid.T, w *world, app deploy.App, opts deploy.Options) {
+	p := deploy.Make(app, w.state(), opts)
+	if len(p.Steps) != 0 {
+		t.Fatalf("planned again:\n%s%s", dump(&p), p.Text(0))
+	}
+}
+
+// TestPlannedAgainThereIsNothingToDo: in whichever legal order a plan is carried out,
+// the same wishes need no step then. While it is carried out, as many machines
+// serve as the strategy says.
+func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := deployed(t)
+		s := rapid.SampledFrom(strategies).Draw(t, "strategy")
+		app := anApp(t, rapid.SampledFrom([]string{"shop:1", "shop:2"}).Draw(t, "image"), s)
+		opts := deploy.Options{Release: second, Version: 2}
+		p := deploy.Make(app, w.state(), opts)
+		before := map[string]map[bourse.Region]int{}
+		for _, g := range app.Groups {
+			before[g.Name] = map[bourse.Region]int{}
+			for _, in := range regions {
+				before[g.Name][in] = w.serving(g.Name, in)
+			}
+		}
+		r := w.start(&p)
+		r.some(t, len(p.Steps), func() {
+			if s == deploy.Immediate {
+				return
+			}
+			for _, g := range app.Groups {
+				if least := leastServing(&app, &g, before[g.Name]); w.serving(g.Name, "") < least {
+					t.Fatalf("%d of group %s serve, want %d\n%s", w.serving(g.Name, ""), g.Name, least, dump(&p))
+				}
+			}
+		})
+		if len(r.runnable()) > 0 {
+			t.Fatalf("steps are left")
+		}
+		w.settle()
+		steady(t, w, app, opts)
+		wanted(t, w, &app)
+	})
+}
+
+// leastServing is how many machines of a group serve at any time while a plan is carried
+// out: of those that did, as many as are wanted in their region, without as many as may
+// be unavailable.
+func leastServing(app *deploy.App, g *deploy.Group, before map[bourse.Region]int) int {
+	count, all := 0, 0
+	for in, n := range before {
+		all += n
+		if g.Counts == nil {
+			count += n
+			continue
+		}
+		for _, c := range g.Counts {
+			if c.Region == in {
+				count += min(n, c.Count)
+			}
+		}
+	}
+	if app.Strategy == deploy.BlueGreen {
+		return count
+	}
+	limit := app.MaxUnavailable
+	if limit == 0 {
+		limit = 0.33
+	}
+	if limit < 1 {
+		limit = math.Ceil(limit * float64(all))
+	}
+	return max(0, count-int(limit))
+}
+
+// wanted fails unless the world is as the app is wanted.
+func wanted(t *rapid.T, w *world, app *deploy.App) {
+	have := map[string]map[bourse.Region]int{}
+	for _, m := range w.machines {
+		group := m.Config.Metadata[deploy.KeyGroup]
+		i := slices.IndexFunc(app.Groups, func(g deploy.Group) bool { return g.Name == group })
+		switch {
+		case i < 0:
+			t.Fatalf("machine %s of group %s is left", m.ID, group)
+		case m.Config.Image != app.Groups[i].Config.Image:
+			t.Fatalf("machine %s has image %s", m.ID, m.Config.Image)
+		case m.Cordoned:
+			t.Fatalf("machine %s is cordoned", m.ID)
+		case (app.Groups[i].Mount != nil) != (len(m.Config.Mounts) > 0):
+			t.Fatalf("machine %s has mounts %v", m.ID, m.Config.Mounts)
+		case m.Config.Metadata[deploy.KeyPaused] != "" || m.Config.Metadata[deploy.KeyCanary] != "":
+			t.Fatalf("machine %s has metadata %v", m.ID, m.Config.Metadata)
+		}
+		if ids, _ := m.Config.StandsBy(); len(ids) > 0 {
+			if m.State == bourse.StateStarted {
+				t.Fatalf("spare %s runs", m.ID)
+			}
+			for _, id := range ids {
+				if w.machines[id] == nil {
+					t.Fatalf("spare %s stands by for %s, which is gone", m.ID, id)
+				}
+			}
+			continue
+		}
+		if have[group] == nil {
+			have[group] = map[bourse.Region]int{}
+		}
+		have[group][m.Region]++
+	}
+	for _, g := range app.Groups {
+		total := 0
+		for _, c := range g.Counts {
+			if total += c.Count; have[g.Name][c.Region] != c.Count {
+				t.Fatalf("group %s in %s: %d machines, want %d", g.Name, c.Region, have[g.Name][c.Region], c.Count)
+			}
+		}
+		all := 0
+		for _, n := range have[g.Name] {
+			all += n
+		}
+		if g.Counts != nil && all != total || g.Counts == nil && all == 0 {
+			t.Fatalf("group %s has %d machines, want %d", g.Name, all, total)
+		}
+	}
+}
+
+// TestAPlanThatWasInterrupted: wherever it was, planning again leads to what is wanted,
+// and without machines that are left over.
+func TestAPlanThatWasInterrupted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := deployed(t)
+		app := anApp(t, "shop:2", rapid.SampledFrom(strategies).Draw(t, "strategy"))
+		opts := deploy.Options{Release: second, Version: 2}
+		for range rapid.IntRange(1, 3).Draw(t, "interruptions") {
+			p := deploy.Make(app, w.state(), opts)
+			r := w.start(&p)
+			r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {})
+			if rapid.Bool().Draw(t, "settle") {
+				w.settle()
+			}
+		}
+		if rapid.Bool().Draw(t, "another release") {
+			app.Strategy = rapid.SampledFrom([]deploy.Strategy{deploy.Rolling, deploy.Immediate}).Draw(t, "next strategy")
+			opts = deploy.Options{Release: third, Version: 3}
+			for i := range app.Groups {
+				app.Groups[i].Config.Image = "shop:3"
+			}
+		}
+		p := deploy.Make(app, w.state(), opts)
+		before := dump(&p)
+		w.start(&p).finish()
+		if q := deploy.Make(app, w.state(), opts); len(q.Steps) > 0 {
+			t.Fatalf("planned again:\n%s\nafter\n%s", dump(&q), before)
+		}
+		wanted(t, w, &app)
+	})
+}
+
+// picture is what is the same of two worlds of which one was returned to.
+func (w *world) picture() string {
+	out := ""
+	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
+		m := w.machines[id]
+		config := *m.Config
+		_ = config.Normalize()
+		raw, _ := json.Marshal(config)
+		out += fmt.Sprintf("%s %s %s cordoned=%t %s\n", id, m.Region, m.State, m.Cordoned, raw)
+	}
+	return out
+}
+
+// TestUndoneStepsLeaveNothing: a plan that fails anywhere before anything was destroyed
+// is undone to what was there.
+func TestUndoneStepsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := deployed(t)
+		former := w.picture()
+		volumes := len(w.volumes)
+		app := anApp(t, "shop:2", rapid.SampledFrom(strategies).Draw(t, "strategy"))
+		p := deploy.Make(app, w.state(), deploy.Options{Release: second, Version: 2})
+		r := w.start(&p)
+		lost := false
+		for range rapid.IntRange(0, len(p.Steps)).Draw(t, "stop") {
+			i := rapid.SampledFrom(r.runnable()).Draw(t, "step")
+			s := &p.Steps[i]
+			if s.Do == deploy.DestroyMachine && s.Of == nil {
+				lost = true
+				break
+			}
+			r.do(i)
+		}
+		if lost { // what has come so far stays
+			return
+		}
+		for i, s := range p.Steps { // one that is gone already needs no undoing
+			if s.Do == deploy.DestroyMachine && r.begun[i] {
+				r.begun[*s.Of] = false
+			}
+		}
+		r.undo()
+		w.settle()
+		if now := w.picture(); now != former || len(w.volumes) != volumes {
+			t.Fatalf("was\n%s\nis\n%s\n%s", former, now, dump(&p))
+		}
+	})
+}

@@ -1,0 +1,351 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// world is a model of an app's machines and volumes: what steps do to them.
+type world struct {
+	t        fataler
+	machines map[bourse.MachineID]*machinesapi.Machine
+	volumes  map[bourse.VolumeID]*machinesapi.Volume
+	versions map[bourse.MachineID][]machinesapi.Version
+	made     int
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t fataler) *world {
+	return &world{
+		t: t, machines: map[bourse.MachineID]*machinesapi.Machine{}, volumes: map[bourse.VolumeID]*machinesapi.Volume{},
+		versions: map[bourse.MachineID][]machinesapi.Version{},
+	}
+}
+
+// state is what the API says of the world.
+func (w *world) state() deploy.State {
+	s := deploy.State{App: "shop", Versions: map[bourse.MachineID][]machinesapi.Version{}}
+	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
+		m := *w.machines[id]
+		config := *m.Config
+		config.Metadata = maps.Clone(config.Metadata)
+		guest := bourse.Guest{}
+		if config.Guest != nil {
+			guest = *config.Guest
+		}
+		guest = guest.WithDefaults()
+		config.Guest = &guest
+		m.Config = &config
+		if m.HostStatus != machinesapi.HostOK {
+			incomplete := config.Public()
+			m.Config, m.IncompleteConfig = nil, &incomplete
+		}
+		s.Machines = append(s.Machines, m)
+		s.Versions[id] = slices.Clone(w.versions[id])
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.volumes)) {
+		s.Volumes = append(s.Volumes, *w.volumes[id])
+	}
+	return s
+}
+
+func (w *world) add(c *bourse.Config, in bourse.Region, state bourse.State, cordoned bool) *machinesapi.Machine {
+	w.made++
+	m := &machinesapi.Machine{}
+	m.ID = bourse.MachineID(fmt.Sprintf("%06x%08x", w.made%4+1, w.made))
+	m.Name = fmt.Sprintf("m%d", w.made)
+	m.State, m.Region, m.Cordoned, m.HostStatus = state, in, cordoned, machinesapi.HostOK
+	m.Worker = bourse.WorkerID(fmt.Sprintf("w%d", w.made%4+1))
+	m.CreatedAt = fmt.Sprintf("2026-01-01T00:%02d:%02dZ", w.made/60, w.made%60)
+	m.InstanceID = bourse.InstanceID(fmt.Sprintf("i%d", w.made))
+	if m.Region == "" {
+		m.Region = "fra"
+	}
+	m.Config = c
+	w.machines[m.ID] = m
+	w.versions[m.ID] = []machinesapi.Version{{Version: m.InstanceID, Config: c}}
+	for _, mount := range c.Mounts {
+		id := m.ID
+		w.volumes[mount.Volume].Machine = &id
+	}
+	return m
+}
+
+func (w *world) addVolume(name string, gb int64, in bourse.Region) bourse.VolumeID {
+	w.made++
+	v := &machinesapi.Volume{}
+	v.ID = bourse.VolumeID(fmt.Sprintf("vol_%016d", w.made))
+	v.Name, v.SizeGB, v.Region, v.State, v.HostStatus = name, gb, in, bourse.VolumeCreated, machinesapi.HostOK
+	if v.Region == "" {
+		v.Region = "fra"
+	}
+	w.volumes[v.ID] = v
+	return v.ID
+}
+
+func (w *world) destroy(id bourse.MachineID) {
+	delete(w.machines, id)
+	for _, v := range w.volumes {
+		if v.Machine != nil && *v.Machine == id {
+			v.Machine = nil
+		}
+	}
+}
+
+// run is a plan that is being carried out on a world.
+type run struct {
+	w     *world
+	plan  *deploy.Plan
+	begun []bool
+	ids   map[int]bourse.MachineID
+	vols  map[int]bourse.VolumeID
+}
+
+func (w *world) start(p *deploy.Plan) *run {
+	w.t.Helper()
+	if len(p.Refused) > 0 {
+		w.t.Fatalf("the plan is refused: %v", p.Refused)
+	}
+	if err := p.Validate(); err != nil {
+		w.t.Fatalf("invalid plan: %v\n%s", err, dump(p))
+	}
+	return &run{w: w, plan: p, begun: make([]bool, len(p.Steps)), ids: map[int]bourse.MachineID{}, vols: map[int]bourse.VolumeID{}}
+}
+
+// runnable are the steps that may begin now.
+func (r *run) runnable() []int {
+	var out []int
+next:
+	for i := range r.plan.Steps {
+		if r.begun[i] {
+			continue
+		}
+		for _, before := range r.plan.Steps[i].After {
+			if !r.begun[before] {
+				continue next
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
+	id := s.Machine
+	if s.Of != nil {
+		id = r.ids[*s.Of]
+	}
+	m := r.w.machines[id]
+	if m == nil {
+		r.w.t.Fatalf("step %d (%s): machine %q is not there\n%s", s.ID, s.Do, id, dump(r.plan))
+	}
+	return m
+}
+
+// config is what a step gives a machine.
+func (r *run) config(s *deploy.Step) *bourse.Config {
+	c := *s.Config
+	c.Metadata = maps.Clone(c.Metadata)
+	if s.VolumeOf != nil {
+		c.Mounts = slices.Clone(c.Mounts)
+		c.Mounts[0].Volume = r.vols[*s.VolumeOf]
+	}
+	if s.StandbyOf != nil {
+		ids, _ := c.StandsBy()
+		c.Standbys, _ = json.Marshal(append(ids, r.ids[*s.StandbyOf]))
+	}
+	for i, mount := range c.Mounts {
+		v := r.w.volumes[mount.Volume]
+		if v == nil {
+			r.w.t.Fatalf("step %d (%s): volume %q is not there", s.ID, s.Do, mount.Volume)
+		}
+		c.Mounts = slices.Clone(c.Mounts)
+		c.Mounts[i].Name, c.Mounts[i].SizeGB = v.Name, v.SizeGB
+	}
+	return &c
+}
+
+func (r *run) do(i int) {
+	s := &r.plan.Steps[i]
+	r.begun[i] = true
+	w := r.w
+	switch s.Do {
+	case deploy.RunCommand, deploy.AwaitProxies:
+	case deploy.MakeVolume:
+		r.vols[i] = w.addVolume(s.Volume.Name, s.Volume.SizeGB, s.In)
+	case deploy.MakeMachine:
+		state := bourse.StateStarting
+		if s.Stopped {
+			state = bourse.StateStopped
+		}
+		r.ids[i] = w.add(r.config(s), s.In, state, s.Hidden).ID
+	case deploy.UpdateMachine:
+		m := r.machine(s)
+		if s.Instance != m.InstanceID {
+			w.t.Fatalf("step %d: version %s, the machine has %s", i, s.Instance, m.InstanceID)
+		}
+		w.update(m, r.config(s), s.Stopped)
+	case deploy.AwaitReady:
+		m := r.machine(s)
+		if m.State == bourse.StateStarting {
+			m.State = bourse.StateStarted
+		}
+		if m.State != bourse.StateStarted {
+			w.t.Fatalf("step %d: machine %s is %s and will never be ready\n%s", i, m.ID, m.State, dump(r.plan))
+		}
+	case deploy.RestartMachine, deploy.StartMachine:
+		r.machine(s).State = bourse.StateStarting
+	case deploy.UncordonMachine:
+		r.machine(s).Cordoned = false
+	case deploy.CordonMachine:
+		r.machine(s).Cordoned = true
+	case deploy.StopMachine:
+		r.machine(s).State = bourse.StateStopped
+	case deploy.SetMetadata:
+		m := r.machine(s)
+		for k, v := range s.Config.Metadata {
+			if v == "" {
+				delete(m.Config.Metadata, k)
+			} else {
+				m.Config.Metadata[k] = v
+			}
+		}
+	case deploy.DestroyMachine:
+		w.destroy(r.machine(s).ID)
+	case deploy.DestroyVolume:
+		delete(w.volumes, s.VolumeID)
+	default:
+		w.t.Fatalf("step %d: unknown act %q", i, s.Do)
+	}
+}
+
+func (w *world) update(m *machinesapi.Machine, c *bourse.Config, stopped bool) {
+	w.made++
+	m.Config, m.InstanceID = c, bourse.InstanceID(fmt.Sprintf("i%d", w.made))
+	m.State = bourse.StateStarting
+	if stopped {
+		m.State = bourse.StateStopped
+	}
+	w.versions[m.ID] = append([]machinesapi.Version{{Version: m.InstanceID, Config: c}}, w.versions[m.ID]...)
+}
+
+// undo undoes what was done, as the plan says it.
+func (r *run) undo() {
+	for _, i := range r.plan.Undoable(r.begun) {
+		s := &r.plan.Steps[i]
+		switch s.Do {
+		case deploy.MakeVolume:
+			delete(r.w.volumes, r.vols[i])
+		case deploy.MakeMachine:
+			r.w.destroy(r.ids[i])
+		case deploy.UpdateMachine:
+			r.w.update(r.machine(s), s.Former, s.Stopped)
+		case deploy.UncordonMachine:
+			r.machine(s).Cordoned = true
+		case deploy.CordonMachine:
+			r.machine(s).Cordoned = false
+		case deploy.StopMachine:
+			r.machine(s).State = bourse.StateStarting
+		case deploy.StartMachine:
+			r.machine(s).State = bourse.StateStopped
+		case deploy.SetMetadata:
+			m := r.machine(s)
+			for k := range s.Config.Metadata {
+				if v := s.Former.Metadata[k]; v == "" {
+					delete(m.Config.Metadata, k)
+				} else {
+					m.Config.Metadata[k] = v
+				}
+			}
+		default:
+			r.w.t.Fatalf("step %d: no one undoes %q", i, s.Do)
+		}
+	}
+}
+
+// finish carries a plan out, in the order of its steps, and lets machines start.
+func (r *run) finish() {
+	for i := range r.plan.Steps {
+		if !r.begun[i] {
+			r.do(i)
+		}
+	}
+	r.w.settle()
+}
+
+func (w *world) settle() {
+	for _, m := range w.machines {
+		if m.State == bourse.StateStarting {
+			m.State = bourse.StateStarted
+		}
+	}
+}
+
+// serving returns how many machines of a group requests can reach, in a region or all.
+func (w *world) serving(group string, in bourse.Region) int {
+	n := 0
+	for _, m := range w.machines {
+		if m.Config.Metadata[deploy.KeyGroup] == group && (in == "" || m.Region == in) && m.State == bourse.StateStarted && !m.Cordoned && m.Config.Metadata[deploy.KeyCanary] == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// dump is a plan's steps, one a line.
+func dump(p *deploy.Plan) string {
+	var out strings.Builder
+	for _, s := range p.Steps {
+		fmt.Fprintf(&out, "%3d %-16s %-6s %-4s", s.ID, s.Do, s.Group, s.In)
+		if s.Machine != "" {
+			fmt.Fprintf(&out, " machine %s", s.Machine)
+		}
+		for name, id := range map[string]*int{"of": s.Of} {
+			if id != nil {
+				fmt.Fprintf(&out, " %s %d", name, *id)
+			}
+		}
+		if s.VolumeOf != nil {
+			fmt.Fprintf(&out, " volume of %d", *s.VolumeOf)
+		}
+		if s.VolumeID != "" {
+			fmt.Fprintf(&out, " volume %s", s.VolumeID)
+		}
+		if s.Volume != nil {
+			fmt.Fprintf(&out, " volume %s %d GB", s.Volume.Name, s.Volume.SizeGB)
+			if s.Volume.Fork != "" {
+				fmt.Fprintf(&out, " fork of %s", s.Volume.Fork)
+			}
+		}
+		if s.StandbyOf != nil {
+			fmt.Fprintf(&out, " standby of %d", *s.StandbyOf)
+		}
+		if s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] != "" {
+			fmt.Fprintf(&out, " replaces %s", s.Config.Metadata[deploy.KeyReplaces])
+		}
+		for name, is := range map[string]bool{"stopped": s.Stopped} {
+			if is {
+				fmt.Fprintf(&out, " %s", name)
+			}
+		}
+		if s.Hidden {
+			out.WriteString(" hidden")
+		}
+		if len(s.After) > 0 {
+			fmt.Fprintf(&out, " after %v", s.After)
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
