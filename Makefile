@@ -20,13 +20,16 @@ SOAK      ?= 10m
 PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test cgroup2 soak check fmt-check vet cross lint sizes fuzz bench fmt clean
+.PHONY: help build man demo test cgroup2 soak check fmt-check vet cross lint sizes fuzz bench fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/bourse, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/bourse ./cmd/bourse
+
+man: build ## write the manual, bin/man/*.1
+	bin/bourse man bin/man
 
 demo: build ## run the main job from beginning to end, with a worker killed in between
 	$(GO) run ./scripts/demo -binary bin/bourse

@@ -424,6 +424,10 @@ var edges = map[string]map[string]string{
 		"internal/loopback": "finds the token of an API on loopback",
 		"machinesapi":       "is its client",
 	},
+	"cli/image": {
+		"image/credentials": "passes on the credentials that flags name",
+		"image/push":        "pushes archives by it",
+	},
 	"cli/app": {"release": "shows what was deployed"},
 	"cli/config": {
 		"deploy":        "shows what a configuration makes of an app",

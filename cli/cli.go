@@ -125,7 +125,7 @@ Begin with:
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(s.version())
+	root.AddCommand(s.version(), s.man(commands))
 	root.SetFlagErrorFunc(s.flagError)
 	s.typedHelp(root)
 	return root

@@ -15,7 +15,7 @@ import (
 
 // New returns the commands of images.
 func New(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("image", "See, fetch and remove images on workers", newList(s), newPull(s), newPrune(s))
+	c := cli.Noun("image", "See, fetch and remove images on workers, and push them", newList(s), newPull(s), newPrune(s), newPush(s))
 	c.Aliases = []string{"images"}
 	return c
 }

@@ -217,13 +217,15 @@ func TestCommands(t *testing.T) {
 		want     string
 	}{
 		"buildctl": {
-			[]string{"buildctl", "docker"}, nil, func(*Request) {},
+			[]string{"buildctl", "docker"},
+			nil, func(*Request) {},
 			" buildctl build --frontend dockerfile.v0 --progress plain --local context=DIR --local dockerfile=TMP/dockerfile --opt filename=Dockerfile" +
 				" --opt target=base --opt build-arg:A=1 --opt build-arg:B=two words --output type=oci,dest=TMP/image.tar\n" +
 				"Dockerfile\nDockerfile.dockerignore\n",
 		},
 		"buildctl plainly": {
-			[]string{"buildctl"}, nil, func(r *Request) { r.Ignorefile, r.Target, r.Args = "", "", nil },
+			[]string{"buildctl"},
+			nil, func(r *Request) { r.Ignorefile, r.Target, r.Args = "", "", nil },
 			" buildctl build --frontend dockerfile.v0 --progress plain --local context=DIR --local dockerfile=DIR --opt filename=Dockerfile.web" +
 				" --output type=oci,dest=TMP/image.tar\nDockerfile.web\nkey.secret\nmy.ignore\npage.html\n",
 		},
@@ -235,7 +237,8 @@ func TestCommands(t *testing.T) {
 				" --iidfile TMP/id DIR\n docker save --output TMP/image.tar sha256:1d\n",
 		},
 		"docker": {
-			[]string{"docker"}, nil, func(r *Request) { r.Ignorefile = "" },
+			[]string{"docker"},
+			nil, func(r *Request) { r.Ignorefile = "" },
 			"0 docker build --file DIR/Dockerfile.web --target base --build-arg A=1 --build-arg B=two words --iidfile TMP/id DIR\n" +
 				"0 docker save --output TMP/image.tar sha256:1d\n",
 		},

@@ -1,0 +1,62 @@
+package image
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bourse-dev/bourse/image/registrytest"
+)
+
+// TestImagePush pushes an archive to a registry, and has nothing to send the next time.
+func TestImagePush(t *testing.T) {
+	r := registrytest.Start(t, registrytest.Options{})
+	image := registrytest.Build(t, registrytest.Image{Layers: []registrytest.Layer{registrytest.Random(1, 3<<20)}})
+	archive := filepath.Join(t.TempDir(), "web.tar")
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(f)
+	add := func(name string, data []byte) {
+		err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o600})
+		if _, wrote := w.Write(data); errors.Join(err, wrote) != nil {
+			t.Fatal(err, wrote)
+		}
+	}
+	index, err := json.Marshal(ocispec.Index{Manifests: []ocispec.Descriptor{image.Manifest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	add("index.json", index)
+	for d, data := range image.Blobs {
+		add("blobs/sha256/"+d.Encoded(), data)
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	name, config := r.Name("team/web:v1"), filepath.Join(t.TempDir(), "none")
+	want := name + "@" + image.Manifest.Digest.String() + "\n"
+	for range 2 {
+		got := line.Run(t, "image", "push", archive, name, "--docker-config", config)
+		if got.Code != 0 || got.Out != want || got.Err != name+"  pushed, 3.0 MiB\n" {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+	if got := line.Run(t, "image", "push", "--json", archive, name); got.Code != 0 || !strings.Contains(got.Out, `"image": "`+strings.TrimSpace(want)) {
+		t.Errorf("%+v", got)
+	}
+	if got := line.Run(t, "image", "push", f.Name()+"x", name); got.Code != 3 || !strings.Contains(got.Err, "no such file") {
+		t.Errorf("an archive that is not there: %+v", got)
+	}
+	if got := line.Run(t, "image", "push", archive, name, "--registry-user", "ann"); got.Code != 2 || !strings.Contains(got.Err, "BOURSE_REGISTRY_PASSWORD") {
+		t.Errorf("a name without a password: %+v", got)
+	}
+}
