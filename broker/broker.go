@@ -165,12 +165,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
 		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),
 		(&addresses.Handler{Apps: store}).Routes(),
 		(&declined.Handler{Apps: store}).Routes(),
-<<<<<<< HEAD
-		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
-=======
 		(&proxies.Handler{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
-		(&tokens.Handler{Issued: c.Issued, Gate: g, Now: c.Now}).Routes(),
->>>>>>> 5102312 (broker/proxies: what proxies route where, for clients; bourse proxy status, bourse open)
+		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
 	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), orders
 }

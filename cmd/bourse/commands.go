@@ -30,11 +30,7 @@ func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	stores := worker.Stores{Check: checkStore, Salvage: salvageStore}
 	return []cli.Group{
-<<<<<<< HEAD
-		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), config.New(s), secrets.New(s), volume.New(s), image.New(s)}},
-=======
-		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), proxy.NewOpen(s), secrets.New(s), volume.New(s), image.New(s)}},
->>>>>>> 5102312 (broker/proxies: what proxies route where, for clients; bourse proxy status, bourse open)
+		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), proxy.NewOpen(s), config.New(s), secrets.New(s), volume.New(s), image.New(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
 			order.New(s), order.NewQuote(s), reservation.New(s), region.New(s), worker.New(s, stores), proxy.New(s), sql.New(s), view.New(s), token.New(s),
 		}},
