@@ -1,0 +1,109 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// An update and a destroy of one machine come at one moment: the machine is gone in the
+// end with all its processes, and the update has an answer that no client repeats.
+func TestAnUpdateDuringADestroy(t *testing.T) {
+	t.Parallel()
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
+	startAll(t, worker)
+	api := client(t, broker)
+	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	mark := fmt.Sprintf("bourse-update-destroy-%d", os.Getpid())
+	var both sync.WaitGroup
+	for range 12 {
+		m := create(t, api, sleeper("gru", mark))
+		both.Go(func() {
+			_, err := api.Update(t.Context(), app, m.ID, machinesapi.UpdateMachine{Config: sleeper("gru", mark).Config}, "")
+			switch bourse.CodeOf(err) { //nolint:exhaustive // all others are wrong
+			case "", bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:
+			default:
+				t.Errorf("the update of a machine that is destroyed: %v", err)
+			}
+		})
+		both.Go(func() {
+			if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
+				t.Errorf("the destroy of a machine that is updated: %v", err)
+			}
+		})
+	}
+	both.Wait()
+	eventually(t, 10*time.Second, "nothing is left", func() error {
+		if left := pidsOf(t, mark); len(left) > 0 {
+			return fmt.Errorf("processes %v", left)
+		}
+		return nil
+	})
+}
+
+// A worker is stopped while the old version of a machine takes its time to end, and
+// started again: it goes on with the update where it was.
+func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
+	t.Parallel()
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--ephemeral=false")
+	startAll(t, worker)
+	worker.Settle()
+	api := client(t, broker)
+	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
+	order := sleeper("gru", "")
+	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done; : " + mark + "old"}
+	order.Config.StopConfig = &bourse.StopConfig{Timeout: bourse.Duration(3 * time.Second)}
+	m := create(t, api, order)
+	defer func() {
+		if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
+			t.Error(err)
+		}
+	}()
+	updated := make(chan error, 1)
+	go func() {
+		_, err := api.Update(t.Context(), app, m.ID, machinesapi.UpdateMachine{Config: sleeper("gru", mark+"new").Config}, "")
+		updated <- err
+	}()
+	state := func(want bourse.State) error {
+		now, err := api.Machine(t.Context(), app, m.ID)
+		if err == nil && now.State != want {
+			err = fmt.Errorf("it is %s", now.State)
+		}
+		return err
+	}
+	eventually(t, 10*time.Second, "the old version is to end", func() error { return state(bourse.StateReplacing) })
+	if err := worker.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Cmd.Wait(); err != nil {
+		t.Errorf("the worker's end: %v", err)
+	}
+	if err := <-updated; err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable && bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the update whose worker stops: %v", err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the new version runs, alone", func() error {
+		return errors.Join(state(bourse.StateStarted), alone(t, mark))
+	})
+}
+
+// alone reports what runs beside one new version.
+func alone(t *testing.T, mark string) error {
+	t.Helper()
+	if old, now := pidsOf(t, mark+"old"), pidsOf(t, mark+"new"); len(old) > 0 || len(now) != 1 {
+		return fmt.Errorf("old processes %v, new ones %v", old, now)
+	}
+	return nil
+}
