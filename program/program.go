@@ -17,6 +17,36 @@ type Program struct {
 	bourse.Init
 	Env  map[string]string // without what it is told of itself
 	From map[string]string // variables that have a fact about the machine, one of Facts
+
+	Secrets []Secret // that it has beside its app's
+	Apart   bool     // from its app's secrets: it has no others
+}
+
+// Secret is a variable that has the value of one of the app's secrets.
+type Secret struct {
+	EnvVar string `json:"env_var"`
+	Name   string `json:"name"` // of the secret; "" is the variable's
+}
+
+// Given returns the variables that a program has of its app's secrets. Codes: invalid
+// (it asks for one that the app does not have).
+func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
+	if !p.Apart && len(p.Secrets) == 0 {
+		return secrets, nil
+	}
+	out := map[string]string{}
+	if !p.Apart {
+		maps.Copy(out, secrets)
+	}
+	for _, s := range p.Secrets {
+		name := cmp.Or(s.Name, s.EnvVar)
+		value, ok := secrets[name]
+		if !ok {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "config.processes.secrets: the app has no secret %s", bourse.Quoted(name))
+		}
+		out[s.EnvVar] = value
+	}
+	return out, nil
 }
 
 // Facts are what variables of env_from may have.
@@ -30,7 +60,7 @@ type process struct {
 	Cmd              []string          `json:"cmd"`
 	User             string            `json:"user"`
 	Env              map[string]string `json:"env"`
-	Secrets          []json.RawMessage `json:"secrets"`
+	Secrets          []Secret          `json:"secrets"`
 	IgnoreAppSecrets bool              `json:"ignore_app_secrets"`
 	EnvFrom          []struct {
 		EnvVar   string `json:"env_var"`
@@ -66,8 +96,6 @@ func Of(c *bourse.Config) (Program, error) {
 // instead of an entrypoint and cmd, its cmd instead of a cmd.
 func (p *Program) add(one *process) error {
 	switch {
-	case len(one.Secrets) > 0 || one.IgnoreAppSecrets:
-		return bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: a program has all secrets of its app, under their names: leave out secrets and ignore_app_secrets")
 	case len(one.Exec) > 0:
 		p.Exec = one.Exec
 	case len(one.Entrypoint) > 0:
@@ -76,6 +104,7 @@ func (p *Program) add(one *process) error {
 		p.Exec, p.Cmd = nil, one.Cmd
 	}
 	p.User = cmp.Or(one.User, p.User)
+	p.Secrets, p.Apart = one.Secrets, one.IgnoreAppSecrets
 	if len(one.Env) > 0 {
 		p.Env = maps.Clone(p.Env)
 		if p.Env == nil {
@@ -103,6 +132,9 @@ func (p *Program) validate() error {
 	}
 	for name := range p.From {
 		env[name] = ""
+	}
+	for _, s := range p.Secrets {
+		env[s.EnvVar] = ""
 	}
 	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
 	if len(c.Init.Command()) == 0 {

@@ -15,22 +15,24 @@ func TestOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, want string // the command, user and environment, or part of the error
 	}{
-		"init":                   {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
-		"none":                   {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
-		"exec":                   {`"init":{"exec":["a"]},"processes":[{"exec":["x","y"]}]`, `x y|||||`},
-		"an entrypoint":          {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"entrypoint":["x"]}]`, `|x||||`},
-		"both":                   {`"init":{"exec":["a"]},"processes":[{"entrypoint":["x"],"cmd":["y"]}]`, `|x|y|||`},
-		"a cmd":                  {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"cmd":["y"]}]`, `|a|y|||`},
-		"only an environment":    {`"init":{"exec":["a"],"user":"u"},"env":{"A":"1","B":"1"},"processes":[{"env":{"B":"2"}}]`, `a|||u|A=1,B=2|`},
-		"a user":                 {`"init":{"exec":["a"],"user":"u"},"processes":[{"user":"v"}]`, `a|||v||`},
-		"facts":                  {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"id"}]}]`, `a|||||ME=id`},
-		"a fact that is none":    {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"secret"}]}]`, `field_ref "secret"`},
-		"a name that is none":    {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"A=B","field_ref":"id"}]}]`, `env name "A=B"`},
-		"a NUL byte":             {`"init":{"exec":["a"]},"processes":[{"cmd":["a\u0000"]}]`, `NUL byte`},
-		"secrets":                {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}]}]`, `leave out secrets`},
-		"two":                    {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 of them`},
-		"no command of the host": {`"image":"host","processes":[{}]`, `image host needs a command`},
-		"a command of the host":  {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
+		"init":                    {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
+		"none":                    {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
+		"exec":                    {`"init":{"exec":["a"]},"processes":[{"exec":["x","y"]}]`, `x y|||||`},
+		"an entrypoint":           {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"entrypoint":["x"]}]`, `|x||||`},
+		"both":                    {`"init":{"exec":["a"]},"processes":[{"entrypoint":["x"],"cmd":["y"]}]`, `|x|y|||`},
+		"a cmd":                   {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"cmd":["y"]}]`, `|a|y|||`},
+		"only an environment":     {`"init":{"exec":["a"],"user":"u"},"env":{"A":"1","B":"1"},"processes":[{"env":{"B":"2"}}]`, `a|||u|A=1,B=2|`},
+		"a user":                  {`"init":{"exec":["a"],"user":"u"},"processes":[{"user":"v"}]`, `a|||v||`},
+		"facts":                   {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"id"}]}]`, `a|||||ME=id`},
+		"a fact that is none":     {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"secret"}]}]`, `field_ref "secret"`},
+		"a name that is none":     {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"A=B","field_ref":"id"}]}]`, `env name "A=B"`},
+		"a NUL byte":              {`"init":{"exec":["a"]},"processes":[{"cmd":["a\u0000"]}]`, `NUL byte`},
+		"secrets":                 {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`, `a|||||`},
+		"a secret without a name": {`"init":{"exec":["a"]},"processes":[{"secrets":[{"name":"B"}]}]`, `env name ""`},
+		"a secret as A=B":         {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A=B"}]}]`, `env name "A=B"`},
+		"two":                     {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 of them`},
+		"no command of the host":  {`"image":"host","processes":[{}]`, `image host needs a command`},
+		"a command of the host":   {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
 	} {
 		var in bourse.Config
 		if err := json.Unmarshal([]byte(`{"image":"nginx",`+c.config+`}`), &in); err != nil {
@@ -60,9 +62,32 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// A program has its app's secrets, unless it says that it does not, and those that it
+// names under other names.
+func TestGiven(t *testing.T) {
+	app := map[string]string{"A": "1", "B": "2"}
+	for name, c := range map[string]struct {
+		p    program.Program
+		want map[string]string // nil: refused
+	}{
+		"all":                            {program.Program{}, app},
+		"none":                           {program.Program{Apart: true}, map[string]string{}},
+		"one more":                       {program.Program{Secrets: []program.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
+		"one alone":                      {program.Program{Apart: true, Secrets: []program.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
+		"one, renamed":                   {program.Program{Apart: true, Secrets: []program.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
+		"one that the app does not have": {program.Program{Secrets: []program.Secret{{EnvVar: "A", Name: "C"}}}, nil},
+	} {
+		got, err := c.p.Given(app)
+		if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != (c.want == nil) || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: %v (-want +got): %s", name, err, diff)
+		}
+	}
+}
+
 func FuzzOf(f *testing.F) {
 	f.Add([]byte(`[{"exec":["a"],"env":{"A":"b"},"env_from":[{"env_var":"A","field_ref":"id"}]}]`))
 	f.Add([]byte(`[{"secrets":[{}]},null]`))
+	f.Add([]byte(`[{"exec":["a"],"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := bourse.Config{Image: bourse.ImageHost, Kept: bourse.Kept{Processes: raw}}

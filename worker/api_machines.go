@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/ndjson"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/idle"
-	"github.com/bourse-dev/bourse/worker/machines"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/state"
 	"github.com/bourse-dev/bourse/worker/waits"
 )
@@ -74,7 +74,7 @@ func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse
 	}
 	defer w.uses.Begin(id)()
 	fabric.ServeExec(rw, r, func(ctx context.Context, streams fabric.ExecIO) (bourse.Exit, error) {
-		return execStream(ctx, d, machines.TaskOf(&m), streams)
+		return execStream(ctx, d, spec.TaskOf(&m), streams)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/worker/idle"
 	"github.com/bourse-dev/bourse/worker/machines"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/secrets"
 	"github.com/bourse-dev/bourse/worker/standby"
 	"github.com/bourse-dev/bourse/worker/tasks"
@@ -21,7 +22,7 @@ func (w *Worker) newMachines() *machines.Machines {
 	c := machines.Config{
 		State: w.state, Admit: w.host, Drivers: map[bourse.ImageKind]driver.Driver{bourse.HostImage: cfg.Driver},
 		Volumes: w.volumes, Secrets: &secrets.Secrets{View: cfg.Secrets, Opener: cfg.Opener}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
-		SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs, Awake: w.awakeEnv, Forget: cfg.Forget,
+		Policy: spec.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, Awake: w.awakeEnv, Forget: cfg.Forget,
 	}
 	if cfg.Container != nil {
 		c.Drivers[bourse.RegistryImage] = cfg.Container

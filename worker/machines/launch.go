@@ -33,7 +33,7 @@ func (o *operations) launch(ctx context.Context, r *machineRun, failed giveUp) f
 		secrets, version, err = o.secretsOf(ctx, &m)
 	}
 	if err == nil {
-		task = o.program(&m, f, secrets)
+		task = o.policy.Of(&m, f, secrets)
 		task.Env = append(task.Env, o.awake(&m)...)
 		task.Stdin, err = o.tasks.Payload(&m)
 	}

@@ -29,23 +29,23 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
 	"github.com/bourse-dev/bourse/worker/machines/images"
 	"github.com/bourse-dev/bourse/worker/machines/samples"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
 // Config says what Machines stand on.
 type Config struct {
-	State       *state.State
-	Admit       *admit.Host
-	Drivers     map[bourse.ImageKind]driver.Driver // of host images at least
-	Images      images.Host                        // goes with a driver of images; nil: none
-	Network     fittings.Network                   // nil: all use the host's
-	Scratch     fittings.Scratch                   // nil: root file systems have no limits
-	Volumes     Volumes
-	Secrets     Secrets
-	SharedQuota bool                           // a shared vCPU has a quota, with bursts, rather than a core under contention
-	PIDs        int                            // limit of the processes of a machine with an image; 0 and less: none
-	Awake       func(*bourse.Machine) []string // what a program's environment has to keep its machine awake
-	Forget      bool                           // remove machines of the host that the store does not know, rather than refusing to start
+	State   *state.State
+	Admit   *admit.Host
+	Drivers map[bourse.ImageKind]driver.Driver // of host images at least
+	Images  images.Host                        // goes with a driver of images; nil: none
+	Network fittings.Network                   // nil: all use the host's
+	Scratch fittings.Scratch                   // nil: root file systems have no limits
+	Volumes Volumes
+	Secrets Secrets
+	Policy  spec.Policy
+	Awake   func(*bourse.Machine) []string // what a program's environment has to keep its machine awake
+	Forget  bool                           // remove machines of the host that the store does not know, rather than refusing to start
 }
 
 // Volumes are the volumes that machines mount.
@@ -84,10 +84,10 @@ type Machines struct {
 func New(cfg Config) *Machines {
 	ops := &operations{
 		state: cfg.State, host: cfg.Admit, volumes: cfg.Volumes, secrets: cfg.Secrets,
-		drivers:     &drivers{all: cfg.Drivers, late: make(chan struct{})},
-		images:      images.New(cfg.State, cfg.Images),
-		fittings:    &fittings.Fittings{State: cfg.State, Host: cfg.Admit, Network: cfg.Network, Scratch: cfg.Scratch, Volumes: cfg.Volumes},
-		sharedQuota: cfg.SharedQuota, pids: cfg.PIDs, awake: cfg.Awake,
+		drivers:  &drivers{all: cfg.Drivers, late: make(chan struct{})},
+		images:   images.New(cfg.State, cfg.Images),
+		fittings: &fittings.Fittings{State: cfg.State, Host: cfg.Admit, Network: cfg.Network, Scratch: cfg.Scratch, Volumes: cfg.Volumes},
+		policy:   cfg.Policy, awake: cfg.Awake,
 	}
 	ops.define()
 	return &Machines{state: cfg.State, host: cfg.Admit, ops: ops, forget: cfg.Forget}

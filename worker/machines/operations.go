@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
 	"github.com/bourse-dev/bourse/worker/machines/images"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -45,9 +45,8 @@ type operations struct {
 	tasks    Tasks
 	secrets  Secrets
 
-	sharedQuota bool // see Config
-	pids        int
-	awake       func(*bourse.Machine) []string
+	policy spec.Policy
+	awake  func(*bourse.Machine) []string
 
 	watched watching
 }
@@ -170,11 +169,6 @@ func (o *operations) define() {
 	for _, l := range []*launches{&d.plain, &d.pulled, &d.fitted} {
 		o.state.Engine.Register(l.create, l.prepare, l.start, l.restart, l.update)
 	}
-}
-
-// TaskOf names the task of a machine's latest boot.
-func TaskOf(m *bourse.Machine) driver.TaskID {
-	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
 }
 
 // alive reports whether m's latest boot may have a task whose end is not

@@ -8,24 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
-
-// PollerLimits returns what a poller's host must have free for a machine of image
-// pull.
-func PollerLimits(c *bourse.Config) driver.Limits {
-	l := driver.Limits{CPUQuota: bourse.MilliCPU(c.Guest.CPUs * 1000), Memory: c.Guest.MemoryMB}
-	if c.Rootfs != nil {
-		l.Disk = bourse.MiB(c.Rootfs.SizeGB) << 10
-	}
-	return l
-}
 
 // handOver has a poller claim the task of m, which is starting. It waits no
 // longer than the order does, or anybody who starts a machine, and not for one
 // that is no longer wanted.
 func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A host that had it before this daemon was started, perhaps long ago, has it still.
-	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
+	if status, err := d.Inspect(ctx, spec.TaskOf(m)); err == nil {
 		return status, nil
 	}
 	until := r.Request.Until
@@ -33,7 +24,7 @@ func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRu
 		until = time.Now().Add(bourse.DefaultWithin)
 	}
 	wanted, stop := o.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
-	status, err := d.Start(wanted, o.program(m, fittings.Fit{}, nil))
+	status, err := d.Start(wanted, o.policy.Of(m, fittings.Fit{}, nil))
 	cause := context.Cause(wanted)
 	stop()
 	switch {

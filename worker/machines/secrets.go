@@ -2,9 +2,9 @@ package machines
 
 import (
 	"context"
-	"encoding/base64"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
 // Secrets are the secrets of machines' apps, which are known by their ids.
@@ -35,17 +35,8 @@ func (o *operations) secretsOf(ctx context.Context, m *bourse.Machine) (map[stri
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, f := range m.Config.Files {
-		if f.SecretName == "" {
-			continue
-		}
-		value, ok := values[f.SecretName]
-		if !ok {
-			return nil, 0, bourse.Errorf(bourse.CodeInvalid, "config.files: the app has no secret %s", bourse.Quoted(f.SecretName))
-		}
-		if _, err := base64.StdEncoding.DecodeString(value); err != nil {
-			return nil, 0, bourse.Errorf(bourse.CodeInvalid, "config.files: the value of secret %s is not base64", bourse.Quoted(f.SecretName))
-		}
+	if err := spec.Secrets(&m.Config, values); err != nil {
+		return nil, 0, err
 	}
 	return values, version, nil
 }

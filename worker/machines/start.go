@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -206,7 +207,7 @@ func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Mac
 func (o *operations) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 	d, err := o.drivers.of(m.Config.ImageKind())
 	if err == nil {
-		err = d.Stop(ctx, TaskOf(m), "SIGKILL", 0)
+		err = d.Stop(ctx, spec.TaskOf(m), "SIGKILL", 0)
 	}
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/worker/machines/samples"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -27,7 +28,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	if err != nil {
 		return fabric.Usage{}, err
 	}
-	before, ok := ms.usages.Add(TaskOf(&m), now)
+	before, ok := ms.usages.Add(spec.TaskOf(&m), now)
 	if !ok && now.CPU >= 0 {
 		state.Rest(ctx, usageGap)
 		before = now
@@ -39,7 +40,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 		At: now.At, CPU: used.CPU, Throttled: used.Throttled, Memory: used.Memory, PIDs: used.PIDs,
 		ReadByte: used.ReadByte, WriteByte: used.WriteByte, CPUs: samples.CPUs(before, now),
 	}
-	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.ops.limits(&m)
+	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.ops.policy.Limits(&m)
 	if _, ok := labels["limit.cpu"]; ok {
 		out.MayCPUs = float64(limits.CPUQuota) / 1000
 	}
@@ -55,6 +56,6 @@ func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage
 	if err != nil {
 		return driver.Usage{}, samples.Sample{}, err
 	}
-	used, err := d.Usage(ctx, TaskOf(m))
+	used, err := d.Usage(ctx, spec.TaskOf(m))
 	return used, samples.Sample{At: time.Now().UTC(), CPU: used.CPU}, err
 }

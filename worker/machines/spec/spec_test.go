@@ -1,4 +1,4 @@
-package machines
+package spec_test
 
 import (
 	"slices"
@@ -8,13 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
 func TestLimits(t *testing.T) {
-	o := &operations{pids: 4096}
-	sold := &operations{pids: -1, sharedQuota: true}
+	o := spec.Policy{PIDs: 4096}
+	sold := spec.Policy{PIDs: -1, SharedQuota: true}
 	for name, c := range map[string]struct {
-		o     *operations
+		o     spec.Policy
 		image string
 		guest bourse.Guest
 		want  driver.Limits
@@ -27,7 +28,7 @@ func TestLimits(t *testing.T) {
 		}},
 	} {
 		m := &bourse.Machine{Config: bourse.Config{Image: c.image, Guest: &c.guest}, Takes: c.guest.Takes(16)}
-		if got := c.o.limits(m); got != c.want {
+		if got := c.o.Limits(m); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -41,7 +42,7 @@ func TestProcess(t *testing.T) {
 		Init: bourse.Init{Entrypoint: []string{"a"}, Cmd: []string{"b"}, User: "u"},
 		Kept: bourse.Kept{Processes: []byte(`[{"entrypoint":["x"],"cmd":["y"],"user":"v","env":{"B":"2"},"env_from":[{"env_var":"ME","field_ref":"id"}]}]`)},
 	}}
-	got := (&operations{}).program(m, fittings.Fit{}, nil)
+	got := spec.Policy{}.Of(m, fittings.Fit{}, nil)
 	if !slices.Equal(got.Entrypoint, []string{"x"}) || !slices.Equal(got.Args, []string{"y"}) || got.User != "v" || got.Command != nil {
 		t.Errorf("runs %+v", got)
 	}
@@ -49,5 +50,31 @@ func TestProcess(t *testing.T) {
 		if !slices.Contains(got.Env, want) {
 			t.Errorf("%s is not in %q", want, got.Env)
 		}
+	}
+}
+
+// A program that is apart from its app's secrets has those that it names and no others,
+// of the host in its environment, of an image where no disk has them.
+func TestSecretsOfAProcess(t *testing.T) {
+	secrets := map[string]string{"PASSWORD": "hunter2", "TOKEN": "t"}
+	m := &bourse.Machine{Config: bourse.Config{
+		Image: "host", Guest: &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 64}, Init: bourse.Init{Exec: []string{"a"}},
+		Kept: bourse.Kept{Processes: []byte(`[{"secrets":[{"env_var":"PASS","name":"PASSWORD"}],"ignore_app_secrets":true}]`)},
+	}}
+	if err := spec.Secrets(&m.Config, secrets); err != nil {
+		t.Fatal(err)
+	}
+	host := spec.Policy{}.Of(m, fittings.Fit{}, secrets)
+	m.Config.Image = "nginx"
+	image := spec.Policy{}.Of(m, fittings.Fit{}, secrets)
+	if !slices.Contains(host.Env, "PASS=hunter2") || slices.Contains(host.Env, "TOKEN=t") || slices.Contains(host.Env, "PASSWORD=hunter2") {
+		t.Errorf("a program of the host has %q", host.Env)
+	}
+	if !slices.Equal(image.Secrets, []string{"PASS=hunter2"}) || slices.Contains(image.Env, "PASS=hunter2") {
+		t.Errorf("an image's has %q, and %q of secrets", image.Env, image.Secrets)
+	}
+	delete(secrets, "PASSWORD")
+	if err := spec.Secrets(&m.Config, secrets); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("a secret that the app does not have: %v", err)
 	}
 }

@@ -1,4 +1,6 @@
-package machines
+// Package spec says what a driver is asked to run for a machine, which follows from
+// the machine's record, what it has of the host, and its app's secrets alone.
+package spec
 
 import (
 	"cmp"
@@ -17,13 +19,48 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines/fittings"
 )
 
-// program returns what the driver shall run for m's latest boot.
-func (o *operations) program(m *bourse.Machine, f fittings.Fit, secrets map[string]string) driver.Task {
+// Policy is what an operator has decided about what programs may use.
+type Policy struct {
+	SharedQuota bool // a shared vCPU has a quota, with bursts, rather than a core under contention
+	PIDs        int  // limit of the processes of a machine with an image; 0 and less: none
+}
+
+// TaskOf names the task of a machine's latest boot.
+func TaskOf(m *bourse.Machine) driver.TaskID {
+	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
+}
+
+// Secrets reports why a machine cannot have what it asks for of its app's secrets:
+// CodeInvalid.
+func Secrets(c *bourse.Config, secrets map[string]string) error {
+	for _, f := range c.Files {
+		if f.SecretName == "" {
+			continue
+		}
+		value, ok := secrets[f.SecretName]
+		if !ok {
+			return bourse.Errorf(bourse.CodeInvalid, "config.files: the app has no secret %s", bourse.Quoted(f.SecretName))
+		}
+		if _, err := base64.StdEncoding.DecodeString(value); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "config.files: the value of secret %s is not base64", bourse.Quoted(f.SecretName))
+		}
+	}
+	runs, err := program.Of(c)
+	if err != nil {
+		return nil //nolint:nilerr // of an older broker, which let it pass: the init runs
+	}
+	_, err = runs.Given(secrets)
+	return err
+}
+
+// Of returns what the driver shall run for m's latest boot.
+func (p Policy) Of(m *bourse.Machine, f fittings.Fit, secrets map[string]string) driver.Task {
 	runs, _ := program.Of(&m.Config) // the broker has refused what cannot be; of an older one the init runs
+	given, _ := runs.Given(secrets)  // Secrets has tried it
 	init := &runs.Init
 	t := driver.Task{
-		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, secrets), Dir: init.WorkingDir, User: init.User,
-		Limits: o.limits(m), Network: f.Network, Mounts: f.Mounts, Devices: m.Devices,
+		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,
+		Limits: p.Limits(m), Network: f.Network, Mounts: f.Mounts, Devices: m.Devices,
 	}
 	if m.Config.ImageKind() != bourse.RegistryImage {
 		t.Command, t.Name = init.Command(), m.Name
@@ -32,7 +69,7 @@ func (o *operations) program(m *bourse.Machine, f fittings.Fit, secrets map[stri
 	t.Image = imageName(m)
 	t.Command, t.Entrypoint, t.Args, t.TTY = init.Exec, init.Entrypoint, init.Cmd, init.TTY
 	t.Root = driver.Root{Runtime: m.Config.Runtime, Scratch: f.Scratch, Files: files(&m.Config, secrets)}
-	t.Env, t.Secrets = environment(m, &runs, nil), variables(secrets)
+	t.Env, t.Secrets = environment(m, &runs, nil), variables(given)
 	t.Root.ReadOnly = m.Config.Rootfs != nil && m.Config.Rootfs.ReadOnly
 	return t
 }
@@ -56,7 +93,7 @@ func files(c *bourse.Config, secrets map[string]string) []driver.File {
 		out[i] = driver.File{Path: f.GuestPath, Data: f.RawValue, Mode: cmp.Or(f.Mode, defaultFileMode)}
 		if f.SecretName != "" {
 			out[i].Secret = true
-			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // secretsOf has tried it
+			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // Secrets has tried it
 		}
 	}
 	return out
@@ -69,8 +106,8 @@ const (
 	sharedPeriod = 80
 )
 
-// limits returns what m may use.
-func (o *operations) limits(m *bourse.Machine) driver.Limits {
+// Limits returns what m may use.
+func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	guest := m.Config.Guest
 	whole := bourse.MilliCPU(guest.CPUs * 1000)
 	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
@@ -79,26 +116,26 @@ func (o *operations) limits(m *bourse.Machine) driver.Limits {
 	}
 	if guest.CPUKind == bourse.CPUShared {
 		l.CPUWeight = bourse.MilliCPU(m.Takes.Of(bourse.ResourceCPU))
-		if o.sharedQuota {
+		if p.SharedQuota {
 			l.CPUQuota = max(1, whole*sharedQuota/sharedPeriod)
 			l.CPUPeriod = sharedPeriod * time.Millisecond
 			l.CPUBurst = time.Duration(guest.CPUs) * sharedQuota * time.Millisecond
 		}
 	}
-	if m.Config.ImageKind() == bourse.RegistryImage && o.pids > 0 {
-		l.PIDs = o.pids
+	if m.Config.ImageKind() == bourse.RegistryImage && p.PIDs > 0 {
+		l.PIDs = p.PIDs
 	}
 	return l
 }
 
-// metadataGroup is the key of the metadata that a program finds in its
+// MetadataGroup is the key of the metadata that a program finds in its
 // environment.
-const metadataGroup = "fly_process_group"
+const MetadataGroup = "fly_process_group"
 
 // environment returns what every machine finds about itself, its own environment,
-// which wins over that, and its app's secrets, which win over both. For an image
-// that comes over the image's own; of
-// the host's, only a program of the host needs anything.
+// which wins over that, and what it is given of its app's secrets, which wins over both.
+// For an image that comes over the image's own; of the host's, only a program of the
+// host needs anything.
 func environment(m *bourse.Machine, runs *program.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),
@@ -108,7 +145,7 @@ func environment(m *bourse.Machine, runs *program.Program, secrets map[string]st
 		"FLY_REGION":          string(m.Region),
 		"FLY_IMAGE_REF":       m.Config.Image,
 		"FLY_VM_MEMORY_MB":    strconv.FormatInt(int64(m.Config.Guest.MemoryMB), 10),
-		"FLY_PROCESS_GROUP":   m.Config.Metadata[metadataGroup],
+		"FLY_PROCESS_GROUP":   m.Config.Metadata[MetadataGroup],
 	}
 	if m.Config.ImageKind() == bourse.HostImage {
 		env["PATH"], env["HOME"] = os.Getenv("PATH"), os.Getenv("HOME")
@@ -142,4 +179,14 @@ func variables(env map[string]string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// PollerLimits returns what a poller's host must have free for a machine of image
+// pull.
+func PollerLimits(c *bourse.Config) driver.Limits {
+	l := driver.Limits{CPUQuota: bourse.MilliCPU(c.Guest.CPUs * 1000), Memory: c.Guest.MemoryMB}
+	if c.Rootfs != nil {
+		l.Disk = bourse.MiB(c.Rootfs.SizeGB) << 10
+	}
+	return l
 }
