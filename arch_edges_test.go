@@ -440,6 +440,10 @@ var edges = map[string]map[string]string{
 		"deploy":        "shows what a configuration makes of an app",
 		"deploy/config": "reads configurations, and writes them",
 	},
+	"cli/deploy": {
+		"deploy/config": "reads what an app is to be",
+		"release":       "records deploys, and returns to former ones",
+	},
 	"cli/worker": {
 		"fabric/nats": "shows which workers are reached through NATS",
 	},

@@ -119,6 +119,7 @@ var floors = map[string]int{
 	"cli/plans":                 4,
 	"cli/app":                   4,
 	"cli/config":                4,
+	"cli/deploy":                4,
 	"cli/machine":               4,
 	"cli/task":                  4,
 	"cli/token":                 4,

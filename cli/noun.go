@@ -32,7 +32,8 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 var Meant = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",
-		"run": "machine run", "create": "machine run", "deploy": "machine run",
+		"run": "machine run", "create": "machine run",
+		"apply": "deploy", "launch": "deploy", "rollout": "deploy", "revert": "rollback", "undo": "rollback", "history": "releases",
 		"status": "machine status", "show": "machine status", "inspect": "machine status",
 		"logs": "machine logs", "log": "machine logs",
 		"exec": "machine exec", "ssh": "machine exec", "console": "machine exec", "attach": "machine logs",

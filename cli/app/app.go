@@ -7,9 +7,10 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the commands of apps.
-func New(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("app", "Make, list and destroy apps, the name spaces of machines", newCreate(s), newList(s), newShow(s), newReleases(s), newDestroy(s))
+// New returns the commands of apps, with more that other packages have.
+func New(s *cli.Shell, more ...*cobra.Command) *cobra.Command {
+	verbs := append([]*cobra.Command{newCreate(s), newList(s), newShow(s), newDestroy(s)}, more...)
+	c := cli.Noun("app", "Make, list and destroy apps, the name spaces of machines", verbs...)
 	c.Aliases = []string{"apps"}
 	return c
 }

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
 )
 
-var line = clitest.Of(New)
+var line = clitest.Of(func(s *cli.Shell) *cobra.Command { return New(s) })
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 
@@ -37,27 +39,6 @@ func TestAppShow(t *testing.T) {
 	}
 	if got := line.Against(t, h, "app", "show", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
 		t.Errorf("no such app: %+v", got)
-	}
-}
-
-func TestAppReleases(t *testing.T) {
-	list := machinesapi.ReleaseList{Releases: []release.Release{
-		{ID: "b", Version: 2, Status: release.Running, Strategy: "rolling", Image: "registry.example.com/shop:2", User: "ann", Description: "a faster basket", CreatedAt: clitest.Now.Add(-time.Minute)},
-		{ID: "a", Version: 1, Status: release.Complete, CreatedAt: clitest.Now.Add(-50 * time.Hour)},
-	}}
-	h := clitest.Paths(map[string]any{"/v1/apps/shop/releases": list, "/v1/apps/new/releases": machinesapi.ReleaseList{}})
-	line.Screens(t, "app_releases", h, "app", "releases", "shop")
-	if got := line.Against(t, h, "app", "releases", "shop", "--json"); !strings.Contains(got.Out, `"version": 2`) {
-		t.Errorf("--json: %+v", got)
-	}
-	if got := line.Against(t, h, "app", "releases", "new"); got.Code != 0 || !strings.Contains(got.Err, "no releases") {
-		t.Errorf("none: %+v", got)
-	}
-	if got := line.Against(t, h, "app", "releases", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
-		t.Errorf("no such app: %+v", got)
-	}
-	if got := line.Against(t, h, "app", "releases", "shop", "--limit=-1"); got.Code != 2 {
-		t.Errorf("a negative limit: %+v", got)
 	}
 }
 

@@ -47,7 +47,9 @@ func (b *board) apply(e run.Event) *subject {
 	s := &b.subjects[b.of[e.Step]]
 	before := b.steps[e.Step]
 	if e.Machine != "" && s.machine == "" {
-		s.machine = e.Machine
+		if s.machine = e.Machine; s.unnamed && b.plan.Steps[e.Step].Do != deploy.RunCommand {
+			s.name = string(e.Machine)
+		}
 	}
 	if e.State == run.Output {
 		return s

@@ -70,21 +70,30 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 	go func() {
 		defer stop()
 		ended := ctx.Done()
-		for count := 0; count < 2; {
+		var first time.Time
+		for {
 			select {
 			case <-over:
 				return
 			case <-signals:
-				count++
+				if first.IsZero() {
+					first = time.Now()
+				} else if time.Since(first) > once {
+					close(abandon)
+					return
+				}
 			case <-ended:
 				ended = nil
 				show.Say(c.interruptedNote()...)
 			}
 		}
-		close(abandon)
 	}()
 	return abandon
 }
+
+// once is how long after a signal another one is the same: programs such as timeout signal a
+// process and then its group.
+const once = 300 * time.Millisecond
 
 func (c *Carrier) interruptedNote() []string {
 	first := "interrupted: what was done is undone; Ctrl-C again leaves it as it is then"
@@ -156,11 +165,6 @@ func (c *Carrier) next(p *deploy.Plan, r *run.Result) []string {
 // undone.
 func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
-}
-
-// Summary counts what a plan has done: "2 updated, 1 made".
-func Summary(p *deploy.Plan) string {
-	return count(p, func(n int, w words) string { return fmt.Sprintf("%d %s", n, w.done) }, "nothing to do")
 }
 
 // Owner says who works on machines, to those who wait for their leases.

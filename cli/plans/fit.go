@@ -1,12 +1,14 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -25,6 +27,7 @@ type Fit struct {
 	Err string `json:"error,omitempty"`
 
 	config *bourse.Config
+	cause  error // of Err
 }
 
 // Quotes asks for a quote. A *machinesapi.Client does.
@@ -78,7 +81,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 func (f *Fit) ask(ctx context.Context, api Quotes, app bourse.AppName) {
 	q, err := api.Quote(ctx, app, machinesapi.CreateMachine{Region: string(f.Region), Config: f.config})
 	if err != nil {
-		f.Err = bourse.MessageOf(err)
+		f.Err, f.cause = bourse.MessageOf(err), err
 		return
 	}
 	for i := range q.Rounds {
@@ -137,4 +140,17 @@ func Short(fits []Fit) *Fit {
 		}
 	}
 	return nil
+}
+
+// ShortError is the error of machines that no worker would take, nil when all fit.
+func ShortError(fits []Fit) error {
+	f := Short(fits)
+	if f == nil {
+		return nil
+	}
+	if f.cause != nil {
+		return f.cause
+	}
+	err := bourse.Errorf(bourse.CodeInsufficient, "no worker would take a machine of group %s in %s: nothing was changed", cmp.Or(f.Group, "-"), cmp.Or(string(f.Region), "any region"))
+	return cli.Hint(err, cli.AfterRefusals(f.Refusals)...)
 }

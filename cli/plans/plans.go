@@ -20,6 +20,7 @@ type subject struct {
 	group   string
 	region  bourse.Region
 	name    string           // of the machine, or what it is
+	unnamed bool             // its name is only what it is, until it is made
 	machine bourse.MachineID // "" until it is made
 	act     deploy.Act       // what it comes to: the first of its steps that changes anything
 	why     string
@@ -84,7 +85,7 @@ func newSubject(p *deploy.Plan, head int) subject {
 		out.canary = s.Config.Metadata[deploy.KeyCanary] == "true"
 	}
 	if out.name == "" {
-		out.name = nameless(s)
+		out.name, out.unnamed = nameless(s), true
 	}
 	return out
 }
@@ -122,25 +123,24 @@ func weight(a deploy.Act) int { return slices.Index(weights, a) }
 
 // words are how an act is called.
 type words struct {
-	plan   string // in a plan: "update"
 	now    string // while it is done: "updating"
 	done   string // once it is: "updated"
 	undone string // once it was undone: "as it was before"
 }
 
 var wordsOf = map[deploy.Act]words{
-	deploy.RunCommand:      {"run", "running", "ended well", ""},
-	deploy.MakeVolume:      {"make volume", "making volume", "volume made", "volume destroyed"},
-	deploy.MakeMachine:     {"make", "starting", "made", "destroyed"},
-	deploy.UpdateMachine:   {"update", "updating", "updated", "at its former version"},
-	deploy.AwaitReady:      {"check", "checking", "ready", ""},
-	deploy.RestartMachine:  {"restart", "restarting", "restarted", ""},
-	deploy.UncordonMachine: {"uncordon", "uncordoning", "uncordoned", "cordoned"},
-	deploy.CordonMachine:   {"cordon", "cordoning", "cordoned", "uncordoned"},
-	deploy.AwaitProxies:    {"notify proxies", "notifying proxies", "proxies notified", ""},
-	deploy.StopMachine:     {"stop", "stopping", "stopped", "started"},
-	deploy.StartMachine:    {"start", "starting", "started", "stopped"},
-	deploy.SetMetadata:     {"mark", "marking", "marked", "metadata as before"},
-	deploy.DestroyMachine:  {"destroy", "destroying", "destroyed", ""},
-	deploy.DestroyVolume:   {"destroy volume", "destroying volume", "volume destroyed", ""},
+	deploy.RunCommand:      {"running", "ended well", ""},
+	deploy.MakeVolume:      {"making volume", "volume made", "volume destroyed"},
+	deploy.MakeMachine:     {"starting", "made", "destroyed"},
+	deploy.UpdateMachine:   {"updating", "updated", "at its former version"},
+	deploy.AwaitReady:      {"checking", "ready", ""},
+	deploy.RestartMachine:  {"restarting", "restarted", ""},
+	deploy.UncordonMachine: {"uncordoning", "uncordoned", "cordoned"},
+	deploy.CordonMachine:   {"cordoning", "cordoned", "uncordoned"},
+	deploy.AwaitProxies:    {"notifying proxies", "proxies notified", ""},
+	deploy.StopMachine:     {"stopping", "stopped", "started"},
+	deploy.StartMachine:    {"starting", "started", "stopped"},
+	deploy.SetMetadata:     {"marking", "marked", "metadata as before"},
+	deploy.DestroyMachine:  {"destroying", "destroyed", ""},
+	deploy.DestroyVolume:   {"destroying volume", "volume destroyed", ""},
 }

@@ -78,23 +78,11 @@ func screens(t *testing.T, name string, show func(*cli.Shell) error) {
 
 func TestPlanPrinted(t *testing.T) {
 	t.Parallel()
-	screens(t, "plan", func(s *cli.Shell) error { return Print(s, "app shop, a new release", shop(), fits()) })
-	screens(t, "plan_nothing", func(s *cli.Shell) error { return Print(s, "app shop", &deploy.Plan{App: "shop"}, nil) })
+	screens(t, "plan", func(s *cli.Shell) error { return Print(s, shop(), fits()) })
+	screens(t, "plan_nothing", func(s *cli.Shell) error { return Print(s, &deploy.Plan{App: "shop"}, nil) })
 	refused := shop()
 	refused.Refused = []string{"group web: a canary cannot have a volume: use another strategy"}
-	screens(t, "plan_refused", func(s *cli.Shell) error { return Print(s, "app shop, a new release", refused, nil) })
-}
-
-// A plan of many machines is a line for those that are alike.
-func TestPlanOfManyMachines(t *testing.T) {
-	t.Parallel()
-	p := &deploy.Plan{App: "shop"}
-	for i := range 1000 {
-		p.Steps = append(p.Steps, deploy.Step{
-			ID: i, Do: deploy.UpdateMachine, Group: "web", In: []bourse.Region{"gru", "mad"}[i%2], Machine: bourse.MachineID(fmt.Sprintf("%014x", i)), Why: "env MODE is new",
-		})
-	}
-	screens(t, "plan_many", func(s *cli.Shell) error { return Print(s, "app shop, a new release", p, nil) })
+	screens(t, "plan_refused", func(s *cli.Shell) error { return Print(s, refused, nil) })
 }
 
 // moment is an event so many milliseconds after the first.
@@ -281,7 +269,7 @@ func TestAnyEvents(t *testing.T) {
 	b.screen(clitest.Now, 1, 1, true)
 	circle := &deploy.Plan{Steps: []deploy.Step{{Do: deploy.MakeMachine, Of: new(1)}, {Do: deploy.AwaitReady, Of: new(0)}, {Do: "?", Of: new(7), VolumeOf: new(-3)}}}
 	newBoard("x", circle).screen(clitest.Now, 80, 24, false)
-	Changes(circle)
+	Summary(circle)
 }
 
 type quotes func(machinesapi.CreateMachine) (machinesapi.Quoted, error)

@@ -7,6 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/app"
 	"github.com/bourse-dev/bourse/cli/config"
 	"github.com/bourse-dev/bourse/cli/credentials"
+	"github.com/bourse-dev/bourse/cli/deploy"
 	"github.com/bourse-dev/bourse/cli/dev"
 	"github.com/bourse-dev/bourse/cli/image"
 	"github.com/bourse-dev/bourse/cli/machine"
@@ -30,7 +31,11 @@ func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	stores := worker.Stores{Check: checkStore, Salvage: salvageStore}
 	return []cli.Group{
-		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), app.New(s), proxy.NewOpen(s), config.New(s), secrets.New(s), volume.New(s), image.New(s)}},
+		{Title: "Apps:", Commands: []*cobra.Command{
+			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
+			app.New(s, deploy.NewAppReleases(s)), config.New(s), proxy.NewOpen(s), secrets.New(s),
+		}},
+		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), volume.New(s), image.New(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
 			order.New(s), order.NewQuote(s), reservation.New(s), region.New(s), worker.New(s, stores), proxy.New(s), sql.New(s), view.New(s), token.New(s),
 		}},

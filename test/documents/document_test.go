@@ -10,7 +10,7 @@ import (
 )
 
 // documents are those that are run, from the root of the repository.
-var documents = []string{"README.md", "docs/operations.md", "docs/pull.md"}
+var documents = []string{"README.md", "docs/operations.md", "docs/pull.md", "docs/deploy.md"}
 
 // block is a fenced block of a document.
 type block struct {
@@ -66,11 +66,20 @@ func (b *block) commands() []string {
 	return out
 }
 
+// typedByDeploy is why blocks of docs/deploy.md are not run.
+const typedByDeploy = "deploy.txtar types the like, with an app that is there"
+
 // notRun are the blocks of commands that no test types, by their first line,
 // each with its reason.
 var notRun = map[string]string{
 	"bin/bourse machine run nginx --region gru --port 80": "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
 	"bourse credentials cert --role proxy edge-1":         "credentials.txtar and TestAProxyIsAMember make and use such certificates",
+	"bourse deploy --plan":                                typedByDeploy,
+	"bourse deploy --plan --out shop.plan":                typedByDeploy,
+	"bourse deploy --resume":                              "test/deploy breaks deploys off, and goes on with them",
+	"bourse releases":                                     typedByDeploy,
+	"bourse scale show":                                   typedByDeploy,
+
 	"make check test": "this test is part of it",
 	"docker build -t registry.example.com:5000/hello:1 .":                                        "the hosts have no docker: the test pushes this image itself",
 	"apt-get install -y containerd":                                                              "the hosts are namespaces of one that has it",

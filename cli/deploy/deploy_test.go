@@ -1,0 +1,389 @@
+package deploy
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+var line = clitest.Of(New, NewRollback, NewReleases, NewScale)
+
+func TestMain(m *testing.M) { clitest.InUTC(m) }
+
+// fake is an API with one app at most: what is there can be read, quoted for and
+// recorded, and nothing else: a request that changes a machine fails the test.
+type fake struct {
+	http.Handler
+	mu       sync.Mutex
+	made     []string // apps
+	releases []machinesapi.CreateRelease
+}
+
+type there4 struct {
+	app      bool
+	machines []machinesapi.Machine
+	releases []release.Release
+	quote    bourse.Decision
+}
+
+func newFake(t *testing.T, have there4) *fake {
+	t.Helper()
+	f := &fake{}
+	mux := http.NewServeMux()
+	f.Handler = mux
+	reply := func(body any) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if !have.app {
+				clitest.Failure(bourse.CodeNotFound, "app not found").ServeHTTP(w, r)
+				return
+			}
+			clitest.Replies(http.StatusOK, body).ServeHTTP(w, r)
+		}
+	}
+	if have.machines == nil {
+		have.machines = []machinesapi.Machine{}
+	}
+	mux.Handle("GET /v1/apps/shop/machines", reply(have.machines))
+	mux.Handle("GET /v1/apps/shop/volumes", reply([]machinesapi.Volume{}))
+	mux.Handle("GET /v1/apps/shop/releases", reply(machinesapi.ReleaseList{Releases: have.releases}))
+	mux.Handle("POST /v1/apps/{app}/quotes", clitest.Replies(http.StatusOK, have.quote))
+	mux.HandleFunc("POST /v1/apps/shop/releases", func(w http.ResponseWriter, r *http.Request) {
+		var in machinesapi.CreateRelease
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.releases = append(f.releases, in)
+		clitest.Failure(bourse.CodeInternal, "it has been recorded").ServeHTTP(w, r) // and here it ends
+	})
+	mux.HandleFunc("POST /v1/apps", func(w http.ResponseWriter, r *http.Request) {
+		var in machinesapi.CreateApp
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.made = append(f.made, string(in.Name))
+		clitest.Replies(http.StatusCreated, machinesapi.App{Name: in.Name}).ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s", r.Method, r.URL)
+		clitest.Failure(bourse.CodeInternal, "not expected").ServeHTTP(w, r)
+	})
+	return f
+}
+
+var quoted = bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: []bourse.Round{{Ranked: []bourse.Ranking{{Worker: "gru-1"}, {Worker: "gru-2"}}}}}
+
+// shopFile writes a configuration and returns the flag that names it.
+func shopFile(t *testing.T, more string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fly.toml")
+	text := "app = \"shop\"\nprimary_region = \"gru\"\n[build]\nimage = \"host\"\n[processes]\nweb = \"sleep 600\"\n" + more
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "--config=" + file
+}
+
+// deployed are the machines and the release of an app that was deployed from a file.
+func deployed(t *testing.T, file string) there4 {
+	t.Helper()
+	f := deployFlags{target: target{config: strings.TrimPrefix(file, "--config=")}, ha: true, smoke: true}
+	w, err := f.want()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := deploy.Make(w.App, deploy.State{App: "shop"}, deploy.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", Version: 1})
+	out := there4{app: true, quote: quoted}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Do != deploy.MakeMachine {
+			continue
+		}
+		id := bourse.MachineID("148e21ea1d53" + string(rune('a'+len(out.machines))) + "0")
+		config := *s.Config
+		if s.StandbyOf != nil {
+			config.Standbys, _ = json.Marshal([]bourse.MachineID{out.machines[0].ID})
+		}
+		m := bourse.Machine{ID: id, App: "shop", Name: "m" + string(rune('1'+len(out.machines))), Region: s.In, State: bourse.StateStarted, Config: config, Instance: "01JD3V7K7Y5C5ZQ7W1R2M3N4P6", Worker: "gru-1"}
+		if s.Stopped {
+			m.State = bourse.StateStopped
+		}
+		out.machines = append(out.machines, machinesapi.FromMachine(&m))
+	}
+	metadata, err := w.metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.releases = []release.Release{{
+		ID: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", App: "shop", Version: 1, Status: release.Complete, Strategy: "rolling", Image: "host",
+		Definition: w.Definition, Metadata: metadata, CreatedAt: clitest.Now.Add(-time.Hour),
+	}}
+	return out
+}
+
+// TestPlanTouchesNothing: the exit status of --plan is 0 for nothing to do, 2 for changes.
+func TestPlanTouchesNothing(t *testing.T) {
+	file := shopFile(t, "")
+	have := deployed(t, file)
+	for name, tt := range map[string]struct {
+		have there4
+		args []string
+		code int
+		want string
+	}{
+		"nothing to do":     {have, []string{file}, 0, "nothing to do"},
+		"a new environment": {have, []string{file, "-e", "MODE=fast"}, 2, "env"},
+		"no app":            {there4{quote: quoted}, []string{file}, 2, "web"},
+		"no room":           {there4{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "too large"}}}}}}, []string{file}, 1, "too large"},
+		"no configuration":  {have, []string{"--config=" + filepath.Join(t.TempDir(), "fly.toml")}, 1, ""},
+		"a strategy":        {have, []string{file, "--strategy", "big bang"}, 1, ""},
+		"a bad file":        {have, []string{shopFile(t, "kill_timeout = [")}, 1, ""},
+		"two ways":          {have, []string{file, "-e", "A"}, 1, ""},
+	} {
+		got := line.Against(t, newFake(t, tt.have), append([]string{"deploy", "--plan"}, tt.args...)...)
+		if got.Code != tt.code || !strings.Contains(got.Out, tt.want) {
+			t.Errorf("%s: exit status %d, want %d, with %q\n%s%s", name, got.Code, tt.code, tt.want, got.Out, got.Err)
+		}
+		if tt.code == 1 && !strings.HasPrefix(got.Err, "error: ") && !strings.Contains(got.Err, "\nerror: ") {
+			t.Errorf("%s: it does not say what is wrong: %s", name, got.Err)
+		}
+		js := line.Against(t, newFake(t, tt.have), append([]string{"deploy", "--plan", "--json"}, tt.args...)...)
+		var printed struct{ Plan *deploy.Plan }
+		if err := json.Unmarshal([]byte(js.Out), &printed); js.Code != tt.code || err != nil || tt.code != 1 && printed.Plan == nil {
+			t.Errorf("%s --json: exit status %d, %v:\n%s", name, js.Code, err, js.Out)
+		}
+	}
+}
+
+// TestNothingToDo: a deploy of what is so already records nothing.
+func TestNothingToDo(t *testing.T) {
+	file := shopFile(t, "")
+	f := newFake(t, deployed(t, file))
+	if got := line.Against(t, f, "deploy", file); got.Code != 0 || got.Out != "shop  nothing to do: it is as it is wanted\n" || len(f.releases) > 0 {
+		t.Errorf("%+v, %d releases", got, len(f.releases))
+	}
+}
+
+// TestRecordOfDeploy: a release keeps all that is needed to go on, or to return to it.
+func TestRecordOfDeploy(t *testing.T) {
+	f := newFake(t, there4{quote: quoted})
+	f.Handler.(*http.ServeMux).Handle("GET /v1/x", clitest.Replies(200, nil))
+	got := line.Against(t, f, "deploy", shopFile(t, "[deploy]\nstrategy = \"immediate\"\n"), "-m", "a first try")
+	if len(f.releases) != 1 || len(f.made) != 1 || f.made[0] != "shop" || !strings.Contains(got.Err, "app shop is made: there was none") {
+		t.Fatalf("%+v: apps %q, %d releases", got, f.made, len(f.releases))
+	}
+	r := f.releases[0]
+	if r.Status != release.Pending || r.Strategy != "immediate" || r.Image != "host" || r.Description != "a first try" || !json.Valid(r.Definition) {
+		t.Errorf("%+v", r)
+	}
+	w, err := wantOf(&release.Release{Metadata: r.Metadata, Definition: r.Definition})
+	if err != nil || w.App.Strategy != deploy.Immediate || w.App.Groups[0].Name != "web" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// No worker would take it: nothing is recorded.
+func TestNoRoom(t *testing.T) {
+	f := newFake(t, there4{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory"}}}}}})
+	got := line.Against(t, f, "deploy", shopFile(t, ""))
+	if got.Code != 6 || len(f.releases) > 0 || len(f.made) > 0 || !strings.Contains(got.Err, "--vm-memory") {
+		t.Errorf("%+v: apps %q, %d releases", got, f.made, len(f.releases))
+	}
+}
+
+// TestSavedPlan: a plan that was saved is carried out where all is as it was, and refused
+// with what is not.
+func TestSavedPlan(t *testing.T) {
+	file := shopFile(t, "")
+	have := deployed(t, file)
+	saved := filepath.Join(t.TempDir(), "shop.plan")
+	if got := line.Against(t, newFake(t, have), "deploy", "--plan", file, "-e", "MODE=fast", "--out", saved); got.Code != 2 {
+		t.Fatalf("%+v", got)
+	}
+	if info, err := os.Stat(saved); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	f := newFake(t, have)
+	line.Against(t, f, "deploy", "--apply", saved)
+	if len(f.releases) != 1 {
+		t.Errorf("%d releases", len(f.releases))
+	}
+	for name, change := range map[string]func(*there4) string{
+		"a machine is gone": func(h *there4) string { h.machines = h.machines[1:]; return "machine 148e21ea1d53a0 (m1) is gone" },
+		"a machine is new": func(h *there4) string {
+			m := h.machines[0]
+			m.ID = "148e21ea1d53f0"
+			h.machines = append(h.machines, m)
+			return "machine 148e21ea1d53f0 in gru is new"
+		},
+		"a machine's version": func(h *there4) string {
+			h.machines[0].InstanceID = "01JD3V7K7Y5C5ZQ7W1R2M3N4P9"
+			return "has version 01JD3V7K7Y5C5ZQ7W1R2M3N4P9"
+		},
+		"a machine's state": func(h *there4) string { h.machines[0].State = bourse.StateStopped; return "it is stopped" },
+	} {
+		other := have
+		other.machines = append([]machinesapi.Machine{}, have.machines...)
+		want := change(&other)
+		f := newFake(t, other)
+		got := line.Against(t, f, "deploy", "--apply", saved)
+		if got.Code != 5 || !strings.Contains(got.Err, want) || !strings.Contains(got.Err, "try: a new plan: bourse deploy --plan") || len(f.releases) > 0 {
+			t.Errorf("%s: want %q in %+v", name, want, got)
+		}
+	}
+}
+
+func TestResumeAndRollback(t *testing.T) {
+	file := shopFile(t, "")
+	have := deployed(t, file)
+	for name, tt := range map[string]struct {
+		status release.Status
+		args   []string
+		code   int
+		want   string
+	}{
+		"resume of what is complete": {release.Complete, []string{"deploy", "--resume"}, 5, "nothing to go on with"},
+		"nothing before":             {release.Complete, []string{"rollback"}, 5, "no complete release before v1"},
+		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "no release \"v7\""},
+		"to the one that is":         {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
+		"after a failure":            {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
+		"count while in progress":    {release.Running, []string{"scale", "count", "2"}, 5, "no complete release"},
+		"resume --plan":              {release.Running, []string{"deploy", "--resume", "--plan"}, 0, "nothing to do"},
+	} {
+		have.releases[0].Status = tt.status
+		got := line.Against(t, newFake(t, have), append(tt.args, "-a", "shop")...)
+		if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {
+			t.Errorf("%s: want %d and %q, got %+v", name, tt.code, tt.want, got)
+		}
+	}
+}
+
+func TestFormer(t *testing.T) {
+	list := func(statuses ...release.Status) (out []release.Release) {
+		for i, s := range statuses {
+			out = append(out, release.Release{ID: release.ID(rune('a' + i)), Version: int64(len(statuses) - i), Status: s})
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		list  []release.Release
+		named string
+		want  int64
+	}{
+		{list(release.Complete, release.Complete), "", 1},
+		{list(release.Complete, release.Failed, release.Complete), "", 1},
+		{list(release.Complete, release.Failed), "", -1},
+		{list(release.Failed, release.Complete, release.Complete), "", 0},
+		{list(release.Complete, release.Complete, release.Failed), "v1", 1},
+		{list(release.Complete, release.Complete), "2", 2},
+		{list(release.Complete, release.Complete), "b", 1},
+		{list(release.Complete), "v9", -1},
+	} {
+		r, err := former(tt.list, tt.named)
+		got := int64(0)
+		if err != nil {
+			got = -1
+		} else if r != nil {
+			got = r.Version
+		}
+		if got != tt.want {
+			t.Errorf("%v, %q: %d, want %d (%v)", tt.list, tt.named, got, tt.want, err)
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, tt := range []struct {
+		there map[bourse.Region]int
+		n     int
+		want  map[bourse.Region]int
+	}{
+		{map[bourse.Region]int{"gru": 1, "mad": 1}, 3, map[bourse.Region]int{"gru": 2, "mad": 1}},
+		{map[bourse.Region]int{"gru": 1, "mad": 4}, 6, map[bourse.Region]int{"gru": 2, "mad": 4}},
+		{map[bourse.Region]int{"gru": 1, "mad": 4}, 2, map[bourse.Region]int{"gru": 1, "mad": 1}},
+		{map[bourse.Region]int{"gru": 3}, 0, map[bourse.Region]int{"gru": 0}},
+	} {
+		if diff := cmp.Diff(tt.want, spread(tt.there, tt.n)); diff != "" {
+			t.Errorf("%v to %d (-want +got):\n%s", tt.there, tt.n, diff)
+		}
+	}
+}
+
+func TestReleases(t *testing.T) {
+	list := machinesapi.ReleaseList{Releases: []release.Release{
+		{ID: "b", Version: 2, Status: release.Running, Strategy: "rolling", Image: "registry.example.com/shop:2", User: "ann", Description: "a faster basket", CreatedAt: clitest.Now.Add(-time.Minute)},
+		{ID: "a", Version: 1, Status: release.Complete, CreatedAt: clitest.Now.Add(-50 * time.Hour)},
+	}}
+	h := clitest.Paths(map[string]any{"/v1/apps/shop/releases": list, "/v1/apps/new/releases": machinesapi.ReleaseList{}})
+	line.Screens(t, "releases", h, "releases", "-a", "shop")
+	if got := line.Against(t, h, "releases", "-a", "shop", "--json"); !strings.Contains(got.Out, `"version": 2`) {
+		t.Errorf("--json: %+v", got)
+	}
+	if got := line.Against(t, h, "releases", "-a", "new"); got.Code != 0 || !strings.Contains(got.Err, "no releases") {
+		t.Errorf("none: %+v", got)
+	}
+	if got := line.Against(t, h, "releases", "-a", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
+		t.Errorf("no such app: %+v", got)
+	}
+	if got := line.Against(t, h, "releases", "-a", "shop", "--limit=-1"); got.Code != 2 {
+		t.Errorf("a negative limit: %+v", got)
+	}
+}
+
+func TestScaleShow(t *testing.T) {
+	line.Screens(t, "scale_show", newFake(t, deployed(t, shopFile(t, ""))), "scale", "show", "-a", "shop")
+}
+
+// TestScalePlans: what scale would do is a plan of a new release.
+func TestScalePlans(t *testing.T) {
+	have := deployed(t, shopFile(t, ""))
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"more":         {[]string{"count", "3"}, 2, "create"},
+		"elsewhere":    {[]string{"count", "web=1", "--region", "mad"}, 2, "mad"},
+		"no such":      {[]string{"count", "api=1"}, 1, "web"},
+		"no number":    {[]string{"count", "many"}, 1, "many"},
+		"larger":       {[]string{"vm", "shared-cpu-2x"}, 2, "update"},
+		"no such size": {[]string{"vm", "enormous"}, 1, "enormous"},
+	} {
+		got := line.Against(t, newFake(t, have), append(append([]string{"scale"}, tt.args...), "--plan", "-a", "shop")...)
+		if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {
+			t.Errorf("%s: want %d and %q, got %+v", name, tt.code, tt.want, got)
+		}
+	}
+}
+
+// FuzzSavedPlan: whatever a file has, it is a plan that was saved or an error.
+func FuzzSavedPlan(f *testing.F) {
+	f.Add([]byte(`{"plan":{"app":"shop","basis":"b","steps":[]},"want":{"app":"shop"}}`))
+	f.Add([]byte(`{"plan":{"app":"shop"}}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s, err := parseSaved("x", raw)
+		if (s == nil) == (err == nil) {
+			t.Fatalf("%v, %v", s, err)
+		}
+		if err == nil && s.Plan.App != s.Want.Name {
+			t.Fatalf("a plan of %s with what %s is to be", s.Plan.App, s.Want.Name)
+		}
+	})
+}

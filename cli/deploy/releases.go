@@ -1,0 +1,75 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// NewReleases returns the command releases.
+func NewReleases(s *cli.Shell) *cobra.Command {
+	var t target
+	var limit int
+	c := &cobra.Command{
+		Use:     "releases",
+		Short:   "List what an app was deployed as, the newest first",
+		Example: "  bourse releases --limit 5",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			app, err := t.name()
+			if err != nil {
+				return err
+			}
+			return listReleases(c.Context(), s, app, limit)
+		},
+	}
+	t.bind(s, c)
+	limitFlag(c, &limit)
+	return c
+}
+
+// NewAppReleases returns the same command below app.
+func NewAppReleases(s *cli.Shell) *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use:               "releases APP",
+		Short:             "List what an app was deployed as, the newest first",
+		Example:           "  bourse app releases shop --limit 5",
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: cli.Complete(s.Apps),
+		RunE: func(c *cobra.Command, args []string) error {
+			return listReleases(c.Context(), s, bourse.AppName(args[0]), limit)
+		},
+	}
+	limitFlag(c, &limit)
+	return c
+}
+
+func limitFlag(c *cobra.Command, limit *int) {
+	c.Flags().IntVar(limit, "limit", 0, "show so many at most (default: all that are kept)")
+}
+
+func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit int) error {
+	if limit < 0 {
+		return cli.FlagError("--limit", bourse.Errorf(bourse.CodeInvalid, "%d: use 0 for all, or more", limit))
+	}
+	list, err := s.Client().Releases(app).List(ctx, limit)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return cli.Hint(err, "bourse app list")
+	}
+	if err != nil {
+		return err
+	}
+	t := cli.NewTable("VERSION", "STATUS", "STRATEGY", "IMAGE", "BY", "AGE", "DESCRIPTION").Numbers(0, 5).Narrow(6)
+	return cli.PrintList(s, list, "no releases: bourse deploy makes one", t, func(r *release.Release) []string {
+		return []string{
+			vName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(r.User, "-"),
+			cli.Age(s.Now().Sub(r.CreatedAt)), r.Description,
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// NewRollback returns the command rollback.
+func NewRollback(s *cli.Shell) *cobra.Command {
+	var t target
+	var f planFlags
+	c := &cobra.Command{
+		Use:   "rollback [RELEASE]",
+		Short: "Return an app to a former release",
+		Long: `Return an app to a former release: to the one that is named (v3, or its id), or to the
+one before the current one. Where the newest release was broken off, what it has changed is
+undone instead: each machine returns to the version that it had, and what was made goes.
+
+It is a deploy as any other: some machines at a time, each ready before the next. A
+rollback to a former release is a new one, with that one's configuration and image.`,
+		Example: `  bourse rollback
+  bourse rollback v3 --plan
+  bourse rollback -a shop`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			d := newDeployer(s, &t, &f)
+			err := d.rollback(c.Context(), append(args, "")[0])
+			if f.only {
+				return planExit(err)
+			}
+			return err
+		},
+	}
+	t.bind(s, c)
+	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
+	return c
+}
+
+func (d *deployer) rollback(ctx context.Context, named string) error {
+	app, err := d.target.name()
+	if err != nil {
+		return err
+	}
+	have, err := look(ctx, d.client, app)
+	if err != nil {
+		return err
+	}
+	if err := have.mustBe(); err != nil {
+		return err
+	}
+	if len(have.releases) == 0 {
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "app %s has no release to return to", app), "bourse deploy makes one")
+	}
+	newest := &have.releases[0]
+	if named == "" && unfinished(newest) {
+		return d.undo(ctx, have, newest)
+	}
+	to, err := former(have.releases, named)
+	if err != nil || to == nil {
+		if err == nil && !d.shell.JSON {
+			_, err = fmt.Fprintf(d.shell.Out, "%s  release %s failed, and what it had changed was returned: there is nothing to roll back\n", app, vName(newest))
+		}
+		return err
+	}
+	w, err := wantOf(to)
+	if err != nil {
+		return err
+	}
+	w.App.Name = app
+	w.Description = "rollback to " + vName(to)
+	return d.make(ctx, w, have, "")
+}
+
+// former returns the release that is named; without a name the complete one before the
+// current one; nil when the newest has failed, so that the current one is the one before
+// already.
+func former(list []release.Release, named string) (*release.Release, error) {
+	if named != "" {
+		for i := range list {
+			if strings.EqualFold(named, string(list[i].ID)) || strings.TrimPrefix(strings.ToLower(named), "v") == strconv.FormatInt(list[i].Version, 10) {
+				return &list[i], nil
+			}
+		}
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no release %s", bourse.Quoted(named)), "bourse releases -a "+string(list[0].App))
+	}
+	if list[0].Status == release.Failed {
+		return nil, nil //nolint:nilnil // see above
+	}
+	complete := 0
+	for i := range list {
+		if list[i].Status != release.Complete {
+			continue
+		}
+		if complete++; complete == 2 {
+			return &list[i], nil
+		}
+	}
+	return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "there is no complete release before %s", vName(&list[0])), "bourse releases -a "+string(list[0].App))
+}
+
+// undo returns from a release that was broken off to the newest complete one.
+func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) error {
+	i := slices.IndexFunc(have.releases, func(r release.Release) bool { return r.Status == release.Complete })
+	if i < 0 {
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "release %s was broken off, and there is no complete one before it", vName(r)), d.goOn()[0])
+	}
+	w, err := wantOf(&have.releases[i])
+	if err != nil {
+		return err
+	}
+	w.App.Name = have.App
+	w.Description = "rollback to " + vName(&have.releases[i])
+	return d.make(ctx, w, have, "")
+}
