@@ -89,6 +89,9 @@ func (b *builder) retire(m *machine, why string) {
 	default:
 		b.marked[m.ID] = true
 		b.retires = append(b.retires, retire{m, why})
+		for _, mount := range m.config.Mounts {
+			b.warn("volume %s of machine %s stays: destroy it once its data is not needed", mount.Volume, m)
+		}
 	}
 }
 
@@ -124,13 +127,30 @@ func unavailable(limit float64, count int) int {
 func (b *builder) finish() {
 	before := b.serve(b.leaves())
 	before = b.withdraw(before)
+	slices.SortStableFunc(b.retires, func(x, y retire) int { return b.depth(y.machine) - b.depth(x.machine) })
+	gone := map[bourse.MachineID][]int{} // by what they were to replace
 	for _, r := range b.retires {
 		after := before
 		if !r.machine.down() {
 			after = []int{b.add(on(r.machine, StopMachine, r.why), before...)}
 		}
-		b.add(b.destroy(r), after...)
+		after = append(slices.Clone(after), gone[r.machine.ID]...)
+		to := r.machine.replaces()
+		gone[to] = append(gone[to], b.add(b.destroy(r), after...))
 	}
+}
+
+// depth returns how many machines lead from m to one that replaces none: those that were
+// to replace another go before that, after which they would count for themselves.
+func (b *builder) depth(m *machine) int {
+	for n := range len(b.survey.machines) {
+		next := b.survey.machines[m.replaces()]
+		if next == nil {
+			return n
+		}
+		m = next
+	}
+	return 0
 }
 
 // withdraw ends the service of what goes, and returns what its end comes after. Each

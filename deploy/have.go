@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
@@ -75,12 +74,7 @@ func (m *machine) replaces() bourse.MachineID {
 }
 
 // String is how texts call the machine.
-func (m *machine) String() string {
-	if m.Name == "" {
-		return string(m.ID)
-	}
-	return fmt.Sprintf("%s (%s)", m.ID, m.Name)
-}
+func (m *machine) String() string { return named(m.ID, m.Name) }
 
 // unit is one place among the machines of a group: a machine, and those that were
 // made to take its place while it is there.
@@ -96,13 +90,14 @@ type survey struct {
 	units     map[string][]*unit // by group, in order of region and id
 	leftovers []*machine         // canaries and machines of release commands
 	machines  map[bourse.MachineID]*machine
-	foreign   []*machine // that deploys do not look after
-	volumes   []*machinesapi.Volume
+	foreign   []*machine            // that deploys do not look after
+	volumes   []*machinesapi.Volume // that no machine has
+	known     map[bourse.VolumeID]*machinesapi.Volume
 }
 
 // look sorts what is there. With all, machines that deploys do not look after are in units too.
 func look(have *State, all bool) *survey {
-	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}}
+	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}, known: map[bourse.VolumeID]*machinesapi.Volume{}}
 	var mine []*machine
 	for i := range have.Machines {
 		m := newMachine(&have.Machines[i])
@@ -123,7 +118,9 @@ func look(have *State, all bool) *survey {
 	slices.SortFunc(s.leftovers, compareMachines)
 	s.unite(mine)
 	for i := range have.Volumes {
-		if v := &have.Volumes[i]; v.State.Usable() && v.Machine == nil && (v.HostStatus == "" || v.HostStatus == machinesapi.HostOK) {
+		v := &have.Volumes[i]
+		s.known[v.ID] = v
+		if v.State.Usable() && v.Machine == nil && (v.HostStatus == "" || v.HostStatus == machinesapi.HostOK) {
 			s.volumes = append(s.volumes, v)
 		}
 	}

@@ -78,6 +78,7 @@ type Seen struct {
 	Down     bool              `json:"down,omitempty"`     // stopped or suspended
 	Cordoned bool              `json:"cordoned,omitempty"` // not served
 	Lost     bool              `json:"lost,omitempty"`     // its worker does not answer
+	Replaces bourse.MachineID  `json:"replaces,omitempty"` // see KeyReplaces
 }
 
 // VolumeWant is a volume to be made: empty, or as a fork of another.

@@ -293,3 +293,95 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 		}
 	})
 }
+
+var quick = deploy.Pace{MaxUnavailable: 1}
+
+// TestUndo: wherever a deploy is interrupted before it has destroyed a machine that was
+// there, undoing its release leads back to what was there. After that as many machines
+// are there, each of the former release, but for those that the release was to take away.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := deployed(t)
+		former, images := w.picture(), map[string]int{}
+		for _, m := range w.machines {
+			images[m.Config.Metadata[deploy.KeyGroup]]++
+		}
+		app := anApp(t, "shop:2", rapid.SampledFrom(strategies).Draw(t, "strategy"))
+		p := deploy.Make(app, w.state(), deploy.Options{Release: second, Version: 2})
+		r := w.start(&p)
+		destroyed := false
+		r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {})
+		for i, s := range p.Steps {
+			destroyed = destroyed || r.begun[i] && s.Do == deploy.DestroyMachine && s.Of == nil
+		}
+		if rapid.Bool().Draw(t, "settle") {
+			w.settle()
+		}
+		u := deploy.Undo(w.state(), second, quick)
+		if destroyed && len(u.Refused) > 0 { // it is nearly as it is wanted, and says so
+			return
+		}
+		w.start(&u).finish()
+		if now := w.picture(); !destroyed && now != former {
+			t.Fatalf("was\n%s\nis\n%s\nplan\n%s\nundone by\n%s", former, now, dump(&p), dump(&u))
+		}
+		for _, m := range w.machines {
+			if m.Config.Image != "shop:1" || m.Cordoned {
+				t.Fatalf("machine %s has image %s, cordoned %t", m.ID, m.Config.Image, m.Cordoned)
+			}
+		}
+		if again := deploy.Undo(w.state(), second, quick); len(again.Steps) > 0 {
+			t.Fatalf("undone again:\n%s", dump(&again))
+		}
+	})
+}
+
+// TestMove: machines that move, in any order of steps, with interruptions, are on other
+// workers afterwards, and as many as before; of those without a volume as many serve
+// at every moment.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := deployed(t)
+		before, serving, volumes := len(w.machines), w.serving("web", ""), len(w.volumes)
+		what := deploy.Moving{Machines: slices.Sorted(maps.Keys(w.machines))}
+		if before == 0 {
+			return
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "interruptions") {
+			p := deploy.Move(w.state(), what, quick)
+			r := w.start(&p)
+			r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {
+				if now := w.serving("web", ""); now < serving {
+					t.Fatalf("%d of %d serve\n%s", now, serving, dump(&p))
+				}
+			})
+			left := func(id bourse.MachineID) bool { return w.machines[id] == nil }
+			if what.Machines = slices.DeleteFunc(what.Machines, left); len(what.Machines) == 0 {
+				break
+			}
+		}
+		if len(what.Machines) > 0 {
+			p := deploy.Move(w.state(), what, quick)
+			w.start(&p).finish()
+		}
+		w.settle()
+		for _, id := range what.Machines {
+			if w.machines[id] != nil {
+				t.Fatalf("machine %s is still there", id)
+			}
+		}
+		if len(w.machines) != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
+			t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", len(w.machines), before, w.serving("web", ""), serving, len(w.volumes), volumes)
+		}
+		for _, m := range w.machines {
+			ids, _ := m.Config.StandsBy()
+			for _, id := range ids {
+				if w.machines[id] == nil {
+					t.Fatalf("%s stands by for %s, which is gone", m.ID, id)
+				}
+			}
+		}
+	})
+}

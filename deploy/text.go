@@ -120,12 +120,7 @@ func (p *Plan) destroyed(id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Do == DestroyMachine && s.Machine == id })
 }
 
-func (p *Plan) nameOf(id bourse.MachineID) string {
-	if name := p.Seen[id].Name; name != "" {
-		return string(id) + " (" + name + ")"
-	}
-	return string(id)
-}
+func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) }
 
 // Summary counts what the plan does.
 func (p *Plan) Summary() Summary {

@@ -403,7 +403,15 @@ func (w *work) standbys(m *machine, c *bourse.Config) json.RawMessage {
 	if len(out) == 0 || slices.Equal(out, ids) {
 		return c.Standbys
 	}
-	raw, _ := json.Marshal(out) // a list of texts
+	return listOf(out)
+}
+
+// listOf is config.standbys of machines; nil for none.
+func listOf(ids []bourse.MachineID) json.RawMessage {
+	if len(ids) == 0 {
+		return nil
+	}
+	raw, _ := json.Marshal(ids) // a list of texts
 	return raw
 }
 
@@ -449,9 +457,6 @@ func (b *builder) standingBy(s *Step, j *job) *bourse.Config {
 		return j.config
 	}
 	out := *j.config
-	out.Standbys = nil
-	if len(left) > 0 {
-		out.Standbys, _ = json.Marshal(left) // a list of texts
-	}
+	out.Standbys = listOf(left)
 	return &out
 }

@@ -1,0 +1,130 @@
+package deploy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// Scale returns the plan that brings groups to the numbers of machines that are wanted.
+// New ones are as those that are there, which stay as they are; where a region names
+// none, any is meant. Groups that counts does not name are not touched.
+func Scale(have State, counts map[string][]Count, pace Pace) Plan {
+	s := look(&have, false)
+	b := newBuilder("scale", have.App, s, Options{}, pace.Wait)
+	app := &App{Name: have.App, Strategy: Rolling, MaxUnavailable: pace.MaxUnavailable, Wait: pace.Wait}
+	for _, name := range sortedKeys(counts) {
+		g := b.template(name, counts[name])
+		if g == nil {
+			b.refuse("the app has no machine of group %s to make others like: deploy it first", bourse.Quoted(name))
+			continue
+		}
+		g.Smoke = pace.Smoke
+		app.Groups = append(app.Groups, *g)
+	}
+	if len(b.plan.Refused) > 0 || !b.sensible(app) {
+		return b.done(counts)
+	}
+	var works []*work
+	for i := range app.Groups {
+		works = append(works, b.scaled(app, &app.Groups[i]))
+	}
+	b.shape(app, works)
+	b.finish()
+	return b.done(counts)
+}
+
+// template returns the group that the machines are of, as the newest one that can be
+// copied is; nil for none.
+func (b *builder) template(name string, counts []Count) *Group {
+	var newest *machine
+	for _, u := range b.survey.units[name] {
+		for _, m := range u.all() {
+			better := newest == nil || newest.standby() && !m.standby() ||
+				newest.standby() == m.standby() && (m.release() > newest.release() || m.release() == newest.release() && m.CreatedAt > newest.CreatedAt)
+			if !m.lost() && better {
+				newest = m
+			}
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	g := &Group{Name: name, Config: *newest.config, Counts: counts}
+	if g.Counts == nil {
+		g.Counts = []Count{}
+	}
+	g.Config.Standbys = nil
+	g.Config.Metadata = maps.Clone(newest.config.Metadata)
+	if len(newest.config.Mounts) > 0 {
+		m := newest.config.Mounts[0]
+		g.Mount = &Mount{Volume: m.Name, Path: m.Path, SizeGB: max(1, m.SizeGB)}
+	}
+	return g
+}
+
+// scaled counts the machines of a group, without a look at their configs, and goes on
+// with what an interrupted plan has left.
+func (b *builder) scaled(app *App, g *Group) *work {
+	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
+	for _, h := range b.counted(app, w, b.survey.units[g.Name]) {
+		m := h.machine
+		if !h.standby(g) && (!m.down() || m.paused()) {
+			w.count++
+		}
+		if m.lost() || !m.paused() {
+			continue
+		}
+		w.jobs = append(w.jobs, &job{
+			machine: m, config: m.config, start: m.down(), uncordon: m.Cordoned, smoke: g.Smoke, work: w,
+			why: "it was to go, and is to stay",
+		})
+	}
+	return w
+}
+
+// Resize returns the plan that gives the machines of some groups, or of all where
+// none is named, another size, some at a time.
+func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
+	s := look(&have, false)
+	b := newBuilder("resize", have.App, s, Options{}, pace.Wait)
+	guest = guest.WithDefaults()
+	if err := guest.Validate(); err != nil {
+		b.refuse("%v", err)
+		return b.done(guest)
+	}
+	for _, name := range b.chosen(groups) {
+		w := &work{group: &Group{Name: name, Smoke: pace.Smoke}, limit: pace.MaxUnavailable, made: map[bourse.MachineID]int{}}
+		for _, u := range s.units[name] {
+			for _, m := range u.all() {
+				b.resize(w, m, guest)
+			}
+		}
+		b.rolling(w, nil, true)
+	}
+	return b.done([]any{groups, guest})
+}
+
+func (b *builder) resize(w *work, m *machine, guest bourse.Guest) {
+	stopped := m.down() || m.standby()
+	if !stopped {
+		w.count++
+	}
+	now := guestOf(m.config)
+	switch {
+	case m.lost():
+		b.warn("machine %s in %s keeps its size: its worker does not answer", m, m.Region)
+	case now != guest:
+		c := *m.config
+		c.Guest, c.Size = &guest, ""
+		w.jobs = append(w.jobs, &job{
+			machine: m, config: &c, update: true, stopped: stopped, smoke: w.group.Smoke, work: w,
+			why: fmt.Sprintf("size changed from %s to %s", size(now), size(guest)),
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package deploy
+
+import (
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Undo returns the plan that takes back what an unfinished release has done: each
+// machine of it returns to its newest version of another release, what it made is
+// destroyed, and what it was about to take away serves again. have needs the versions of
+// machines. What the release has destroyed is not made again; a machine that is in
+// such a place gets the config of another of its group.
+func Undo(have State, id release.ID, pace Pace) Plan {
+	s := look(&have, false)
+	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
+	if id == "" {
+		b.refuse("no release is named: which one is to be undone?")
+		return b.done(id)
+	}
+	for _, m := range s.leftovers {
+		b.retire(m, leftoverOf(m))
+	}
+	for _, group := range sortedKeys(s.units) {
+		w := &work{made: map[bourse.MachineID]int{}}
+		for _, u := range s.units[group] {
+			b.undoUnit(w, u, &have, id)
+		}
+		for _, j := range w.jobs {
+			if !j.stopped {
+				w.count++
+			}
+			j.smoke, j.work = pace.Smoke, w
+		}
+		w.limit, w.group = pace.MaxUnavailable, &Group{Name: group, Smoke: pace.Smoke}
+		b.rolling(w, nil, true)
+	}
+	b.finish()
+	return b.done(id)
+}
+
+// undoUnit says what becomes of a machine and of those made to take its place.
+func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
+	keep := u.root
+	for _, m := range u.next {
+		if m.release() != id {
+			keep = m // an earlier plan, which did not end either, made it
+		}
+	}
+	if keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
+		b.retireUnit(u, nil, "the release made it")
+		return
+	}
+	for _, m := range u.all() {
+		if m != keep && m.release() == id {
+			b.retire(m, "the release made it")
+		}
+	}
+	if keep.lost() {
+		if keep.release() == id {
+			b.warn("machine %s in %s stays as the release has it: its worker does not answer", keep, keep.Region)
+		}
+		return
+	}
+	j := &job{machine: keep, uncordon: keep.Cordoned && keep.paused(), why: "it serves again"}
+	j.stopped = keep.standby() || keep.down() && !keep.paused()
+	switch {
+	case keep.release() == id:
+		to := former(have, keep, id)
+		if to == nil {
+			to = b.sibling(have, keep, id)
+		}
+		if to == nil {
+			b.refuse("machine %s in %s has the place of machine %s, which is gone, and no machine of group %s has its former config: deploy the former release instead", keep, keep.Region, keep.replaces(), keep.group)
+			return
+		}
+		j.update, j.config, j.why = true, to, "it returns to its version of "+releaseOf(to)
+	case keep.paused():
+		j.start = keep.down()
+	default:
+		return
+	}
+	w.jobs = append(w.jobs, j)
+}
+
+func releaseOf(c *bourse.Config) string {
+	if id := c.Metadata[KeyRelease]; id != "" {
+		return "release " + id
+	}
+	return "before"
+}
+
+// former returns the newest config of a machine that is not of the release, nil for
+// none.
+func former(have *State, m *machine, id release.ID) *bourse.Config {
+	for _, v := range have.Versions[m.ID] {
+		if v.Config != nil && v.Config.Metadata[KeyRelease] != string(id) {
+			return v.Config
+		}
+	}
+	return nil
+}
+
+// sibling returns the config that another machine of m's group has or had before the
+// release, with m's volume.
+func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config {
+	for _, u := range b.survey.units[m.group] {
+		for _, other := range u.all() {
+			if other == m || other.standby() != m.standby() {
+				continue
+			}
+			c := former(have, other, id)
+			if c == nil && other.release() != id && !other.lost() {
+				c = other.config
+			}
+			if c == nil || len(c.Mounts) != len(m.config.Mounts) {
+				continue
+			}
+			out := *c
+			out.Mounts, out.Standbys = m.config.Mounts, m.config.Standbys
+			out.Metadata = own(c.Metadata)
+			for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion} {
+				if v, ok := c.Metadata[key]; ok {
+					out.Metadata[key] = v
+				}
+			}
+			return &out
+		}
+	}
+	return nil
+}
+
+// restarting reports whether a plan restarts a machine that is there and runs.
+func restarting(m *machine) bool { return !m.lost() && !m.down() && !m.standby() }
+
+// Restart returns the plan that restarts the running machines of some groups, or of
+// all where none is named, some at a time.
+func Restart(have State, groups []string, pace Pace) Plan {
+	s := look(&have, true)
+	b := newBuilder("restart", have.App, s, Options{}, pace.Wait)
+	for _, group := range b.chosen(groups) {
+		var running []*machine
+		for _, u := range s.units[group] {
+			for _, m := range u.all() {
+				switch {
+				case m.lost():
+					b.warn("machine %s in %s is not restarted: its worker does not answer", m, m.Region)
+				case restarting(m):
+					running = append(running, m)
+				}
+			}
+		}
+		roll(len(running), unavailable(pace.MaxUnavailable, len(running)), nil, func(i int, after []int) []int {
+			id := b.add(on(running[i], RestartMachine, "it is to start again"), after...)
+			return []int{b.await(on(running[i], "", "it has started again"), pace.Smoke, id)}
+		})
+	}
+	return b.done(groups)
+}
+
+// chosen returns the groups to work on, in order: all of them where none is named.
+func (b *builder) chosen(groups []string) []string {
+	all := sortedKeys(b.survey.units)
+	if len(groups) == 0 {
+		return all
+	}
+	out := slices.Compact(slices.Sorted(slices.Values(groups)))
+	for _, g := range out {
+		if !slices.Contains(all, g) {
+			b.refuse("the app has no machine of group %s; it has: %s", bourse.Quoted(g), listed(all))
+		}
+	}
+	return out
+}
