@@ -233,6 +233,9 @@ func (d *decoder) fields(n *node, w where, v reflect.Value) {
 	}
 	known := fieldsOf(v.Type())
 	for _, m := range n.members {
+		if len(d.problems) > maxProblems {
+			return
+		}
 		if index, ok := known[m.name]; ok {
 			field := v.Type().FieldByIndex(index)
 			d.value(m.value, w.member(m.name), v.FieldByIndex(index), field.Tag)

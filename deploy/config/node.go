@@ -12,8 +12,8 @@ import (
 // Bounds of a file.
 const (
 	MaxBytes = 1 << 20
-	maxDepth = 32      // of tables and lists
-	maxNodes = 100_000 // values, those that YAML's aliases repeat included
+	maxDepth = 32     // of tables and lists
+	maxNodes = 10_000 // values, those that YAML's aliases repeat included; the time that TOML takes grows with their square
 )
 
 // kind is what a value is written as.
