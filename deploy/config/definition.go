@@ -148,10 +148,10 @@ type Response struct {
 
 // ReplayCache keeps where requests were replayed to.
 type ReplayCache struct {
-	PathPrefix  string `json:"path_prefix"`
-	TTLSeconds  int64  `json:"ttl_seconds" in:"10..31536000"`
-	Type        string `json:"type" in:"header|cookie"`
-	Name        string `json:"name"`
+	PathPrefix  string `json:"path_prefix,omitempty"`
+	TTLSeconds  int64  `json:"ttl_seconds,omitempty" in:"10..31536000"`
+	Type        string `json:"type,omitempty" in:"header|cookie"`
+	Name        string `json:"name,omitempty"`
 	AllowBypass bool   `json:"allow_bypass,omitempty"`
 }
 
@@ -246,7 +246,7 @@ type File struct {
 
 // Metrics is where a program shows its own metrics.
 type Metrics struct {
-	Port      int64    `json:"port" in:"1..65535"`
+	Port      int64    `json:"port,omitempty" in:"1..65535"`
 	Path      string   `json:"path"`
 	HTTPS     bool     `json:"https,omitempty"`
 	Processes []string `json:"processes,omitempty"`
