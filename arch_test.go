@@ -164,6 +164,7 @@ var floors = map[string]int{
 	"test/hostile":              5,
 	"test/documents":            5,
 	"test/proxy":                5,
+	"test/deploy":               5,
 	"test/cgroup2":              5,
 }
 

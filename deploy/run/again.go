@@ -124,7 +124,7 @@ func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, u
 			since = time.Now()
 		}
 		if silent := time.Since(since); silent > r.opts.Silence {
-			return &bourse.Error{Code: bourse.CodeOf(err), Message: "no answer for " + silent.Round(time.Second).String() + ": " + bourse.MessageOf(err), Err: err}
+			return because("no answer for "+silent.Round(time.Second).String(), err)
 		}
 		if !told {
 			told = true
@@ -146,4 +146,13 @@ func rest(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// because puts a text in front of an error's, which is said once.
+func because(text string, err error) error {
+	out := &bourse.Error{Code: bourse.CodeOf(err), Message: text + ": " + bourse.MessageOf(err), Err: err}
+	if e, ok := errors.AsType[*bourse.Error](err); ok {
+		out.Err = e.Err
+	}
+	return out
 }

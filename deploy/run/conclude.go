@@ -55,7 +55,7 @@ func (r *runner) setRelease(ctx context.Context, status release.Status, note Not
 		return r.api.SetRelease(ctx, r.opts.Release, status, note)
 	})
 	if err != nil {
-		return fmt.Errorf("release %s: %w", r.opts.Release, err)
+		return because("release "+string(r.opts.Release), err)
 	}
 	return nil
 }

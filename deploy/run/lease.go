@@ -34,7 +34,7 @@ type lease struct {
 
 	// Guarded by leases.mu.
 	nonce string
-	until time.Time // by our clock, with its monotonic part: not after it ends at its worker
+	until time.Time // by our clock, with its monotonic part: not after its end at its worker
 	err   error     // it is not held
 	gone  bool      // the machine is
 }
@@ -152,6 +152,11 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 			return r.unchanged(one.machine, held.Version)
 		case bourse.CodeNotFound:
 			return l.lacking(one)
+		case bourse.CodeFailedPrecondition:
+			if r.going(ctx, one.machine) {
+				return l.lacking(one)
+			}
+			return err
 		case bourse.CodeConflict:
 		default:
 			return err
@@ -216,18 +221,36 @@ func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
 	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed since the plan was made: its version is %s, not %s; plan again", id, now, planned)
 }
 
-// lacking is what becomes of a lease whose machine is not there: nothing if it
-// is to be destroyed, and nothing else.
+// going reports whether a machine is being destroyed, or is gone.
+func (r *runner) going(ctx context.Context, id bourse.MachineID) bool {
+	var m machinesapi.Machine
+	err := r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+		m, err = r.api.Machine(ctx, id)
+		return err
+	})
+	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
+}
+
+// lacking is what becomes of a lease whose machine is not there: nothing if the plan destroys
+// it, as one before it may have begun to, and an error otherwise.
 func (l *leases) lacking(one *lease) error {
 	for i := range l.r.plan.Steps {
-		if s := &l.r.plan.Steps[i]; s.Machine == one.machine && touches(s) && s.Do != deploy.DestroyMachine {
-			return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", one.machine)
+		if s := &l.r.plan.Steps[i]; s.Machine == one.machine && s.Do == deploy.DestroyMachine {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			one.gone = true
+			return nil
 		}
 	}
+	return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", one.machine)
+}
+
+// left reports whether a machine was gone when its lease was asked for.
+func (l *leases) left(id bourse.MachineID) bool {
 	l.mu.Lock()
-	one.gone = true
-	l.mu.Unlock()
-	return nil
+	defer l.mu.Unlock()
+	one := l.held[id]
+	return one != nil && one.gone && one.nonce == ""
 }
 
 // enter waits until the lease of a machine is held, and returns a context that ends with it, and its nonce.
@@ -301,13 +324,12 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeNotFound:
 		one.gone = true
 	case bourse.CodeConflict:
-		one.lose(&bourse.Error{Code: bourse.CodeConflict, Message: "the lease of machine " + string(one.machine) + " was lost: " + bourse.MessageOf(err), Err: err})
+		one.lose(because("the lease of machine "+string(one.machine)+" was lost", err))
 	default:
-		if time.Now().After(one.until) {
-			one.lose(&bourse.Error{
-				Code:    bourse.CodeConflict,
-				Message: "the lease of machine " + string(one.machine) + " has expired: it could not be extended: " + bourse.MessageOf(err), Err: err,
-			})
+		// While its worker does not answer no one else can take it either, and who comes after
+		// us is found by our nonce, which is refused then. So it is not given up before the worker is.
+		if time.Since(one.until) > l.r.opts.Silence {
+			one.lose(because("the lease of machine "+string(one.machine)+" has expired, it could not be extended", err))
 		}
 	}
 }

@@ -112,13 +112,11 @@ func (r *runner) createVolume(ctx context.Context, i int) error {
 	if s.Volume.SizeGB > 0 {
 		in.SizeGB = &s.Volume.SizeGB
 	}
-	for j := range r.plan.Steps { // the worker has to have room for the machine, too
-		if u := &r.plan.Steps[j]; u.VolumeOf != nil && *u.VolumeOf == i && u.Config != nil {
-			if u.Config.Guest != nil {
-				in.Compute = &machinesapi.Compute{Guest: *u.Config.Guest}
-			}
-			in.Requirements = u.Config.Requirements
+	if s.Config != nil { // the worker has to have room for the machine, too
+		if s.Config.Guest != nil {
+			in.Compute = &machinesapi.Compute{Guest: *s.Config.Guest}
 		}
+		in.Requirements = s.Config.Requirements
 	}
 	return r.again(ctx, try{step: i, limit: orderWithin}, func(ctx context.Context, _ bool) error {
 		id, first := r.orderID(i)

@@ -91,7 +91,7 @@ func (o *rooms) hold(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return &bourse.Error{Code: bourse.CodeOf(err), Message: "hold the capacity of the whole plan: " + bourse.MessageOf(err), Err: err}
+			return because("hold the capacity of the whole plan", err)
 		}
 		o.mu.Lock()
 		o.ids = append(o.ids, held.ID)

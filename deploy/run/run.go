@@ -216,7 +216,7 @@ func text(err error) string {
 // named puts the machine in front of a step's error.
 func (r *runner) named(i int, err error) error {
 	s := &r.plan.Steps[i]
-	who := string(r.get(i).machine)
+	who := string(r.machineOf(i))
 	switch {
 	case s.Name != "" && who != "":
 		who = s.Name + " (" + who + ")"
@@ -226,9 +226,9 @@ func (r *runner) named(i int, err error) error {
 		who = s.Group
 	}
 	if who == "" {
-		return &bourse.Error{Code: bourse.CodeOf(err), Message: string(s.Do) + ": " + bourse.MessageOf(err), Err: err}
+		return because(string(s.Do), err)
 	}
-	return &bourse.Error{Code: bourse.CodeOf(err), Message: string(s.Do) + " " + who + ": " + bourse.MessageOf(err), Err: err}
+	return because(string(s.Do)+" "+who, err)
 }
 
 func (r *runner) with(i int, change func(*progress)) {

@@ -74,6 +74,10 @@ func (r *runner) leased(ctx context.Context, i int, again bool, do func(ctx cont
 		return err
 	}
 	defer leave()
+	if r.leases.left(id) && r.plan.Steps[i].Do != deploy.DestroyMachine { // that waits until it is gone
+		r.with(i, func(p *progress) { p.was = true })
+		return nil
+	}
 	err = do(in, id, nonce)
 	if err != nil && ctx.Err() == nil && in.Err() != nil {
 		return context.Cause(in) // whatever it cut short
@@ -176,6 +180,8 @@ func (r *runner) newVersion(ctx context.Context, i int, id bourse.MachineID, non
 			return bourse.Errorf(bourse.CodeUnavailable, "machine %s is being updated", id) // by the request whose answer was lost
 		case m.State == bourse.StateFailed:
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", id, m.InstanceID)
+		case m.Config == nil || m.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
+			return errChanged(id, before, m.InstanceID)
 		}
 		r.noteMade(&m)
 		return nil
@@ -308,7 +314,7 @@ func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, mos
 			return err
 		}
 		if time.Now().After(end) {
-			return &bourse.Error{Code: bourse.CodeTimeout, Message: "not " + want.States[0] + " after " + most.String() + ": " + bourse.MessageOf(err), Err: err}
+			return because("not "+want.States[0]+" after "+most.String(), err)
 		}
 	}
 }

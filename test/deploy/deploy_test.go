@@ -1,0 +1,73 @@
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/release"
+)
+
+func TestDeploys(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	t.Run("apps", func(t *testing.T) {
+		for name, plan := range map[string]func(h *house, app bourse.AppName, version string) deploy.Plan{
+			"rolling": (*house).plainRolling, "canary": (*house).canary, "bluegreen": (*house).bluegreen,
+		} {
+			t.Run(name, func(t *testing.T) { t.Parallel(); h.in(t).losesNoRequest(bourse.AppName(name), plan) })
+		}
+		t.Run("never ready", func(t *testing.T) { t.Parallel(); h.in(t).neverReady() })
+	})
+}
+
+func (h *house) plainRolling(app bourse.AppName, version string) deploy.Plan {
+	return h.rolling(app, version)
+}
+
+// losesNoRequest changes an app while it is asked all the time.
+func (h *house) losesNoRequest(app bourse.AppName, plan func(h *house, app bourse.AppName, version string) deploy.Plan) {
+	h.app(app, 2)
+	before := h.shape(app)
+	l := h.load(app)
+	began := time.Now()
+	result, err := h.run(plan(h, app, "v2"), run.Options{})
+	h.Logf("%d steps in %s", len(result.Steps), time.Since(began).Round(time.Millisecond))
+	if err != nil || len(result.Silent) > 0 {
+		h.Errorf("Run: %v, %+v", err, result)
+	}
+	l.end(h.T)
+	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); app != "bluegreen" && got != want {
+		h.Errorf("it is %s, want %s", got, want)
+	}
+	if v, err := h.ask(app); v != "v2" || err != nil {
+		h.Errorf("a user gets %q, %v", v, err)
+	}
+}
+
+// neverReady deploys what does not become healthy: everything returns, and the last lines of what
+// failed are there before that.
+func (h *house) neverReady() {
+	h.app("broken", 2)
+	before := h.shape("broken")
+	l := h.load("broken")
+	var news []run.Event
+	plan := h.bluegreen("broken", brokenVersion)
+	result, err := h.run(plan, run.Options{Wait: 2 * time.Second, Events: func(e run.Event) { news = append(news, e) }})
+	l.end(h.T)
+	if bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "critical") || result.Status != release.Failed {
+		h.Errorf("Run: %v, %+v", err, result)
+	}
+	if got := h.shape("broken"); got != before {
+		h.Errorf("it is %s, was %s", got, before)
+	}
+	if !slices.ContainsFunc(result.Failed, func(e run.Evidence) bool {
+		return len(e.Events) > 0 && len(e.Lines) > 0 && e.Lines[0].Text == "this is version "+brokenVersion
+	}) {
+		h.Errorf("what is known of what failed: %+v", result.Failed)
+	}
+}

@@ -1,0 +1,213 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// patience is how long the tests wait for what takes no time on an idle host.
+const patience = 60 * time.Second
+
+// house is a broker, two workers and a proxy.
+type house struct {
+	*testing.T
+	api     *machinesapi.Client
+	broker  *servertest.Server
+	workers []*servertest.Server
+	proxy   *servertest.Server
+	client  *http.Client // of users of apps
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")}
+	h.api = servertest.Client(t, h.broker)
+	for i := range 2 {
+		name := fmt.Sprintf("w%d", i+1)
+		h.workers = append(h.workers, servertest.New(t, name, "serve", "worker", "--name", name, "--region", "gru", "--data", filepath.Join(t.TempDir(), name),
+			"--label", "host="+name, "--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", h.broker.Addr))
+	}
+	h.proxy = servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", h.broker.Addr)
+	servertest.StartAll(t, append(slices.Clone(h.workers), h.proxy)...)
+	h.eventually("all have met", func() error {
+		health, err := h.api.ViewHealth(h.Context())
+		if err == nil && (len(health.Members) != 4 || !health.Agrees) {
+			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
+		}
+		return err
+	})
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	h.client = &http.Client{Transport: transport, Timeout: patience}
+	return h
+}
+
+// in is the house for a test below.
+func (h *house) in(t *testing.T) *house {
+	other := *h
+	other.T = t
+	return &other
+}
+
+func (h *house) eventually(what string, ask func() error) {
+	h.Helper()
+	var err error
+	if !servertest.Within(patience, func() bool { err = ask(); return err == nil }) {
+		h.Fatalf("%s: not within %v: %v", what, patience, err)
+	}
+}
+
+// config is that of a machine of a version, which serves.
+func config(tb testing.TB, version string) *bourse.Config {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
+	c.Init.Exec = []string{self}
+	c.Services = json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}],` +
+		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"1s","grace_period":"1s"}]}]`)
+	return c
+}
+
+// app makes an app with so many machines of version v1, and waits until it is served.
+func (h *house) app(name bourse.AppName, machines int) {
+	h.Helper()
+	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil {
+		h.Fatalf("app %s: %v", name, err)
+	}
+	for i := range machines {
+		c := config(h, "v1")
+		c.Requirements = bourse.Requirements{"host": {Label: fmt.Sprintf("w%d", i%2+1)}}
+		if _, err := h.api.Create(h.Context(), name, machinesapi.CreateMachine{Region: "gru", Config: c}, ""); err != nil {
+			h.Fatalf("an order of app %s: %v", name, err)
+		}
+	}
+	h.eventually("app "+string(name)+" is served", func() error {
+		_, err := h.ask(name)
+		return err
+	})
+}
+
+// ask asks an app for its version, through the proxy.
+func (h *house) ask(app bourse.AppName) (string, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+h.proxy.Web[0]+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = string(app) + ".localhost"
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return string(text), err
+}
+
+// machines lists those of an app, by id, without those that are gone.
+func (h *house) machines(app bourse.AppName) []machinesapi.Machine {
+	h.Helper()
+	list, silent, err := h.api.Machines(h.Context(), app, machinesapi.ListMachines{})
+	if err != nil || len(silent) > 0 {
+		h.Fatalf("machines of %s: %v, silent %v", app, err, silent)
+	}
+	slices.SortFunc(list, func(a, b machinesapi.Machine) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return list
+}
+
+// shape is what an app is like, without what differs from one deploy to the next.
+func (h *house) shape(app bourse.AppName) string {
+	h.Helper()
+	var out []string
+	for _, m := range h.machines(app) {
+		out = append(out, fmt.Sprintf("%s %s %s cordoned=%v", m.Worker, m.State, m.Config.Env[machineVariable], m.Cordoned))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// run carries out a plan.
+func (h *house) run(plan deploy.Plan, opts run.Options) (run.Result, error) {
+	h.Helper()
+	opts.Owner = h.Name()
+	if opts.Wait == 0 {
+		opts.Wait = patience
+	}
+	return run.Run(h.Context(), run.Over(h.api, plan.App), plan, opts)
+}
+
+// load is a stream of requests for one app at a constant rate, whether they are answered or not.
+type load struct {
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu       sync.Mutex
+	asked    int
+	versions map[string]int
+	failed   []error
+}
+
+// rate is how many requests a second come for an app that is changed.
+const rate = 100
+
+func (h *house) load(app bourse.AppName) *load {
+	l := &load{stop: make(chan struct{}), versions: map[string]int{}}
+	l.done.Go(func() {
+		tick := time.NewTicker(time.Second / rate)
+		defer tick.Stop()
+		for {
+			select {
+			case <-l.stop:
+				return
+			case <-tick.C:
+				l.done.Go(func() {
+					began := time.Now()
+					version, err := h.ask(app)
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					l.asked++
+					if err != nil {
+						l.failed = append(l.failed, fmt.Errorf("at %s: %w", began.Format(time.StampMilli), err))
+						return
+					}
+					l.versions[version]++
+				})
+			}
+		}
+	})
+	return l
+}
+
+// end stops asking and reports what was not answered.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	l.done.Wait()
+	for _, err := range l.failed[:min(len(l.failed), 5)] {
+		t.Error(err)
+	}
+	if len(l.failed) > 0 {
+		t.Errorf("%d of %d requests failed", len(l.failed), l.asked)
+	}
+	t.Logf("%d requests, answered by %v", l.asked, l.versions)
+}

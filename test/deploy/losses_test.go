@@ -1,0 +1,112 @@
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Servers are killed in the middle of a deploy. When they come back it goes on; when
+// one does not, what can return does, and the rest is named.
+func TestDeploysOutliveServers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, s := range append(slices.Clone(h.workers), h.broker) {
+		s.Settle()
+	}
+	t.Run("worker", func(t *testing.T) { h.in(t).loses("worker", h.workers[1]) })
+	t.Run("broker", func(t *testing.T) { h.in(t).loses("broker", h.broker) })
+	t.Run("worker for good", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
+}
+
+// loses kills a server in the middle of a rolling update, and starts it again.
+func (h *house) loses(app bourse.AppName, s *servertest.Server) {
+	h.app(app, 4)
+	before := h.shape(app)
+	l := h.load(app)
+	var once sync.Once
+	waited := false
+	result, err := h.run(h.rolling(app, "v2"), run.Options{Events: func(e run.Event) {
+		waited = waited || e.State == run.Waiting
+		if e.State == run.Done && e.Step == 1 {
+			once.Do(func() {
+				if err := s.Kill(); err != nil {
+					h.Error(err)
+				}
+				l.done.Go(func() { // while the run asks for it
+					if err := s.Start(); err != nil {
+						h.Error(err)
+					}
+				})
+			})
+		}
+	}})
+	if err != nil {
+		h.Errorf("Run: %v, %+v", err, result)
+	}
+	l.end(h.T)
+	h.eventually("all machines have the new version", func() error {
+		if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
+			return bourse.Errorf(bourse.CodeInternal, "it is %s, want %s", got, want)
+		}
+		return nil
+	})
+	h.Logf("the run had to wait: %v", waited)
+}
+
+// losesForGood kills a worker in the middle of an update of all machines at once.
+func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
+	h.app(app, 4)
+	b := &builder{deploy.Plan{App: app}}
+	last := map[bourse.WorkerID][]int{}
+	lost := bourse.WorkerID(s.Name)
+	for _, m := range h.machines(app) {
+		last[m.Worker] = append(last[m.Worker], b.update(m.ID, m.InstanceID, m.Config, to(m.Config, "v2"), last[m.Worker]...))
+	}
+	var once sync.Once
+	began := time.Now()
+	result, err := h.run(b.Plan, run.Options{Silence: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
+		if e.State == run.Done && b.Steps[e.Step].Do == deploy.AwaitReady && slices.Contains(last[lost], e.Step) {
+			once.Do(func() {
+				if err := s.Kill(); err != nil {
+					h.Error(err)
+				}
+			})
+		}
+	}})
+	h.Logf("it ended after %s: %v", time.Since(began).Round(time.Millisecond), err)
+	if err == nil || result.Status != release.Interrupted || len(result.Left) == 0 {
+		h.Fatalf("Run: %v, %+v", err, result)
+	}
+	for _, left := range result.Left {
+		if id := left.Machine; result.Steps[left.Step].Machine != id || left.GoOn == "" || !strings.Contains(left.GoOn, "bourse rollback") {
+			h.Errorf("left: %+v", left)
+		}
+	}
+	if err := s.Start(); err != nil {
+		h.Fatal(err)
+	}
+	left := map[bourse.MachineID]bool{}
+	for _, l := range result.Left {
+		left[l.Machine] = true
+	}
+	h.eventually("what is not named has returned", func() error {
+		for _, m := range h.machines(app) {
+			if m.Config == nil {
+				return bourse.Errorf(bourse.CodeUnavailable, "worker %s is away", m.Worker)
+			}
+			if v := m.Config.Env[machineVariable]; v != "v1" && !left[m.ID] || left[m.ID] && m.Worker != lost {
+				return bourse.Errorf(bourse.CodeInternal, "machine %s of %s has version %s, left are %v", m.ID, m.Worker, v, left)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,31 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/bourse-dev/bourse/internal/servertest"
+)
+
+// Variables that make a process of this program something else than the tests.
+const (
+	machineVariable = "BOURSE_TEST_VERSION" // a machine of this version
+	clientVariable  = "BOURSE_TEST_CLIENT"  // a client, which carries out the plan in this file
+)
+
+func TestMain(m *testing.M) {
+	var run func() error
+	switch {
+	case os.Getenv(machineVariable) != "":
+		run = runMachine
+	case os.Getenv(clientVariable) != "":
+		run = runClient
+	default:
+		os.Exit(servertest.Main(m))
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
