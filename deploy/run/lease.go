@@ -19,8 +19,9 @@ type leases struct {
 	r     *runner
 	tries sync.WaitGroup // those that go on when the steps have begun
 
-	mu   sync.Mutex
-	held map[bourse.MachineID]*lease
+	mu     sync.Mutex
+	held   map[bourse.MachineID]*lease
+	waited bool // for one that another held
 }
 
 // lease is one, from when it is wanted.
@@ -67,6 +68,39 @@ func (l *leases) takeAll(ctx context.Context) error {
 	for _, one := range wanted {
 		if err := one.tried(ctx, l); err != nil {
 			return err
+		}
+	}
+	l.mu.Lock()
+	waited := l.waited
+	l.mu.Unlock()
+	if waited {
+		return l.r.asSeen(ctx)
+	}
+	return nil
+}
+
+// asSeen reports CodeConflict when a machine is not as the plan's maker saw it: another, whose lease
+// has ended by now, was still at work then.
+func (r *runner) asSeen(ctx context.Context) error {
+	for id, seen := range r.plan.Seen {
+		if seen.Lost {
+			continue
+		}
+		var m machinesapi.Machine
+		err := r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+			m, err = r.api.Machine(ctx, id)
+			return err
+		})
+		switch {
+		case bourse.CodeOf(err) == bourse.CodeUnavailable: // its steps find out
+		case bourse.CodeOf(err) == bourse.CodeNotFound:
+			return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", id)
+		case err != nil:
+			return err
+		case m.InstanceID != seen.Instance:
+			return errChanged(id, seen.Instance, m.InstanceID)
+		case m.Cordoned != seen.Cordoned || m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying:
+			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed since the plan was made: it is %s, cordoned: %v; plan again", id, m.State, m.Cordoned)
 		}
 	}
 	return nil
@@ -167,6 +201,9 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 		}
 		if !told {
 			told = true
+			l.mu.Lock()
+			l.waited = true
+			l.mu.Unlock()
 			r.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
 		}
 		if err := r.turn(ctx, one.machine); err != nil {

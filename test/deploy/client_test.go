@@ -83,38 +83,41 @@ func (h *house) killed(plan deploy.Plan, step int, state run.State) {
 // killedAtOnce is how many clients are killed side by side: most of the time their leases have to end.
 const killedAtOnce = 6
 
-// A client is killed as a step begins, at every step of every strategy, and another
-// goes on: everything is as the plan says. Or it is killed when the step has just
-// ended, and another goes back: everything is as it was.
+// A client is killed at every step of every strategy: as the step begins, and another goes on, until
+// everything is as the plan says; or when the step has just ended, and another goes back, until
+// everything is as it was.
 func TestKilledClients(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	h.app("sample", 2)
 	slots := make(chan struct{}, killedAtOnce)
 	var group sync.WaitGroup
-	for name, plan := range map[string]func(h *house, app bourse.AppName, version string) deploy.Plan{
-		"rolling": (*house).plainRolling, "bluegreen": (*house).bluegreen,
-	} {
-		for step := range map[string]int{"rolling": 4, "bluegreen": 14}[name] {
-			for state, version := range map[run.State]string{run.Running: "v2", run.Done: "v1"} {
-				group.Go(func() {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-					app := bourse.AppName(fmt.Sprintf("%s-%d-%s", name, step, state))
-					t.Run(string(app), func(t *testing.T) { h.in(t).goesOn(app, plan, step, state, version) })
-				})
+	for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
+		for step := range h.plan(wanted(h, "sample", "v2", strategy, 2)).Steps {
+			state, version := run.Running, "v2"
+			if step%2 == 1 {
+				state, version = run.Done, "v1"
 			}
+			group.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				t.Run(fmt.Sprintf("%s %d %s", strategy, step, state), func(t *testing.T) { h.in(t).goesOn(strategy, step, state, version) })
+			})
 		}
 	}
 	group.Wait()
 }
 
 // goesOn kills a client at one event, and has another make all machines those of a version.
-func (h *house) goesOn(app bourse.AppName, plan func(h *house, app bourse.AppName, version string) deploy.Plan, step int, state run.State, version string) {
+func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, version string) {
+	app := bourse.AppName(fmt.Sprintf("%s-%d", strategy, step))
 	h.app(app, 2)
-	h.killed(plan(h, app, "v2"), step, state)
-	result, err := h.run(h.towards(app, version, 2), run.Options{LeaseTTL: leaseTTL, Events: func(e run.Event) {
-		h.Logf("%s %d %s %s %s", e.At.Format(time.StampMilli), e.Step, e.State, e.Machine, e.Text)
-	}})
+	h.killed(h.plan(wanted(h, app, "v2", strategy, 2)), step, state)
+	result, err := h.run(h.plan(wanted(h, app, version, strategy, 2)), run.Options{LeaseTTL: leaseTTL})
+	if bourse.CodeOf(err) == bourse.CodeConflict { // what the killed one had asked for was still being done
+		h.Log("planned again: ", err)
+		result, err = h.run(h.plan(wanted(h, app, version, strategy, 2)), run.Options{LeaseTTL: leaseTTL})
+	}
 	if err != nil {
 		h.Errorf("Run: %v, %+v", err, result)
 	}
@@ -127,35 +130,7 @@ func (h *house) goesOn(app bourse.AppName, plan func(h *house, app bourse.AppNam
 			h.Errorf("machine %s is %s, version %s, cordoned: %v; want %s", m.ID, m.State, v, m.Cordoned, version)
 		}
 	}
-}
-
-// towards plans for so many machines of a version: those that are there serve, others are made, and
-// those of another version go.
-func (h *house) towards(app bourse.AppName, version string, count int) deploy.Plan {
-	h.Helper()
-	b := &builder{deploy.Plan{App: app}}
-	var ready []int
-	var retire []machinesapi.Machine
-	list := h.machines(app)
-	for _, m := range list {
-		if m.Config.Env[machineVariable] != version {
-			retire = append(retire, m)
-			continue
-		}
-		count--
-		start := b.add(deploy.Step{Do: deploy.StartMachine, Machine: m.ID})
-		on := b.add(deploy.Step{Do: deploy.AwaitReady, Machine: m.ID}, start)
-		ready = append(ready, b.add(deploy.Step{Do: deploy.UncordonMachine, Machine: m.ID}, on))
+	if again := h.plan(wanted(h, app, version, strategy, 2)); len(again.Steps) > 0 {
+		h.Errorf("there is more to do: %+v", again.Steps)
 	}
-	for range max(0, count) {
-		m := b.add(deploy.Step{Do: deploy.MakeMachine, In: "gru", Config: to(list[0].Config, version)})
-		ready = append(ready, b.add(deploy.Step{Do: deploy.AwaitReady, Of: &m}, m))
-	}
-	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, ready...)
-	for _, m := range retire {
-		cordon := b.add(deploy.Step{Do: deploy.CordonMachine, Machine: m.ID}, know)
-		stop := b.add(deploy.Step{Do: deploy.StopMachine, Machine: m.ID}, b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon))
-		b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: m.ID}, stop)
-	}
-	return b.Plan
 }

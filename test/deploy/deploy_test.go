@@ -16,32 +16,27 @@ func TestDeploys(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	t.Run("apps", func(t *testing.T) {
-		for name, plan := range map[string]func(h *house, app bourse.AppName, version string) deploy.Plan{
-			"rolling": (*house).plainRolling, "canary": (*house).canary, "bluegreen": (*house).bluegreen,
-		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); h.in(t).losesNoRequest(bourse.AppName(name), plan) })
+		for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
+			t.Run(string(strategy), func(t *testing.T) { t.Parallel(); h.in(t).losesNoRequest(strategy) })
 		}
 		t.Run("never ready", func(t *testing.T) { t.Parallel(); h.in(t).neverReady() })
 	})
 }
 
-func (h *house) plainRolling(app bourse.AppName, version string) deploy.Plan {
-	return h.rolling(app, version)
-}
-
 // losesNoRequest changes an app while it is asked all the time.
-func (h *house) losesNoRequest(app bourse.AppName, plan func(h *house, app bourse.AppName, version string) deploy.Plan) {
-	h.app(app, 2)
+func (h *house) losesNoRequest(strategy deploy.Strategy) {
+	app := bourse.AppName(strategy)
+	h.app(app, 3)
 	before := h.shape(app)
 	l := h.load(app)
 	began := time.Now()
-	result, err := h.run(plan(h, app, "v2"), run.Options{})
+	result, err := h.run(h.plan(wanted(h, app, "v2", strategy, 3)), run.Options{})
 	h.Logf("%d steps in %s", len(result.Steps), time.Since(began).Round(time.Millisecond))
 	if err != nil || len(result.Silent) > 0 {
 		h.Errorf("Run: %v, %+v", err, result)
 	}
 	l.end(h.T)
-	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); app != "bluegreen" && got != want {
+	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
 		h.Errorf("it is %s, want %s", got, want)
 	}
 	if v, err := h.ask(app); v != "v2" || err != nil {
@@ -55,9 +50,10 @@ func (h *house) neverReady() {
 	h.app("broken", 2)
 	before := h.shape("broken")
 	l := h.load("broken")
+	want := wanted(h, "broken", brokenVersion, deploy.BlueGreen, 2)
+	want.Wait = bourse.Duration(2 * time.Second)
 	var news []run.Event
-	plan := h.bluegreen("broken", brokenVersion)
-	result, err := h.run(plan, run.Options{Wait: 2 * time.Second, Events: func(e run.Event) { news = append(news, e) }})
+	result, err := h.run(h.plan(want), run.Options{Events: func(e run.Event) { news = append(news, e) }})
 	l.end(h.T)
 	if bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "critical") || result.Status != release.Failed {
 		h.Errorf("Run: %v, %+v", err, result)

@@ -92,12 +92,8 @@ func (h *house) app(name bourse.AppName, machines int) {
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil {
 		h.Fatalf("app %s: %v", name, err)
 	}
-	for i := range machines {
-		c := config(h, "v1")
-		c.Requirements = bourse.Requirements{"host": {Label: fmt.Sprintf("w%d", i%2+1)}}
-		if _, err := h.api.Create(h.Context(), name, machinesapi.CreateMachine{Region: "gru", Config: c}, ""); err != nil {
-			h.Fatalf("an order of app %s: %v", name, err)
-		}
+	if result, err := h.run(h.plan(wanted(h, name, "v1", deploy.Immediate, machines)), run.Options{}); err != nil {
+		h.Fatalf("the first deploy of app %s: %v, %+v", name, err, result)
 	}
 	h.eventually("app "+string(name)+" is served", func() error {
 		_, err := h.ask(name)
@@ -140,7 +136,7 @@ func (h *house) shape(app bourse.AppName) string {
 	h.Helper()
 	var out []string
 	for _, m := range h.machines(app) {
-		out = append(out, fmt.Sprintf("%s %s %s cordoned=%v", m.Worker, m.State, m.Config.Env[machineVariable], m.Cordoned))
+		out = append(out, fmt.Sprintf("%s %s cordoned=%v", m.State, m.Config.Env[machineVariable], m.Cordoned))
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")

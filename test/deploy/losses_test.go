@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
 )
 
@@ -22,19 +23,25 @@ func TestDeploysOutliveServers(t *testing.T) {
 	for _, s := range append(slices.Clone(h.workers), h.broker) {
 		s.Settle()
 	}
-	t.Run("worker", func(t *testing.T) { h.in(t).loses("worker", h.workers[1]) })
+	t.Run("worker", func(t *testing.T) { h.in(t).loses("worker") })
 	t.Run("broker", func(t *testing.T) { h.in(t).loses("broker", h.broker) })
 	t.Run("worker for good", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
 }
 
-// loses kills a server in the middle of a rolling update, and starts it again.
-func (h *house) loses(app bourse.AppName, s *servertest.Server) {
+// loses kills servers in the middle of a rolling update, and starts them again: the worker
+// of the machine that is updated last, where none is named.
+func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.app(app, 4)
+	plan := h.plan(wanted(h, app, "v2", deploy.Rolling, 4))
+	if last := plan.Steps[len(plan.Steps)-1].Machine; len(servers) == 0 {
+		servers = slices.DeleteFunc(slices.Clone(h.workers), func(s *servertest.Server) bool { return plan.Seen[last].Worker != bourse.WorkerID(s.Name) })
+	}
+	s := servers[0]
 	before := h.shape(app)
 	l := h.load(app)
 	var once sync.Once
 	waited := false
-	result, err := h.run(h.rolling(app, "v2"), run.Options{Events: func(e run.Event) {
+	result, err := h.run(plan, run.Options{Events: func(e run.Event) {
 		waited = waited || e.State == run.Waiting
 		if e.State == run.Done && e.Step == 1 {
 			once.Do(func() {
@@ -64,17 +71,22 @@ func (h *house) loses(app bourse.AppName, s *servertest.Server) {
 
 // losesForGood kills a worker in the middle of an update of all machines at once.
 func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
-	h.app(app, 4)
-	b := &builder{deploy.Plan{App: app}}
-	last := map[bourse.WorkerID][]int{}
-	lost := bourse.WorkerID(s.Name)
-	for _, m := range h.machines(app) {
-		last[m.Worker] = append(last[m.Worker], b.update(m.ID, m.InstanceID, m.Config, to(m.Config, "v2"), last[m.Worker]...))
+	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: app}); err != nil {
+		h.Fatal(err)
 	}
+	for i := range 4 {
+		c := config(h, "v1")
+		c.Requirements = bourse.Requirements{"host": {Label: h.workers[i%2].Name}}
+		if _, err := h.api.Create(h.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: c}, ""); err != nil {
+			h.Fatal(err)
+		}
+	}
+	lost := bourse.WorkerID(s.Name)
+	plan, steps := h.apart(app, "v2")
 	var once sync.Once
 	began := time.Now()
-	result, err := h.run(b.Plan, run.Options{Silence: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
-		if e.State == run.Done && b.Steps[e.Step].Do == deploy.AwaitReady && slices.Contains(last[lost], e.Step) {
+	result, err := h.run(plan, run.Options{Silence: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
+		if e.State == run.Done && slices.Contains(steps[lost], e.Step) {
 			once.Do(func() {
 				if err := s.Kill(); err != nil {
 					h.Error(err)

@@ -18,7 +18,7 @@ const brokenVersion = "broken"
 // runMachine serves its version until it is asked to end, and answers what it is being asked then.
 func runMachine() error {
 	version := os.Getenv(machineVariable)
-	fmt.Println("this is version", version)
+	fmt.Fprintln(os.Stdout, "this is version", version)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+os.Getenv("PORT"))

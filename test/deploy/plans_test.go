@@ -5,80 +5,43 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// builder numbers the steps of a plan.
-type builder struct{ deploy.Plan }
-
-func (b *builder) add(s deploy.Step, after ...int) int {
-	s.ID, s.After = len(b.Steps), after
-	b.Steps = append(b.Steps, s)
-	return s.ID
-}
-
-// to returns a machine's config with another version.
-func to(c *bourse.Config, version string) *bourse.Config {
-	out := *c
-	out.Env = map[string]string{machineVariable: version}
-	return &out
-}
-
-// rolling updates one machine after the other.
-func (h *house) rolling(app bourse.AppName, version string, after ...int) deploy.Plan {
+// wanted is an app of so many machines of a version.
+func wanted(h *house, app bourse.AppName, version string, strategy deploy.Strategy, machines int) deploy.App {
 	h.Helper()
-	b := &builder{deploy.Plan{App: app}}
+	return deploy.App{
+		Name: app, Primary: "gru", Strategy: strategy, Wait: bourse.Duration(patience), Reserve: true,
+		Groups: []deploy.Group{{
+			Name: "app", Config: *config(h, version), Smoke: true, Counts: []deploy.Count{{Region: "gru", Count: machines}},
+		}},
+	}
+}
+
+// plan plans for such an app, whatever is there.
+func (h *house) plan(want deploy.App) deploy.Plan {
+	h.Helper()
+	p := deploy.Make(want, deploy.State{App: want.Name, Machines: h.machines(want.Name)}, deploy.Options{})
+	if len(p.Refused) > 0 {
+		h.Fatalf("the plan is refused: %v", p.Refused)
+	}
+	return p
+}
+
+// apart plans an update of each machine that waits only for those of its own worker.
+func (h *house) apart(app bourse.AppName, version string) (p deploy.Plan, steps map[bourse.WorkerID][]int) {
+	h.Helper()
+	p, steps = deploy.Plan{App: app}, map[bourse.WorkerID][]int{}
+	add := func(s deploy.Step, after []int) int {
+		s.ID, s.After = len(p.Steps), after
+		p.Steps = append(p.Steps, s)
+		return s.ID
+	}
+	last := map[bourse.WorkerID][]int{}
 	for _, m := range h.machines(app) {
-		if m.Config.Env[machineVariable] != version {
-			after = []int{b.update(m.ID, m.InstanceID, m.Config, to(m.Config, version), after...)}
-		}
+		next := *m.Config
+		next.Env = map[string]string{machineVariable: version}
+		u := add(deploy.Step{Do: deploy.UpdateMachine, Machine: m.ID, Config: &next, Former: m.Config, Instance: m.InstanceID}, last[m.Worker])
+		ready := add(deploy.Step{Do: deploy.AwaitReady, Machine: m.ID, Smoke: true}, []int{u})
+		last[m.Worker], steps[m.Worker] = []int{ready}, append(steps[m.Worker], ready)
 	}
-	return b.Plan
-}
-
-func (b *builder) update(id bourse.MachineID, instance bourse.InstanceID, former, next *bourse.Config, after ...int) int {
-	u := b.add(deploy.Step{Do: deploy.UpdateMachine, Machine: id, Config: next, Former: former, Instance: instance}, after...)
-	return b.add(deploy.Step{Do: deploy.AwaitReady, Machine: id, Smoke: true}, u)
-}
-
-// canary tries the version on one machine more, which goes again.
-func (h *house) canary(app bourse.AppName, version string) deploy.Plan {
-	h.Helper()
-	list := h.machines(app)
-	b := &builder{deploy.Plan{App: app}}
-	c := b.add(deploy.Step{Do: deploy.MakeMachine, In: "gru", Config: to(list[0].Config, version)})
-	ready := b.add(deploy.Step{Do: deploy.AwaitReady, Of: &c, Smoke: true}, c)
-	cordon := b.add(deploy.Step{Do: deploy.CordonMachine, Of: &c}, ready)
-	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon)
-	stop := b.add(deploy.Step{Do: deploy.StopMachine, Of: &c}, know)
-	last := b.add(deploy.Step{Do: deploy.DestroyMachine, Of: &c}, stop)
-	for _, m := range list {
-		last = b.update(m.ID, m.InstanceID, m.Config, to(m.Config, version), last)
-	}
-	return b.Plan
-}
-
-// bluegreen puts a machine of the version beside each, and takes the former away.
-func (h *house) bluegreen(app bourse.AppName, version string) deploy.Plan {
-	h.Helper()
-	b := &builder{deploy.Plan{App: app, Reserve: true}}
-	var greens, ready, serve, cordon, stop []int
-	list := h.machines(app)
-	for _, m := range list {
-		g := b.add(deploy.Step{Do: deploy.MakeMachine, In: "gru", Config: to(m.Config, version), Hidden: true})
-		greens = append(greens, g)
-		ready = append(ready, b.add(deploy.Step{Do: deploy.AwaitReady, Of: &g, Smoke: true}, g))
-	}
-	for i := range greens {
-		serve = append(serve, b.add(deploy.Step{Do: deploy.UncordonMachine, Of: &greens[i]}, ready...))
-	}
-	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, serve...)
-	for _, m := range list {
-		cordon = append(cordon, b.add(deploy.Step{Do: deploy.CordonMachine, Machine: m.ID}, know))
-	}
-	know = b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon...)
-	for _, m := range list {
-		stop = append(stop, b.add(deploy.Step{Do: deploy.StopMachine, Machine: m.ID}, know))
-	}
-	for _, m := range list {
-		b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: m.ID}, stop...)
-	}
-	return b.Plan
+	return p, steps
 }
