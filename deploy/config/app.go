@@ -63,6 +63,9 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	}
 	m.primary, m.base = app.Primary, m.machineConfig()
 	m.image = cmp.Or(options.Image, m.buildImage(), m.base.Image)
+	if b := m.Build; b != nil && b.Image != "" && b.Dockerfile != "" {
+		m.warn("build.dockerfile", "nothing is built: build.image names the image")
+	}
 	unnamed := m.image == ""
 	if unnamed {
 		if !m.Later {
@@ -173,6 +176,7 @@ func (m *maker) command() *deploy.Command {
 	}
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
+	config.Kept = bourse.Kept{Rest: config.Rest} // it serves nothing, and runs once
 	if config.ImageKind() == bourse.RegistryImage {
 		config.DNS = []byte(`{"skip_registration":true}`)
 	}

@@ -48,7 +48,6 @@ func (c *Config) check() Problems {
 		k.valid("kill_signal", err)
 	}
 	k.valid("requirements", c.Requirements.Validate())
-	k.checkBuild()
 	k.checkDeploy()
 	k.checkProcesses()
 	k.checkServices()
@@ -63,12 +62,6 @@ func (c *Config) check() Problems {
 }
 
 func item(section string, i int) string { return fmt.Sprintf("%s[%d]", section, i) }
-
-func (c *checker) checkBuild() {
-	if b := c.Build; b != nil && b.Image != "" && b.Dockerfile != "" {
-		c.bad("build.dockerfile", "an image is either named or built: use image or dockerfile")
-	}
-}
 
 func (c *checker) checkDeploy() {
 	d := c.Deploy

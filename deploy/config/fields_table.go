@@ -107,7 +107,7 @@ var fields = slices.Concat(
 		done("source", "the name of the volumes; required"),
 		into("destination", "config.mounts", "where a machine has its volume; required"),
 		done("processes", inGroups),
-		done("initial_size", "of volumes that have to be made; default 1gb"),
+		done("initial_size", "of volumes that have to be made; default 1gb, and 100gb of machines with a GPU"),
 		done("snapshot_retention", "days that the snapshots of new volumes are kept"),
 		done("scheduled_snapshots", "whether new volumes have a snapshot a day"),
 		into("auto_extend_size_threshold", "config.mounts", "a volume that is so full, in percent, grows"),

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io/fs"
@@ -79,7 +78,12 @@ func (m *maker) group(name string) deploy.Group {
 	m.files(c, name)
 	m.requirements(c, name)
 	m.size(&g, &from)
-	_, g.Mount = m.mount(name)
+	if _, g.Mount = m.mount(name); g.Mount != nil && g.Mount.SizeGB == 0 {
+		g.Mount.SizeGB = 1
+		if g.Config.Guest != nil && g.Config.Guest.GPUs > 0 {
+			g.Mount.SizeGB = 100
+		}
+	}
 	g.Spare = !m.NoSpares && g.Mount == nil
 	m.counts(&g)
 	m.review(c, from)
@@ -140,7 +144,7 @@ func (m *maker) mount(group string) (string, *deploy.Mount) {
 		return "", nil
 	}
 	out := &deploy.Mount{
-		Volume: found.Source, Path: found.Destination, SizeGB: cmp.Or(int64(found.InitialSize), 1),
+		Volume: found.Source, Path: found.Destination, SizeGB: int64(found.InitialSize),
 		ExtendThresholdPercent: int(found.ExtendThreshold), AddSizeGB: int64(found.ExtendBy), SizeGBLimit: int64(found.ExtendLimit),
 		AutoBackup: found.Snapshots,
 	}
@@ -283,6 +287,10 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	if len(content) > 0 {
 		if err := json.Unmarshal(bytes.TrimSpace(content), &c); err != nil {
 			m.bad(field, "no machine's config: %v", err)
+		}
+		if len(c.Mounts) > 0 {
+			m.bad(field, "a volume is of one machine: write [[mounts]] instead of mounts")
+			c.Mounts = nil
 		}
 	}
 	return c

@@ -32,8 +32,8 @@ func TestHostileFiles(t *testing.T) {
 		"many tables":          {"fly.toml", strings.Repeat("[[env]]\n", n/2), "more than 10000 values"},
 		"many tables in one":   {"fly.toml", "[env]\n" + strings.Repeat("[[services.ports]]\n", n/8), "fly.toml"},
 		"many values":          {"fly.json", `{"env":[` + strings.Repeat("1,", n) + `1]}`, "more than 10000 values"},
-		"too many fields":      {"fly.toml", manyFields(50_000), "more than 10000 values"},
-		"many unknown fields":  {"fly.toml", manyFields(9_000), "and more"},
+		"too many fields":      {"fly.toml", manyFields(20_000), "more than 10000 values"},
+		"many unknown fields":  {"fly.toml", manyFields(2_000), "and more"},
 		"a number of a number": {"fly.json", `{"swap_size_mb":1` + strings.Repeat("0", n) + `}`, "out of range"},
 		"aliases of aliases": {
 			"fly.yaml", "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +

@@ -61,18 +61,19 @@ func plainly(message string) string {
 	case found[2] == ": ":
 		return message[len(found[0]):]
 	}
-	return "invalid " + message[len(found[0]):]
+	return "invalid " + strings.TrimPrefix(found[1], "config.") + " " + message[len(found[0]):]
 }
 
 // fieldOf returns the field of the file that a member of a machine's config comes from.
 func (m *maker) fieldOf(from paths, member string) string {
 	path := from.path(strings.ReplaceAll(member, "[]", ""))
+	based := m.MachineConfig != "" || m.Experimental != nil && m.Experimental.MachineConfig != ""
 	switch {
-	case path != "":
+	case path != "" && (!based || m.where(path).Line > 0):
 		return path
 	case m.MachineConfig != "":
 		return "machine_config"
-	case m.Experimental != nil && m.Experimental.MachineConfig != "":
+	case based:
 		return "experimental.machine_config"
 	case member == "config.image" && m.Options.Image == "":
 		return "build.image"
