@@ -152,6 +152,7 @@ func (r *runner) runCommand(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	in.Config.AutoDestroy = false // what it wrote would go with it; it is destroyed once that is read, or by a later plan
 	m, err := r.create(ctx, i, in)
 	if err != nil {
 		return err

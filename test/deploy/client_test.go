@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
 )
 
 // errand is what a client of its own is to do: carry a plan out, and kill itself at
@@ -44,7 +46,7 @@ func runClient() error {
 		return err
 	}
 	api := run.Over(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
-	_, err = run.Run(context.Background(), api, e.Plan, run.Options{Owner: "who is killed", LeaseTTL: leaseTTL, Wait: patience, Events: func(news run.Event) {
+	_, err = run.Run(context.Background(), api, e.Plan, run.Options{Owner: "who is killed", LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
 		if news.Step == e.Step && news.State == e.State {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // there is no return from it
 		}
@@ -93,7 +95,7 @@ func TestKilledClients(t *testing.T) {
 	slots := make(chan struct{}, killedAtOnce)
 	var group sync.WaitGroup
 	for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
-		for step := range h.plan(wanted(h, "sample", "v2", strategy, 2)).Steps {
+		for step := range h.plan(wanted(h, "sample", "v2", strategy, 2), release.Release{}).Steps {
 			state, version := run.Running, "v2"
 			if step%2 == 1 {
 				state, version = run.Done, "v1"
@@ -111,12 +113,23 @@ func TestKilledClients(t *testing.T) {
 // goesOn kills a client at one event, and has another make all machines those of a version.
 func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, version string) {
 	app := bourse.AppName(fmt.Sprintf("%s-%d", strategy, step))
-	h.app(app, 2)
-	h.killed(h.plan(wanted(h, app, "v2", strategy, 2)), step, state)
-	result, err := h.run(h.plan(wanted(h, app, version, strategy, 2)), run.Options{LeaseTTL: leaseTTL})
+	was, next := wanted(h, app, "v1", strategy, 2), wanted(h, app, "v2", strategy, 2)
+	first := h.app(app, 2)
+	second := h.release(app)
+	h.killed(h.plan(next, second), step, state)
+	if r := h.newest(app); r.ID != second.ID || r.Status != release.Running || !bytes.Contains(r.Metadata, []byte("kept")) {
+		h.Errorf("the newest release is %+v", r)
+	}
+	plan := func() deploy.Plan {
+		if version == "v1" {
+			return h.back(was, second, first)
+		}
+		return h.plan(next, second)
+	}
+	result, err := h.run(plan(), run.Options{LeaseTTL: leaseTTL})
 	if bourse.CodeOf(err) == bourse.CodeConflict { // what the killed one had asked for was still being done
 		h.Log("planned again: ", err)
-		result, err = h.run(h.plan(wanted(h, app, version, strategy, 2)), run.Options{LeaseTTL: leaseTTL})
+		result, err = h.run(plan(), run.Options{LeaseTTL: leaseTTL})
 	}
 	if err != nil {
 		h.Errorf("Run: %v, %+v", err, result)
@@ -130,7 +143,17 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 			h.Errorf("machine %s is %s, version %s, cordoned: %v; want %s", m.ID, m.State, v, m.Cordoned, version)
 		}
 	}
-	if again := h.plan(wanted(h, app, version, strategy, 2)); len(again.Steps) > 0 {
+	if again := plan(); len(again.Steps) > 0 {
 		h.Errorf("there is more to do: %+v", again.Steps)
 	}
+}
+
+// newest returns an app's newest release.
+func (h *house) newest(app bourse.AppName) release.Release {
+	h.Helper()
+	list, err := h.api.Releases(app).List(h.Context(), 1)
+	if err != nil || len(list) != 1 {
+		h.Fatalf("releases of %s: %v, %v", app, list, err)
+	}
+	return list[0]
 }

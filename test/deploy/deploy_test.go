@@ -19,6 +19,7 @@ func TestDeploys(t *testing.T) {
 		for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
 			t.Run(string(strategy), func(t *testing.T) { t.Parallel(); h.in(t).losesNoRequest(strategy) })
 		}
+		t.Run("failed command", func(t *testing.T) { t.Parallel(); h.in(t).failedCommand() })
 		t.Run("never ready", func(t *testing.T) { t.Parallel(); h.in(t).neverReady() })
 	})
 }
@@ -30,12 +31,23 @@ func (h *house) losesNoRequest(strategy deploy.Strategy) {
 	before := h.shape(app)
 	l := h.load(app)
 	began := time.Now()
-	result, err := h.run(h.plan(wanted(h, app, "v2", strategy, 3)), run.Options{})
+	second := h.release(app)
+	want := wanted(h, app, "v2", strategy, 3)
+	want.Command = command("echo migrated; exit 0")
+	var lines []string
+	result, err := h.run(h.plan(want, second), run.Options{Release: second.ID, Events: func(e run.Event) {
+		if e.State == run.Output {
+			lines = append(lines, e.Line.Text)
+		}
+	}})
 	h.Logf("%d steps in %s", len(result.Steps), time.Since(began).Round(time.Millisecond))
 	if err != nil || len(result.Silent) > 0 {
 		h.Errorf("Run: %v, %+v", err, result)
 	}
 	l.end(h.T)
+	if r := h.newest(app); r.Status != release.Complete || !slices.Equal(lines, []string{"migrated"}) {
+		h.Errorf("the release is %+v, and its command wrote %q", r, lines)
+	}
 	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
 		h.Errorf("it is %s, want %s", got, want)
 	}
@@ -53,7 +65,7 @@ func (h *house) neverReady() {
 	want := wanted(h, "broken", brokenVersion, deploy.BlueGreen, 2)
 	want.Wait = bourse.Duration(2 * time.Second)
 	var news []run.Event
-	result, err := h.run(h.plan(want), run.Options{Events: func(e run.Event) { news = append(news, e) }})
+	result, err := h.run(h.plan(want, h.release("broken")), run.Options{Events: func(e run.Event) { news = append(news, e) }})
 	l.end(h.T)
 	if bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "critical") || result.Status != release.Failed {
 		h.Errorf("Run: %v, %+v", err, result)
@@ -65,5 +77,32 @@ func (h *house) neverReady() {
 		return len(e.Events) > 0 && len(e.Lines) > 0 && e.Lines[0].Text == "this is version "+brokenVersion
 	}) {
 		h.Errorf("what is known of what failed: %+v", result.Failed)
+	}
+}
+
+// command runs a line of the shell.
+func command(line string) *deploy.Command {
+	c := bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}}
+	c.Init.Exec = []string{"sh", "-c", line}
+	return &deploy.Command{Config: c, Timeout: patience}
+}
+
+// failedCommand ends a deploy before anything is changed, with what the command wrote.
+func (h *house) failedCommand() {
+	h.app("command", 1)
+	before := h.shape("command")
+	second := h.release("command")
+	want := wanted(h, "command", "v2", deploy.Rolling, 1)
+	want.Command = command("echo cannot migrate >&2; exit 3")
+	result, err := h.run(h.plan(want, second), run.Options{Release: second.ID})
+	if err == nil || !strings.Contains(err.Error(), "status 3") || len(result.Failed) != 1 || len(result.Failed[0].Lines) != 1 ||
+		result.Failed[0].Lines[0].Text != "cannot migrate" {
+		h.Errorf("Run: %v, %+v", err, result)
+	}
+	if r := h.newest("command"); r.Status != release.Failed || !strings.Contains(string(r.Metadata), "status 3") {
+		h.Errorf("the release is %s, %s", r.Status, r.Metadata)
+	}
+	if got := h.shape("command"); got != before {
+		h.Errorf("it is %s, was %s", got, before)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
 )
 
 // patience is how long the tests wait for what takes no time on an idle host.
@@ -86,19 +87,21 @@ func config(tb testing.TB, version string) *bourse.Config {
 	return c
 }
 
-// app makes an app with so many machines of version v1, and waits until it is served.
-func (h *house) app(name bourse.AppName, machines int) {
+// app makes an app with so many machines of version v1, waits until it is served, and returns its release.
+func (h *house) app(name bourse.AppName, machines int) release.Release {
 	h.Helper()
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil {
 		h.Fatalf("app %s: %v", name, err)
 	}
-	if result, err := h.run(h.plan(wanted(h, name, "v1", deploy.Immediate, machines)), run.Options{}); err != nil {
+	first := h.release(name)
+	if result, err := h.run(h.plan(wanted(h, name, "v1", deploy.Immediate, machines), first), run.Options{Release: first.ID}); err != nil {
 		h.Fatalf("the first deploy of app %s: %v, %+v", name, err, result)
 	}
 	h.eventually("app "+string(name)+" is served", func() error {
 		_, err := h.ask(name)
 		return err
 	})
+	return first
 }
 
 // ask asks an app for its version, through the proxy.

@@ -1,8 +1,12 @@
 package deploy
 
 import (
+	"encoding/json"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
 )
 
 // wanted is an app of so many machines of a version.
@@ -16,12 +20,42 @@ func wanted(h *house, app bourse.AppName, version string, strategy deploy.Strate
 	}
 }
 
-// plan plans for such an app, whatever is there.
-func (h *house) plan(want deploy.App) deploy.Plan {
+// release records that an app is deployed.
+func (h *house) release(app bourse.AppName) release.Release {
 	h.Helper()
-	p := deploy.Make(want, deploy.State{App: want.Name, Machines: h.machines(want.Name)}, deploy.Options{})
+	r, err := h.api.Releases(app).Create(h.Context(), machinesapi.CreateRelease{Metadata: json.RawMessage(`{"kept":"yes"}`)})
+	if err != nil {
+		h.Fatalf("a release of app %s: %v", app, err)
+	}
+	return r
+}
+
+// plan plans for such an app, whatever is there, as a release.
+func (h *house) plan(want deploy.App, as release.Release) deploy.Plan {
+	h.Helper()
+	p := deploy.Make(want, deploy.State{App: want.Name, Machines: h.machines(want.Name)}, deploy.Options{Release: as.ID, Version: as.Version})
 	if len(p.Refused) > 0 {
 		h.Fatalf("the plan is refused: %v", p.Refused)
+	}
+	return p
+}
+
+// back plans to take back what a release has done; where that is refused, since what was before is gone,
+// to deploy the former version again.
+func (h *house) back(was deploy.App, undone, as release.Release) deploy.Plan {
+	h.Helper()
+	have := deploy.State{App: was.Name, Machines: h.machines(was.Name), Versions: map[bourse.MachineID][]machinesapi.Version{}}
+	for _, m := range have.Machines {
+		versions, err := h.api.Versions(h.Context(), was.Name, m.ID)
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // it has just gone
+			h.Fatalf("versions of %s: %v", m.ID, err)
+		}
+		have.Versions[m.ID] = versions
+	}
+	p := deploy.Undo(have, undone.ID, deploy.Pace{Wait: bourse.Duration(patience), Smoke: true})
+	if len(p.Refused) > 0 {
+		h.Logf("it cannot be undone: %v", p.Refused)
+		return h.plan(was, as)
 	}
 	return p
 }
