@@ -441,6 +441,8 @@ var edges = map[string]map[string]string{
 		"deploy/config": "reads configurations, and writes them",
 	},
 	"cli/deploy": {
+		"cli/image":     "pushes what is built with the same flags",
+		"deploy/build":  "has the image built where there is a Dockerfile",
 		"deploy/config": "reads what an app is to be",
 		"release":       "records deploys, and returns to former ones",
 	},

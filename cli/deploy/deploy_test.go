@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -59,6 +60,7 @@ func newFake(t *testing.T, have there4) *fake {
 	mux.Handle("GET /v1/apps/shop/machines", reply(have.machines))
 	mux.Handle("GET /v1/apps/shop/volumes", reply([]machinesapi.Volume{}))
 	mux.Handle("GET /v1/apps/shop/releases", reply(machinesapi.ReleaseList{Releases: have.releases}))
+	mux.Handle("GET /v1/apps/shop/machines/{id}/versions", reply([]machinesapi.Version{}))
 	mux.Handle("POST /v1/apps/{app}/quotes", clitest.Replies(http.StatusOK, have.quote))
 	mux.HandleFunc("POST /v1/apps/shop/releases", func(w http.ResponseWriter, r *http.Request) {
 		var in machinesapi.CreateRelease
@@ -104,7 +106,7 @@ func shopFile(t *testing.T, more string) string {
 func deployed(t *testing.T, file string) there4 {
 	t.Helper()
 	f := deployFlags{target: target{config: strings.TrimPrefix(file, "--config=")}, ha: true, smoke: true}
-	w, err := f.want()
+	w, err := f.want(t.Context(), &cli.Shell{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +265,7 @@ func TestResumeAndRollback(t *testing.T) {
 		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "no release \"v7\""},
 		"to the one that is":         {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
 		"after a failure":            {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
-		"count while in progress":    {release.Running, []string{"scale", "count", "2"}, 5, "no complete release"},
+		"undo --plan":                {release.Running, []string{"rollback", "--plan"}, 2, "the release made it"},
 		"resume --plan":              {release.Running, []string{"deploy", "--resume", "--plan"}, 0, "nothing to do"},
 	} {
 		have.releases[0].Status = tt.status
@@ -360,7 +362,7 @@ func TestScalePlans(t *testing.T) {
 	}{
 		"more":         {[]string{"count", "3"}, 2, "create"},
 		"elsewhere":    {[]string{"count", "web=1", "--region", "mad"}, 2, "mad"},
-		"no such":      {[]string{"count", "api=1"}, 1, "web"},
+		"no such":      {[]string{"count", "api=1"}, 1, "api"},
 		"no number":    {[]string{"count", "many"}, 1, "many"},
 		"larger":       {[]string{"vm", "shared-cpu-2x"}, 2, "update"},
 		"no such size": {[]string{"vm", "enormous"}, 1, "enormous"},

@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +10,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/release"
 )
 
@@ -107,17 +108,33 @@ func former(list []release.Release, named string) (*release.Release, error) {
 	return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "there is no complete release before %s", vName(&list[0])), "bourse releases -a "+string(list[0].App))
 }
 
-// undo returns from a release that was broken off to the newest complete one.
+// undo undoes what a release that was broken off has changed.
 func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) error {
-	i := slices.IndexFunc(have.releases, func(r release.Release) bool { return r.Status == release.Complete })
-	if i < 0 {
-		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "release %s was broken off, and there is no complete one before it", vName(r)), d.goOn()[0])
-	}
-	w, err := wantOf(&have.releases[i])
-	if err != nil {
+	if err := d.versions(ctx, have); err != nil {
 		return err
 	}
-	w.App.Name = have.App
-	w.Description = "rollback to " + vName(&have.releases[i])
-	return d.make(ctx, w, have, "")
+	p := deploy.Undo(have.State, r.ID, paceOf(r))
+	if d.only {
+		return d.show(ctx, &saved{Plan: p}, have)
+	}
+	if err := refused(&p); err != nil {
+		return err
+	}
+	if len(p.Steps) == 0 {
+		if err := d.nothing(&p); err != nil {
+			return err
+		}
+	} else if err := d.carry(ctx, &p, "rollback of release "+vName(r)+" of "+string(have.App), ""); err != nil {
+		return err
+	}
+	return d.ended(context.WithoutCancel(ctx), r, release.Failed)
+}
+
+// paceOf is how fast a release was deployed.
+func paceOf(r *release.Release) deploy.Pace {
+	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
+	if w, err := wantOf(r); err == nil {
+		out.MaxUnavailable, out.Wait = w.App.MaxUnavailable, w.App.Wait
+	}
+	return out
 }

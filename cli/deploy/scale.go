@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/deploy/config"
 )
 
 // NewScale returns the commands of an app's size.
@@ -104,48 +105,114 @@ func groupOf(c *bourse.Config) string {
 	return deploy.DefaultGroup
 }
 
-// scaleFlags are the flags of the verbs that change sizes.
-type scaleFlags struct {
+// workFlags are the flags of the verbs that change the machines of groups and no
+// configuration.
+type workFlags struct {
 	target
 	planFlags
-	group, region string
-	size          place.Size
+	group          string
+	maxUnavailable float64
+	wait           time.Duration
 }
 
-func (f *scaleFlags) bind(s *cli.Shell, c *cobra.Command) {
+func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) {
 	f.target.bind(s, c)
-	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
-	c.Flags().StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")
-	c.Flags().StringVar(&f.group, "process-group", "", "the same, as flyctl calls it")
-	_ = c.Flags().MarkHidden("process-group") // fails for an unknown flag only
+	flags := c.Flags()
+	flags.BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
+	flags.StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")
+	flags.StringVar(&f.group, "process-group", "", "the same, as flyctl calls it")
+	_ = flags.MarkHidden("process-group") // fails for an unknown flag only
+	flags.Float64Var(&f.maxUnavailable, "max-unavailable", config.DefaultMaxUnavailable, "`how many` machines of a group at once, or which share")
+	flags.DurationVar(&f.wait, "wait-timeout", config.DefaultWait, "how `long` a machine may take until it is ready")
+}
+
+func (f *workFlags) pace() deploy.Pace {
+	return deploy.Pace{MaxUnavailable: f.maxUnavailable, Wait: bourse.Duration(f.wait), Smoke: true}
+}
+
+// groups are those that are meant; nil: all.
+func (f *workFlags) groups() []string {
+	if f.group == "" {
+		return nil
+	}
+	return []string{f.group}
+}
+
+// run makes a plan of what is there and has it carried out, or shown.
+func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*there) (deploy.Plan, error)) error {
+	d := newDeployer(s, &f.target, &f.planFlags)
+	err := d.work(ctx, doing, plan)
+	if f.only {
+		return planExit(err)
+	}
+	return err
+}
+
+func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (deploy.Plan, error)) error {
+	app, err := d.target.name()
+	if err != nil {
+		return err
+	}
+	have, err := look(ctx, d.client, app)
+	if err == nil {
+		err = have.mustBe()
+	}
+	if err != nil {
+		return err
+	}
+	p, err := plan(have)
+	if err != nil {
+		return err
+	}
+	if d.only {
+		return d.show(ctx, &saved{Plan: p}, have)
+	}
+	if err := refused(&p); err != nil {
+		return err
+	}
+	if len(p.Steps) == 0 {
+		return d.nothing(&p)
+	}
+	if err := d.fits(ctx, &p, have); err != nil {
+		return err
+	}
+	d.again = []string{"the same again"}
+	return d.carry(ctx, &p, doing+" of "+string(app), "")
 }
 
 func newScaleCount(s *cli.Shell) *cobra.Command {
-	var f scaleFlags
+	var f workFlags
+	var region string
 	c := &cobra.Command{
 		Use:   "count [GROUP=]N...",
 		Short: "Change how many machines an app has",
 		Long: `Change how many machines an app has: of its only group, of the one that --group
 names, or of those before the numbers. With --region so many in that region; without
-it so many in all, where the newest release has them. What is there stays as it is.`,
+it so many in all, spread over the regions that have some. New ones are like those that are
+there, which stay as they are.`,
 		Example: `  bourse scale count 3
   bourse scale count web=4 worker=2
   bourse scale count 2 --region mad --plan`,
 		Args: cli.AtLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.run(c.Context(), s, "scale count "+strings.Join(args, " "), func(have *there, app *deploy.App) error {
-				return f.count(have, app, args)
+			return f.run(c.Context(), s, "scale count "+strings.Join(args, " "), func(have *there) (deploy.Plan, error) {
+				counts, err := countsOf(have, f.group, bourse.Region(region), args)
+				if err != nil {
+					return deploy.Plan{}, err
+				}
+				return deploy.Scale(have.State, counts, f.pace()), nil
 			})
 		},
 	}
 	f.bind(s, c)
-	c.Flags().StringVarP(&f.region, "region", "r", "", "`region` that is meant")
+	c.Flags().StringVarP(&region, "region", "r", "", "`region` that is meant")
 	s.CompleteRegions(c)
 	return c
 }
 
 func newScaleVM(s *cli.Shell) *cobra.Command {
-	var f scaleFlags
+	var f workFlags
+	var size place.Size
 	c := &cobra.Command{
 		Use:   "vm [SIZE]",
 		Short: "Change how large an app's machines are",
@@ -163,98 +230,66 @@ it. A configuration that has a size sets it again at the next deploy.`,
 			if !sizeGiven(c) {
 				return cli.UsageError(c)
 			}
-			return f.run(c.Context(), s, strings.TrimSpace("scale vm "+f.group), func(_ *there, app *deploy.App) error { return f.resize(app) })
+			return f.run(c.Context(), s, "scale vm", func(have *there) (deploy.Plan, error) {
+				guest, err := resized(have, f.group, &size)
+				if err != nil {
+					return deploy.Plan{}, err
+				}
+				return deploy.Resize(have.State, f.groups(), *guest, f.pace()), nil
+			})
 		},
 	}
 	f.bind(s, c)
-	f.size.Bind(c.Flags())
+	size.Bind(c.Flags())
 	return c
 }
 
-// run changes what the app is to be, and makes it so.
-func (f *scaleFlags) run(ctx context.Context, s *cli.Shell, doing string, change func(*there, *deploy.App) error) error {
-	d := newDeployer(s, &f.target, &f.planFlags)
-	err := d.rescale(ctx, doing, change)
-	if f.only {
-		return planExit(err)
-	}
-	return err
-}
-
-func (d *deployer) rescale(ctx context.Context, doing string, change func(*there, *deploy.App) error) error {
-	app, err := d.target.name()
-	if err != nil {
-		return err
-	}
-	have, err := look(ctx, d.client, app)
-	if err != nil {
-		return err
-	}
-	if err := have.mustBe(); err != nil {
-		return err
-	}
-	current := slices.IndexFunc(have.releases, func(r release.Release) bool { return r.Status == release.Complete })
-	if current < 0 {
-		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "app %s has no complete release that says what its machines are like", app),
-			"bourse deploy", "one more machine like another: bourse machine clone MACHINE")
-	}
-	if unfinished(&have.releases[0]) {
-		return cli.Hint(bourse.Errorf(bourse.CodeConflict, "release %s of %s has not ended", vName(&have.releases[0]), app), d.goOn()...)
-	}
-	w, err := wantOf(&have.releases[current])
-	if err != nil {
-		return err
-	}
-	w.App.Command = nil // the configuration is the same
-	if err := change(have, &w.App); err != nil {
-		return err
-	}
-	w.Description = doing
-	return d.make(ctx, w, have, "")
-}
-
-// groupNamed finds a group; "" is the only one.
-func groupNamed(app *deploy.App, name string) (*deploy.Group, error) {
-	names := make([]string, len(app.Groups))
-	for i := range app.Groups {
-		if names[i] = app.Groups[i].Name; names[i] == name || name == "" && len(app.Groups) == 1 {
-			return &app.Groups[i], nil
+// groupsThere are the groups that have machines, in order.
+func groupsThere(have *there) []string {
+	var out []string
+	for i := range have.Machines {
+		if c := have.Machines[i].Known(); c != nil && c.Metadata[deploy.KeyPlatform] == deploy.Platform {
+			out = append(out, groupOf(c))
 		}
 	}
-	if name == "" {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "which group? Use one of %s", strings.Join(names, ", "))
-	}
-	return nil, bourse.Errorf(bourse.CodeNotFound, "app %s has no group %s, but %s", app.Name, bourse.Quoted(name), strings.Join(names, ", "))
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
-// count changes how many machines there are to be of groups.
-func (f *scaleFlags) count(have *there, app *deploy.App, args []string) error {
+// countsOf reads how many machines there are to be of groups.
+func countsOf(have *there, group string, region bourse.Region, args []string) (map[string][]deploy.Count, error) {
+	groups := groupsThere(have)
+	out := map[string][]deploy.Count{}
 	for _, arg := range args {
 		name, number, named := strings.Cut(arg, "=")
 		if !named {
-			name, number = f.group, arg
+			name, number = group, arg
 		}
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 0 || n > deploy.MaxCount {
-			return bourse.Errorf(bourse.CodeInvalid, "%s: use a number from 0 to %d", bourse.Quoted(number), deploy.MaxCount)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s: use a number from 0 to %d", bourse.Quoted(number), deploy.MaxCount)
 		}
-		g, err := groupNamed(app, name)
-		if err != nil {
-			return err
+		switch {
+		case name == "" && len(groups) > 1:
+			return nil, bourse.Errorf(bourse.CodeInvalid, "which group? Use one of %s, as in %s=%d", strings.Join(groups, ", "), groups[0], n)
+		case name == "" && len(groups) == 1:
+			name = groups[0]
+		case name == "":
+			name = deploy.DefaultGroup
 		}
-		g.Counts = counts(have, app, g, bourse.Region(f.region), n)
+		out[name] = counts(have, name, region, n)
 	}
-	return nil
+	return out, nil
 }
 
 // counts are so many machines of a group in one region, with as many as there are in the others;
 // without a region so many in all: as evenly as it goes in those regions that have some.
-func counts(have *there, app *deploy.App, g *deploy.Group, region bourse.Region, n int) []deploy.Count {
+func counts(have *there, group string, region bourse.Region, n int) []deploy.Count {
 	there := map[bourse.Region]int{}
 	for i := range have.Machines {
 		m := &have.Machines[i]
 		c := m.Known()
-		if c == nil || m.State == bourse.StateDestroyed || c.Metadata[deploy.KeyPlatform] != deploy.Platform || groupOf(c) != g.Name {
+		if c == nil || m.State == bourse.StateDestroyed || c.Metadata[deploy.KeyPlatform] != deploy.Platform || groupOf(c) != group {
 			continue
 		}
 		if standsBy, err := c.StandsBy(); err == nil && len(standsBy) > 0 {
@@ -267,7 +302,7 @@ func counts(have *there, app *deploy.App, g *deploy.Group, region bourse.Region,
 		return listed(there)
 	}
 	if len(there) == 0 {
-		return []deploy.Count{{Region: app.Primary, Count: n}}
+		return []deploy.Count{{Count: n}}
 	}
 	return listed(spread(there, n))
 }
@@ -307,26 +342,26 @@ func listed(counts map[bourse.Region]int) []deploy.Count {
 	return out
 }
 
-// resize changes the size of the machines of a group, or of all.
-func (f *scaleFlags) resize(app *deploy.App) error {
-	for i := range app.Groups {
-		g := &app.Groups[i]
-		if f.group != "" && g.Name != f.group {
+// resized is the size that the machines of a group, or of all, are to have: as flags change
+// the one that they have.
+func resized(have *there, group string, size *place.Size) (*bourse.Guest, error) {
+	var out *bourse.Guest
+	for _, x := range sizes(have) {
+		if group != "" && x.Group != group {
 			continue
 		}
-		old := bourse.Guest{}
-		if g.Config.Guest != nil {
-			old = *g.Config.Guest
-		}
-		guest, err := f.size.Change(old)
+		guest, err := size.Change(x.Guest)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		g.Config.Guest, g.KeepGuest = guest, false
+		if out != nil && *out != *guest {
+			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machines are of different sizes: %s and %s", cli.Guest(out), cli.Guest(guest)),
+				"the whole size (--vm-size), or one group (--group); see: bourse scale show")
+		}
+		out = guest
 	}
-	if f.group != "" {
-		_, err := groupNamed(app, f.group)
-		return err
+	if out == nil {
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no machine that could be of another size"), "bourse scale show")
 	}
-	return nil
+	return out, nil
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -35,13 +36,16 @@ func (t *target) load() (*config.Config, error) {
 }
 
 // want reads the configuration and lays the flags over it.
-func (f *deployFlags) want() (*want, error) {
+func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	c, err := f.load()
 	if err != nil {
 		return nil, err
 	}
 	options, err := f.options(filepath.Dir(c.File()))
 	if err != nil {
+		return nil, err
+	}
+	if options.Image, err = f.built(ctx, s, c, options.Image); err != nil {
 		return nil, err
 	}
 	app, warnings, err := c.App(options)

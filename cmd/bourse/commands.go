@@ -33,7 +33,7 @@ func commands(s *cli.Shell) []cli.Group {
 	return []cli.Group{
 		{Title: "Apps:", Commands: []*cobra.Command{
 			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
-			app.New(s, deploy.NewAppReleases(s)), config.New(s), proxy.NewOpen(s), secrets.New(s),
+			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), config.New(s), proxy.NewOpen(s), secrets.New(s),
 		}},
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), volume.New(s), image.New(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{

@@ -1,0 +1,87 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// resume goes on with the newest release.
+func (d *deployer) resume(ctx context.Context) error {
+	app, err := d.target.name()
+	if err != nil {
+		return err
+	}
+	have, err := look(ctx, d.client, app)
+	if err != nil {
+		return err
+	}
+	if err := have.mustBe(); err != nil {
+		return err
+	}
+	if len(have.releases) == 0 || !unfinished(&have.releases[0]) {
+		text := "app " + string(app) + " has no release"
+		if len(have.releases) > 0 {
+			text = fmt.Sprintf("release %s of %s is %s", vName(&have.releases[0]), app, have.releases[0].Status)
+		}
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "%s: there is nothing to go on with", text), "bourse deploy", "bourse releases -a "+string(app))
+	}
+	r := &have.releases[0]
+	w, err := wantOf(r)
+	if err != nil {
+		return err
+	}
+	o := deploy.Options{Release: r.ID, Version: r.Version}
+	if o.Digests, err = digests(ctx, d.client, &w.App); err != nil {
+		return err
+	}
+	p := deploy.Make(w.App, have.State, o)
+	if d.only {
+		return d.show(ctx, &saved{Plan: p, Want: w.App, Definition: w.Definition, Image: w.Image}, have)
+	}
+	if len(p.Steps) == 0 && len(p.Refused) == 0 {
+		if err := d.ended(ctx, r, release.Complete); err != nil {
+			return err
+		}
+		return d.nothing(&p)
+	}
+	err = d.carry(ctx, &p, "release "+vName(r)+" of "+string(app), r.ID)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, d.undoWhole(ctx, app, r))
+}
+
+// undoWhole undoes a release that did not end well when it was gone on with: what was
+// returned is only what was done since.
+func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
+	if err := d.ended(context.WithoutCancel(ctx), r, release.Interrupted); err != nil {
+		return err
+	}
+	if stays := d.keep || ctx.Err() != nil; stays {
+		return nil
+	}
+	d.shell.Note("what release " + vName(r) + " had changed before is undone, too")
+	have, err := look(ctx, d.client, app)
+	if err != nil {
+		return err
+	}
+	return d.undo(ctx, have, r)
+}
+
+// ended records how a release has ended.
+func (d *deployer) ended(ctx context.Context, r *release.Release, status release.Status) error {
+	_, err := d.client.Releases(r.App).Change(ctx, r.ID, machinesapi.ChangeRelease{Status: status})
+	return err
+}
+
+// unfinished reports whether a release was begun and has not ended, well or badly.
+func unfinished(r *release.Release) bool {
+	return r.Status == release.Pending || r.Status == release.Running || r.Status == release.Interrupted
+}

@@ -1,0 +1,40 @@
+package deploy
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// askers bounds how many machines are asked for their versions at a time.
+const askers = 16
+
+// versions asks for the former configs of all machines.
+func (d *deployer) versions(ctx context.Context, have *there) error {
+	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
+	var mu sync.Mutex // guards have.Versions
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(askers)
+	for i := range have.Machines {
+		id := have.Machines[i].ID
+		g.Go(func() error {
+			list, err := d.client.Versions(ctx, have.App, id)
+			switch bourse.CodeOf(err) {
+			case "":
+			case bourse.CodeNotFound, bourse.CodeUnavailable, bourse.CodeTimeout:
+				return nil // it is gone meanwhile, or its worker is: the plan says what that means
+			default:
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			have.Versions[id] = list
+			return nil
+		})
+	}
+	return g.Wait()
+}
