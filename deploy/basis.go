@@ -11,6 +11,9 @@ import (
 
 // seen returns what is known of each machine that counts.
 func seen(s *survey) map[bourse.MachineID]Seen {
+	if len(s.machines) == 0 {
+		return nil
+	}
 	out := make(map[bourse.MachineID]Seen, len(s.machines))
 	for id, m := range s.machines {
 		out[id] = Seen{
