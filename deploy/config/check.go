@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -174,9 +173,6 @@ func (c *checker) checkFiles() {
 			c.bad(path, "guest_path is missing: where the file is in the machine")
 		} else if n != 1 {
 			c.bad(path, "use one of local_path, raw_value and secret_name")
-		}
-		if _, err := base64.StdEncoding.DecodeString(f.RawValue); err != nil {
-			c.bad(path+".raw_value", "it is no base64")
 		}
 	}
 }

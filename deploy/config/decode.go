@@ -77,6 +77,13 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 	case *bourse.Duration:
 		d.duration(n, w, p, tag)
 		return
+	case *Concurrency:
+		if n.kind == text {
+			if allowed := p.limits(n); allowed != "" {
+				d.wrong(n, w, allowed)
+			}
+			return
+		}
 	case *bourse.Requirement:
 		r, allowed := requirement(n)
 		if *p = r; allowed != "" {
@@ -123,6 +130,11 @@ func (d *decoder) scalar(n *node, w where, v reflect.Value, tag reflect.StructTa
 		low, high, _ := strings.Cut(in, "..")
 		least, _ := strconv.ParseInt(low, 10, 64)
 		most, _ := strconv.ParseInt(high, 10, 64)
+		if tag.Get("quoted") != "" && n.kind == text {
+			if number, err := strconv.ParseInt(n.text, 10, 64); err == nil {
+				n = &node{kind: whole, at: n.at, text: n.text, whole: number}
+			}
+		}
 		if n.kind != whole || n.whole < least || n.whole > most {
 			d.wrong(n, w, "a whole number from "+low+" to "+high)
 			return
@@ -212,6 +224,9 @@ func (d *decoder) list(n *node, w where, v reflect.Value, tag reflect.StructTag)
 
 // names decodes a table whose names are the author's.
 func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag) {
+	if n.kind == list && len(n.items) == 0 { // old files have it
+		return
+	}
 	if n.kind != table {
 		d.wrong(n, w, "a table")
 		return
@@ -225,6 +240,9 @@ func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag
 	v.Set(out)
 }
 
+// formerly are fields by the names that they had.
+var formerly = map[string]string{"mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
+
 // fields decodes a table whose names are the fields of a struct.
 func (d *decoder) fields(n *node, w where, v reflect.Value) {
 	if n.kind != table {
@@ -235,6 +253,9 @@ func (d *decoder) fields(n *node, w where, v reflect.Value) {
 	for _, m := range n.members {
 		if len(d.problems) > maxProblems {
 			return
+		}
+		if name := formerly[w.member(m.name).field]; name != "" && n.member(name) == nil {
+			m.name = name
 		}
 		if index, ok := known[m.name]; ok {
 			field := v.Type().FieldByIndex(index)

@@ -4,7 +4,7 @@ import "github.com/bourse-dev/bourse"
 
 // Definition is what a file says, field by field, in the names and the JSON of
 // fly.json. What becomes of each field is in [Fields]. Tags say what the decoder allows:
-// "in" one of a few words or a range, "bare" the unit of a number without one.
+// "in" one of a few words or a range, "bare" the unit of a number without one, "quoted" a number in quotes, as old files have it.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -71,7 +71,7 @@ type Deploy struct {
 
 // HTTPService is a service with ports 80 and 443.
 type HTTPService struct {
-	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535"`
+	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
 	ForceHTTPS    bool           `json:"force_https,omitempty"`
 	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
 	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
@@ -81,13 +81,14 @@ type HTTPService struct {
 	TLSOptions    *TLSOptions    `json:"tls_options,omitempty"`
 	HTTPOptions   *HTTPOptions   `json:"http_options,omitempty"`
 	Checks        []HTTPCheck    `json:"checks,omitempty"`
+	TCPChecks     []TCPCheck     `json:"tcp_checks,omitempty"`
 	MachineChecks []MachineCheck `json:"machine_checks,omitempty"`
 }
 
 // Service is a port of the machines and how it is reached from outside.
 type Service struct {
 	Protocol      string         `json:"protocol,omitempty" in:"tcp|udp"`
-	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535"`
+	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
 	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
 	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
 	MinRunning    *int64         `json:"min_machines_running,omitempty" in:"0..100000"`
@@ -108,7 +109,7 @@ type Concurrency struct {
 
 // Port is a port, or a range of them, as it is seen from outside.
 type Port struct {
-	Port       *int64       `json:"port,omitempty" in:"1..65535"`
+	Port       *int64       `json:"port,omitempty" in:"1..65535" quoted:"too"`
 	First      *int64       `json:"start_port,omitempty" in:"1..65535"`
 	Last       *int64       `json:"end_port,omitempty" in:"1..65535"`
 	Handlers   []string     `json:"handlers,omitempty" in:"http|tls|pg_tls|proxy_proto|edge_http"`
@@ -218,6 +219,7 @@ type VM struct {
 	Size             string   `json:"size,omitempty"`
 	Memory           MB       `json:"memory,omitempty" in:"1MB..64TB"`
 	MemoryMB         int64    `json:"memory_mb,omitempty" in:"1..67108864"`
+	MaxMemoryMB      int64    `json:"max_memory_mb,omitempty" in:"0..67108864"`
 	CPUs             int64    `json:"cpus,omitempty" in:"1..4096"`
 	CPUKind          string   `json:"cpu_kind,omitempty" in:"shared|performance"`
 	GPUs             int64    `json:"gpus,omitempty" in:"0..1024"`

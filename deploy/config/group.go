@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"io/fs"
 	"maps"
@@ -247,7 +246,7 @@ func (m *maker) files(c *bourse.Config, group string) {
 		case f.LocalPath != "":
 			out.RawValue = m.local(item("files", i)+".local_path", f.LocalPath)
 		case f.RawValue != "":
-			out.RawValue, _ = base64.StdEncoding.DecodeString(f.RawValue)
+			out.RawValue = []byte(f.RawValue)
 		}
 		c.Files = append(slices.Clip(c.Files), out)
 	}

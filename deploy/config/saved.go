@@ -1,12 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
@@ -137,8 +139,11 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 	for _, f := range c.Files {
 		out := File{GuestPath: f.GuestPath, SecretName: f.SecretName, Processes: processes}
 		if f.SecretName == "" {
-			raw, _ := json.Marshal(f.RawValue) // in base64
-			out.RawValue = strings.Trim(string(raw), `"`)
+			if len(f.RawValue) == 0 || !utf8.Valid(f.RawValue) || bytes.IndexByte(f.RawValue, 0) >= 0 {
+				s.note("file %s of group %s, which is empty or no text", f.GuestPath, name)
+				continue
+			}
+			out.RawValue = string(f.RawValue)
 		}
 		d.Files = append(d.Files, out)
 	}

@@ -73,6 +73,10 @@ func (c *Config) services(group string, image bourse.ImageKind) (out []apiServic
 		for i := range h.Checks {
 			s.Checks, at.checks = append(s.Checks, h.Checks[i].api()), append(at.checks, item("http_service.checks", i))
 		}
+		for i, check := range h.TCPChecks {
+			s.Checks = append(s.Checks, apiCheck{Type: "tcp", Interval: check.Interval, Timeout: check.Timeout, Grace: check.Grace})
+			at.checks = append(at.checks, item("http_service.tcp_checks", i))
+		}
 		out, from = append(out, s), append(from, at)
 	}
 	for i := range c.Services {

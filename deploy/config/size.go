@@ -52,6 +52,9 @@ func (v *VM) rest() map[string]any {
 	if len(v.KernelArgs) > 0 {
 		out["kernel_args"] = v.KernelArgs
 	}
+	if v.MaxMemoryMB > 0 {
+		out["max_memory_mb"] = v.MaxMemoryMB
+	}
 	if v.HostDedicationID != "" {
 		out["host_dedication_id"] = v.HostDedicationID
 	}

@@ -21,10 +21,23 @@ type reader interface {
 type Texts map[string]string
 
 func (t *Texts) read(n *node) string {
+	if *t == nil {
+		*t = Texts{}
+	}
+	if n.kind == list { // of tables, one over the other
+		for _, item := range n.items {
+			if item.kind != table {
+				return "a table of texts"
+			}
+			if allowed := t.read(item); allowed != "" {
+				return allowed
+			}
+		}
+		return ""
+	}
 	if n.kind != table {
 		return "a table of texts"
 	}
-	*t = Texts{}
 	for _, m := range n.members {
 		switch m.value.kind {
 		case text, whole, fraction, truth, date:
@@ -38,18 +51,14 @@ func (t *Texts) read(n *node) string {
 	return ""
 }
 
-// Words are a command: a list, or a text that is split as a shell would.
+// Words are a command: a list, or one text, which is one word.
 type Words []string
 
 func (w *Words) read(n *node) string {
-	const allowed = "a list of texts, or one text that is split as a shell would"
+	const allowed = "a list of texts"
 	switch n.kind {
 	case text:
-		words, err := Split(n.text)
-		if err != nil {
-			return allowed
-		}
-		*w = words
+		*w = Words{n.text}
 		return ""
 	case list:
 		*w = make(Words, 0, len(n.items))
@@ -135,6 +144,18 @@ func (a *Autostop) read(n *node) string {
 	default:
 		return `"off", "stop" or "suspend" (false and true mean the first two)`
 	}
+	return ""
+}
+
+// limits reads what files had before there were tables for it: "soft,hard".
+func (c *Concurrency) limits(n *node) string {
+	soft, hard, _ := strings.Cut(n.text, ",")
+	low, err := strconv.ParseUint(strings.TrimSpace(soft), 10, 30)
+	high, err2 := strconv.ParseUint(strings.TrimSpace(hard), 10, 30)
+	if err != nil || err2 != nil {
+		return "a table with soft_limit and hard_limit"
+	}
+	*c = Concurrency{Type: "requests", Soft: int64(low), Hard: int64(high)}
 	return ""
 }
 
