@@ -81,6 +81,7 @@ var floors = map[string]int{
 	"worker/machines/images":    3,
 	"worker/machines/nicknames": 3,
 	"worker/machines/samples":   3,
+	"worker/machines/processes": 3,
 	"worker/machines/spec":      3,
 	"worker/standby":            3,
 	"worker/tasks":              3,

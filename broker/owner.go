@@ -45,6 +45,7 @@ func (h *machineHandler) routes() []endpoint.Route {
 		endpoint.On("GET "+endpoint.OneMachine+"/events", access.App, h.machineEvents).Writes([]machinesapi.Event{}).Asks("limit"),
 		endpoint.On("GET "+endpoint.OneMachine+"/logs", access.App, h.machineLogs).Streams(machinesapi.LogLine{}).Asks("follow", "tail", "since", "after"),
 		endpoint.On("GET "+endpoint.OneMachine+"/usage", access.App, h.machineUsage).Writes(machinesapi.Usage{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/ps", access.App, h.machineProcesses).Writes([]bourse.Process{}).Asks("sort_by", "order"),
 		endpoint.On("POST "+endpoint.OneMachine+"/exec/stream", access.App, h.execStream).Sends("application/octet-stream"),
 		endpoint.On("POST "+endpoint.OneMachine+"/tunnel", access.App, h.tunnel).Sends("application/octet-stream").Asks("port"),
 		endpoint.On("GET "+endpoint.OneMachine+"/lease", access.App, h.getLease).Writes(machinesapi.LeaseEnvelope{}),

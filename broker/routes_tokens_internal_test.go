@@ -107,6 +107,7 @@ var reaches = map[string]reach{
 	"GET /v1/apps/{app}/machines/{machine}/events":            {of: "machine"},
 	"GET /v1/apps/{app}/machines/{machine}/versions":          {of: "machine"},
 	"GET /v1/apps/{app}/machines/{machine}/logs":              {of: "machine"},
+	"GET /v1/apps/{app}/machines/{machine}/ps":                {of: "machine"},
 	"GET /v1/apps/{app}/machines/{machine}/usage":             {of: "machine"},
 	"GET /v1/apps/{app}/machines/{machine}/lease":             {of: "machine"},
 	"POST /v1/apps/{app}/machines/{machine}/lease":            {of: "machine", changes: true},

@@ -46,7 +46,7 @@ var Meant = map[string]map[string]string{
 		"health": "view health", "query": "sql", "server": "serve", "agent": "serve worker", "up": "dev",
 	},
 	"machine": {
-		"create": "run", "ps": "list", "inspect": "status", "log": "logs", "ssh": "exec", "console": "exec",
+		"create": "run", "inspect": "status", "log": "logs", "ssh": "exec", "console": "exec",
 		"kill": "signal", "remove": "destroy", "top": "stats", "proxy": "forward", "port-forward": "forward",
 	},
 	"worker": {"status": "show", "ps": "list"},

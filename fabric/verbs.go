@@ -30,29 +30,30 @@ var (
 
 // The verbs about machines.
 var (
-	MachineList     = read[MachinesQuery, []bourse.Machine]("machine/list")
-	MachineShow     = read[bourse.MachineID, bourse.Machine]("machine/show") // with its latest events
-	MachineEvents   = read[EventsQuery, []bourse.Event]("machine/events")    // newest first
-	MachineWait     = read[WaitQuery, WaitReply]("machine/wait")             // timeout: it is in none of the states
-	MachineUsage    = read[bourse.MachineID, Usage]("machine/usage")
-	MachineLogs     = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // oldest first
-	MachineVersions = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; as many as are kept
-	MachineStart    = act[Act, ActReply]("machine/start")                          // once it has started
-	MachineStop     = act[Act, ActReply]("machine/stop")                           // before it has stopped
-	MachineSuspend  = act[Act, ActReply]("machine/suspend")                        // once it is suspended
-	MachineRestart  = act[Act, ActReply]("machine/restart")                        // once it has started again
-	MachineUpdate   = act[UpdateRequest, ActReply]("machine/update")               // once its new version has started, or is there if that is not to start
-	MachineDestroy  = act[Act, ActReply]("machine/destroy")                        // once it is gone
-	MachineCordon   = act[Act, ActReply]("machine/cordon")
-	MachineUncordon = act[Act, ActReply]("machine/uncordon")
-	MachineSignal   = act[Act, ActReply]("machine/signal")
-	MachineLease    = act[LeaseRequest, bourse.Lease]("machine/lease") // takes or extends it
-	MachineRelease  = act[Act, ActReply]("machine/release")            // ends the lease
-	MachineMetadata = act[MetadataRequest, bourse.Machine]("machine/metadata")
-	MachineExec     = act[ExecRequest, ExecReply]("machine/exec")
-	MachineAttach   = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // a command whose streams are frames of package duplex
-	MachineTunnel   = pipe[TunnelRequest]("machine/tunnel", http.MethodPost, bourse.RoleProxy) // bytes to and from a TCP port
-	MachineUse      = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // counts it as used; once it accepts connections, if that is waited for
+	MachineList      = read[MachinesQuery, []bourse.Machine]("machine/list")
+	MachineShow      = read[bourse.MachineID, bourse.Machine]("machine/show") // with its latest events
+	MachineEvents    = read[EventsQuery, []bourse.Event]("machine/events")    // newest first
+	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // timeout: it is in none of the states
+	MachineUsage     = read[bourse.MachineID, Usage]("machine/usage")
+	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // its main one first
+	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // oldest first
+	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; as many as are kept
+	MachineStart     = act[Act, ActReply]("machine/start")                          // once it has started
+	MachineStop      = act[Act, ActReply]("machine/stop")                           // before it has stopped
+	MachineSuspend   = act[Act, ActReply]("machine/suspend")                        // once it is suspended
+	MachineRestart   = act[Act, ActReply]("machine/restart")                        // once it has started again
+	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // once its new version has started, or is there if that is not to start
+	MachineDestroy   = act[Act, ActReply]("machine/destroy")                        // once it is gone
+	MachineCordon    = act[Act, ActReply]("machine/cordon")
+	MachineUncordon  = act[Act, ActReply]("machine/uncordon")
+	MachineSignal    = act[Act, ActReply]("machine/signal")
+	MachineLease     = act[LeaseRequest, bourse.Lease]("machine/lease") // takes or extends it
+	MachineRelease   = act[Act, ActReply]("machine/release")            // ends the lease
+	MachineMetadata  = act[MetadataRequest, bourse.Machine]("machine/metadata")
+	MachineExec      = act[ExecRequest, ExecReply]("machine/exec")
+	MachineAttach    = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // a command whose streams are frames of package duplex
+	MachineTunnel    = pipe[TunnelRequest]("machine/tunnel", http.MethodPost, bourse.RoleProxy) // bytes to and from a TCP port
+	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // counts it as used; once it accepts connections, if that is waited for
 )
 
 // The verbs about what else a worker has.

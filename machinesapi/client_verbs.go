@@ -105,3 +105,11 @@ func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.Machin
 	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "usage"), out: &out})
 	return out, err
 }
+
+// Processes lists the processes of a machine, its main one first. Codes: not_found,
+// failed_precondition (it does not run, or not where its worker is).
+func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
+	var out []bourse.Process
+	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "ps"), out: &out})
+	return out, err
+}

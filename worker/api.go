@@ -81,6 +81,7 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 		u.Tasks = w.tasks.Tally(id)
 		return u, err
 	})
+	fabric.MachineProcesses.Handle(mux, w.processes)
 	fabric.MachineLogs.Handle(mux, w.logs)
 	for verb, do := range map[*fabric.Verb[fabric.Act, fabric.ActReply]]actor{
 		&fabric.MachineStart:   w.machines.Start,

@@ -7,6 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/machines/processes"
+	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
 // runningOn returns a machine that must be started, and its driver.
@@ -17,6 +19,26 @@ func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Mac
 	}
 	d, err := w.machines.DriverOf(&m)
 	return m, d, err
+}
+
+// processes returns the processes of a machine that runs. Codes: failed_precondition,
+// not_found.
+func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.Process, error) {
+	m, d, err := w.runningOn(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if m.Config.ImageKind() == bourse.PollerImage {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, whose processes are not seen", id)
+	}
+	status, err := d.Inspect(ctx, spec.TaskOf(&m))
+	if err == nil && status.PID == 0 {
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "the program of machine %s has ended", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return processes.Table{Root: "/proc"}.Of(status.PID)
 }
 
 // execStream runs a command beside a task, its streams those of a caller.

@@ -44,7 +44,7 @@ var calls = slices.Concat(
 		{Pattern: "GET " + machine + "/events", Differs: "up to 1000"},
 		{Pattern: "GET " + machine + "/versions", Missing: "a machine has one version until its config changes"},
 		{Pattern: "POST " + machine + "/exec", Differs: "it has no container"},
-		{Pattern: "GET " + machine + "/ps", Missing: "use exec: ps is a program of the image"},
+		{Pattern: "GET " + machine + "/ps", Differs: "times are in milliseconds, rss in bytes; a program of the host without a cgroup has its descendants"},
 		{Pattern: "GET " + machine + "/lease"},
 		{Pattern: "POST " + machine + "/lease"},
 		{Pattern: "DELETE " + machine + "/lease"},
