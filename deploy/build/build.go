@@ -55,7 +55,7 @@ func under(dir, path string) string {
 // CodeNotFound without a Dockerfile; CodeInvalid when the build fails; else those of [push.Push].
 // When ctx ends the builder is interrupted, and after some seconds killed.
 func Build(ctx context.Context, r Request, out io.Writer) (image string, err error) {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return "", err
 	}
 	b, err := find(ctx, r.Builder)
@@ -83,8 +83,9 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// check looks at what can be told without a builder.
-func (r Request) check() error {
+// Check looks at what can be told without a builder: whether the files are there, and the
+// name. Build does so first.
+func (r Request) Check() error {
 	if path, ok := Dockerfile(r.Dir, r.Dockerfile); !ok {
 		return bourse.Errorf(bourse.CodeNotFound, "no Dockerfile at %s: name an image that is built already (--image), or another file", path)
 	}

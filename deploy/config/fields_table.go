@@ -43,7 +43,7 @@ var fields = slices.Concat(
 	},
 	within("build",
 		done("image", "a name in a registry, or `host` for a command of the host"),
-		done("dockerfile", "built where a builder is there"),
+		done("dockerfile", "built where a builder is there, and pushed as `--push-to`, or `image` beside it, says"),
 		done("ignorefile", "files that a build does not get"),
 		done("build-target", "the stage of the Dockerfile"),
 		done("args", "build arguments"),

@@ -1,8 +1,11 @@
 // Command hello is a small HTTP server to run as a machine: it listens on
-// $PORT and tells who it is, since when it runs and how often it was asked.
+// $PORT and tells who it is, since when it runs and how often it was asked. The
+// fly.toml beside it is an app of it: go build -o bin/hello ./examples/hello, then
+// bourse deploy -c examples/hello/fly.toml.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +48,7 @@ func run() error {
 func greeter(since time.Time) http.Handler {
 	var asked atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "hello from machine %s in region %s: pid %d, up since %s, request %d\n",
-			os.Getenv("FLY_MACHINE_ID"), os.Getenv("FLY_REGION"), os.Getpid(), since.Format("15:04:05.000"), asked.Add(1))
+		fmt.Fprintf(w, "%s from machine %s in region %s: pid %d, up since %s, request %d\n",
+			cmp.Or(os.Getenv("GREETING"), "hello"), os.Getenv("FLY_MACHINE_ID"), os.Getenv("FLY_REGION"), os.Getpid(), since.Format("15:04:05.000"), asked.Add(1))
 	})
 }
