@@ -1,0 +1,155 @@
+package plans
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// oneMachine is an API with one machine, which is cordoned as cordon says. It has no
+// other calls than these.
+type oneMachine struct {
+	run.API
+	cordon func(ctx context.Context, cordoned bool) error
+
+	mu       sync.Mutex
+	statuses []release.Status
+}
+
+func (o *oneMachine) Machine(context.Context, bourse.MachineID) (machinesapi.Machine, error) {
+	return machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d5301", State: bourse.StateStarted, InstanceID: "01JD3V7K7Y5C5ZQ7W1R2M3N4P6"}}, nil
+}
+
+func (o *oneMachine) Acquire(context.Context, bourse.MachineID, machinesapi.LeaseRequest, string) (machinesapi.Lease, error) {
+	return machinesapi.Lease{}, nil
+}
+
+func (o *oneMachine) Release(context.Context, bourse.MachineID, string) error { return nil }
+
+func (o *oneMachine) Cordon(ctx context.Context, _ bourse.MachineID, cordoned bool, _ string) error {
+	return o.cordon(ctx, cordoned)
+}
+
+func (o *oneMachine) Logs(_ context.Context, _ bourse.MachineID, _ machinesapi.LogQuery, line func(machinesapi.LogLine) error) error {
+	return line(machinesapi.LogLine{Text: "its last words"})
+}
+
+func (o *oneMachine) Rows(ctx context.Context, _ func(run.Row)) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (o *oneMachine) SetRelease(_ context.Context, _ release.ID, status release.Status, _ run.Note) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.statuses = append(o.statuses, status)
+	return nil
+}
+
+// cordons is a plan that cordons the machine twice, one after the other.
+func cordons() *deploy.Plan {
+	step := deploy.Step{Do: deploy.CordonMachine, Machine: "148e21ea1d5301", Name: "quiet-river-1234", In: "gru", Why: "a test"}
+	second := step
+	second.ID, second.After = 1, []int{0}
+	return &deploy.Plan{App: "shop", Basis: "b", Steps: []deploy.Step{step, second}}
+}
+
+// carried carries out a plan and returns what a person has before them.
+func carried(ctx context.Context, t *testing.T, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
+	t.Helper()
+	s := &cli.Shell{Env: cli.Env{Now: time.Now}}
+	var outs, said *bytes.Buffer
+	s.Out, outs = clitest.Buffer("")
+	s.Err, said = clitest.Buffer("")
+	c := Carrier{
+		Shell: s, API: api, Title: "release v4 of shop", GoOn: []string{"bourse deploy --resume", "bourse rollback"}, Signals: signals,
+		Options: run.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", KeepOnFailure: keep},
+	}
+	_, err = c.Carry(ctx, cordons())
+	return outs.String(), said.String(), err
+}
+
+func TestCarryWell(t *testing.T) {
+	t.Parallel()
+	api := &oneMachine{cordon: func(context.Context, bool) error { return nil }}
+	out, errs, err := carried(t.Context(), t, api, nil, false)
+	if err != nil || !strings.HasPrefix(out, "release v4 of shop  complete  ") || !strings.Contains(errs, "quiet-river-1234: cordoned") {
+		t.Errorf("%v\n%s\n%s", err, out, errs)
+	}
+}
+
+// TestCarryBadly: what was done is undone, and the error says so and what to do next.
+func TestCarryBadly(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{false, true} {
+		times := 0
+		api := &oneMachine{cordon: func(_ context.Context, cordoned bool) error {
+			if times++; times == 2 && cordoned {
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "it will not")
+			}
+			return nil
+		}}
+		_, errs, err := carried(t.Context(), t, api, nil, keep)
+		want, hint := "everything is as it was before", "what it wrote: bourse machine logs -a shop 148e21ea1d5301"
+		if keep {
+			want, hint = "left half done", "bourse deploy --resume"
+		}
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), want) || !strings.Contains(strings.Join(cli.Hints(err), "\n"), hint) {
+			t.Errorf("keep %v: %v, hints %q", keep, err, cli.Hints(err))
+		}
+		if !strings.Contains(errs, "failed (cordoning): ") || strings.Contains(errs, "returned (uncordoned)") == keep {
+			t.Errorf("keep %v:\n%s", keep, errs)
+		}
+	}
+}
+
+// TestInterrupts: the first interrupt returns what was done, a second one leaves it, and
+// both say how to go on.
+func TestInterrupts(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"once": false, "twice": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			signals := make(chan os.Signal)
+			times := 0
+			api := &oneMachine{cordon: func(ctx context.Context, _ bool) error {
+				if times++; times != 2 {
+					return nil
+				}
+				signals <- os.Interrupt
+				interrupt(errors.New("interrupt signal received"))
+				if again {
+					<-time.After(2 * once) // a second one that comes sooner is the same
+					signals <- os.Interrupt
+					<-ctx.Done() // the run is ended, and this request with it
+				}
+				return bourse.Errorf(bourse.CodeCanceled, "it was broken off")
+			}}
+			_, errs, err := carried(ctx, t, api, signals, false)
+			told, ok := errors.AsType[cli.Interrupted](err)
+			if !ok || !strings.Contains(string(told), "release v4 of shop was interrupted: ") {
+				t.Errorf("%v", err)
+			}
+			if !strings.Contains(errs, "interrupted: what was done is undone; Ctrl-C again leaves it as it is then") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
+				t.Errorf("%s", errs)
+			}
+			if left := strings.Contains(string(told), "could not be returned"); left != again || !again && !strings.Contains(errs, "returned (uncordoned)") {
+				t.Errorf("%v\n%s", err, errs)
+			}
+		})
+	}
+}
