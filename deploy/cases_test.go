@@ -139,6 +139,9 @@ func stateCases() []planCase {
 		}}
 	}
 	two := groups{web("shop:1")}
+	crash := func(s *stage) {
+		s.nth(1).State, s.nth(1).Exit = bourse.StateStopped, &machinesapi.ExitEvent{ExitCode: 1}
+	}
 	return []planCase{
 		wants("lost-left", two, lost(1), app(deploy.Rolling, web("shop:2"))),
 		wants("lost-left-bluegreen", two, lost(1), app(deploy.BlueGreen, web("shop:2"))),
@@ -150,6 +153,20 @@ func stateCases() []planCase {
 		wants("cordoned-bluegreen", two, func(s *stage) { s.nth(1).Cordoned = true }, app(deploy.BlueGreen, web("shop:2"))),
 		wants("failed-same", two, func(s *stage) { s.nth(1).State = bourse.StateFailed }, app(deploy.Rolling, web("shop:1"))),
 		wants("failed-image", two, func(s *stage) { s.nth(2).State = bourse.StateFailed }, app(deploy.Rolling, web("shop:2"))),
+		wants("crashed-same", two, crash, app(deploy.Rolling, web("shop:1"))),
+		wants("crashed-image", two, crash, app(deploy.Rolling, web("shop:2"))),
+		{"crashed-resume", func(s *stage) deploy.Plan {
+			s.there(two...)
+			s.done(s.make(app(deploy.Rolling, web("shop:2"))), 1)
+			crash(s)
+			return s.make(app(deploy.Rolling, web("shop:2")))
+		}},
+		{"undo-crashed", func(s *stage) deploy.Plan {
+			s.there(two...)
+			s.done(s.make(app(deploy.Rolling, web("shop:2"))), 1)
+			crash(s)
+			return deploy.Undo(s.state(), second, quick)
+		}},
 		wants("foreign", two, func(s *stage) {
 			c := config("mine:1", false)
 			s.add(&c, "gru", bourse.StateStarted, false)

@@ -37,7 +37,7 @@ func (m *machine) lost() bool {
 	return m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
 }
 
-// down reports whether the machine is stopped or suspended, which it stays.
+// down reports whether the machine is stopped or suspended.
 func (m *machine) down() bool {
 	switch m.State {
 	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -46,6 +46,15 @@ func (m *machine) down() bool {
 		return false
 	}
 }
+
+// crashed reports whether its program has ended by itself and badly: it is down, and was
+// meant to run.
+func (m *machine) crashed() bool {
+	return m.State == bourse.StateStopped && m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0
+}
+
+// rests reports whether it is down because that is wanted: it stays so.
+func (m *machine) rests() bool { return m.down() && !m.paused() && !m.crashed() }
 
 // ready reports whether it is started and its checks pass.
 func (m *machine) ready() bool {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
@@ -64,7 +65,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 		return
 	}
 	j := &job{machine: keep, uncordon: keep.Cordoned && keep.paused(), why: "it serves again"}
-	j.stopped = keep.standby() || keep.down() && !keep.paused()
+	j.stopped = keep.standby() || keep.rests()
 	switch {
 	case keep.release() == id:
 		to := former(have, keep, id)
@@ -74,6 +75,12 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 		if to == nil {
 			b.refuse("machine %s in %s has the place of machine %s, which is gone, and no machine of group %s has its former config: deploy the former release instead", keep, keep.Region, keep.replaces(), keep.group)
 			return
+		}
+		if !j.uncordon && to.Metadata[KeyPaused] != "" {
+			c := *to
+			c.Metadata = maps.Clone(to.Metadata)
+			delete(c.Metadata, KeyPaused)
+			to = &c
 		}
 		j.update, j.config, j.why = true, to, "it returns to its version of "+releaseOf(to)
 	case keep.paused():

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -177,7 +176,7 @@ func (w *work) place(in bourse.Region, why string) {
 func (w *work) replaced(m *machine, p placing) {
 	p.group, p.config, p.mount, p.in = w.group.Name, &w.group.Config, w.group.Mount, m.Region
 	p.replaces, p.hidden, p.metadata = m.ID, true, own(m.config.Metadata)
-	p.stopped = m.down() && !m.paused()
+	p.stopped = m.rests()
 	w.places = append(w.places, place{placing: p})
 }
 
@@ -267,7 +266,7 @@ func (b *builder) judge(w *work, h *holder) {
 	j := &job{machine: m, config: b.wanted(m, g), uncordon: hidden, smoke: g.Smoke, work: w}
 	j.config.Standbys = w.standbys(m, j.config)
 	standby := h.standby(g)
-	j.stopped = standby || m.down() && !m.paused()
+	j.stopped = standby || m.rests()
 	if b.mountDiffers(m, g) {
 		why := mountWhy(m, g)
 		w.replaced(m, placing{why: why})
@@ -281,11 +280,11 @@ func (b *builder) judge(w *work, h *holder) {
 	switch {
 	case why != "":
 		j.update, j.why = true, why
-	case m.paused() || m.State == bourse.StateFailed && !standby:
+	case m.paused() || !standby && (m.State == bourse.StateFailed || m.crashed() && b.resumes(m)):
 		j.start, j.why, j.stopped = m.down() || m.State == bourse.StateFailed, "it is to run", false
 	case j.stopped && !hidden:
 		return
-	case hidden || !m.ready() && (m != h.unit.root || b.opts.Release != "" && m.release() == b.opts.Release):
+	case hidden || !m.down() && !m.ready() && (m != h.unit.root || b.resumes(m)):
 		j.why = "it is as wanted, and not yet known to be ready"
 	default:
 		b.warnCordoned(m, hidden)
@@ -293,6 +292,12 @@ func (b *builder) judge(w *work, h *holder) {
 	}
 	b.warnCordoned(m, hidden)
 	w.jobs = append(w.jobs, j)
+}
+
+// resumes reports whether m is of the release that the plan is for: an earlier plan has
+// changed it already.
+func (b *builder) resumes(m *machine) bool {
+	return b.opts.Release != "" && m.release() == b.opts.Release
 }
 
 func (b *builder) warnCordoned(m *machine, hidden bool) {
@@ -382,81 +387,4 @@ func mountWhy(m *machine, g *Group) string {
 		return fmt.Sprintf("the volume is %s now, was %s", g.Mount.Volume, mounts[0].Name)
 	}
 	return ""
-}
-
-// standbys returns what a spare stands by for: the machines that are in the places of
-// those it did, or one that is kept when none is.
-func (w *work) standbys(m *machine, c *bourse.Config) json.RawMessage {
-	ids, err := c.StandsBy()
-	if err != nil || len(ids) == 0 {
-		return c.Standbys
-	}
-	var out []bourse.MachineID
-	for _, id := range ids {
-		if heir, ok := w.heirs[id]; ok && heir != m.ID && !slices.Contains(out, heir) {
-			out = append(out, heir)
-		}
-	}
-	if len(out) == 0 && w.first != "" {
-		out = append(out, w.first)
-	}
-	if len(out) == 0 || slices.Equal(out, ids) {
-		return c.Standbys
-	}
-	return listOf(out)
-}
-
-// listOf is config.standbys of machines; nil for none.
-func listOf(ids []bourse.MachineID) json.RawMessage {
-	if len(ids) == 0 {
-		return nil
-	}
-	raw, _ := json.Marshal(ids) // a list of texts
-	return raw
-}
-
-// standsByForAnother says why a spare has to change: another machine is made in place
-// of one that it stands by for, or none of them stays.
-func (w *work) standsByForAnother(c *bourse.Config) string {
-	ids, _ := c.StandsBy()
-	for i := range w.places {
-		if id := w.places[i].replaces; slices.Contains(ids, id) {
-			return fmt.Sprintf("it stands by for machine %s, which is replaced", id)
-		}
-	}
-	if w.orphan(ids) && w.first == "" && len(w.places) > 0 {
-		return "the machine that it stands by for goes"
-	}
-	return ""
-}
-
-// orphan reports whether no machine of these stays.
-func (w *work) orphan(ids []bourse.MachineID) bool {
-	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.heirs[id] != "" })
-}
-
-// standingBy returns the config of an update to s: of a machine that is made in place
-// of one which it stands by for, the ID is not known yet.
-func (b *builder) standingBy(s *Step, j *job) *bourse.Config {
-	ids, err := j.config.StandsBy()
-	if err != nil || len(ids) == 0 {
-		return j.config
-	}
-	var left []bourse.MachineID
-	if j.work.orphan(ids) && j.work.newest != nil {
-		s.StandbyOf, ids = j.work.newest, nil
-	}
-	for _, id := range ids {
-		if made, ok := j.work.made[id]; ok && s.StandbyOf == nil {
-			s.StandbyOf = &made
-		} else {
-			left = append(left, id)
-		}
-	}
-	if s.StandbyOf == nil {
-		return j.config
-	}
-	out := *j.config
-	out.Standbys = listOf(left)
-	return &out
 }
