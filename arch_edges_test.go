@@ -52,6 +52,7 @@ var edges = map[string]map[string]string{
 		"internal/codec":  "its bodies have this form",
 		"internal/duplex": "its streams are made of these frames",
 		"internal/ndjson": "its replies of lines are written by it",
+		"internal/trace":  "its requests belong to their callers' traces",
 	},
 	"fabric/direct": {
 		"internal/bodies":    "each listener has limits of its own",
@@ -220,9 +221,10 @@ var edges = map[string]map[string]string{
 		"worker/state":   "stands on it",
 	},
 	"worker/reach": {
-		"fabric":       "returns the body of the worker's reply",
-		"worker/admit": "knows where a machine finds its port",
-		"worker/state": "stands on it",
+		"fabric":         "returns the body of the worker's reply",
+		"internal/trace": "shows in a request's trace how long a start took",
+		"worker/admit":   "knows where a machine finds its port",
+		"worker/state":   "stands on it",
 	},
 	"worker/waits": {
 		"fabric":       "returns the body of the worker's reply",
@@ -393,10 +395,11 @@ var edges = map[string]map[string]string{
 		"fabric":          "reads and writes bodies as every server does",
 	},
 	"proxy": {
-		"proxy/balance": "says in its words what a request asks for",
-		"proxy/replay":  "sends requests on as it plans, and keeps bodies with it",
-		"proxy/route":   "asks it what a host name stands for",
-		"service":       "serves ports as their options say",
+		"internal/trace": "makes a trace of each request",
+		"proxy/balance":  "says in its words what a request asks for",
+		"proxy/replay":   "sends requests on as it plans, and keeps bodies with it",
+		"proxy/route":    "asks it what a host name stands for",
+		"service":        "serves ports as their options say",
 	},
 	"proxy/balance": {
 		"machinesapi": "knows where regions are, and says in its words what a request finds",

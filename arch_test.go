@@ -153,6 +153,8 @@ var floors = map[string]int{
 	"internal/throttle":         2,
 	"internal/quiet":            1,
 	"internal/samehost":         1,
+	"internal/trace":            1,
+	"internal/trace/tracetest":  1,
 	"internal/codec":            2,
 	"internal/codec/codectest":  2,
 	"internal/ndjson":           2,

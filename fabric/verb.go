@@ -10,6 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/trace"
 )
 
 // Spec is what is known of a verb beside its types.
@@ -97,7 +98,7 @@ func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, r
 		return reply, err
 	}
 	if v.Method != http.MethodGet {
-		answer, err := f.Send(ctx, to, &Message{Method: v.Method, URI: v.Path(), Body: body})
+		answer, err := f.Send(ctx, to, &Message{Method: v.Method, URI: v.Path() + trace.Query(ctx), Body: body})
 		switch {
 		case err != nil:
 		case answer.Status > 299:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trace"
 )
 
 // attempts sends a request to one machine after the other until one has a reply.
@@ -165,7 +166,9 @@ func (p *Proxy) choose(x *exchange, t *try) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.onward.by(began.Add(p.Limits.Turn)))
 	defer cancel()
+	ctx, span := trace.Start(ctx, "choose")
 	turn, err := p.Balance.Take(ctx, x.target, x.want)
+	span.End(err)
 	x.waited += time.Since(began)
 	if err != nil {
 		return x.lastOr(err)
@@ -231,7 +234,10 @@ func (p *Proxy) ready(x *exchange, t *try) (err error) {
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.readyBy)
 	defer cancel()
 	b := &x.backend
+	ctx, span := trace.Start(ctx, "ready")
 	t.way, err = p.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
+	span.Set("bourse.machine", string(b.Machine))
+	span.End(err)
 	took := time.Since(began)
 	x.used += took
 	if b.State != bourse.StateStarted && !x.gone() {
@@ -248,7 +254,8 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 	var on atomic.Pointer[counted]
 	var before atomic.Int64
 	var early atomic.Bool
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+	ctx, span := trace.Start(req.Context(), "send")
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			if c, ok := i.Conn.(*counted); ok {
 				before.Store(c.written.Load())
@@ -262,7 +269,12 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 		out.Body = x.body.reader()
 	}
 	x.address(out)
+	if span.On() {
+		passOn(out)
+	}
 	resp, err := t.backend.RoundTrip(out)
+	span.Set("bourse.machine", string(x.backend.Machine))
+	span.End(err)
 	if c := on.Load(); c != nil {
 		// Requests of others on the same connection count, too: HTTP/2 is on the safe side.
 		t.sent = c.written.Load() > before.Load()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
@@ -107,7 +108,10 @@ func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
 	if first {
 		// What is ordered is of use to those who wait, too, when this client leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), p.Limits.Ready)
+		ctx, span := trace.Start(ctx, "order")
 		got, err := p.Orders.Order(ctx, like.Machine)
+		span.Set("bourse.order", string(got.Order))
+		span.End(err)
 		cancel()
 		p.orders.end(s, got, err)
 		p.Log.Info("machine ordered for requests", "request", x.id, "app", x.app(), "like", like.Machine, "machine", got.Machine, "order", got.Order, "err", err)
@@ -127,7 +131,7 @@ func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
 	like.Machine, like.Instance, like.Worker, like.Region = s.got.Machine, s.got.Instance, s.got.Worker, s.got.Region
 	like.State, like.Heard, like.Cordoned, like.Failing, like.Unproven = bourse.StateStarted, true, false, "", false
 	only := *x.target
-	only.Backends = []route.Backend{like}
+	only.Backends, only.Fixed = []route.Backend{like}, true
 	x.target, x.want = &only, balance.Want{}
 	x.onward.before = x.attempts
 	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
@@ -43,6 +44,7 @@ type exchange struct {
 	lastTry   stage         // how far the latest attempt came
 	reply     io.Closer     // of a machine that has replied: ends the attempt
 	failed    error         // why there was no reply
+	span      trace.Span    // of the request
 }
 
 type exchangeKey struct{}
@@ -72,6 +74,9 @@ func (p *Proxy) Handler(l Listener) http.Handler {
 		x := &exchange{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}
 		x.out = &response{ResponseWriter: w, exchange: x, stalled: p.Limits.Stalled, timed: r.ProtoMajor == 1}
 		x.out.begin()
+		if p.Tracer != nil {
+			p.trace(x)
+		}
 		p.open.Add(1)
 		defer p.end(x) // a panic that breaks the connection off passes through it
 		p.serve(x)
@@ -126,6 +131,9 @@ func (p *Proxy) end(x *exchange) {
 	took := time.Since(x.began)
 	if x.target != nil {
 		p.Metrics.Ended(x.app(), x.out.code(), took)
+	}
+	if x.span.On() {
+		x.traced()
 	}
 	p.logAccess(x, took)
 }

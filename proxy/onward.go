@@ -118,6 +118,7 @@ func without(t *route.Target, id bourse.MachineID) *route.Target {
 		return t
 	}
 	less := *t
+	less.Fixed = true
 	less.Backends = slices.DeleteFunc(slices.Clone(t.Backends), func(b route.Backend) bool { return b.Machine == id })
 	return &less
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
@@ -97,6 +98,7 @@ type Config struct {
 	Orders  Orders         // nil: when hosts are full, that is the answer
 	Replays *Replays       // nil: a reply that asks for a replay is passed on as it is
 	Metrics Metrics        // nil: nothing is counted
+	Tracer  *trace.Tracer  // nil: nothing is traced
 	Region  bourse.Region  // of this proxy
 	Trusted []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Limits  Limits

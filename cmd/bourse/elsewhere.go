@@ -14,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy"
 )
 
@@ -30,7 +31,7 @@ type elsewhereReply struct {
 
 // ordersForProxies serves proxies.
 func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (broker.Elsewhere, error)) http.Handler {
-	return direct.Handler(s.self.ID, admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := order(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
 		reply := elsewhereReply{Elsewhere: got}
 		if err != nil {
@@ -38,7 +39,7 @@ func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) 
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(reply) // the proxy may have left
-	}), bourse.RoleProxy))
+	})), bourse.RoleProxy))
 }
 
 // brokerOrders are orders as a proxy has them placed: by a broker, so that it needs no
@@ -80,9 +81,11 @@ func (o brokerOrders) far(m *bourse.Member) int {
 const maxElsewhereReply = 64 << 10
 
 func (o brokerOrders) ask(ctx context.Context, to bourse.Member, like bourse.MachineID) (reply elsewhereReply, err error) {
+	h := http.Header{}
+	trace.Into(ctx, h)
 	resp, err := o.fabric().Call(ctx, to, &http.Request{
 		Method: http.MethodPost, URL: &url.URL{Path: pathElsewhere, RawQuery: url.Values{"machine": {string(like)}}.Encode()},
-		Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	})
 	if err != nil {
 		return reply, err

@@ -95,7 +95,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		s.directing(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
-			return s.serve(ctx, s.listener, s.withReplication(flycompat.Handler(api.Handler())), toClients)
+			return s.serve(ctx, s.listener, s.withReplication(s.tracer.Handler(flycompat.Handler(api.Handler()))), toClients)
 		}},
 		withdraw(local),
 		stage{name: "nats", run: s.serveLink},

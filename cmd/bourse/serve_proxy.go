@@ -67,7 +67,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	defer func() { err = errors.Join(err, spools.Close()) }()
 	p.proxy = proxy.New(proxy.Config{
 		Orders: brokerOrders{s}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
-		Metrics: p.counts, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
+		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
 	})
 	defer p.closeListeners()
 	if err := p.listen(); err != nil {

@@ -149,17 +149,17 @@ func (h *host) offered() worker.Parts {
 }
 
 func (h *host) serveAPI(ctx context.Context) error {
-	api := http.NewServeMux()
-	api.Handle("/", admission.Require(h.worker.Handler(), bourse.RoleBroker))
+	api, worker := http.NewServeMux(), h.tracer.Handler(h.worker.Handler())
+	api.Handle("/", admission.Require(worker, bourse.RoleBroker))
 	for _, v := range fabric.Verbs() {
-		api.Handle(v.Path(), admission.Require(h.worker.Handler(), v.Roles...))
+		api.Handle(v.Path(), admission.Require(worker, v.Roles...))
 	}
 	var secure *tls.Config
 	if h.creds != nil {
 		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
 	if h.link != nil && secure == nil { // a message proves nothing of who sent it: with certificates none asks anything here
-		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, h.worker.Handler())
+		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, worker)
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/pace"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
@@ -36,6 +37,7 @@ type server struct {
 	self     bourse.Member
 	watched  []admission.Watched // files of credentials, which are read again when they change
 	orders   http.Handler        // places those of proxies; nil: a server that is no broker
+	tracer   *trace.Tracer       // nil: nothing is traced
 	extra    func(*serve.Ready)  // adds what only one role reports once it serves; may be nil
 }
 
@@ -64,6 +66,9 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 	if err := errors.Join(s.ownTag(), s.openSecret()); err != nil {
 		return nil, err
 	}
+	if s.tracer, err = s.openTracer(ctx); err != nil {
+		return nil, err
+	}
 	err = s.openNetworks(ctx)
 	if err == nil {
 		err = s.openReplica()
@@ -82,8 +87,23 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 
 // close lets go of what openServer opened.
 func (s *server) close() error {
+	if err := s.tracer.Close(); err != nil {
+		s.log.Warn("the last traces were not exported", "err", err)
+	}
 	s.closeNetworks()
 	return s.replica.close()
+}
+
+// openTracer opens what tells a collector of requests, if the environment names one.
+func (s *server) openTracer(ctx context.Context) (*trace.Tracer, error) {
+	t, err := trace.Open(ctx, trace.Config{
+		Service: "bourse-" + string(s.self.Role), ID: string(s.self.ID), Region: string(s.self.Region), Version: version().Release,
+		Getenv: os.Getenv, Log: s.log,
+	})
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "OTEL_EXPORTER_OTLP_…: %w", err)
+	}
+	return t, nil
 }
 
 func listen(what string, a netip.AddrPort) (net.Listener, error) {

@@ -474,3 +474,21 @@ func TestStatus(t *testing.T) {
 		t.Errorf("of another app: %+v", got)
 	}
 }
+
+// TestFixedTarget: a request that has machines of its own, one that was ordered for it
+// or all but the one that sent it on, goes to those, whatever the table has.
+func TestFixedTarget(t *testing.T) {
+	t.Parallel()
+	b := balance.New(balance.Config{})
+	now := table(3, 0)
+	b.Update(now)
+	own := *of(t, now)
+	own.Backends, own.Fixed = own.Backends[1:2], true
+	for range 20 {
+		turn := take(t, b, &own, balance.Want{})
+		if got := turn.Backend().Machine; got != id(1) {
+			t.Fatalf("the request goes to %s, want %s", got, id(1))
+		}
+		turn.Done(nil)
+	}
+}

@@ -28,6 +28,10 @@ type Target struct {
 	App      *App
 	Port     service.Port // of the newest version of the service; First and Last are the ports that have these backends
 	Backends []Backend    // in order of machine id; never empty
+
+	// Fixed is set of a target that is one request's own, as it has less machines than
+	// the table's, or others: no later table changes it.
+	Fixed bool
 }
 
 // Key names a target across tables: another table has another value for it.
@@ -119,8 +123,11 @@ func (t *Table) Targets() []*Target {
 }
 
 // Now returns what has become of a target of another table: that of its app and its
-// first port. It is nil when there is none any more.
+// first port. It is nil when there is none any more. One that is fixed stays as it is.
 func (t *Table) Now(old *Target) *Target {
+	if old.Fixed {
+		return old
+	}
 	if s := t.apps[old.App.Name]; s != nil && s.app.ID == old.App.ID {
 		return s.at(old.Port.First)
 	}

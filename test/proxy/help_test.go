@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,8 +37,16 @@ type house struct {
 // more.
 func newHouse(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string) *house {
 	t.Helper()
+	return newHouseWith(t, workers, proxies, workerArgs, proxyArgs, (*exec.Cmd).Start)
+}
+
+// newHouseWith is newHouse, with how processes are started.
+func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) *house {
+	t.Helper()
 	h := &house{T: t}
-	h.broker = servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	h.broker = servertest.New(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
+	h.broker.Launch = launch
+	servertest.StartAll(t, h.broker)
 	h.api = servertest.Client(t, h.broker)
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i+1)
@@ -54,6 +63,9 @@ func newHouse(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string
 			"serve", "proxy", "--name", name, "--region", "gru", "--drain", "1s",
 			"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--self-signed", "--join", h.broker.Addr,
 		}, proxyArgs)...))
+	}
+	for _, s := range slices.Concat(h.workers, h.proxies) {
+		s.Launch = launch
 	}
 	servertest.StartAll(t, slices.Concat(h.workers, h.proxies)...)
 	h.agreed()

@@ -30,11 +30,12 @@ const (
 
 // reply is what a web machine answers to anything that is not a page.
 type reply struct {
-	App     string `json:"app"`
-	Machine string `json:"machine"`
-	Nonce   string `json:"nonce"` // of the request
-	Proto   string `json:"proto"` // as the machine saw it
-	Asked   int    `json:"asked"` // requests since the machine's start
+	App         string `json:"app"`
+	Machine     string `json:"machine"`
+	Nonce       string `json:"nonce"`                 // of the request
+	Proto       string `json:"proto"`                 // as the machine saw it
+	Traceparent string `json:"traceparent,omitempty"` // of the request
+	Asked       int    `json:"asked"`                 // requests since the machine's start
 }
 
 // headerNonce is sent back in the reply.
@@ -137,7 +138,7 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 	w.mu.Unlock()
 	out.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(out).Encode(reply{ // the client sees what is missing
-		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Asked: n,
+		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Traceparent: r.Header.Get("Traceparent"), Asked: n,
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -148,7 +149,7 @@ func (r *Reach) ready(ctx context.Context, req *fabric.UseRequest) (m bourse.Mac
 	defer cancel()
 	for started := false; ; {
 		if m, err = r.running(ctx, req, &started); err == nil {
-			err = r.accepting(ctx, &m, req.Port)
+			err = r.accepts(ctx, &m, req.Port)
 		}
 		switch {
 		case errors.Is(err, errMoved):
@@ -158,6 +159,13 @@ func (r *Reach) ready(ctx context.Context, req *fabric.UseRequest) (m bourse.Mac
 			return m, err
 		}
 	}
+}
+
+func (r *Reach) accepts(ctx context.Context, m *bourse.Machine, port int) error {
+	ctx, span := trace.Start(ctx, "accept")
+	err := r.accepting(ctx, m, port)
+	span.End(err)
+	return err
 }
 
 func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
@@ -207,7 +215,9 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 
 // start starts a machine, unless it has moved on by itself.
 func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
+	ctx, span := trace.Start(ctx, "start")
 	err := r.Start(ctx, m.ID)
+	span.End(err)
 	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
 		if now, readErr := r.Machines.Machine(ctx, m.ID); readErr == nil && now.State != m.State && now.State != bourse.StateFailed {
 			return nil
