@@ -16,6 +16,7 @@ var budgets = map[string]budget{
 	"api_get_ratio":         {limit: 3},
 	"api_list_ratio":        {limit: 4},
 	"update_gap_ratio":      {limit: 1.2},
+	"deploy_ratio":          {limit: 1.2},
 	"wait_kib":              {limit: 64},
 	"proxy_rps_ratio":       {limit: 0.8, atLeast: true},
 	"proxy_p99_ratio":       {limit: 1.5},

@@ -74,6 +74,7 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		{"refuse", benchRefuse},
 		{"api", benchAPI},
 		{"update", benchUpdate},
+		{"deploy", benchDeploy},
 		{"proxy", benchProxy},
 		{"cold", benchCold},
 		{"failover", benchFailover},

@@ -14,6 +14,8 @@ var greeting = []byte(strings.Repeat("hello from a machine\n", 12))
 // answer is a program that machines run: it serves HTTP at $PORT, and gives every
 // byte back to who asks for another protocol.
 func answer() error {
+	boot, _ := time.ParseDuration(os.Getenv(bootVariable)) // 0 where it has none
+	time.Sleep(boot)
 	s := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(greet)}
 	return s.ListenAndServe()
 }

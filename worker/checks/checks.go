@@ -28,8 +28,10 @@ const (
 	// A start is some changes within milliseconds: gather makes them one look.
 	gather = 20 * time.Millisecond
 	// Until a check has passed it is repeated sooner than its interval says, so
-	// that a machine that has just become ready is known to be.
+	// that a machine that has just become ready is known to be: after an eighth of the
+	// time that it has been tried, so that no more than that is lost.
 	soonest = 100 * time.Millisecond
+	sooner  = 8
 )
 
 // Dial connects to a port of a started machine.
@@ -188,11 +190,10 @@ type prober struct {
 }
 
 func (p *prober) run(ctx context.Context) {
-	adopted := p.last != ""
+	adopted, passedOnce := p.last != "", false
 	begin, wait := time.Now(), time.Duration(0)
-	pause := min(soonest, p.check.Interval)
 	if adopted { // the daemon has restarted: all machines' checks begin now
-		wait, pause = rand.N(p.check.Interval), p.check.Interval
+		wait = rand.N(p.check.Interval)
 	}
 	for {
 		state.Rest(ctx, wait)
@@ -204,14 +205,16 @@ func (p *prober) run(ctx context.Context) {
 		}
 		now := bourse.CheckCritical
 		if passed {
-			now, pause = bourse.CheckPassing, p.check.Interval
+			now, passedOnce = bourse.CheckPassing, true
 		}
 		excused := !passed && p.last == "" && time.Since(begin) < p.check.Grace
 		if now != p.last && !excused {
 			p.record(ctx, now, output)
 		}
-		wait = pause
-		pause = min(2*pause, p.check.Interval)
+		wait = p.check.Interval
+		if !adopted && !passedOnce {
+			wait = min(max(soonest, time.Since(begin)/sooner), p.check.Interval)
+		}
 	}
 }
 
