@@ -214,6 +214,23 @@ func TestUpdateOnAFullHost(t *testing.T) {
 	})
 }
 
+// A machine that waits for its schedule takes no more with another version than with
+// the present one, so a full host has room for it.
+func TestUpdateOfAScheduledMachineOnAFullHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("exit", "0"), scheduled())
+		h.reaches(m.ID, bourse.StateStopped)
+		h.place(run("run"), func(o *bourse.Order) { o.Config.Guest.MemoryMB = 4096 })
+		now := h.must(h.update(t.Context(), m.ID, env("A", "1")))
+		if now.State != bourse.StateStopped || now.Config.Env["A"] != "1" || now.Takes.Of(bourse.ResourceMemory) != 0 {
+			t.Errorf("it is %s with %v, and takes %v", now.State, now.Config.Env, now.Takes)
+		}
+		h.verify()
+	})
+}
+
 func TestUpdateRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

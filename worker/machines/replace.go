@@ -20,7 +20,7 @@ import (
 func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
-		if sleeps(m) {
+		if sleeps(m, m.Next) {
 			m.Next.Launch = false
 		}
 		return o.swap(tx, m, port)
@@ -42,10 +42,10 @@ func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bou
 
 // sleeps reports whether m is stopped until its schedule's next time, which its
 // next version waits for, too.
-func sleeps(m *bourse.Machine) bool {
+func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
 	now, _ := m.Config.ParseSchedule() // what a release before took means nothing
-	next, _ := m.Next.Config.ParseSchedule()
-	return m.State == bourse.StateStopped && now != "" && next != ""
+	then, _ := next.Config.ParseSchedule()
+	return m.State == bourse.StateStopped && now != "" && then != ""
 }
 
 // adoptNext makes m's next version its present one.

@@ -192,8 +192,8 @@ func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
 // takeNext records what a machine will be, and takes what that needs beyond what
 // the machine has: never both, as one ends before the other begins.
 func (o *operations) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
-	if !next.Launch && !mayRun(m) {
-		next.Takes = admit.Resting(next.Takes)
+	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
+		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start meanwhile takes the rest
 	}
 	committed, err := tx.CommittedAt(time.Now())
 	if err != nil {
