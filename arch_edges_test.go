@@ -375,6 +375,10 @@ var edges = map[string]map[string]string{
 		"machinesapi": "what is there is as the API shows it",
 		"release":     "machines are of a release",
 	},
+	"deploy/move": {
+		"deploy":      "its moves are plans",
+		"machinesapi": "reads machines as the API shows them",
+	},
 	"deploy/run": {
 		"deploy":      "carries out its plans",
 		"machinesapi": "is a client of the API",

@@ -115,6 +115,7 @@ var floors = map[string]int{
 	"proxy/way":                 3,
 	"flycompat":                 3,
 	"supervise":                 3,
+	"deploy/move":               3,
 	"cli":                       4,
 	"cli/place":                 4,
 	"cli/plans":                 4,
@@ -130,6 +131,7 @@ var floors = map[string]int{
 	"cli/region":                4,
 	"cli/secrets":               4,
 	"cli/reservation":           4,
+	"cli/spare":                 4,
 	"cli/worker":                4,
 	"cli/sql":                   4,
 	"cli/proxy":                 4,
@@ -177,6 +179,7 @@ var nouns = map[string]string{
 	"cli/place":   "its orders have these flags, and are refused in these words",
 	"cli/plans":   "its plans are shown and carried out as all are",
 	"deploy":      "makes plans of what it changes",
+	"deploy/move": "plans moves of machines",
 	"deploy/run":  "says how its plans are carried out",
 	"machinesapi": "calls the API",
 }

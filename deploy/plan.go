@@ -86,6 +86,9 @@ type VolumeWant struct {
 	Name   string          `json:"name"`
 	SizeGB int64           `json:"size_gb"`
 	Fork   bourse.VolumeID `json:"fork,omitempty"`
+	// AnyWorker says that it may be on a worker that has another volume of the app with
+	// this name.
+	AnyWorker bool `json:"any_worker,omitempty"`
 }
 
 // Act is what a step does.

@@ -1,41 +1,189 @@
 package machine
 
 import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func newEvents(s *cli.Shell) *cobra.Command {
-	var app string
-	var limit int
+// NewEvents returns the command that lists events, for the command line itself and for
+// the commands of machines.
+func NewEvents(s *cli.Shell) *cobra.Command {
+	e := &events{shell: s, newest: map[bourse.MachineID]bourse.EventID{}}
 	c := &cobra.Command{
-		Use:   "events MACHINE",
-		Short: "List what has happened to a machine, newest first",
-		Long: `List what has happened to a machine, newest first: what it was, in which state the
-machine was then, who caused it, and how its program ended. Its worker remembers
-the events of a machine until a while after it was destroyed.`,
-		Example:           "  bourse machine events quiet-river-1234",
-		Args:              cli.Exactly(1),
-		ValidArgsFunction: completeMachine(s, &app),
+		Use:   "events [MACHINE...]",
+		Short: "List what has happened to machines",
+		Long: `List what has happened to machines: what it was, in which state the machine was
+then, who caused it, and how its program ended. The events of one MACHINE are
+listed newest first; without one, those of all machines of the app, by their times,
+the newest last. With -f it goes on as things happen. A worker remembers the events
+of a machine until a while after it was destroyed.`,
+		Example: `  bourse events -a shop -f
+  bourse machine events quiet-river-1234`,
+		ValidArgsFunction: completeMachine(s, &e.app),
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 1 || limit > machinesapi.MaxEvents {
-				return bourse.Errorf(bourse.CodeInvalid, "--limit %d: use 1 to %d", limit, machinesapi.MaxEvents)
+			if e.limit < 1 || e.limit > machinesapi.MaxEvents {
+				return bourse.Errorf(bourse.CodeInvalid, "--limit %d: use 1 to %d", e.limit, machinesapi.MaxEvents)
 			}
-			id, err := resolve(c.Context(), s, app, args[0])
-			if err != nil {
-				return err
+			if len(args) == 1 && !e.follow {
+				return e.one(c.Context(), args[0])
 			}
-			list, err := s.Client().Events(c.Context(), bourse.AppName(app), id, limit)
-			if err != nil {
-				return about(err, app, id)
-			}
-			return cli.PrintList(s, list, "machine "+string(id)+" has no events", newEventTable(), eventRow)
+			return e.all(c.Context(), args)
 		},
 	}
-	s.BindApp(c, &app)
-	c.Flags().IntVarP(&limit, "limit", "n", machinesapi.MaxEvents, "at most so `many`")
+	s.BindApp(c, &e.app)
+	c.Flags().IntVarP(&e.limit, "limit", "n", machinesapi.MaxEvents, "at most so `many`")
+	c.Flags().BoolVarP(&e.follow, "follow", "f", false, "go on as things happen, until Ctrl-C")
 	return c
+}
+
+// events shows what happens to machines.
+type events struct {
+	shell  *cli.Shell
+	app    string
+	limit  int
+	follow bool
+	newest map[bourse.MachineID]bourse.EventID // that was shown
+}
+
+// machineEvent is an event, and whose it is.
+type machineEvent struct {
+	Machine bourse.MachineID `json:"machine"`
+	Name    string           `json:"name"`
+	machinesapi.Event
+}
+
+func (e *events) one(ctx context.Context, word string) error {
+	id, err := resolve(ctx, e.shell, e.app, word)
+	if err != nil {
+		return err
+	}
+	list, err := e.shell.Client().Events(ctx, bourse.AppName(e.app), id, e.limit)
+	if err != nil {
+		return about(err, e.app, id)
+	}
+	return cli.PrintList(e.shell, list, "machine "+string(id)+" has no events", newEventTable(), eventRow)
+}
+
+// all shows the events of the machines that words name, or of all of the app.
+func (e *events) all(ctx context.Context, words []string) error {
+	var only []bourse.MachineID
+	for _, word := range words {
+		id, err := resolve(ctx, e.shell, e.app, word)
+		if err != nil {
+			return err
+		}
+		only = append(only, id)
+	}
+	list, err := e.news(ctx, only, true)
+	if err != nil {
+		return err
+	}
+	list = list[max(0, len(list)-e.limit):]
+	if !e.follow {
+		return cli.PrintList(e.shell, list, "nothing has happened in app "+e.app, appEventTable(), appEventRow)
+	}
+	for {
+		if err := e.print(list); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(newMachines):
+		}
+		if list, err = e.news(ctx, only, false); err != nil && !cli.Passing(err) {
+			return err
+		}
+	}
+}
+
+// readers bounds the machines that are asked at a time.
+const readers = 8
+
+// news returns what has happened since the last time, by time; all asks every machine,
+// otherwise only those are asked whose newest event is another one.
+func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) ([]machineEvent, error) {
+	client, app := e.shell.Client(), bourse.AppName(e.app)
+	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})
+	if err != nil {
+		return nil, err
+	}
+	if all {
+		e.shell.WarnMissing(silent, "machines")
+	}
+	machines = slices.DeleteFunc(machines, func(m machinesapi.Machine) bool {
+		fresh := len(m.Events) > 0 && m.Events[0].ID != e.newest[m.ID]
+		return len(only) > 0 && !slices.Contains(only, m.ID) || !all && !fresh
+	})
+	lists := make([][]machinesapi.Event, len(machines))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i := range machines {
+		group.Go(func() (err error) {
+			lists[i], err = client.Events(ctx, app, machines[i].ID, e.limit)
+			if bourse.CodeOf(err) == bourse.CodeNotFound || cli.Passing(err) {
+				return nil // it is gone, or its worker does not answer: the next look finds what it has
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []machineEvent
+	for i, list := range lists {
+		m := &machines[i]
+		for _, x := range list {
+			if x.ID == e.newest[m.ID] {
+				break
+			}
+			out = append(out, machineEvent{m.ID, m.Name, x})
+		}
+		if len(list) > 0 {
+			e.newest[m.ID] = list[0].ID
+		}
+	}
+	slices.SortStableFunc(out, func(x, y machineEvent) int {
+		return cmp.Or(cmp.Compare(x.Timestamp, y.Timestamp), cmp.Compare(x.ID, y.ID))
+	})
+	return out, nil
+}
+
+// print shows events as they come: no column depends on those that follow.
+func (e *events) print(list []machineEvent) error {
+	for i := range list {
+		if e.shell.JSON {
+			if err := e.shell.PrintLine(&list[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		row := appEventRow(&list[i])
+		line := ""
+		for i, width := range []int{29, maxLabel, 12, 10, 8} {
+			line += cli.Pad(cli.Cut(cli.Clean(row[i]), width), width, false) + cli.ColumnGap
+		}
+		if _, err := e.shell.Out.Write([]byte(line + cli.Clean(row[len(row)-1]) + "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appEventTable() *cli.Table {
+	return cli.NewTable("WHEN", "MACHINE", "EVENT", "STATE", "BY", "EXIT", "DETAIL").Numbers(5).Narrow(6).Drop(4).Paint(3, stateTone)
+}
+
+func appEventRow(e *machineEvent) []string {
+	row := eventRow(&e.Event)
+	return slices.Insert(row, 1, cmp.Or(e.Name, string(e.Machine)))
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -12,15 +13,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func newLogs(s *cli.Shell) *cobra.Command {
+// NewLogs returns the command that shows logs, for the command line itself and for the
+// commands of machines.
+func NewLogs(s *cli.Shell) *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use:   "logs [MACHINE...]",
 		Short: "Show what machines' programs have written",
 		Long: `Show what machines' programs have written, oldest first: their standard output on
 standard output, their standard error on standard error. Without a MACHINE it
-shows all of the app's, with each machine's name in front of its lines; with -f
-also those that are made meanwhile. Following goes on where it was when a worker
+shows all of the app's, with each machine's name in front of its lines, on a
+terminal in a colour of its own; with -f also those that are made meanwhile. Following goes on where it was when a worker
 or a broker is started again. With --json, one object a line.`,
 		Example: `  bourse machine logs -f quiet-river-1234
   bourse machine logs -a shop -f --timestamps
@@ -85,7 +88,8 @@ type logLine struct {
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Name    string           `json:"name,omitempty"`
 	machinesapi.LogLine
-	label string // in front of it
+	label  string // in front of it
+	colour int    // of the label where colours are wanted, as terminals number them; 0: none
 }
 
 // logPrinter writes lines as programs wrote them; on a terminal what would act on
@@ -108,7 +112,11 @@ func logPrinter(s *cli.Shell, times bool) func(logLine) error {
 		if times {
 			text = cli.At(l.At) + "  " + text
 		}
-		_, err := io.WriteString(w, l.label+text+"\n")
+		label := l.label
+		if w.Color && l.colour > 0 {
+			label = fmt.Sprintf("\x1b[%dm%s\x1b[0m", l.colour, label)
+		}
+		_, err := io.WriteString(w, label+text+"\n")
 		return err
 	}
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -150,7 +151,18 @@ func (x *source) head() *machinesapi.LogLine {
 
 func (x *source) line(l machinesapi.LogLine, width int) logLine {
 	name := cli.Cut(cli.Clean(x.Name), maxLabel)
-	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap}
+	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, colour: colourOf(x.ID)}
+}
+
+// labelColours are those of names in front of lines: a machine has the same each time.
+// Red and its like are left to what has failed.
+var labelColours = []int{32, 33, 34, 35, 36, 92, 93, 94, 95, 96}
+
+// colourOf chooses by the end of an id, which is random.
+func colourOf(id bourse.MachineID) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // it does not fail
+	return labelColours[h.Sum32()%uint32(len(labelColours))]
 }
 
 // live shows lines as they come, also of machines that are new where those are

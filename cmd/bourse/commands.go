@@ -17,6 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/reservation"
 	"github.com/bourse-dev/bourse/cli/secrets"
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/cli/spare"
 	"github.com/bourse-dev/bourse/cli/sql"
 	"github.com/bourse-dev/bourse/cli/supervise"
 	"github.com/bourse-dev/bourse/cli/task"
@@ -33,6 +34,7 @@ func commands(s *cli.Shell) []cli.Group {
 	return []cli.Group{
 		{Title: "Apps:", Commands: []*cobra.Command{
 			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
+			app.NewStatus(s), machine.NewLogs(s), machine.NewEvents(s), spare.New(s),
 			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), config.New(s), proxy.NewOpen(s), secrets.New(s),
 		}},
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), task.New(s), volume.New(s), image.New(s)}},

@@ -28,6 +28,13 @@ func TestScripts(t *testing.T) {
 	runScripts(t, d, "testdata/script", *clitest.Update)
 }
 
+// TestFleetScripts runs scripts that have workers refuse orders, against a cluster of
+// their own.
+func TestFleetScripts(t *testing.T) {
+	t.Parallel()
+	runScripts(t, startDev(t, "--regions", "gru,mad", "--workers", "2"), "testdata/fleet", *clitest.Update)
+}
+
 // TestScriptsOverNATS runs the same against a cluster over NATS, and what is
 // different there.
 func TestScriptsOverNATS(t *testing.T) {

@@ -109,6 +109,9 @@ func (r *runner) makeVolume(ctx context.Context, i int) error {
 func (r *runner) createVolume(ctx context.Context, i int) error {
 	s := &r.plan.Steps[i]
 	in := machinesapi.CreateVolume{Name: s.Volume.Name, Region: string(s.In), Source: s.Volume.Fork}
+	if s.Volume.AnyWorker {
+		in.UniqueZone = new(false)
+	}
 	if s.Volume.SizeGB > 0 {
 		in.SizeGB = &s.Volume.SizeGB
 	}

@@ -1,0 +1,284 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/place"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+const statusStep = time.Second // between two looks of --watch
+
+// NewStatus returns the command that shows how an app is.
+func NewStatus(s *cli.Shell) *cobra.Command {
+	var app string
+	var watch bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show how an app is: its release, its machines by group and region, their checks",
+		Long: `Show how an app is: what was released last, and by process group and region the
+states of its machines, what their checks say, and how many of them a proxy passes
+requests on to: those that are started, are not cordoned and fail no check. A
+machine that a request would start is asleep. With --watch the screen follows.`,
+		Example: "  bourse status -a shop --watch",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			look := func() (Status, error) { return statusOf(c.Context(), s, bourse.AppName(app)) }
+			if watch {
+				return watchStatus(c.Context(), s, look)
+			}
+			st, err := look()
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				return s.PrintJSON(st)
+			}
+			return st.print(s.Out, s)
+		},
+	}
+	s.BindApp(c, &app)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it, until Ctrl-C")
+	return c
+}
+
+// Status is how an app is.
+type Status struct {
+	App     bourse.AppName    `json:"app"`
+	Release *release.Release  `json:"release,omitempty"` // the newest; nil: there is none
+	Groups  []GroupStatus     `json:"groups"`            // by name and region
+	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer
+}
+
+// GroupStatus is how the machines of a process group are in one region.
+type GroupStatus struct {
+	Group    string                    `json:"group"` // "": of no group
+	Region   bourse.Region             `json:"region"`
+	Machines int                       `json:"machines"`
+	States   map[bourse.State]int      `json:"states"`
+	Checks   map[bourse.CheckState]int `json:"checks,omitempty"`
+	Releases []string                  `json:"releases,omitempty"` // numbers of those that they are of; more than one while a deploy is in progress
+	// Ports are those that proxies serve for the group; without any the rest is 0.
+	Ports   []int `json:"ports,omitempty"`
+	Served  int   `json:"served"`  // machines that have such ports
+	Serving int   `json:"serving"` // of them, that requests are passed on to
+	Asleep  int   `json:"asleep"`  // that a request would start
+	// Trouble says of each machine that is not as it should be why.
+	Trouble []string `json:"trouble,omitempty"`
+}
+
+func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, error) {
+	machines, silent, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return Status{}, cli.Hint(err, "bourse app list")
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{App: app, Groups: groupsOf(machines), Silent: silent}
+	list, err := s.Client().Releases(app).List(ctx, 1)
+	if bourse.CodeOf(err) == bourse.CodeNotFound { // the default app has none before it is made
+		err = nil
+	}
+	if len(list) > 0 {
+		st.Release = &list[0]
+	}
+	return st, err
+}
+
+// groupsOf sums machines up.
+func groupsOf(machines []machinesapi.Machine) []GroupStatus {
+	out := []GroupStatus{}
+	for i := range machines {
+		m := &machines[i]
+		config := cmp.Or(m.Known(), &bourse.Config{})
+		group := config.Metadata[deploy.KeyGroup]
+		at := slices.IndexFunc(out, func(g GroupStatus) bool { return g.Group == group && g.Region == m.Region })
+		if at < 0 {
+			at = len(out)
+			out = append(out, GroupStatus{
+				Group: group, Region: m.Region, States: map[bourse.State]int{}, Checks: map[bourse.CheckState]int{},
+			})
+		}
+		out[at].add(m, config)
+	}
+	slices.SortFunc(out, func(x, y GroupStatus) int {
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Region, y.Region))
+	})
+	return out
+}
+
+func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
+	g.Machines++
+	g.States[m.State]++
+	failing := false
+	for _, c := range m.Checks {
+		g.Checks[c.Status]++
+		failing = failing || c.Status == bourse.CheckCritical
+		if c.Status == bourse.CheckCritical {
+			g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": check "+c.Name+": "+strings.Join(strings.Fields(c.Output), " "))
+		}
+	}
+	if v := config.Metadata[deploy.KeyVersion]; v != "" && !slices.Contains(g.Releases, v) {
+		g.Releases = append(g.Releases, v)
+		slices.Sort(g.Releases)
+	}
+	reached := m.HostStatus == "" || m.HostStatus == machinesapi.HostOK
+	switch {
+	case !reached:
+		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: worker %s is %s", cmp.Or(m.Name, string(m.ID)), m.Worker, m.HostStatus))
+	case m.State == bourse.StateFailed:
+		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": it failed")
+	}
+	var services []place.Service
+	if json.Unmarshal(config.Services, &services) != nil {
+		return
+	}
+	wakes := false
+	services = slices.DeleteFunc(services, func(s place.Service) bool { return len(s.Ports) == 0 })
+	for _, service := range services {
+		wakes = wakes || service.Autostart != nil && *service.Autostart
+		for _, p := range service.Ports {
+			if !slices.Contains(g.Ports, p.Port) {
+				g.Ports = append(g.Ports, p.Port)
+				slices.Sort(g.Ports)
+			}
+		}
+	}
+	if len(services) > 0 {
+		g.Served++
+	}
+	switch served := len(services) > 0 && reached && !m.Cordoned; {
+	case served && m.State == bourse.StateStarted && !failing:
+		g.Serving++
+	case served && wakes && (m.State == bourse.StateStopped || m.State == bourse.StateSuspended) && len(config.Standbys) == 0:
+		g.Asleep++
+	}
+}
+
+func (st *Status) print(out cli.Stream, s *cli.Shell) error {
+	var f cli.Facts
+	f.Add("app", string(st.App))
+	if r := st.Release; r != nil {
+		text := fmt.Sprintf("v%d %s, %s", r.Version, r.Status, cli.Since(r.CreatedAt, s.Now()))
+		if r.User != "" {
+			text += ", by " + r.User
+		}
+		f.Add("release", text)
+		f.Add("image", r.Image)
+	}
+	if len(st.Silent) > 0 {
+		f.Add("missing", fmt.Sprintf("what %v have: they do not answer", st.Silent))
+	}
+	if err := f.Write(out); err != nil {
+		return err
+	}
+	if len(st.Groups) == 0 {
+		_, err := fmt.Fprintln(out, "\nno machines; make some with: bourse deploy, or bourse machine run")
+		return err
+	}
+	fmt.Fprintln(out)
+	t := cli.NewTable("GROUP", "REGION", "MACHINES", "RELEASE", "CHECKS", "SERVED").Narrow(2, 4, 5)
+	for i := range st.Groups {
+		g := &st.Groups[i]
+		t.Row(cmp.Or(g.Group, "-"), string(g.Region), cli.States(g.States), versions(g.Releases), g.checks(), g.served())
+	}
+	if err := t.Write(out); err != nil {
+		return err
+	}
+	for i := range st.Groups {
+		for _, line := range st.Groups[i].Trouble {
+			if _, err := fmt.Fprintln(out, cli.Clean("! "+line)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func versions(list []string) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	return "v" + strings.Join(list, ", v")
+}
+
+func (g *GroupStatus) checks() string {
+	var parts []string
+	for _, s := range []bourse.CheckState{bourse.CheckCritical, bourse.CheckWarning, bourse.CheckPassing} {
+		if n := g.Checks[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+// served says how many machines requests reach.
+func (g *GroupStatus) served() string {
+	if len(g.Ports) == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%d of %d", g.Serving, g.Served)
+	if g.Asleep > 0 {
+		text += fmt.Sprintf(", %d asleep", g.Asleep)
+	}
+	return text
+}
+
+// watchStatus shows how an app is again whenever it has changed: in its place on a
+// terminal, below on anything else, as one line of JSON each with --json.
+func watchStatus(ctx context.Context, s *cli.Shell, look func() (Status, error)) error {
+	var last []byte
+	lines := 0
+	for {
+		st, err := look()
+		if err != nil && (last == nil || !cli.Passing(err)) {
+			return err
+		}
+		if now, _ := json.Marshal(st); err == nil && !bytes.Equal(now, last) { // it has no part that cannot be encoded
+			var b bytes.Buffer
+			if s.JSON {
+				b.Write(append(now, '\n'))
+			} else if err := st.print(cli.Stream{ReadWriter: &b, Width: s.Out.Width, Color: s.Out.Color}, s); err != nil {
+				return err
+			}
+			if err := redraw(s.Out, last != nil && !s.JSON, lines, b.Bytes()); err != nil {
+				return err
+			}
+			last, lines = now, bytes.Count(b.Bytes(), []byte("\n"))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(statusStep):
+		}
+	}
+}
+
+// redraw shows text in the place of so many lines, or below them where the cursor
+// cannot be moved.
+func redraw(out cli.Stream, again bool, lines int, text []byte) error {
+	before := ""
+	switch {
+	case again && out.TTY && !out.Dumb:
+		before = fmt.Sprintf("\x1b[%dA\r\x1b[J", lines)
+	case again:
+		before = "\n"
+	}
+	_, err := io.WriteString(out, before+string(text))
+	return err
+}

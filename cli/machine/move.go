@@ -1,0 +1,103 @@
+package machine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/plans"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/move"
+	execute "github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newMove(s *cli.Shell) *cobra.Command {
+	var app, region string
+	var only, yes bool
+	var options move.Options
+	c := &cobra.Command{
+		Use:   "move MACHINE",
+		Short: "Move a machine to another region, or off a cordoned worker",
+		Long: `Make a replacement of a machine elsewhere, which is ready and served before the
+machine goes. It has another id and name. A machine with a volume is stopped, its
+volume is copied, and the replacement has the copy.
+
+Without --region the machine stays in its own, and its worker has to be cordoned:
+the replacement would otherwise go where the machine is.`,
+		Example: `  bourse machine move quiet-river-1234 --region mad
+  bourse worker cordon gru-1 && bourse machine move -a shop quiet-river-1234 --yes`,
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: completeMachine(s, &app),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := resolve(c.Context(), s, app, args[0])
+			if err != nil {
+				return err
+			}
+			options.Region = bourse.Region(region)
+			plan, err := planMove(c.Context(), s, app, id, options)
+			if err != nil {
+				return about(err, app, id)
+			}
+			title := "move of " + string(id)
+			if only {
+				if s.JSON {
+					return s.PrintJSON(plan)
+				}
+				return plans.Print(s, plan, plans.Fits(c.Context(), s.Client(), plan))
+			}
+			if err := s.Confirm(c.Context(), yes, "move machine "+string(id)+", and destroy it once its replacement is ready"); err != nil {
+				return err
+			}
+			carrier := plans.Carrier{Shell: s, API: execute.Over(s.Client(), bourse.AppName(app)), Title: title, Options: execute.Options{Owner: title}}
+			_, err = carrier.Carry(c.Context(), plan)
+			return err
+		},
+	}
+	s.BindApp(c, &app)
+	flags := c.Flags()
+	flags.StringVarP(&region, "region", "r", "", "move it to this `region`")
+	flags.BoolVar(&only, "plan", false, "show what would be done, and do nothing")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&options.Downtime, "allow-downtime", false, "also where no other of its group serves while its volume is copied")
+	s.CompleteRegions(c)
+	return c
+}
+
+// planMove plans the move of one machine. Codes: failed_precondition (it cannot be moved,
+// or would go where it is).
+func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options move.Options) (*deploy.Plan, error) {
+	list, err := listMachines(ctx, s, app)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(m machinesapi.Machine) bool { return m.ID == id })
+	if i < 0 {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s not found", id)
+	}
+	volumes, _, err := s.Client().Volumes(bourse.AppName(app)).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	moves := move.Of(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
+	if len(moves.Stay) > 0 {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Stay[0].Why)
+	}
+	if options.Region != "" && options.Region != list[i].Region {
+		return &moves.Plan, nil
+	}
+	w, err := s.Client().Worker(ctx, list[i].Worker)
+	switch {
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // who may not see workers has been told where it is
+		return &moves.Plan, nil
+	case err != nil:
+		return nil, err
+	case w.Facts == nil || w.Facts.Cordon == nil:
+		err := bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s takes orders, and may take that for the replacement", w.ID)
+		return nil, cli.Hint(err, "bourse worker cordon "+string(w.ID), "another --region")
+	}
+	return &moves.Plan, nil
+}

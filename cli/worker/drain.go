@@ -1,0 +1,354 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/move"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newDrain(s *cli.Shell) *cobra.Command {
+	var only, yes bool
+	d := &drain{shell: s, moved: map[bourse.MachineID]bool{}, states: map[bourse.AppName]*deploy.State{}}
+	c := &cobra.Command{
+		Use:   "drain WORKER",
+		Short: "Move what a worker has to others",
+		Long: `Move the machines of a worker to others of their regions. The worker is cordoned:
+it takes no orders from then on. Each machine gets a replacement, with another id,
+which is ready and served before the machine goes. One with a volume is stopped,
+its volume is copied, and the replacement has the copy; where no other of its
+group would serve meanwhile it stays, unless --allow-downtime says otherwise.
+
+What fails is as it was before, and stays; the others go on. The end says what is
+left, and why. Ctrl-C returns what is in progress. "bourse worker uncordon" has the
+worker take orders again; what was moved stays where it is.`,
+		Example: `  bourse worker drain gru-1 --plan
+  bourse worker drain gru-1 --yes`,
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: complete(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			d.worker = bourse.WorkerID(args[0])
+			d.options.Why = "worker " + args[0] + " is drained"
+			return d.run(c.Context(), only, yes)
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&only, "plan", false, "show what would move and what would not, and do nothing")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.IntVar(&d.apps, "apps", 4, "move machines of so `many` apps at a time")
+	flags.IntVar(&d.options.Lanes, "at-once", 8, "move so `many` machines of an app at a time")
+	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes while no other of their group serves")
+	return c
+}
+
+// drain moves what a worker has to others.
+type drain struct {
+	shell   *cli.Shell
+	worker  bourse.WorkerID
+	apps    int
+	options move.Options
+	states  map[bourse.AppName]*deploy.State // as they were when the drain began
+
+	mu    sync.Mutex
+	moved map[bourse.MachineID]bool
+	total int // that are to move
+	stay  []left
+}
+
+// left is a machine or volume that the worker still has.
+type left struct {
+	App     bourse.AppName   `json:"app"`
+	Machine bourse.MachineID `json:"machine,omitempty"`
+	Volume  bourse.VolumeID  `json:"volume,omitempty"`
+	Name    string           `json:"name"`
+	Why     string           `json:"why"`
+}
+
+// drained is what --json prints at the end.
+type drained struct {
+	Worker bourse.WorkerID `json:"worker"`
+	Moved  int             `json:"moved"`
+	Left   []left          `json:"left"`
+}
+
+// drainPlan is what --plan --json prints.
+type drainPlan struct {
+	Worker bourse.WorkerID `json:"worker"`
+	Plans  []deploy.Plan   `json:"plans"` // one for each app
+	Left   []left          `json:"left"`
+}
+
+func (d *drain) run(ctx context.Context, only, yes bool) error {
+	w, err := d.shell.Client().Worker(ctx, d.worker)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return cli.Hint(err, "bourse worker list")
+	}
+	if err == nil && w.Facts == nil {
+		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s is %s: only one that answers can be drained", d.worker, w.Status)
+	}
+	if err != nil {
+		return err
+	}
+	stop := cli.Spin(d.shell.Err, "looking at what worker "+string(d.worker)+" has")
+	all, err := d.moves(ctx)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := d.print(all, only); err != nil || only {
+		return err
+	}
+	if d.total > 0 {
+		question := fmt.Sprintf("cordon worker %s, and move %s to others", d.worker, cli.Count(d.total, "machine"))
+		if err := d.shell.Confirm(ctx, yes, question); err != nil {
+			return err
+		}
+	}
+	if _, err := d.shell.Client().Operator().Cordon(ctx, d.worker, true); err != nil {
+		return err
+	}
+	return d.carry(ctx)
+}
+
+// moves returns the plans of all apps that have something on the worker.
+func (d *drain) moves(ctx context.Context) (map[bourse.AppName]move.Moves, error) {
+	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
+	if err != nil {
+		return nil, err
+	}
+	out := map[bourse.AppName]move.Moves{}
+	d.total = 0
+	for _, m := range list {
+		if _, ok := out[m.App]; ok {
+			continue
+		}
+		state, err := stateOf(ctx, d.shell, m.App)
+		if err != nil {
+			return nil, err
+		}
+		moves := move.Of(state, d.here(state, nil), d.options)
+		out[m.App] = moves
+		d.states[m.App] = state
+		d.total += len(moves.Go) + len(moves.Later)
+	}
+	return out, nil
+}
+
+// stateOf reads what an app has.
+func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.State, error) {
+	machines, _, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
+	if err != nil {
+		return nil, err
+	}
+	volumes, _, err := s.Client().Volumes(app).List(ctx)
+	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
+}
+
+// here returns the machines of an app that the worker has, but for some.
+func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
+	for i := range state.Machines {
+		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// print shows what would move, and what would not.
+func (d *drain) print(all map[bourse.AppName]move.Moves, only bool) error {
+	names := sortedApps(all)
+	if d.shell.JSON {
+		if !only {
+			return nil
+		}
+		out := drainPlan{Worker: d.worker, Plans: []deploy.Plan{}, Left: []left{}}
+		for _, app := range names {
+			moves := all[app]
+			out.Plans = append(out.Plans, moves.Plan)
+			out.Left = append(out.Left, leftOf(app, moves.Stay)...)
+		}
+		return d.shell.PrintJSON(out)
+	}
+	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "DO", "WHY").Narrow(5).Drop(1)
+	for _, app := range names {
+		moves := all[app]
+		for i := range d.states[app].Machines {
+			m := &d.states[app].Machines[i]
+			if !slices.Contains(moves.Go, m.ID) && !slices.Contains(moves.Later, m.ID) {
+				continue
+			}
+			do, why := "move", "its replacement serves before it goes"
+			if len(m.Config.Mounts) > 0 {
+				do, why = "move with its volume", "it is stopped while that is copied"
+			}
+			t.Row(string(app), cmp.Or(m.Config.Metadata[deploy.KeyGroup], "-"), string(m.Region), m.Name, do, why)
+		}
+		for _, x := range moves.Stay {
+			t.Row(string(app), "-", "-", x.Name, "stays", x.Why)
+		}
+	}
+	if t.Empty() {
+		d.shell.Note("worker " + string(d.worker) + " has no machines")
+		return nil
+	}
+	return t.Write(d.shell.Out)
+}
+
+func sortedApps(all map[bourse.AppName]move.Moves) []bourse.AppName {
+	var names []bourse.AppName
+	for app := range all {
+		names = append(names, app)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func leftOf(app bourse.AppName, list []move.Stay) (out []left) {
+	for _, x := range list {
+		out = append(out, left{App: app, Machine: x.Machine, Name: x.Name, Why: x.Why})
+	}
+	return out
+}
+
+// carry moves what there is, now that nothing new comes, and says what is left.
+func (d *drain) carry(ctx context.Context) error {
+	all, err := d.moves(ctx)
+	if err != nil {
+		return err
+	}
+	group := errgroup.Group{} // what one app's moves come to ends no other's
+	group.SetLimit(max(1, d.apps))
+	failed := make([]error, len(all))
+	for i, app := range sortedApps(all) {
+		group.Go(func() error {
+			failed[i] = d.app(ctx, app)
+			return nil
+		})
+	}
+	_ = group.Wait() // failed has what went wrong
+	if ctx.Err() != nil {
+		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+" goes on", "bourse worker uncordon "+string(d.worker)+" has it take orders again")
+		return errors.Join(d.report(), err)
+	}
+	return errors.Join(append([]error{d.report()}, failed...)...)
+}
+
+// app moves the machines of an app. A machine whose move failed is left alone, and the
+// plan for the others is made again.
+func (d *drain) app(ctx context.Context, app bourse.AppName) error {
+	skip := map[bourse.MachineID]bool{}
+	for {
+		state, err := stateOf(ctx, d.shell, app)
+		if err != nil {
+			return err
+		}
+		moves := move.Of(state, d.here(state, skip), d.options)
+		if len(moves.Go) == 0 {
+			d.leave(leftOf(app, moves.Stay)...)
+			return nil
+		}
+		var failed []run.Event
+		_, err = run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
+			Owner: "drain of worker " + string(d.worker),
+			Events: func(e run.Event) {
+				if e.State == run.Failed && e.Step != run.Whole {
+					failed = append(failed, e)
+				}
+				d.event(app, &moves, e)
+			},
+		})
+		if err == nil && len(moves.Later) > 0 {
+			continue
+		}
+		if err == nil {
+			d.leave(leftOf(app, moves.Stay)...)
+			return nil
+		}
+		before := len(skip)
+		for _, e := range failed {
+			if id := moves.Of(e.Step); id != "" && !skip[id] {
+				skip[id] = true
+				d.leave(left{App: app, Machine: id, Name: moves.Plan.Steps[e.Step].Name, Why: e.Text})
+			}
+		}
+		if ctx.Err() != nil || len(skip) == before {
+			return err
+		}
+	}
+}
+
+func (d *drain) leave(list ...left) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stay = append(d.stay, list...)
+}
+
+// event says what has happened to a machine.
+func (d *drain) event(app bourse.AppName, moves *move.Moves, e run.Event) {
+	if d.shell.JSON {
+		_ = d.shell.PrintLine(struct { // who has closed it does not read
+			App bourse.AppName `json:"app"`
+			run.Event
+		}{app, e})
+		return
+	}
+	if e.Step == run.Whole {
+		return
+	}
+	s := &moves.Plan.Steps[e.Step]
+	say := ""
+	switch {
+	case e.State == run.Waiting:
+		say = "waits: " + e.Text
+	case e.State == run.Failed:
+		say = fmt.Sprintf("failed (%s): %s", s.Do, e.Text)
+	case e.State == run.Left:
+		say = "left as it is: " + e.Text
+	case e.State != run.Done:
+	case s.Do == deploy.MakeVolume:
+		say = "its volume is copied (" + cli.Took(e.Took) + ")"
+	case s.Do == deploy.MakeMachine:
+		say = "its replacement is " + string(e.Machine)
+	case s.Do == deploy.DestroyMachine:
+		d.mu.Lock()
+		d.moved[s.Machine] = true
+		say = fmt.Sprintf("moved (%d of %d)", len(d.moved), d.total)
+		d.mu.Unlock()
+	}
+	if say != "" {
+		d.shell.Note(cli.Clean(string(app) + "  " + s.Name + "  " + say))
+	}
+}
+
+// report says what has become of the worker; an error when it has something left.
+func (d *drain) report() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shell.JSON {
+		if err := d.shell.PrintLine(drained{d.worker, len(d.moved), append([]left{}, d.stay...)}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.stay))
+		for _, x := range d.stay {
+			fmt.Fprintln(d.shell.Out, cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)))
+		}
+	}
+	if len(d.stay) == 0 {
+		return nil
+	}
+	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.stay), "machine")),
+		"bourse machine list --all-apps --worker "+string(d.worker), "the same again: it goes on with what is left", "bourse worker uncordon "+string(d.worker)+", to have it take orders again")
+}
