@@ -218,6 +218,11 @@ func (b *builder) target(mv *move, fork *int, why string, after *[]int) func(Act
 	return func(do Act) Step { return b.of(id, do, why) }
 }
 
+// goes reports whether the move takes a machine away.
+func (mv *move) goes(id bourse.MachineID) bool {
+	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
+}
+
 // twinned lets the machine that s makes stand by for those that are made in place of its
 // twins, and returns the steps which make them; and for those that were made before.
 func (b *builder) twinned(mv *move, s *Step) []int {
@@ -231,7 +236,7 @@ func (b *builder) twinned(mv *move, s *Step) []int {
 	}
 	var after []int
 	for _, twin := range mv.twins {
-		ids = slices.DeleteFunc(ids, func(id bourse.MachineID) bool { return id == twin.from.ID })
+		ids = slices.DeleteFunc(ids, twin.goes)
 		switch made := twin.made; {
 		case made.Of == nil && made.Machine != "":
 			if !slices.Contains(ids, made.Machine) {
@@ -271,7 +276,7 @@ func (b *builder) adopt(mv *move, target func(Act) Step, after []int) []int {
 		return after
 	}
 	ids, _ := mv.spare.config.StandsBy()
-	ids = slices.DeleteFunc(ids, func(id bourse.MachineID) bool { return id == m.ID })
+	ids = slices.DeleteFunc(ids, mv.goes)
 	c := *mv.spare.config
 	s := on(mv.spare, UpdateMachine, fmt.Sprintf("it stands by for machine %s, which is made again", m))
 	if t := target(""); t.Of != nil {

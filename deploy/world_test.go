@@ -19,6 +19,7 @@ type world struct {
 	volumes  map[bourse.VolumeID]*machinesapi.Volume
 	versions map[bourse.MachineID][]machinesapi.Version
 	made     int
+	spread   bool // each machine that is made is on a worker of its own
 }
 
 type fataler interface {
@@ -67,6 +68,9 @@ func (w *world) add(c *bourse.Config, in bourse.Region, state bourse.State, cord
 	m.Name = fmt.Sprintf("m%d", w.made)
 	m.State, m.Region, m.Cordoned, m.HostStatus = state, in, cordoned, machinesapi.HostOK
 	m.Worker = bourse.WorkerID(fmt.Sprintf("w%d", w.made%4+1))
+	if w.spread {
+		m.Worker = bourse.WorkerID(fmt.Sprintf("w%d", w.made))
+	}
 	m.CreatedAt = fmt.Sprintf("2026-01-01T00:%02d:%02dZ", w.made/60, w.made%60)
 	m.InstanceID = bourse.InstanceID(fmt.Sprintf("i%d", w.made))
 	if m.Region == "" {
