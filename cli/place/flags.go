@@ -75,6 +75,9 @@ func (f *Flags) Remove() bool { return f.rm }
 // Request makes the API's request of the flags and arguments: the image, then
 // the command.
 func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
+	if err := f.image.when.taken(args[0]); err != nil {
+		return machinesapi.CreateMachine{}, err
+	}
 	req := machinesapi.CreateMachine{
 		Name: f.name, Region: f.Region, SkipLaunch: f.SkipLaunch, Race: f.race, Deadline: bourse.Duration(f.deadline),
 		Reservation: bourse.ReservationID(f.reservation),

@@ -31,6 +31,15 @@ func (f *startFlags) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&f.least, "min-machines-running", 0, "`number` of the app's machines in a region that autostop leaves running")
 }
 
+// taken refuses an image that is the word of --autostop, behind a space: the flag may
+// stand alone, so the word is the next argument.
+func (f *startFlags) taken(image string) error {
+	if f.flags != nil && f.flags.Changed("autostop") && slices.Contains(autostops, image) {
+		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s would be the image: use --autostop=%s", bourse.Quoted(image), image))
+	}
+	return nil
+}
+
 // apply sets the flags' values in services.
 func (f *startFlags) apply(services []Service) error {
 	for _, name := range []string{"autostart", "autostop", "min-machines-running"} {

@@ -55,3 +55,19 @@ func TestStartFlags(t *testing.T) {
 		})
 	}
 }
+
+// The word of --autostop behind a space is not taken as the image.
+func TestAutostopBehindASpace(t *testing.T) {
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	var f startFlags
+	f.bind(flags)
+	if err := flags.Parse([]string{"--autostop", "suspend", "nginx"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.taken(flags.Arg(0)); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("%v, want invalid", err)
+	}
+	if err := f.taken("nginx"); err != nil {
+		t.Error(err)
+	}
+}
