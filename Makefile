@@ -49,6 +49,7 @@ cgroup2: ## run all tests of processes and groups under a kernel with cgroup v2
 soak: ## kill servers for SOAK (10m) under load, and account for every machine, and then for every request to proxies
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
 	$(GO) test -run '^TestSoak$$' -timeout 30m ./test/proxy -soak $(SOAK) -v
+	$(GO) test -run '^TestDrainUnderLoad$$' ./test/ -drained 50 -v
 
 check: fmt-check vet cross lint sizes ## format, vet, cross compile, golangci-lint, sizes
 

@@ -19,8 +19,9 @@ const devReadyWithin = 90 * time.Second
 
 // Dev is a running "bourse dev", as its ready file describes it.
 type Dev struct {
-	API     string      `json:"api"` // http://host:port
-	PID     int         `json:"pid"` // to be signalled to end it
+	API     string      `json:"api"`   // http://host:port
+	Proxy   string      `json:"proxy"` // http://host:port
+	PID     int         `json:"pid"`   // to be signalled to end it
 	Data    string      `json:"data"`
 	Servers []DevServer `json:"servers"` // the broker first
 
