@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/log"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bourse-dev/bourse"
@@ -40,6 +41,11 @@ type unpacked struct {
 // unpack copies the archive at path into a directory of its own below dir. What the archive
 // calls its files decides nothing about where they are written.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
+	// A store asks the file system for fs-verity when it is opened, and logs past any context that
+	// there is none.
+	if err := log.SetLevel(log.PanicLevel); err != nil {
+		return unpacked{}, err
+	}
 	store, err := local.NewStore(filepath.Join(dir, "content"))
 	if err != nil {
 		return unpacked{}, err
