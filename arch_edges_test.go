@@ -153,6 +153,8 @@ var edges = map[string]map[string]string{
 	},
 	"worker/checks": {
 		"check":          "knows what to ask, and asks it",
+		"service":        "knows which ports are its services'",
+		"worker/admit":   "knows where a machine serves",
 		"internal/quiet": "says once a minute what it cannot record",
 		"store":          "records what checks have found",
 		"worker/state":   "stands on it",

@@ -134,6 +134,32 @@ func (h *host) awaitProbes(s *checkedServer, n int64) {
 	}
 }
 
+// TestChecksAtPort: on the host's network a check of a service asks where its requests
+// go, and not who has that port there.
+func TestChecksAtPort(t *testing.T) {
+	h := newHost(t, nil)
+	port, other := freePorts(t, 1).First, new(checkedServer)
+	other.ill.Store(true)
+	foreign, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := foreign.Addr().(*net.TCPAddr).Port
+	_ = foreign.Close()
+	other.serve(t, named)
+	m := h.place(func(o *bourse.Order) {
+		checked(named)(o)
+		o.Config.Env = map[string]string{"PORT": strconv.Itoa(port)}
+		o.Config.Checks = json.RawMessage(`{"up":{"type":"http","port":` + strconv.Itoa(named) + `,"path":"/up","interval":"1s","grace_period":"1h"}}`)
+	})
+	var s checkedServer
+	s.serve(t, port)
+	h.becomes(m.ID, bourse.CheckPassing, bourse.CheckPassing, bourse.CheckPassing)
+	if n := other.asked.Load(); n != 0 {
+		t.Errorf("the port's owner was asked %d times", n)
+	}
+}
+
 // TestChecksEnd: a machine that is gone is asked nothing.
 func TestChecksEnd(t *testing.T) {
 	h := newHost(t, nil)

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
@@ -33,6 +34,26 @@ func (p PortRange) Validate() error {
 func NeedsPort(c *bourse.Config, private bool) bool {
 	_, own := c.Env[EnvPort]
 	return !own && !private && c.ImageKind() != bourse.PollerImage
+}
+
+// PortOf returns the port on which a machine serves what its service says is on
+// internal port service; 0 means $PORT. A machine on the host's network has the
+// port that its $PORT says and no other, whatever the service calls it: the number
+// may be another machine's there. CodeFailedPrecondition when it has none.
+func PortOf(m *bourse.Machine, service int) (int, error) {
+	if m.PrivateIP.IsValid() && service != 0 {
+		return service, nil
+	}
+	if m.Boot.Port != 0 && !m.PrivateIP.IsValid() {
+		return m.Boot.Port, nil
+	}
+	if own, err := strconv.Atoi(m.Config.Env[EnvPort]); err == nil && own > 0 && own < 65536 {
+		return own, nil
+	}
+	if service == 0 {
+		return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: name the internal_port of its service", m.ID)
+	}
+	return service, nil
 }
 
 // port refuses an order whose machine would find no port that is not another

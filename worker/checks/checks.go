@@ -20,7 +20,9 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -151,9 +153,7 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	c.running[id] = watch{boot: m.Boot.Number, version: m.Instance, stop: stop}
 	for i := range list {
 		p := &prober{Checks: c, machine: id, boot: m.Boot.Number, check: list[i], last: known(&m, list[i].Name)}
-		if p.check.Port == 0 {
-			p.check.Port = m.Boot.Port
-		}
+		p.check.Port = portOf(&m, p.check.Port)
 		c.probers.Add(1)
 		c.state.Go(func(context.Context) {
 			defer c.probers.Add(-1)
@@ -161,6 +161,20 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 		})
 	}
 	return nil
+}
+
+// portOf returns where a check of the machine knocks that names a port, or none: what a
+// service names is where its requests go, which on the host's network is $PORT.
+func portOf(m *bourse.Machine, port int) int {
+	services, err := service.Of(&m.Config)
+	if err != nil || port != 0 && !slices.ContainsFunc(services, func(s service.Service) bool { return s.InternalPort == port }) {
+		return port
+	}
+	own, err := admit.PortOf(m, port)
+	if err != nil {
+		return 0 // the probe says that there is none
+	}
+	return own
 }
 
 // Running returns how many checks are being done, of all machines.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // Between two attempts to connect a part of the time passes that has passed
@@ -24,7 +25,7 @@ const (
 // accepting returns when the machine accepts connections on the port that a
 // service names: errMoved when it does not run any more.
 func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) error {
-	port, err := Port(m, service)
+	port, err := admit.PortOf(m, service)
 	if err != nil {
 		return err
 	}

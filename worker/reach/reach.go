@@ -15,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/trace"
+	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -119,7 +120,7 @@ func (r *Reach) reply(m *bourse.Machine, req *fabric.UseRequest) fabric.UseReply
 	if r.Uses != nil {
 		out.Others = r.Uses.Others(m.ID, string(req.By))
 	}
-	if port, err := Port(m, req.Port); err == nil {
+	if port, err := admit.PortOf(m, req.Port); err == nil {
 		out.Port = port
 		if r.Host != "" && r.Host == req.Host && !m.PrivateIP.IsValid() {
 			out.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)).String()
@@ -169,7 +170,7 @@ func (r *Reach) accepts(ctx context.Context, m *bourse.Machine, port int) error 
 }
 
 func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
-	if port, err := Port(m, req.Port); m.State == bourse.StateStarted && err == nil {
+	if port, err := admit.PortOf(m, req.Port); m.State == bourse.StateStarted && err == nil {
 		return bourse.Errorf(bourse.CodeTimeout, "machine %s runs, but nothing accepted connections on its port %d within %s", req.Machine, port, wait)
 	}
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
