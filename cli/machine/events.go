@@ -3,7 +3,9 @@ package machine
 import (
 	"cmp"
 	"context"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -168,11 +170,11 @@ func (e *events) print(list []machineEvent) error {
 			continue
 		}
 		row := appEventRow(&list[i])
-		line := ""
+		var line strings.Builder
 		for i, width := range []int{29, maxLabel, 12, 10, 8} {
-			line += cli.Pad(cli.Cut(cli.Clean(row[i]), width), width, false) + cli.ColumnGap
+			line.WriteString(cli.Pad(cli.Cut(cli.Clean(row[i]), width), width, false) + cli.ColumnGap)
 		}
-		if _, err := e.shell.Out.Write([]byte(line + cli.Clean(row[len(row)-1]) + "\n")); err != nil {
+		if _, err := io.WriteString(e.shell.Out, line.String()+cli.Clean(row[len(row)-1])+"\n"); err != nil {
 			return err
 		}
 	}
