@@ -102,7 +102,7 @@ func (f *Fit) Fit() bool { return len(f.Workers) > 0 }
 func (f *Fit) what() string {
 	out := fmt.Sprintf("%d", f.Count)
 	if f.Group != "" {
-		out += " " + f.Group
+		out += " of group " + f.Group
 	}
 	if f.Region != "" {
 		out += " in " + string(f.Region)

@@ -296,7 +296,7 @@ func TestFits(t *testing.T) {
 	if len(asked) != 2 || len(got) != 2 || got[1].Count != 3 || !got[0].Fit() || got[1].Fit() || Short(got) != &got[1] {
 		t.Errorf("%d asked, %+v", len(asked), got)
 	}
-	if lines := got[0].lines(); lines[0] != "fits: 1 web in gru: 2 workers would take one, best gru-1" {
+	if lines := got[0].lines(); lines[0] != "fits: 1 of group web in gru: 2 workers would take one, best gru-1" {
 		t.Errorf("%q", lines)
 	}
 }

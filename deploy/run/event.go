@@ -31,7 +31,7 @@ type State string
 // The states of a step. The run itself is waiting, running, undoing, and at last done, failed,
 // undone or left.
 const (
-	Waiting State = "waiting" // running, and kept waiting by what Text says: a lease, a server that does not answer
+	Waiting State = "waiting" // running, and kept waiting by what Text says: a lease, a server that does not answer, a check that fails
 	Running State = "running" // it has begun, or goes on after waiting
 	Output  State = "output"  // it still runs, and its machine wrote Line
 	Done    State = "done"

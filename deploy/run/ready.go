@@ -15,7 +15,7 @@ func (r *runner) awaitReady(ctx context.Context, i int, id bourse.MachineID, mos
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	want := wanted{made: r.madeOf(id), smoke: smoke, runs: r.opts.Smoke}
-	why := "it was not seen"
+	why, told := "it was not seen", ""
 	err := r.news.until(limited, id, func() (bool, error) {
 		m, err := r.look(limited, i, id)
 		if err != nil {
@@ -23,6 +23,11 @@ func (r *runner) awaitReady(ctx context.Context, i int, id bourse.MachineID, mos
 		}
 		var ready bool
 		ready, why, err = want.readiness(&m, time.Now())
+		if failing := critical(&m); failing != told && err == nil && !ready { // once, and not at each of its replies
+			if told = failing; told != "" {
+				r.emit(Event{Step: i, State: Waiting, Machine: id, Text: why})
+			}
+		}
 		return ready, err
 	})
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
@@ -94,6 +99,17 @@ func lackingChecks(m *machinesapi.Machine) string {
 		}
 	}
 	return strings.Join(out, "; ")
+}
+
+// critical returns the names of the checks that fail.
+func critical(m *machinesapi.Machine) string {
+	var out []string
+	for _, c := range m.Checks {
+		if c.Status == bourse.CheckCritical {
+			out = append(out, c.Name)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // lastExit says how a machine ended last, "" when nothing is known.

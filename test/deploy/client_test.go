@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -85,34 +86,57 @@ func (h *house) killed(plan deploy.Plan, step int, state run.State) {
 // killedAtOnce is how many clients are killed side by side: most of the time their leases have to end.
 const killedAtOnce = 6
 
+var all = flag.Bool("all", false, "kill clients as each step begins and when it has ended, and go on in one run and back in another")
+
 // A client is killed at every step of every strategy: as the step begins, and another goes on, until
 // everything is as the plan says; or when the step has just ended, and another goes back, until
-// everything is as it was.
+// everything is as it was. With -all each step is all four.
 func TestKilledClients(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.app("sample", 2)
 	slots := make(chan struct{}, killedAtOnce)
 	var group sync.WaitGroup
-	for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
+	strategies := []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen}
+	if *all {
+		strategies = append(strategies, deploy.Immediate)
+	}
+	for _, strategy := range strategies {
 		for step := range h.plan(wanted(h, "sample", "v2", strategy, 2), release.Release{}).Steps {
-			state, version := run.Running, "v2"
-			if step%2 == 1 {
-				state, version = run.Done, "v1"
+			for _, k := range kills(step) {
+				group.Go(func() {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					t.Run(fmt.Sprintf("%s %d %s to %s", strategy, step, k.state, k.version), func(t *testing.T) {
+						h.in(t).goesOn(strategy, step, k.state, k.version)
+					})
+				})
 			}
-			group.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				t.Run(fmt.Sprintf("%s %d %s", strategy, step, state), func(t *testing.T) { h.in(t).goesOn(strategy, step, state, version) })
-			})
 		}
 	}
 	group.Wait()
 }
 
+// kill says when a client is killed, and to which version another then takes the app.
+type kill struct {
+	state   run.State
+	version string
+}
+
+func kills(step int) []kill {
+	switch {
+	case *all:
+		return []kill{{run.Running, "v2"}, {run.Running, "v1"}, {run.Done, "v2"}, {run.Done, "v1"}}
+	case step%2 == 1:
+		return []kill{{run.Done, "v1"}}
+	default:
+		return []kill{{run.Running, "v2"}}
+	}
+}
+
 // goesOn kills a client at one event, and has another make all machines those of a version.
 func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, version string) {
-	app := bourse.AppName(fmt.Sprintf("%s-%d", strategy, step))
+	app := bourse.AppName(fmt.Sprintf("%s-%d-%s-%s", strategy, step, state, version))
 	was, next := wanted(h, app, "v1", strategy, 2), wanted(h, app, "v2", strategy, 2)
 	first := h.app(app, 2)
 	second := h.release(app)

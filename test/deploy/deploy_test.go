@@ -78,6 +78,9 @@ func (h *house) neverReady() {
 	}) {
 		h.Errorf("what is known of what failed: %+v", result.Failed)
 	}
+	if !slices.ContainsFunc(news, func(e run.Event) bool { return e.State == run.Waiting && strings.Contains(e.Text, "critical") }) {
+		h.Errorf("no event says which check it waits for: %+v", news)
+	}
 }
 
 // command runs a line of the shell.
