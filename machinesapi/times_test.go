@@ -13,7 +13,7 @@ import (
 
 // alwaysSet are the times that every reply with their type has.
 var alwaysSet = []string{
-	"CheckStatus.UpdatedAt", "Decision.At", "Hold.ExpiresAt", "LogLine.At", "Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
+	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "LogLine.At", "Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
 }
 

@@ -147,9 +147,9 @@ func (s *server) fabric() fabric.Fabric {
 	}}
 }
 
-// serveLink is a broker's or proxy's side of NATS: other servers' replicators.
-// Clients come to the listener.
-func (s *server) serveLink(ctx context.Context) error {
+// serveLink is a broker's or proxy's side of NATS: other servers' replicators, and what
+// h has for them. Clients come to the listener.
+func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	if s.link == nil {
 		<-ctx.Done()
 		return nil
@@ -158,7 +158,7 @@ func (s *server) serveLink(ctx context.Context) error {
 	if s.creds != nil {
 		secure = s.creds.Server(bourse.ServerRoles()...)
 	}
-	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(http.NotFoundHandler()), secure)
+	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(h), secure)
 }
 
 // countsEvery is how often failures on NATS are logged, if there are any.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,7 +99,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 			return s.serve(ctx, s.listener, s.withReplication(s.tracer.Handler(flycompat.Handler(api.Handler()))), toClients)
 		}},
 		withdraw(local),
-		stage{name: "nats", run: s.serveLink},
+		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, http.NotFoundHandler()) }},
 		stage{name: "queries", run: engine.Run}, // ends before the API: requests that follow the view end
 		s.announce(),
 	)

@@ -83,7 +83,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		p.routing(),
 		stage{name: "ways", run: p.ways.Run},
 		stage{name: "api", run: p.serveAPI},
-		stage{name: "nats", run: s.serveLink},
+		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
 		stage{name: "edge", run: edge.New(p.edge).Run}, // what is in progress ends before its ways do
 		s.announce(),
 	)
@@ -211,17 +211,21 @@ func (p *proxyServer) tell(r *serve.Ready) {
 // serveAPI serves the other servers of the cluster, and scrapers. Those whom the
 // proxy is for come to other listeners.
 func (p *proxyServer) serveAPI(ctx context.Context) error {
-	mux := http.NewServeMux()
-	mux.Handle("/", p.withReplication(http.NotFoundHandler()))
-	figures := servermetrics.Handler(p.counts, p.metrics())
-	mux.Handle("GET "+pathProxyMetrics, admission.Require(direct.Handler(p.self.ID, figures), bourse.RoleBroker, bourse.RoleScraper))
-	status := http.HandlerFunc(p.serveStatus)
-	mux.Handle("GET "+pathProxyStatus, admission.Require(direct.Handler(p.self.ID, status), bourse.RoleBroker))
 	var secure *tls.Config
 	if p.creds != nil {
 		secure = p.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
-	return p.serve(ctx, p.listener, mux, secure)
+	return p.serve(ctx, p.listener, p.withReplication(p.own()), secure)
+}
+
+// own is what a proxy says of itself.
+func (p *proxyServer) own() http.Handler {
+	mux := http.NewServeMux()
+	figures := servermetrics.Handler(p.counts, p.metrics())
+	mux.Handle("GET "+pathProxyMetrics, admission.Require(direct.Handler(p.self.ID, figures), bourse.RoleBroker, bourse.RoleScraper))
+	status := http.HandlerFunc(p.serveStatus)
+	mux.Handle("GET "+pathProxyStatus, admission.Require(direct.Handler(p.self.ID, status), bourse.RoleBroker))
+	return mux
 }
 
 // balanceOf is a balancer as a proxy uses it.

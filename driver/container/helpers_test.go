@@ -135,15 +135,16 @@ func (h *host) clear(t testing.TB) {
 		t.Errorf("shut the keeper down: %v", err)
 	}
 	mark := d.layout.mark()
-	left := mine(h.server.Leftovers(), mark)
-	for deadline := time.Now().Add(5 * time.Second); len(left) > 0 && time.Now().Before(deadline); left = mine(h.server.Leftovers(), mark) {
+	left, groups := mine(h.server.Leftovers(), mark), h.groups(mark)
+	for deadline := time.Now().Add(5 * time.Second); len(left)+len(groups) > 0 && time.Now().Before(deadline); {
 		runtime.Gosched() // containerd clears up after a shim that was killed in its own time
+		left, groups = mine(h.server.Leftovers(), mark), h.groups(mark)
 	}
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	if left := h.groups(mark); len(left) > 0 {
-		t.Errorf("cgroups were left behind: %v", left)
+	if len(groups) > 0 {
+		t.Errorf("cgroups were left behind: %v", groups)
 	}
 	for _, dir := range []string{d.layout.tasks(), d.layout.mounts()} {
 		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 || err != nil {

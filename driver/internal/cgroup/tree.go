@@ -3,6 +3,8 @@ package cgroup
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,9 +176,26 @@ func (g *Tree) Remove(path string) {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.Contains(line, " - cgroup") {
-			_ = os.Remove(filepath.Join(f[4], path)) // it may not be there
+			_ = removeDir(filepath.Join(f[4], path)) // it may not be empty
 		}
 	}
+}
+
+// removeDir removes a cgroup. The kernel may need a moment after the last
+// process has gone, and a thread of ours that forked in it one to end.
+func removeDir(dir string) error {
+	var err error
+	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
+		err = syscall.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
 // BurstFile is the name of the file that has the burst of processor time.
