@@ -61,7 +61,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
 	order := sleeper("gru", "")
-	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done; : " + mark + "old"}
+	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done; : " + mark + "old"}
 	order.Config.StopConfig = &bourse.StopConfig{Timeout: bourse.Duration(3 * time.Second)}
 	m := create(t, api, order)
 	defer func() {

@@ -42,11 +42,11 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}
 	facts := bourse.Facts{
 		Worker: "w1", Region: "gru", Tag: 1, Version: "0.2", Labels: map[string]string{"arch": "arm64"}, Drivers: []string{"process"}, Load: 0.5,
-		Accounts: []bourse.Account{{Resource: "cpu", Total: 16000, Used: 125}, {Resource: "memory", Total: 8192, Used: 4097}},
+		Cordon: &bourse.Cordon{At: at}, Accounts: []bourse.Account{{Resource: "cpu", Total: 16000, Used: 125}, {Resource: "memory", Total: 8192, Used: 4097}},
 	}
 	Plant(t, c, "w1", MachineRow(&m), VolumeRow(&v), WorkerRow(&facts, true),
 		ImageRow(&bourse.Image{Ref: bourse.ImageRef{Registry: "r", Repository: "a", Digest: "sha256:1"}, Bytes: 9, UsedAt: at}))
-	facts.Worker = "w2"
+	facts.Worker, facts.Cordon = "w2", nil
 	Plant(t, c, "w2", WorkerRow(&facts, false))
 	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CancelledRow("o9", "w1"), ForgottenRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at))
 	mark := seal.Marks{}.Next(3, at)

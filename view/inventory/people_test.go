@@ -122,7 +122,7 @@ func TestWhatTheViewsSay(t *testing.T) {
 		{"SELECT id, host_status, heard_at FROM workers", []string{"w1|ok|", "w2|ok|", "w3|unreachable|2026-03-01T12:00:00.250Z"}},
 		{"SELECT id, machines, cpus, cpus_free, memory_mb, memory_mb_free, tag FROM workers WHERE id = 'w1'", []string{"w1|1|16.0|16.0|8192|4096|000001"}},
 		{"SELECT worker, resource, total, used, free FROM capacity WHERE resource = 'cpu' AND host_status = 'ok'", []string{"w1|cpu|16000|0|16000", "w2|cpu|16000|0|16000"}},
-		{"SELECT * FROM regions", []string{"gru|2|2|1|2|16.0|4096", "mad|1|0|0|1|0.0|0"}},
+		{"SELECT * FROM regions", []string{"gru|2|2|1|0|2|16.0|4096", "mad|1|0|0|0|1|0.0|0"}},
 		{"SELECT id, app, name, worker, state, host_status, image, cpu_kind, cpus, memory_mb FROM machines WHERE app = 'shop'", []string{"00000100000001|shop|web|w1|started|ok|host|shared|2|512"}},
 		{"SELECT pid, port, starts, exit_code, lease_owner, created_at, updated_at FROM machines WHERE app = 'shop'", []string{"77|9000|2|3|ci|2026-03-01T12:00:00.250Z|2026-03-01T13:00:00.250Z"}},
 		{"SELECT id FROM machines WHERE metadata ->> '$.role' = 'web'", []string{"00000100000001"}},
