@@ -20,14 +20,16 @@ func TestDrainMovesVolumes(t *testing.T) {
 	y := newYard(t, 2)
 	image := y.push("files:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}})
 	first := bourse.WorkerID("")
-	const machines = 3
+	const machines = 2
 	for i := range machines {
 		size := int64(1)
-		v, err := y.api.Volumes(app).Create(t.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+		v, err := y.api.Volumes(app).Create(t.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size, UniqueZone: new(false)}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := y.mounting(image.Ref(), v.ID)
+		order := y.withVolume(image.Ref(), v.ID)
+		order.Config.Restart = nil // one that runs to its end would stay
+		m := y.run(app, order)
 		if out, code := y.sh(app, m.ID, fmt.Sprintf("echo %d > /data/number && sync", i)); code != 0 {
 			t.Fatalf("write: %q, %d", out, code)
 		}

@@ -95,7 +95,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 20*time.Second, "the new version runs, alone", func() error {
-		return errors.Join(state(bourse.StateStarted), alone(t, mark))
+		return errors.Join(agreed(t.Context(), 2, api), state(bourse.StateStarted), alone(t, mark))
 	})
 }
 
