@@ -150,13 +150,19 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 		}
 		return h.plan(next, second)
 	}
-	result, err := h.run(plan(), run.Options{LeaseTTL: leaseTTL})
-	if bourse.CodeOf(err) == bourse.CodeConflict { // what the killed one had asked for was still being done
-		h.Log("planned again: ", err)
-		result, err = h.run(plan(), run.Options{LeaseTTL: leaseTTL})
-	}
-	if err != nil {
-		h.Errorf("Run: %v, %+v", err, result)
+	// What the killed one had asked for may be done after the plan was made: it is planned again.
+	for tries := 3; tries > 0; tries-- {
+		p := plan()
+		if len(p.Steps) == 0 {
+			break
+		}
+		result, err := h.run(p, run.Options{LeaseTTL: leaseTTL})
+		switch {
+		case bourse.CodeOf(err) == bourse.CodeConflict:
+			h.Log("planned again: ", err)
+		case err != nil:
+			h.Errorf("Run: %v, %+v", err, result)
+		}
 	}
 	list := h.machines(app)
 	if len(list) != 2 {
