@@ -84,7 +84,7 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 		return err
 	}
 	d.endShims(id)
-	d.groups.Remove(cgroup.PathOf(d.layout.mark(), d.layout.container(id)))
+	d.groups.RemoveSoon(cgroup.PathOf(d.layout.mark(), d.layout.container(id)))
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // which goes by the id
 }
 

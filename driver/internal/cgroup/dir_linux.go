@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,6 +48,23 @@ func killMembers(dir string, grace time.Duration) {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// removeDir removes a cgroup. The kernel may need a moment after the last
+// process has gone, and a thread of ours that forked in it one to end.
+func removeDir(dir string) error {
+	var err error
+	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
+		err = syscall.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
 // sweep kills what runs in the children of dir, but for one, and removes them.

@@ -3,8 +3,6 @@ package cgroup
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,26 +174,21 @@ func (g *Tree) Remove(path string) {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.Contains(line, " - cgroup") {
-			_ = removeDir(filepath.Join(f[4], path)) // it may not be empty
+			_ = os.Remove(filepath.Join(f[4], path)) // it may not be there
 		}
 	}
 }
 
-// removeDir removes a cgroup. The kernel may need a moment after the last
-// process has gone, and a thread of ours that forked in it one to end.
-func removeDir(dir string) error {
-	var err error
-	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
-		err = syscall.Rmdir(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if !errors.Is(err, syscall.EBUSY) {
-			break
+// RemoveSoon is Remove for a group whose last process has just been killed: the kernel
+// may need a moment after that.
+func (g *Tree) RemoveSoon(path string) {
+	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
+		g.Remove(path)
+		if _, err := os.Stat(g.Dir("memory", path)); err != nil {
+			return
 		}
 		time.Sleep(pause)
 	}
-	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
 // BurstFile is the name of the file that has the burst of processor time.
