@@ -76,13 +76,25 @@ func Unsent(to bourse.Member, cause error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, cause)
 }
 
+// ErrLost is in the errors of answers that did not arrive. Who may ask twice asks again.
+var ErrLost = errors.New("the answer was lost")
+
+// lost is the cause of an answer's loss.
+type lost struct{ error }
+
+// Is reports whether target is ErrLost.
+func (lost) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the cause.
+func (l lost) Unwrap() error { return l.error }
+
 // Lost is the error of a Fabric when the worker may have seen the request and
 // its answer is missing or cut short: CodeCanceled when the caller left,
-// CodeTimeout otherwise.
+// CodeTimeout otherwise. It is [ErrLost].
 func Lost(ctx context.Context, from bourse.Member, cause error) error {
 	code := bourse.CodeTimeout
 	if errors.Is(ctx.Err(), context.Canceled) {
 		code = bourse.CodeCanceled
 	}
-	return bourse.Errorf(code, "the answer of worker %s was lost: %w", from.ID, cause)
+	return bourse.Errorf(code, "the answer of worker %s was lost: %w", from.ID, lost{cause})
 }

@@ -88,7 +88,9 @@ func (p *Proxy) another(x *exchange, req *http.Request, t *try, err error) bool 
 	if t.stage == choosing || x.gone() || x.onward.late() || !repeatable(x, req, t, err) {
 		return false
 	}
-	if x.tries() >= p.Limits.Attempts && !p.awaits(x, t.stage, err) {
+	if p.awaits(x, t.stage, err) {
+		x.awaited++
+	} else if x.tries() >= p.Limits.Attempts {
 		return false
 	}
 	if _, final := errors.AsType[*refusal](err); final {

@@ -125,6 +125,32 @@ func TestWorkerRestarts(t *testing.T) {
 	}
 }
 
+// TestAWorkerIsBackWithAnotherWay: however long a request waited for a worker, a connection that then
+// fails is made again.
+func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
+	w := named(t, "gru")
+	id := w.target.Backends[0].Machine
+	good := w.ways[id]
+	w.ways[id] = &way{w: w, addr: dead(t), done: make(chan struct{})}
+	var n atomic.Int32
+	w.use = func(context.Context, bourse.MachineID) error {
+		switch n := n.Add(1); {
+		case n <= 8:
+			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
+		case n > 9: // Dial has failed
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ways[id] = good
+		}
+		return nil
+	}
+	w.config.Limits.Away = time.Minute
+	w.start(proxy.Listener{})
+	if resp, text := w.do(w.request("POST", "/", strings.NewReader("x"))); resp.StatusCode != 200 {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+}
+
 // TestWokenAgain: a machine that was stopped while its connections were kept is
 // started by the next request, whatever that is.
 func TestWokenAgain(t *testing.T) {

@@ -133,7 +133,7 @@ func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
 	only := *x.target
 	only.Backends, only.Fixed = []route.Backend{like}, true
 	x.target, x.want = &only, balance.Want{}
-	x.onward.before = x.attempts
+	x.onward.before += x.tries()
 	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}
 	p.Metrics.Repeated(x.app(), "order")
 	return true, nil

@@ -29,6 +29,7 @@ type exchange struct {
 
 	backend   route.Backend // that was tried last
 	attempts  int
+	awaited   int              // of the attempts: they found that the machine's worker is away
 	waited    time.Duration    // for a place at a machine
 	used      time.Duration    // for it to be ready
 	body      *body            // of the request; nil: none
@@ -65,8 +66,9 @@ func (x *exchange) app() string {
 	return string(x.target.App.Name)
 }
 
-// tries returns how often machines were asked for where the request goes now.
-func (x *exchange) tries() int { return x.attempts - x.onward.before }
+// tries returns how often machines were asked for where the request goes now: without what only waited for
+// a worker, which has its own bound.
+func (x *exchange) tries() int { return x.attempts - x.onward.before - x.awaited }
 
 // Handler returns the handler of a listener.
 func (p *Proxy) Handler(l Listener) http.Handler {

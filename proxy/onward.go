@@ -108,7 +108,7 @@ func (x *exchange) redirectTo(way replay.Way) {
 	for _, c := range way.Regions {
 		x.want.Regions = append(x.want.Regions, c)
 	}
-	x.onward.before = x.attempts
+	x.onward.before += x.tries()
 	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}
 }
 

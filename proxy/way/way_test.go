@@ -187,6 +187,10 @@ func TestErrorsAreTheWorkers(t *testing.T) {
 				t.Errorf("got %v, want %s", err, code)
 			}
 		}
+		w.change(func() { w.err = fabric.Lost(t.Context(), bourse.Member{ID: "w1"}, io.ErrUnexpectedEOF) })
+		if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeTimeout {
+			t.Errorf("a worker that lost another's answer: %v", err)
+		}
 		if _, err := ways.Use(t.Context(), "w2", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("of another worker: %v", err)
 		}
@@ -194,6 +198,21 @@ func TestErrorsAreTheWorkers(t *testing.T) {
 			t.Errorf("of no worker: %v", err)
 		}
 	})
+}
+
+// losing is a fabric whose answers are lost, while their requests arrive.
+type losing struct{ fabric.Fabric }
+
+func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fabric.Answer, error) {
+	return fabric.Answer{}, fabric.Lost(ctx, to, io.ErrUnexpectedEOF)
+}
+
+// TestAWorkerThatEndsMeanwhile is one that is away, not one that took too long: who waits asks it again.
+func TestAWorkerThatEndsMeanwhile(t *testing.T) {
+	ways := way.New(way.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
+	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Use: %v", err)
+	}
 }
 
 // TestWhoLeavesEndsNothing: a request that is given up ends the call only when

@@ -23,6 +23,7 @@ package way
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -168,6 +169,9 @@ func (w *Ways) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 func (w *Ways) ask(ctx context.Context, a *asking, key ask, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.call(ctx, key.place, to, key.start, w.Wait, 1)
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has ended meanwhile: to ask it again does no harm
+		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s has gone: %w", to.ID, key.machine, err)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.asking[key] == a {
