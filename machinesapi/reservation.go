@@ -38,14 +38,15 @@ type Reservation struct {
 
 // Hold is what one worker holds for one order.
 type Hold struct {
-	Order     int             `json:"order"`    // its index in the request
-	OrderID   bourse.OrderID  `json:"order_id"` // how it was decided is at /v1/orders/{order_id}
-	App       bourse.AppName  `json:"app"`
-	Worker    bourse.WorkerID `json:"worker"`
-	Region    bourse.Region   `json:"region"`
-	Takes     bourse.Amounts  `json:"takes"` // held at first
-	Left      bourse.Amounts  `json:"left"`  // of that: machines have taken the rest
-	ExpiresAt time.Time       `json:"expires_at"`
+	ID        bourse.ReservationID `json:"id"`       // the reservation on this worker alone: a machine that names it is made there
+	Order     int                  `json:"order"`    // its index in the request
+	OrderID   bourse.OrderID       `json:"order_id"` // how it was decided is at /v1/orders/{order_id}
+	App       bourse.AppName       `json:"app"`
+	Worker    bourse.WorkerID      `json:"worker"`
+	Region    bourse.Region        `json:"region"`
+	Takes     bourse.Amounts       `json:"takes"` // held at first
+	Left      bourse.Amounts       `json:"left"`  // of that: machines have taken the rest
+	ExpiresAt time.Time            `json:"expires_at"`
 }
 
 // FromHolds converts a reservation, made of what its workers hold; there is at
@@ -55,7 +56,7 @@ func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	for i := range holds {
 		h := &holds[i]
 		out.Holds[i] = Hold{
-			Order: h.Index, OrderID: h.Order, App: h.App, Worker: h.Worker, Region: h.Region,
+			ID: h.Reservation.At([]bourse.WorkerTag{h.Tag}), Order: h.Index, OrderID: h.Order, App: h.App, Worker: h.Worker, Region: h.Region,
 			Takes: h.Takes, Left: append(bourse.Amounts{}, h.Left...), ExpiresAt: h.ExpiresAt.UTC(),
 		}
 		if h.ExpiresAt.Before(out.ExpiresAt) {

@@ -33,13 +33,9 @@ func (r *runner) order(i int) (machinesapi.CreateMachine, error) {
 	if err := r.fill(s, &config); err != nil {
 		return machinesapi.CreateMachine{}, err
 	}
-	in := machinesapi.CreateMachine{
+	return machinesapi.CreateMachine{
 		Region: string(s.In), Config: &config, SkipLaunch: s.Stopped, SkipServiceRegistration: s.Hidden,
-	}
-	if !s.Stopped {
-		in.Reservation = r.rooms.of(i)
-	}
-	return in, nil
+	}, nil
 }
 
 // create places a step's order. Its id is chosen once, so that a repetition finds what the
@@ -52,6 +48,9 @@ func (r *runner) create(ctx context.Context, i int, in machinesapi.CreateMachine
 	err = r.again(ctx, try{step: i, limit: limit}, func(ctx context.Context, _ bool) error {
 		id, first := r.orderID(i)
 		in.FirstTry = first
+		if !in.SkipLaunch {
+			in.Reservation = r.rooms.of(i, first)
+		}
 		var err error
 		m, err = r.api.Create(ctx, in, id)
 		r.outcome(i, err)

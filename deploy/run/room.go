@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,23 +25,50 @@ type rooms struct {
 
 	mu     sync.Mutex
 	ids    []bourse.ReservationID
-	byStep map[int]bourse.ReservationID
+	byStep map[int]room
 }
 
-func newRooms(r *runner) *rooms { return &rooms{r: r, byStep: map[int]bourse.ReservationID{}} }
+// room is what is held for a step's machine.
+type room struct {
+	hold  bourse.ReservationID // where it is held
+	whole bourse.ReservationID // wherever the reservation holds something
+}
 
-// of returns the reservation from which a step's machine takes, "" for none.
-func (o *rooms) of(step int) bourse.ReservationID {
+func newRooms(r *runner) *rooms { return &rooms{r: r, byStep: map[int]room{}} }
+
+// of returns the reservation from which a step's machine takes, "" for none. First it is asked for where
+// its capacity is held: those that are made at the same time would not know of each other, and could all be
+// made on one worker. When that worker does not answer, others that hold something are as good.
+func (o *rooms) of(step int, first bool) bourse.ReservationID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.byStep[step]
+	if r := o.byStep[step]; !first || r.hold == "" {
+		return r.whole
+	}
+	return o.byStep[step].hold
+}
+
+// note notes what is held for a batch's steps.
+func (o *rooms) note(b *batch, held *machinesapi.Reservation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ids = append(o.ids, held.ID)
+	for i, step := range b.steps {
+		at := room{whole: held.ID}
+		if n := slices.IndexFunc(held.Holds, func(h machinesapi.Hold) bool { return h.Order == b.orderOf[i] }); n >= 0 {
+			at.hold = held.Holds[n].ID
+			held.Holds = slices.Delete(held.Holds, n, n+1)
+		}
+		o.byStep[step] = at
+	}
 }
 
 // batch is what one reservation is asked for.
 type batch struct {
-	orders []machinesapi.ReserveOrder
-	count  int
-	steps  []int
+	orders  []machinesapi.ReserveOrder
+	count   int
+	steps   []int
+	orderOf []int // the index in orders of each step
 }
 
 // batches puts the orders of a plan together: those that are alike are one with a count.
@@ -73,7 +101,7 @@ func batches(p *deploy.Plan, most int) []batch {
 		}
 		*b.orders[at].Count++
 		b.count++
-		b.steps = append(b.steps, i)
+		b.steps, b.orderOf = append(b.steps, i), append(b.orderOf, at)
 	}
 	return out
 }
@@ -93,12 +121,7 @@ func (o *rooms) hold(ctx context.Context) error {
 		if err != nil {
 			return because("hold the capacity of the whole plan", err)
 		}
-		o.mu.Lock()
-		o.ids = append(o.ids, held.ID)
-		for _, i := range b.steps {
-			o.byStep[i] = held.ID
-		}
-		o.mu.Unlock()
+		o.note(&b, &held)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func config(tb testing.TB, version string) *bourse.Config {
 	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
 	c.Init.Exec = []string{self}
 	c.Services = json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}],` +
-		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"1s","grace_period":"1s"}]}]`)
+		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"10s","grace_period":"1s"}]}]`)
 	return c
 }
 
@@ -96,6 +96,13 @@ func (h *house) app(name bourse.AppName, machines int) release.Release {
 	first := h.release(name)
 	if result, err := h.run(h.plan(wanted(h, name, "v1", deploy.Immediate, machines), first), run.Options{Release: first.ID}); err != nil {
 		h.Fatalf("the first deploy of app %s: %v, %+v", name, err, result)
+	}
+	on := map[bourse.WorkerID]int{}
+	for _, m := range h.machines(name) {
+		on[m.Worker]++
+	}
+	if want := min(machines, len(h.workers)); len(on) != want {
+		h.Errorf("the machines of app %s are on %v, want %d workers", name, on, want)
 	}
 	h.eventually("app "+string(name)+" is served", func() error {
 		_, err := h.ask(name)

@@ -80,7 +80,9 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order, f
 			return err
 		}
 		q.Accounts = h.Ledger.Accounts(committed)
-		q.AppMachines = tx.LivingOf(order.App)
+		if q.AppMachines, err = appMachines(tx, order, now); err != nil {
+			return err
+		}
 		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)
 		q.Refusal, err = h.Machine(tx, order, q.Takes, now)
 		return err
@@ -89,6 +91,20 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order, f
 		q.Accounts, q.Takes = nil, nil
 	}
 	return q, err
+}
+
+// appMachines counts the machines that an order is to be spread among: those of its app, and, where capacity
+// is held, those that its reservation still holds capacity for.
+func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
+	n := tx.LivingOf(order.App)
+	if order.Hold == nil {
+		return n, nil
+	}
+	holds, err := LiveHolds(tx, order.Hold.Reservation, &order.App, now)
+	for i := range holds {
+		n += min(len(holds[i].Left), 1)
+	}
+	return n, err
 }
 
 // NewQuote returns a quote that says nothing but whose it is. An order that may
