@@ -115,7 +115,7 @@ func (w *countedWire) spend(do func() error) (spending, error) {
 // calm waits until the noise of joining is over, and measures what a few
 // seconds without changes cost.
 func (w *countedWire) calm(ctx context.Context, members int) (spending, error) {
-	const quiet = 2500 // bytes a second and member: probes, and a comparison now and then
+	const quiet = 4000 // bytes a second and member: probes, now and then a comparison, and an exchange of who the members are
 	if err := until(ctx, 30*time.Second, "the members are calm", func() bool {
 		second, err := w.spend(func() error { return rest(ctx, time.Second) })
 		return err == nil && second.bytes() < quiet*float64(members)
