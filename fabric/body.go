@@ -14,6 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
+// MaxBody bounds the body of every request, in bytes.
+const MaxBody = 4 << 20
+
 // maxReply bounds a reply that is written or read as a whole, in bytes: a list of all
 // machines of a large worker, with a wide margin. One that would be longer is a
 // failure, never a part of it.

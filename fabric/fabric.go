@@ -1,6 +1,6 @@
 // Package fabric is how servers ask workers. A [Verb] is one thing that can be
 // asked: the types of its request and its reply, from which both the asking and
-// the worker's handler are made; verbs.go has all of them. A [Fabric] carries
+// the worker's handler are made; each noun has a file with its verbs. A [Fabric] carries
 // requests, over any network. A worker serves one http.Handler to every fabric.
 //
 // Fabrics keep no state and retry nothing: what a lost answer means is for the

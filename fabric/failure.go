@@ -20,6 +20,12 @@ const (
 	maxMessage = 8 << 10
 )
 
+// Failure is the body of every reply that is an error.
+type Failure struct {
+	Code    bourse.Code `json:"code"`
+	Message string      `json:"message"`
+}
+
 // WriteFailure answers a request with err as a [Failure]. The cause of an
 // internal error stays with the caller, which logs it.
 func WriteFailure(w http.ResponseWriter, err error) {
