@@ -16,31 +16,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write testdata/api instead of comparing with it")
+var update = flag.Bool("update", false, "write testdata/api.txt instead of comparing with it")
 
 // TestAPI: what these packages export changes only together with its list in
-// testdata/api, so that every change shows it. go test -run TestAPI -update .
-// writes the lists.
+// testdata/api.txt, so that every change shows it. go test -run TestAPI -update .
+// writes the list.
 func TestAPI(t *testing.T) {
+	const file = "testdata/api.txt"
+	var got strings.Builder
 	for _, dir := range []string{".", "fabric", "machinesapi"} {
-		got := exported(t, dir)
-		file := filepath.Join("testdata", "api", strings.Replace(dir, ".", "bourse", 1)+".txt")
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the source tree
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
+		got.WriteString("package " + strings.Replace(dir, ".", "bourse", 1) + "\n\n" + exported(t, dir) + "\n")
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil { //nolint:gosec // a file of the source tree
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-			t.Errorf("package %s exports something else (-listed +now): is it meant? Then go test -run TestAPI -update .\n%s", dir, diff)
-		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
+		t.Errorf("something else is exported (-listed +now): is it meant? Then go test -run TestAPI -update .\n%s", diff)
 	}
 }
 
