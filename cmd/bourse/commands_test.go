@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -8,9 +9,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse"
@@ -156,33 +159,74 @@ func TestEachShortageHasARow(t *testing.T) {
 
 // TestCommandsAreDocumented: each command has a sentence and an example in its
 // help, and a row in docs/commands.md with the same sentence; and no row there
-// is of a command that does not exist.
+// is of a command that does not exist. With -update the rows are written.
 func TestCommandsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(bourse [^`]*)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
-		rows[m[1]] = m[2]
-	}
+	const file = "../../docs/commands.md"
+	sentences := map[string]string{}
 	everyCommand(func(c *cobra.Command) {
 		if c.Hidden || c.HasSubCommands() && c.Example == "" {
 			return // what has verbs only holds them, but for those with an example of their own
 		}
-		path := c.CommandPath()
 		if c.Short == "" || c.Example == "" {
-			t.Errorf("%s: its help lacks a sentence or an example", path)
+			t.Errorf("%s: its help lacks a sentence or an example", c.CommandPath())
 		}
-		if rows[path] != c.Short {
-			t.Errorf("docs/commands.md has %q of %s, want a row | `%s` | %s |", rows[path], path, path, c.Short)
-		}
-		delete(rows, path)
+		sentences[c.CommandPath()] = c.Short
 	})
-	for path := range rows {
-		t.Errorf("docs/commands.md has %s, which is no command", path)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, missing := withRows(string(page), sentences)
+	for _, command := range missing {
+		t.Errorf("docs/commands.md has no row of %s, nor of another command beside it: begin a table", command)
+	}
+	if *clitest.Update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the source tree
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(string(page), "\n")); diff != "" {
+		t.Errorf("docs/commands.md says something else (-want +written): go test -run TestCommandsAreDocumented ./cmd/bourse -update, "+
+			"and say in a new row what --json prints\n%s", diff)
 	}
 }
+
+// commandRow is a row of a table of docs/commands.md: command, sentence, and the rest.
+var commandRow = regexp.MustCompile("^\\| `(bourse [^`]*)` \\| ([^|]*) \\|(.*)")
+
+// withRows returns a page with a row of each command, given with its sentence, and of no
+// other. A row that the page has keeps its place, and what it says of --json; a new one
+// comes behind the last command of the same noun. The commands of nouns that have no
+// row yet are returned, too.
+func withRows(page string, sentences map[string]string) (text string, missing []string) {
+	lacks, last := maps.Clone(sentences), map[string]string{} // the last command, by noun
+	for line := range strings.Lines(page) {
+		if row := commandRow.FindStringSubmatch(line); row != nil {
+			delete(lacks, row[1])
+			last[nounOf(row[1])] = row[1]
+		}
+	}
+	var out strings.Builder
+	for line := range strings.Lines(page) {
+		row := commandRow.FindStringSubmatch(line)
+		if row == nil {
+			out.WriteString(line)
+			continue
+		}
+		if sentence, ok := sentences[row[1]]; ok {
+			fmt.Fprintf(&out, "| `%s` | %s |%s\n", row[1], sentence, row[3])
+		}
+		for _, command := range slices.Sorted(maps.Keys(lacks)) {
+			if noun := nounOf(command); last[noun] == row[1] {
+				fmt.Fprintf(&out, "| `%s` | %s |  |\n", command, lacks[command])
+				delete(lacks, command)
+			}
+		}
+	}
+	return out.String(), slices.Sorted(maps.Keys(lacks))
+}
+
+// nounOf returns the words of a command before its last one.
+func nounOf(command string) string { return command[:strings.LastIndex(command, " ")] }
 
 // notInCLI are the calls of the API that no command makes, each with a reason.
 var notInCLI = map[string]string{
@@ -219,7 +263,10 @@ func TestEachCallHasACommand(t *testing.T) {
 			called[f[2]+"."+m[1]] = true
 		}
 	}
-	for _, name := range everyCall() {
+	for _, f := range regexp.MustCompile(`\bmachinesapi\.([A-Z]\w*)\(`).FindAllStringSubmatch(code, -1) {
+		called[f[1]] = true
+	}
+	for _, name := range everyCall(t) {
 		reason := listed[name]
 		switch {
 		case !called[name] && reason == "":
@@ -251,9 +298,9 @@ func sourceOfCommands(t *testing.T) string {
 }
 
 // everyCall returns the names of the client's calls, those of a group behind the
-// name of the method that leads to it.
-func everyCall() []string {
-	var names []string
+// name of the method that leads to it. Functions that take a client are calls, too.
+func everyCall(t *testing.T) []string {
+	names := functionsOfClients(t)
 	for m := range reflect.TypeFor[*machinesapi.Client]().Methods() {
 		if m.Type.NumOut() == 1 && m.Type.Out(0).Kind() == reflect.Struct {
 			if _, group := m.Type.Out(0).FieldByName("Client"); group {
@@ -264,6 +311,25 @@ func everyCall() []string {
 			}
 		}
 		names = append(names, m.Name)
+	}
+	return names
+}
+
+// functionsOfClients returns the names of machinesapi's functions that take a client.
+func functionsOfClients(t *testing.T) []string {
+	files, err := filepath.Glob("../../machinesapi/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range regexp.MustCompile(`(?m)^func ([A-Z]\w*)(?:\[.*?\])?\(.*\*Client\b`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, f[1])
+		}
 	}
 	return names
 }
