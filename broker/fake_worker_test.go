@@ -240,10 +240,6 @@ func (w *worker) handleMachines() {
 	handle(w, &fabric.MachineMetadata, w.metadata)
 	fabric.MachineWait.Handle(&w.mux, w.wait)
 	fabric.MachineLogs.Handle(&w.mux, w.follow)
-	handle(w, &fabric.MachineProcesses, func(id bourse.MachineID) ([]bourse.Process, error) {
-		_, err := w.find(id)
-		return []bourse.Process{{PID: 1, Command: "web", RSS: 4096, Listens: []bourse.ListenSocket{{Proto: "tcp", Address: "[::]:80"}}}, {PID: 7, Command: "a", Listens: []bourse.ListenSocket{}}}, err
-	})
 	handle(w, &fabric.MachineUsage, func(id bourse.MachineID) (fabric.Usage, error) {
 		if _, err := w.find(id); err != nil {
 			return fabric.Usage{}, err

@@ -34,7 +34,7 @@ func (h *volumeHandler) routes() []endpoint.Route {
 		endpoint.On("DELETE "+endpoint.OneVolume, access.App, h.destroyVolume).Writes(machinesapi.Volume{}),
 		endpoint.On("PUT "+endpoint.OneVolume+"/extend", access.App, h.extendVolume).Reads(machinesapi.ExtendVolume{}).Writes(machinesapi.Extended{}),
 		endpoint.On("GET "+endpoint.OneVolume+"/snapshots", access.App, h.listSnapshots).Writes([]machinesapi.Snapshot{}),
-		endpoint.On("POST "+endpoint.OneVolume+"/snapshots", access.App, h.createSnapshot).Writes(machinesapi.Snapshot{}),
+		endpoint.On("POST "+endpoint.OneVolume+"/snapshots", access.App, h.createSnapshot).ReadsNothing().Writes(machinesapi.Snapshot{}),
 		endpoint.On("GET /v1/orgs/{org}/volumes", access.Token, h.orgVolumes).Writes(machinesapi.OrgVolumes{}),
 	}
 }

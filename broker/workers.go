@@ -29,12 +29,12 @@ func (h *workerHandler) routes() []endpoint.Route {
 		endpoint.On("GET /v1/metrics/targets", access.Metrics, h.targets).Writes([]metrics.Target{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/metrics", access.Metrics, h.relayMetrics).Sends("text/plain"),
 		endpoint.On("DELETE "+endpoint.OneWorker, access.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/cordon", access.Cluster, h.cordon(true)).Writes(machinesapi.Worker{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", access.Cluster, h.cordon(false)).Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/cordon", access.Cluster, h.cordon(true)).ReadsNothing().Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", access.Cluster, h.cordon(false)).ReadsNothing().Writes(machinesapi.Worker{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/runs", access.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", access.Cluster, h.actOnRun(&fabric.RunRetry)).Writes(machinesapi.Run{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", access.Cluster, h.actOnRun(&fabric.RunSkip)).Writes(machinesapi.Run{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/cancel", access.Cluster, h.actOnRun(&fabric.RunCancel)).Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", access.Cluster, h.actOnRun(&fabric.RunRetry)).ReadsNothing().Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", access.Cluster, h.actOnRun(&fabric.RunSkip)).ReadsNothing().Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/cancel", access.Cluster, h.actOnRun(&fabric.RunCancel)).ReadsNothing().Writes(machinesapi.Run{}),
 	}
 }
 

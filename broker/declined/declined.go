@@ -43,11 +43,11 @@ func (h *Handler) Routes() []endpoint.Route {
 		endpoint.On("GET "+certificates, access.App, h.none(noCertificates)).Writes(noCertificates),
 		endpoint.On("GET "+certificates+"/{rest...}", access.App, h.absent(noCertificate)),
 		endpoint.On("DELETE "+certificates+"/{rest...}", access.App, h.absent(noCertificate)),
-		endpoint.On("POST "+certificates+"/{rest...}", access.App, h.refuse(makesNoCertificate)),
+		endpoint.On("POST "+certificates+"/{rest...}", access.App, h.refuse(makesNoCertificate)).ReadsNothing(),
 		endpoint.On("GET "+keys, access.App, h.none(noKeys)).Writes(noKeys),
 		endpoint.On("GET "+keys+"/{rest...}", access.App, h.absent(noKey)),
 		endpoint.On("DELETE "+keys+"/{rest...}", access.App, h.absent(noKey)),
-		endpoint.On("POST "+keys+"/{rest...}", access.App, h.refuse(makesNoKey)),
+		endpoint.On("POST "+keys+"/{rest...}", access.App, h.refuse(makesNoKey)).ReadsNothing(),
 	}
 }
 

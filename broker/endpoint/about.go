@@ -7,6 +7,7 @@ import "net/http"
 type About struct {
 	Body     any      // of JSON that it reads; nil: it reads none
 	Optional bool     // an empty body is one, too
+	Bodiless bool     // it reads no body, though its method has one
 	Reply    any      // of JSON that it writes; nil: none
 	Failure  any      // of JSON that it writes instead of an error's body, where that is not its own
 	Lines    bool     // it writes any number of them, each on a line
@@ -20,6 +21,9 @@ func (rt Route) Reads(body any) Route { rt.About.Body = body; return rt }
 
 // MayRead says what the body is if there is one.
 func (rt Route) MayRead(body any) Route { rt.About.Optional = true; return rt.Reads(body) }
+
+// ReadsNothing says that there is no body, though the method has one.
+func (rt Route) ReadsNothing() Route { rt.About.Bodiless = true; return rt }
 
 // Writes says what a good reply is.
 func (rt Route) Writes(reply any) Route { rt.About.Reply = reply; return rt }
