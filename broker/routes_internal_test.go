@@ -1,7 +1,10 @@
 package broker
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,5 +34,55 @@ func TestEveryEndpointIsDocumented(t *testing.T) {
 	}
 	for pattern := range documented {
 		t.Errorf("docs/api.md has %s, which does not exist", pattern)
+	}
+}
+
+// notInClient are words of the paths that the Go client does not call, each with the
+// reason.
+var notInClient = map[string]string{
+	"placements":     "flyctl asks; a quote says more",
+	"schedule":       "is for curl; the client has tasks",
+	"ip_assignments": "flyctl asks; there are none to assign",
+	"certificates":   "flyctl asks; there are none",
+	"secretkeys":     "flyctl asks; there are none",
+	"deploy_token":   "flyctl asks; the client makes any token",
+	"openapi.json":   "is for generators of clients",
+	"metrics":        "is for Prometheus",
+	"targets":        "is for Prometheus",
+}
+
+// TestEveryEndpointHasACall: machinesapi's client has the words of its path. That a
+// command makes each call is TestEachCallHasACommand's, in package cmd/bourse.
+func TestEveryEndpointHasACall(t *testing.T) {
+	files, err := filepath.Glob("../machinesapi/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	var client strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") {
+			client.Write(text)
+		}
+	}
+	unused := maps.Clone(notInClient)
+	_, routes, _ := compose(&Config{})
+	for _, rt := range routes {
+		for word := range strings.SplitSeq(strings.TrimPrefix(rt.Pattern[strings.Index(rt.Pattern, "/")+1:], "v1/"), "/") {
+			if word == "" || word[0] == '{' {
+				continue
+			}
+			has, listed := strings.Contains(client.String(), strconv.Quote(word)), notInClient[word] != ""
+			if has == listed {
+				t.Errorf("%s: machinesapi has %q: %t, and notInClient: %t; one of the two", rt.Pattern, word, has, listed)
+			}
+			delete(unused, word)
+		}
+	}
+	for word := range unused {
+		t.Errorf("notInClient has %s, which no path has", word)
 	}
 }
