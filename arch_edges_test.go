@@ -34,6 +34,7 @@ var edges = map[string]map[string]string{
 		"driver/internal/cgroup":    "asks what the host accounts and enforces, and kills groups",
 		"driver/internal/concealed": "has it keep its containers' secrets off disks",
 	},
+	"network":                   {"check": "asks which machines are ready"},
 	"driver/internal/concealed": {"driver": "writes its files"},
 	"driver/pull":               {"driver": "implements it"},
 	"driver/logs": {

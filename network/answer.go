@@ -76,8 +76,8 @@ func choose(n name, records []record) answer {
 	}
 }
 
-// addresses returns the listed machines that fit. The name exists if any machine
-// fits, listed or not: "no such name" would be cached for a while.
+// addresses returns the ready machines that fit, for a name that means any of them. The
+// name exists if any machine fits, ready or not: "no such name" would be cached for a while.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -86,7 +86,7 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 			continue
 		}
 		a.exists = true
-		if r.listed {
+		if r.ready {
 			a.addresses = append(a.addresses, r.address)
 		}
 	}
@@ -95,12 +95,21 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 
 // byIDOrName returns the machine of an id or name. What has the shape of an id is
 // never a name: a machine that is called like another one's id does not answer for it.
-func byIDOrName(value string, records []record) answer {
+// Who asks for one machine gets it, ready or not: no other could take its place.
+func byIDOrName(value string, records []record) (a answer) {
 	id := bourse.MachineID(value)
-	if id.Validate() == nil {
-		return addresses(false, records, func(r *record) bool { return r.id == id })
+	byID := id.Validate() == nil
+	for i := range records {
+		r := &records[i]
+		if byID && r.id != id || !byID && r.name != value {
+			continue
+		}
+		a.exists = true
+		if r.listed {
+			a.addresses = append(a.addresses, r.address)
+		}
 	}
-	return addresses(false, records, func(r *record) bool { return r.name == value })
+	return a
 }
 
 // texts lists machines or regions.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
 )
 
 // Names is the source of names: the worker itself, whose machines are all that
@@ -31,6 +32,7 @@ type record struct {
 	address  netip.Addr
 	metadata map[string]string
 	listed   bool // it runs, and has not asked to be left out
+	ready    bool // and its readiness checks pass
 }
 
 // processGroup is the metadata that names a machine's process group.
@@ -42,9 +44,10 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false
 	}
+	listed := m.State == bourse.StateStarted && !unregistered(m.Config.DNS)
 	return record{
 		id: m.ID, name: m.Name, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
-		listed: m.State == bourse.StateStarted && !unregistered(m.Config.DNS),
+		listed: listed, ready: listed && check.Ready(m),
 	}, true
 }
 

@@ -63,11 +63,13 @@ func summary(m *dns.Msg) string {
 // market is a view with an app of each kind.
 func market() (*fakeNames, func(int) string) {
 	f := &fakeNames{apps: map[bourse.AppName]bourse.App{
-		"back":   {Name: "back", Org: "one"},
-		"empty":  {Name: "empty", Org: "one"},
-		"other":  {Name: "other", Org: "two"},
-		"own":    {Name: "own", Org: "one", Network: "special"},
-		"buried": {Name: "buried", Org: "one", DeletedAt: new(time.Unix(1, 0))},
+		"back":    {Name: "back", Org: "one"},
+		"empty":   {Name: "empty", Org: "one"},
+		"checked": {Name: "checked", Org: "one"},
+		"down":    {Name: "down", Org: "one"},
+		"other":   {Name: "other", Org: "two"},
+		"own":     {Name: "own", Org: "one", Network: "special"},
+		"buried":  {Name: "buried", Org: "one", DeletedAt: new(time.Unix(1, 0))},
 	}, machines: map[bourse.AppName][]bourse.Machine{}}
 	address := func(n int) string {
 		return bourse.PrivateAddress("one/", bourse.MachineID(fmt.Sprintf("%06x%08x", 1+n/10, n))).String()
@@ -92,6 +94,18 @@ func market() (*fakeNames, func(int) string) {
 	add("back", 7, func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
 	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("two/", m.ID) })
 	add("back", 9, func(m *bourse.Machine) { m.State = bourse.StateDestroyed })
+	// Two that ask to be left out while they are not ready, and one of them is.
+	readiness := func(up bourse.CheckState) func(*bourse.Machine) {
+		return func(m *bourse.Machine) {
+			m.Name = "ready-" + string(up)
+			m.Config.Checks = json.RawMessage(`{"up":{"type":"tcp","port":80,"kind":"readiness"}}`)
+			m.Config.Metadata = map[string]string{"fly_process_group": "db"}
+			m.Checks = &bourse.CheckResults{Results: []bourse.CheckStatus{{Name: "up", Status: up}}}
+		}
+	}
+	add("checked", 31, readiness(bourse.CheckPassing))
+	add("checked", 32, readiness(bourse.CheckCritical))
+	add("down", 33, readiness(bourse.CheckCritical))
 	add("other", 3, nil)
 	add("own", 4, nil)
 	return f, address
@@ -144,9 +158,20 @@ func TestNames(t *testing.T) {
 		{"all.vms.back.internal.", dns.TypeTXT, "NOERROR 00000100000002 mad,00000100000005 cdg,00000100000006 mad,0000020000000d mad,00000300000018 gru"},
 		{"regions.back.internal.", dns.TypeTXT, "NOERROR gru,mad"},
 		{"all.regions.back.internal.", dns.TypeTXT, "NOERROR cdg,gru,mad"},
-		{"_apps.internal.", dns.TypeTXT, "NOERROR back,empty"},
+		{"checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
+		{"mad.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
+		{"db.process.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
+		{"db.fly_process_group.kv._metadata.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
+		{"top9.nearest.of.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
+		{"ready-critical.vm.checked.internal.", dns.TypeAAAA, "NOERROR " + a(32)}, // it was asked for itself
+		{"vms.checked.internal.", dns.TypeTXT, "NOERROR 0000040000001f mad,00000400000020 mad"},
+		{"down.internal.", dns.TypeAAAA, "NOERROR"},
+		{"db.process.down.internal.", dns.TypeAAAA, "NOERROR"}, // and not "no such name"
+		{"_apps.internal.", dns.TypeTXT, "NOERROR back,checked,down,empty"},
 		{"_instances.internal.", dns.TypeTXT, "NOERROR instance=00000100000002,app=back,ip=" + a(2) +
-			",region=mad;instance=0000020000000d,app=back,ip=" + a(13) + ",region=mad;instance=00000300000018,app=back,ip=" + a(24) + ",region=gru"},
+			",region=mad;instance=0000020000000d,app=back,ip=" + a(13) + ",region=mad;instance=00000300000018,app=back,ip=" + a(24) + ",region=gru" +
+			";instance=0000040000001f,app=checked,ip=" + a(31) + ",region=mad;instance=00000400000020,app=checked,ip=" + a(32) + ",region=mad" +
+			";instance=00000400000021,app=down,ip=" + a(33) + ",region=mad"},
 		{"_peer.internal.", dns.TypeTXT, "NXDOMAIN"},
 		{"internal.", dns.TypeAAAA, "NOERROR"},
 		{"a.b.c.d.e.internal.", dns.TypeAAAA, "NXDOMAIN"},
