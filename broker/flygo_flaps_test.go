@@ -13,6 +13,7 @@ import (
 	"github.com/superfly/fly-go/flaps"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 // flapsCase is what a method of the client is tried on: an app with one started
@@ -147,6 +148,13 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	"Exec": func(ctx context.Context, c *flapsCase) error {
 		out, err := c.Exec(ctx, "shop", c.m(), &fly.MachineExecRequest{Cmd: "echo hi", Timeout: 5})
 		return answers(err, err == nil && out.StdOut == `["echo","hi"]`)
+	},
+	"GetProcesses": func(ctx context.Context, c *flapsCase) error {
+		handle(c.s.workers["w1"], &fabric.MachineProcesses, func(bourse.MachineID) ([]bourse.Process, error) {
+			return []bourse.Process{{PID: 1, Command: "web", Listens: []bourse.ListenSocket{{Proto: "tcp", Address: "[::]:80"}}}, {PID: 7, Command: "a"}}, nil
+		})
+		list, err := c.GetProcesses(ctx, "shop", c.m())
+		return answers(err, len(list) == 2 && list[0].Pid == 1 && list[0].Command == "web" && len(list[0].ListenSockets) == 1)
 	},
 	"Cordon":   func(ctx context.Context, c *flapsCase) error { return c.Cordon(ctx, "shop", c.m(), c.leased(ctx)) },
 	"Uncordon": func(ctx context.Context, c *flapsCase) error { return c.Uncordon(ctx, "shop", c.m(), c.leased(ctx)) },
@@ -300,11 +308,11 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	},
 	"CreateACMECertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CreateACMECertificate(ctx, "shop", fly.CreateCertificateRequest{Hostname: "a.example"})
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no certificates")
+		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
 	},
 	"CreateCustomCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CreateCustomCertificate(ctx, "shop", fly.ImportCertificateRequest{Hostname: "a.example"})
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no certificates")
+		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
 	},
 	"GetCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.GetCertificate(ctx, "shop", "a.example")
@@ -312,7 +320,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	},
 	"CheckCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CheckCertificate(ctx, "shop", "a.example")
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no certificates")
+		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
 	},
 	"DeleteCertificate": func(ctx context.Context, c *flapsCase) error {
 		return refusedBy(c.DeleteCertificate(ctx, "shop", "a.example"), http.StatusNotFound, "certificate not found")
@@ -361,8 +369,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 
 // flapsNotHere are the methods that are not tried here, and why.
 var flapsNotHere = map[string]string{
-	"NewRequest":   "makes a request and sends none",
-	"GetProcesses": "a machine's processes are not told apart yet; deploys take the 404 for an answer",
+	"NewRequest": "makes a request and sends none",
 }
 
 // TestEveryMethodOfFlaps walks the methods of fly-go's client of the Machines

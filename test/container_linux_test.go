@@ -53,6 +53,7 @@ func TestAnImagesLife(t *testing.T) {
 	newer := y.run(app, y.order(one.Name))
 	y.answers(app, newer.ID, "the second")
 	y.answers(app, m.ID, "the first") // what runs is not touched
+	y.listsProcesses(m.ID)
 	if newer.ImageRef.Digest != two.Digest {
 		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
 	}
@@ -68,6 +69,27 @@ func TestAnImagesLife(t *testing.T) {
 		t.Errorf("after a prune the worker has %v, want only what is in use, %s", got, two.Digest)
 	}
 	y.answers(app, newer.ID, "the second")
+}
+
+// listsProcesses checks the processes of a machine that serves a page: as the machine sees
+// them, those sent into the background by a command beside it included, and none of another's.
+func (y *yard) listsProcesses(id bourse.MachineID) {
+	y.Helper()
+	if out, code := y.sh(app, id, "cd /tmp; sleep 601 >/dev/null 2>&1 &"); code != 0 {
+		y.Fatalf("sleep in the background: %q, code %d", out, code)
+	}
+	list, err := machinesapi.Processes(y.Context(), y.api, app, id)
+	if err != nil || len(list) < 2 {
+		y.Fatalf("processes %+v, %v", list, err)
+	}
+	first, listens := list[0], bourse.ListenSocket{Proto: "tcp", Address: "[::]:8080"}
+	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
+		y.Errorf("its program is %+v", first)
+	}
+	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // that still end a connection
+	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
+		y.Errorf("behind it are %+v", behind)
+	}
 }
 
 func (y *yard) digests() []string {
