@@ -90,3 +90,32 @@ func TestReservationsAreReviewed(t *testing.T) {
 		t.Errorf("status %d: %s", rec.Code, rec.Body)
 	}
 }
+
+// The client goes through an organisation's pages, and asks where there is room.
+func TestOrgClient(t *testing.T) {
+	s := start(t)
+	app := s.app(t, "shop", "acme")
+	for _, name := range []string{"one", "two"} {
+		s.workers["w1"].add(bourse.Order{ID: bourse.NewOrderID(), App: app, Name: name, Config: bourse.Config{Image: "host"}}, bourse.StateStarted)
+	}
+	org, ctx := s.client(t).Org("acme"), t.Context()
+	first, silent, err := org.Machines(ctx, machinesapi.ListOrgMachines{Region: "gru", States: []bourse.State{bourse.StateStarted, bourse.StateStopped}, Limit: 1})
+	if err != nil || len(silent) > 0 || len(first.Machines) != 1 || first.NextCursor == "" {
+		t.Fatalf("first page: %+v, %v, %v", first, silent, err)
+	}
+	second, _, err := org.Machines(ctx, machinesapi.ListOrgMachines{Deleted: true, Cursor: first.NextCursor})
+	if err != nil || len(second.Machines) != 1 || second.Machines[0].ID == first.Machines[0].ID || second.NextCursor != "" {
+		t.Errorf("second page: %+v, %v", second, err)
+	}
+	if _, _, err := org.Machines(ctx, machinesapi.ListOrgMachines{Cursor: "x"}); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("a wrong cursor: %v", err)
+	}
+	s.workers["w1"].room = 3
+	room, err := org.Placements(ctx, machinesapi.PlacementRequest{Region: "gru", Count: 1})
+	if err != nil || len(room) != 1 || room[0].Region != "gru" || room[0].Count != 1 {
+		t.Errorf("room: %+v, %v", room, err)
+	}
+	if _, err := org.Placements(ctx, machinesapi.PlacementRequest{Region: "nowhere"}); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("room nowhere: %v", err)
+	}
+}

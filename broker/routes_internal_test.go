@@ -40,10 +40,9 @@ func TestEveryEndpointIsDocumented(t *testing.T) {
 // notInClient are words of the paths that the Go client does not call, each with the
 // reason.
 var notInClient = map[string]string{
-	"placements":     "flyctl asks; a quote says more",
 	"schedule":       "is for curl; the client has tasks",
 	"ip_assignments": "flyctl asks; there are none to assign",
-	"certificates":   "flyctl asks; there are none",
+	"certificates":   "flyctl asks; the proxies keep them",
 	"secretkeys":     "flyctl asks; there are none",
 	"deploy_token":   "flyctl asks; the client makes any token",
 	"openapi.json":   "is for generators of clients",

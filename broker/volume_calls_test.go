@@ -66,7 +66,7 @@ func TestOrgVolumes(t *testing.T) {
 	for token, want := range map[string]string{"all": "blog shop", "acme": "blog shop", "shop": "shop"} {
 		client := s.client(t)
 		client.Token = token
-		list, err := client.OrgVolumes(t.Context(), "acme")
+		list, _, err := client.Org("acme").Volumes(t.Context())
 		var got []string
 		for _, v := range list {
 			got = append(got, v.Name)
@@ -77,7 +77,7 @@ func TestOrgVolumes(t *testing.T) {
 	}
 	client := s.client(t)
 	client.Token = "acme"
-	if _, err := client.OrgVolumes(t.Context(), "else"); bourse.CodeOf(err) != bourse.CodeForbidden {
+	if _, _, err := client.Org("else").Volumes(t.Context()); bourse.CodeOf(err) != bourse.CodeForbidden {
 		t.Errorf("another organization's: %v", err)
 	}
 }

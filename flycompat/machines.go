@@ -69,7 +69,7 @@ func (c *caller) volume(ctx context.Context, args arguments) (any, error) {
 		return nil, err
 	}
 	for _, o := range orgs {
-		list, err := c.OrgVolumes(ctx, o.Slug)
+		list, _, err := c.Org(o.Slug).Volumes(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -106,11 +106,3 @@ func (v AppVolumes) Snapshot(ctx context.Context, id bourse.VolumeID) (Snapshot,
 	_, err := v.Client.do(ctx, call{method: http.MethodPost, path: v.path(id, "snapshots"), out: &out})
 	return out, err
 }
-
-// OrgVolumes lists the volumes of all apps of an organization. Codes:
-// forbidden.
-func (c *Client) OrgVolumes(ctx context.Context, org string) ([]Volume, error) {
-	var out OrgVolumes
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("orgs", org, "volumes"), out: &out})
-	return out.Volumes, err
-}

@@ -20,8 +20,8 @@ func newList(s *cli.Shell) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List an app's machines, or all",
-		Long: `List an app's machines, or with --all-apps those of every app that the token
-may use.
+		Long: `List an app's machines, with --all-apps those of every app that the token may
+use, or with --org those of an organisation.
 
 STATE begins with the state that --state takes. Where a program has ended it says
 how: "stopped (exit 0)", "stopped (failed: exit 1)", "stopped (out of memory)".
@@ -30,9 +30,13 @@ narrow terminal has the columns for which it is wide enough; a pipe has all.`,
 		Example: `  bourse machine list
   bourse machine list -a shop --state started --region gru
   bourse machine list --all-apps --worker gru-1
+  bourse machine list --org acme --state started
   bourse machine list -q | xargs bourse machine stop`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.org != "" {
+				return f.listOrg(c.Context(), s, c)
+			}
 			want, err := f.query()
 			if err != nil {
 				return err
@@ -68,6 +72,7 @@ narrow terminal has the columns for which it is wide enough; a pipe has all.`,
 // listFlags say which machines are listed.
 type listFlags struct {
 	app, region, worker string
+	org                 string
 	states, metadata    []string
 	all, allApps, quiet bool
 }
@@ -76,6 +81,7 @@ func (f *listFlags) bind(s *cli.Shell, c *cobra.Command) {
 	s.BindApp(c, &f.app)
 	flags := c.Flags()
 	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "of every app that the token may use")
+	flags.StringVarP(&f.org, "org", "o", "", "of all apps of this `organisation`")
 	flags.StringVarP(&f.region, "region", "r", "", "only of this `region`")
 	flags.StringVarP(&f.worker, "worker", "w", "", "only of this `worker`")
 	flags.StringSliceVar(&f.states, "state", nil, "only in these `states`, comma separated")

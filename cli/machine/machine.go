@@ -11,7 +11,7 @@ import (
 // New returns the commands of machines.
 func New(s *cli.Shell) *cobra.Command {
 	c := cli.Noun("machine", "Run, see and end machines",
-		newRun(s), newList(s), newStatus(s), NewEvents(s), newChecks(s), newStart(s), newStop(s), newSuspend(s), newRestart(s), newUpdate(s), newClone(s), newMove(s), newVersions(s), newPS(s),
+		newRun(s), newList(s), newStatus(s), NewEvents(s), newChecks(s), newStart(s), newStop(s), newSuspend(s), newRestart(s), newUpdate(s), newClone(s), newMove(s), newPlace(s), newVersions(s), newPS(s),
 		newSignal(s), newExec(s), newForward(s), newStats(s), NewLogs(s), newWait(s), newDestroy(s))
 	c.Aliases = []string{"machines", "m"}
 	return c

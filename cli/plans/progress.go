@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/run"
@@ -137,6 +136,4 @@ type Line struct {
 	Fits   []Fit        `json:"fits,omitempty"` // with Plan
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
-	// VolumesLeft, with Result, are those that machines which were destroyed leave behind.
-	VolumesLeft []bourse.VolumeID `json:"volumes_left,omitempty"`
 }

@@ -240,7 +240,6 @@ var notInCLI = map[string]string{
 	"Metadata.Patch":   "see Metadata.Set",
 	"Metadata.Delete":  "see Metadata.Set",
 	"Health":           "is for load balancers and supervisors of brokers",
-	"OrgVolumes":       "volume list shows an app's, sql all of them",
 	"Volumes.Update":   "volume create sets what it changes",
 	"Secrets.Get":      "secrets list shows all of them",
 	"Secrets.Set":      "secrets set sets several at once",

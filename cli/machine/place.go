@@ -1,0 +1,98 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/place"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newPlace(s *cli.Shell) *cobra.Command {
+	var (
+		org, region, volume string
+		count               int64
+		size                place.Size
+	)
+	c := &cobra.Command{
+		Use:   "place",
+		Short: "Show where machines of a size would find room, without making any",
+		Long: `Show where machines of a size would find room, without making any: in which
+regions, and on how many workers there. Every worker is asked, and nothing is taken, so
+the answer is as good as the moment; "reservation create" keeps room. Without --count
+it is all that there is room for. Ends with status 6 when there is room for fewer.`,
+		Example: `  bourse machine place --region gru,any --count 4 --vm-size performance-2x
+  bourse machine place --vm-memory 2GiB --volume-size 10GiB`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			guest, err := size.Guest()
+			if err != nil {
+				return err
+			}
+			disk, err := volumeBytes(volume)
+			if err != nil {
+				return cli.FlagError("--volume-size", err)
+			}
+			if count < 0 || c.Flags().Changed("count") && count == 0 {
+				return bourse.Errorf(bourse.CodeInvalid, "--count %d: use 1 or more", count)
+			}
+			stop := cli.Spin(s.Err, "asking the workers")
+			list, err := s.Client().Org(org).Placements(c.Context(), machinesapi.PlacementRequest{
+				Region: region, Count: uint64(count), Compute: guest, VolumeBytes: disk,
+			})
+			stop()
+			if bourse.CodeOf(err) == bourse.CodeInvalid {
+				return cli.Hint(err, "bourse region list")
+			}
+			if err != nil {
+				return err
+			}
+			t := cli.NewTable("REGION", "MACHINES", "WORKERS").Numbers(1, 2)
+			if len(list) > 0 || s.JSON {
+				err = cli.PrintList(s, list, "", t, func(p *machinesapi.RegionPlacement) []string {
+					return []string{string(p.Region), fmt.Sprint(p.Count), fmt.Sprint(p.Concurrency)}
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return enough(list, count)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organisation` that they would be of")
+	flags.StringVarP(&region, "region", "r", "", "regions in order of preference, an `expression` such as gru,eu or any (default the broker's, then any)")
+	flags.Int64VarP(&count, "count", "n", 0, "`number` of machines (default all that there is room for)")
+	flags.StringVar(&volume, "volume-size", "", "each with a volume of this `size`, such as 10GiB")
+	size.Bind(flags)
+	s.CompleteRegions(c)
+	return c
+}
+
+// volumeBytes reads the size of a volume, in which a number alone is gigabytes; 0 for "".
+func volumeBytes(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if n, ok := cli.ParsePort(text); ok {
+		return uint64(n) << 30, nil
+	}
+	size, err := cli.ParseMiB(text)
+	return uint64(size) << 20, err
+}
+
+// enough returns an error when there is room for fewer machines than are wanted; 0 wants one.
+func enough(list []machinesapi.RegionPlacement, want int64) error {
+	var n int64
+	for i := range list {
+		n += list[i].Count
+	}
+	if n >= max(1, want) {
+		return nil
+	}
+	err := bourse.Errorf(bourse.CodeInsufficient, "there is room for %d of %d machines", n, max(1, want))
+	return cli.Beside(cli.Hint(err, "why: bourse quote host with the same size and region", "bourse region list"))
+}
