@@ -25,7 +25,7 @@ var fields = slices.Concat(
 	alike(ActedOn, "", "config.init.exec", "config.init.entrypoint", "config.init.cmd", "config.init.working_dir"),
 	byImage(ActedOn, Refused, ActedOn, "the poller decides as which user a program runs", "config.init.user"),
 	byImage(JustKept, JustKept, ActedOn, "only the program of a registry's image has a terminal of its own", "config.init.tty"),
-	alike(JustKept, "a machine has no swap of its own", "config.init.swap_size_mb"),
+	alike(JustKept, "a machine has no swap: memory_mb is all that it has", "config.init.swap_size_mb"),
 	alike(ActedOn, "", "config.env", "config.metadata", "config.requirements"),
 	byImage(ActedOn, Refused, ActedOn, "the program of a poller cannot be reached", "config.task"),
 	byImage(Refused, Refused, ActedOn, "only containerd has runtimes", "config.runtime"),

@@ -23,7 +23,7 @@ func TestRepliesWarn(t *testing.T) {
 	m := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
 	want := []bourse.Warning{
 		{Field: `config."co\nlor"`, Message: "Bourse does not know it: it is kept and given back, not acted on"},
-		{Field: "config.init.swap_size_mb", Message: "kept and given back, not acted on: a machine has no swap of its own"},
+		{Field: "config.init.swap_size_mb", Message: "kept and given back, not acted on: a machine has no swap: memory_mb is all that it has"},
 		{Field: "config.services[0].ports", Message: "no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again"},
 	}
 	if diff := cmp.Diff(want, m.Warnings); diff != "" {

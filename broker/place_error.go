@@ -28,7 +28,7 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	text := machinesapi.WithShortage(refusals, bourse.MessageOf(err))
 	switch {
 	case order.Kind() == bourse.KindVolume && len(refusals) > 0 && !slices.ContainsFunc(refusals, mayEncrypt):
-		out.Err, out.Text = bourse.Errorf(bourse.CodeFailedPrecondition, "no worker there can encrypt volumes: ask for another region, or for encrypted: false"), ""
+		out.Err, out.Text = bourse.Errorf(bourse.CodeFailedPrecondition, "no worker there can encrypt volumes: ask for another region, or for encrypted: false (flyctl volumes create --no-encryption)"), ""
 	case order.Kind() == bourse.KindVolume:
 		out = noVolumeRoom(err)
 		out.Text = machinesapi.NoVolumeText + text

@@ -258,7 +258,7 @@ func TestNoWorkerCanEncrypt(t *testing.T) {
 	rec := s.call(t, http.MethodPost, volumesPath, order)
 	body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
 	if rec.Code != http.StatusPreconditionFailed || body.Code != bourse.CodeFailedPrecondition || body.Status != machinesapi.StatusUnknown || len(body.Refusals) != 2 ||
-		body.Error != "no worker there can encrypt volumes: ask for another region, or for encrypted: false" {
+		body.Error != "no worker there can encrypt volumes: ask for another region, or for encrypted: false (flyctl volumes create --no-encryption)" {
 		t.Errorf("%d %+v", rec.Code, body)
 	}
 	w := s.workers["w1"] // one that could has no room

@@ -22,10 +22,10 @@ const (
 )
 
 const (
-	noCertificate = "certificate not found: this cluster keeps none, since nothing of it listens for an app's visitors"
+	noCertificate = "certificate not found: the proxies keep certificates, and not by app"
 	noKey         = "secret key not found: this cluster keeps no keys for apps"
 
-	makesNoCertificate = "this cluster keeps no certificates: nothing of it listens for an app's visitors. Keep them where TLS ends: in a machine, or in a proxy of yours"
+	makesNoCertificate = "certificates are kept by the proxies, not by app: start one with bourse serve proxy --acme or --certificates"
 	makesNoKey         = "this cluster keeps no keys for apps: give a machine its key as a secret, and use it there"
 )
 
