@@ -3,7 +3,10 @@ package deploy
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse/deploy/config"
 )
@@ -29,9 +32,68 @@ func TestBuildsAs(t *testing.T) {
 		"the flag says where":          {empty, config.Build{Image: "r.test/x", Dockerfile: "d"}, "r.test/y", "r.test/y", true},
 		"the flag instead of an image": {with, config.Build{Image: "nginx"}, "r.test/y", "r.test/y", true},
 	} {
-		f := deployFlags{pushTo: tc.pushTo}
+		f := buildFlags{pushTo: tc.pushTo}
 		if as, wanted := f.buildsAs(&tc.b, tc.dir); as != tc.as || wanted != tc.wanted {
 			t.Errorf("%s: as %q, %v, want %q, %v", name, as, wanted, tc.as, tc.wanted)
 		}
+	}
+}
+
+// TestBuildFlags: what flags say of a build is laid over the configuration.
+func TestBuildFlags(t *testing.T) {
+	t.Parallel()
+	in := config.Build{Dockerfile: "a", Target: "base", Args: map[string]string{"A": "1", "B": "2"}}
+	f := buildFlags{dockerfile: "b/Dockerfile", target: "release", args: []string{"B=3", "C=x=y"}}
+	got, err := f.over(&in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Build{Dockerfile: filepath.Join(here, "b/Dockerfile"), Target: "release", Args: map[string]string{"A": "1", "B": "3", "C": "x=y"}}
+	if diff := cmp.Diff(want, got); diff != "" || len(in.Args) != 2 {
+		t.Errorf("%v (-want +got):\n%s", in.Args, diff)
+	}
+	if got, err := new(buildFlags).over(&in); err != nil || !cmp.Equal(got, in) {
+		t.Errorf("without flags: %+v, %v", got, err)
+	}
+	if got, err := (&buildFlags{args: []string{"A=1"}}).over(nil); err != nil || got.Args["A"] != "1" {
+		t.Errorf("without a configuration: %+v, %v", got, err)
+	}
+}
+
+// TestPlanOfUnbuilt: what is not built yet is planned without asking what it is, and is not saved.
+func TestPlanOfUnbuilt(t *testing.T) {
+	file := shopFile(t, "")
+	have := deployed(t, file)
+	dir := filepath.Dir(strings.TrimPrefix(file, "--config="))
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM scratch\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	saved := filepath.Join(t.TempDir(), "shop.plan")
+	other := filepath.Join(dir, "Dockerfile")
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"shown":                        {[]string{"--plan", "--push-to", "r.test/shop:2"}, 2, "image changed from host to r.test/shop:2"},
+		"another file":                 {[]string{"--plan", "--dockerfile", other, "--push-to", "r.test/shop:3", "--build-arg", "A=1"}, 2, "r.test/shop:3"},
+		"saved":                        {[]string{"--plan", "--push-to", "r.test/shop:2", "--out", saved}, 1, "the plan is not saved: its image is not built yet"},
+		"nothing to build":             {[]string{"--plan", "--build-arg", "A=1"}, 1, "--build-target and --build-arg are for a Dockerfile"},
+		"no argument":                  {[]string{"--plan", "--push-to", "r.test/shop:2", "--build-arg", "A"}, 1, "--build-arg"},
+		"an image and what makes one":  {[]string{"--image", "r.test/shop:2", "--dockerfile", other}, 2, "use one or the other"},
+		"an image and where it goes":   {[]string{"--image", "r.test/shop:2", "--push-to", "r.test/shop:3"}, 2, "use one or the other"},
+		"a Dockerfile that is nowhere": {[]string{"--dockerfile", "nowhere", "--push-to", "r.test/shop:2"}, 3, "no Dockerfile at"},
+	} {
+		got := line.Against(t, newFake(t, have), append([]string{"deploy", file}, tt.args...)...)
+		if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {
+			t.Errorf("%s: want %d and %q, got %+v", name, tt.code, tt.want, got)
+		}
+	}
+	if _, err := os.Stat(saved); err == nil {
+		t.Error("the plan was saved")
 	}
 }

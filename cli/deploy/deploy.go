@@ -27,7 +27,7 @@ type deployFlags struct {
 	size                 place.Size
 	sized                bool // a flag of size is given
 	image, strategy      string
-	pushTo               string
+	build                buildFlags
 	registry             image.RegistryFlags
 	maxUnavailable       float64
 	wait, commandTimeout time.Duration
@@ -92,7 +92,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	f.planFlags.bind(c)
 	flags.StringVar(&f.apply, "apply", "", "carry out the plan that this `file` has")
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
-	flags.StringVar(&f.pushTo, "push-to", "", "build the image of the Dockerfile here, and push it under this `name`, registry/repository[:tag]")
+	f.build.bind(c)
 	f.registry.Bind(flags)
 	flags.StringVar(&f.strategy, "strategy", "", "`how` machines are replaced: rolling, immediate, canary or bluegreen")
 	flags.Float64Var(&f.maxUnavailable, "max-unavailable", 0, "of a rolling deploy, `how many` machines of a group at once, or which share (0.33)")

@@ -70,7 +70,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 // make makes an app that is there, or is not, what is wanted.
 func (d *deployer) make(ctx context.Context, w *want, have *there, org string) error {
 	o := deploy.Options{}
-	if !have.missing {
+	if !have.missing && !w.unbuilt {
 		var err error
 		if o.Digests, err = digests(ctx, d.client, &w.App); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error 
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return plans.ShortError(fits)
+	return plans.RefusedError(fits)
 }
 
 // quotes asks for quotes for machines of an app, also of one that there is not yet.

@@ -21,6 +21,7 @@ type want struct {
 	Image       string
 	Description string
 	warnings    []string
+	unbuilt     bool // the image has to be built: there is none of its name, or another one
 }
 
 // load reads the configuration.
@@ -45,7 +46,8 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	if options.Image, err = f.built(ctx, s, c, options.Image); err != nil {
+	var unbuilt bool
+	if options.Image, unbuilt, err = f.built(ctx, s, c, options.Image); err != nil {
 		return nil, err
 	}
 	app, warnings, err := c.App(options)
@@ -56,7 +58,7 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &want{App: app, Definition: definition, Image: imageOf(&app), Description: f.message}
+	w := &want{App: app, Definition: definition, Image: imageOf(&app), Description: f.message, unbuilt: unbuilt}
 	for _, warning := range warnings {
 		w.warnings = append(w.warnings, warning.String())
 	}

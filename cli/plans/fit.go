@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -120,7 +121,11 @@ func (f *Fit) lines() []string {
 	case f.Fit():
 		return []string{fmt.Sprintf("fits: %s: %d workers would take one, best %s", f.what(), len(f.Workers), f.Workers[0])}
 	}
-	out := []string{"does not fit: " + f.what() + ": no worker would take one"}
+	return append([]string{"does not fit: " + f.what() + ": no worker would take one"}, f.reasons()...)
+}
+
+// reasons are what the workers that would not take one say, a line each.
+func (f *Fit) reasons() (out []string) {
 	for i, r := range f.Refusals {
 		if i == maxRefusals {
 			return append(out, fmt.Sprintf("  and %d more", len(f.Refusals)-i))
@@ -142,15 +147,28 @@ func Short(fits []Fit) *Fit {
 	return nil
 }
 
-// ShortError is the error of machines that no worker would take, nil when all fit.
+// ShortError is the error of machines that no worker would take, nil when all fit. It is
+// for those who have seen the fits.
 func ShortError(fits []Fit) error {
-	f := Short(fits)
-	if f == nil {
-		return nil
+	if f := Short(fits); f != nil {
+		return f.short()
 	}
+	return nil
+}
+
+// RefusedError is [ShortError] with what each worker says.
+func RefusedError(fits []Fit) error {
+	if f := Short(fits); f != nil {
+		return f.short(f.reasons()...)
+	}
+	return nil
+}
+
+func (f *Fit) short(reasons ...string) error {
 	if f.cause != nil {
 		return f.cause
 	}
-	err := bourse.Errorf(bourse.CodeInsufficient, "no worker would take a machine of group %s in %s: nothing was changed", cmp.Or(f.Group, "-"), cmp.Or(string(f.Region), "any region"))
+	text := fmt.Sprintf("no worker would take a machine of group %s in %s: nothing was changed", cmp.Or(f.Group, "-"), cmp.Or(string(f.Region), "any region"))
+	err := bourse.Errorf(bourse.CodeInsufficient, "%s", strings.Join(append([]string{text}, reasons...), "\n"))
 	return cli.Hint(err, cli.AfterRefusals(f.Refusals)...)
 }

@@ -63,9 +63,6 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	}
 	m.primary, m.base = app.Primary, m.machineConfig()
 	m.image = cmp.Or(options.Image, m.buildImage(), m.base.Image)
-	if b := m.Build; b != nil && b.Image != "" && b.Dockerfile != "" {
-		m.warn("build.dockerfile", "nothing is built: build.image names the image")
-	}
 	unnamed := m.image == ""
 	if unnamed {
 		if !m.Later {
