@@ -50,7 +50,7 @@ soak: ## kill servers for SOAK (10m) under load, and account for every machine, 
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
 	$(GO) test -run '^TestSoak$$' -timeout 30m ./test/proxy -soak $(SOAK) -v
 	$(GO) test -run '^TestDrainUnderLoad$$' ./test/ -drained 50 -v
-	$(GO) test -run '^TestKilledClients$$' -timeout 30m ./test/deploy -all -v
+	$(GO) test -run '^Test(KilledClients|Files)$$' -timeout 30m ./test/deploy -all -v
 
 check: fmt-check vet cross lint sizes ## format, vet, cross compile, golangci-lint, sizes
 

@@ -86,7 +86,7 @@ func (h *house) killed(plan deploy.Plan, step int, state run.State) {
 // killedAtOnce is how many clients are killed side by side: most of the time their leases have to end.
 const killedAtOnce = 6
 
-var all = flag.Bool("all", false, "kill clients as each step begins and when it has ended, and go on in one run and back in another")
+var all = flag.Bool("all", false, "kill clients as each step begins and when it has ended, and go on in one run and back in another; deploy every file")
 
 // A client is killed at every step of every strategy: as the step begins, and another goes on, until
 // everything is as the plan says; or when the step has just ended, and another goes back, until

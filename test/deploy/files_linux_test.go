@@ -1,0 +1,430 @@
+package deploy
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/deploy"
+	deployconfig "github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// file is one of the configurations of package deploy/config, and what comes of its deploy.
+type file struct {
+	name     string
+	quick    bool     // it is deployed without -all, too
+	flags    []string // beside those of all
+	secret   string   // of the app, NAME=VALUE
+	machines int      // that there are then, those that stand by among them
+	page     string   // how what its users get begins, after the app's name; "": it has no page
+	line     string   // of shell, in its first machine that runs
+	writes   string   // what that writes, or the release command
+	again    bool     // it is changed without -all, too: deployed a second time, from a saved plan
+	refused  string   // what it is refused with, instead of all that
+	host     bool     // it runs commands of the workers' hosts, and no image
+	regions  bool     // its groups say where they are
+}
+
+// files are all that there are. Of each kind of section one is quick.
+var files = []file{
+	{name: "autostop-stranded", machines: 2, page: "app: serve"},
+	{name: "autostop-suspend", machines: 2, page: "app: serve"},
+	{name: "bluegreen", quick: true, machines: 2, page: "app: serve", again: true},
+	{name: "bourse-host", machines: 1, host: true, regions: true},
+	{name: "bourse-regions", machines: 11, page: "web: serve", regions: true},
+	{name: "buildpacks", machines: 2},
+	{name: "checks", quick: true, machines: 2, page: "app: serve"},
+	{name: "dockerfile", machines: 2, page: "app: serve", line: "echo $NODE_ENV", writes: "production"},
+	{name: "experimental", quick: true, machines: 2},
+	{name: "files", quick: true, machines: 2, secret: "TLS_KEY=a2V5", line: "cat /etc/app/* /etc/motd", writes: "{\"debug\": false}\nkeyhello"},
+	{name: "gpus", quick: true, refused: "w1: the worker has no gpu.l40s"},
+	{name: "grpc", machines: 2, page: "app: serve"},
+	{name: "host", quick: true, machines: 2, host: true},
+	{name: "image-and-dockerfile", refused: "w1: the worker has no gpu.a10"},
+	{name: "kernel-args", machines: 2},
+	{name: "machine-checks", machines: 2, page: "app: serve"},
+	{name: "machine-config", machines: 2, page: "app: serve", line: "id -un; echo $BASE $LEVEL", writes: "nobody\nyes info"},
+	{name: "max-unavailable", machines: 2, page: "app: serve"},
+	{name: "minimal", machines: 2},
+	{name: "multi-service", quick: true, machines: 2},
+	{name: "no-app-group", machines: 3, line: "cat /etc/letters.conf; grep -c ' /data ' /proc/mounts", writes: "key=value\n1"},
+	{name: "old-services", machines: 2, page: "app: serve"},
+	{name: "pg-tls", quick: true, machines: 2},
+	{name: "processes", quick: true, flags: []string{"--reserve"}, machines: 6, page: "web: bundle exec puma -C config/puma.rb"},
+	{name: "release-command-default-size", machines: 4, page: "app: gunicorn site.wsgi", writes: "it has run: "},
+	{name: "release-command", quick: true, machines: 2, page: "app: serve", writes: "./bin/rails db:prepare"},
+	{name: "restart-limit", machines: 2},
+	{name: "statics", machines: 2, page: "app: serve"},
+	{name: "udp", machines: 2},
+	{name: "very-old", machines: 1, page: "app: serve", line: "grep -c ' /data ' /proc/mounts", writes: "1"},
+	{name: "volume", machines: 1, line: "df -m /var/lib/postgresql/data | busybox awk 'END {print ($2 > 19000)}'", writes: "1"},
+	{name: "volumes-by-group", quick: true, machines: 2, line: "grep -c ' /data ' /proc/mounts", writes: "1"},
+	{name: "web", quick: true, machines: 2, page: "app: serve"},
+}
+
+// commands are those that the files' machines run.
+const commands = "serve work tick bundle node gunicorn python supercronic server train infer store migrate rails"
+
+// deploysAtOnce is how many of the files are deployed side by side: most of the time checks are waited for.
+const deploysAtOnce = 6
+
+// Configurations as people write them are planned, deployed on workers with containerd, served, found
+// to be as they are wanted, and destroyed; what cannot be is refused before anything is made. With -all
+// these are all that package deploy/config has.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	known, err := filepath.Glob("../../deploy/config/testdata/apps/*.toml")
+	if err != nil || len(known) != len(files) {
+		t.Fatalf("%d files, of which the test knows %d: %v", len(known), len(files), err)
+	}
+	s := newSite(t)
+	slots := make(chan struct{}, deploysAtOnce)
+	var group sync.WaitGroup
+	for i := range files {
+		f := &files[i]
+		if !f.quick && !*all {
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			t.Run(f.name, func(t *testing.T) { s.of(t).deploys(f) })
+		})
+	}
+	group.Wait()
+}
+
+// site is a cluster that runs images: a worker for each region that the files' groups name, and
+// another one in the first.
+type site struct {
+	*house
+	image string
+	token string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	containerd, registry := containerdtest.New(t), registrytest.Start(t, registrytest.Options{})
+	private, public, err := seal.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := t.TempDir()
+	for name, text := range map[string][]byte{"key": private, "pub": public} {
+		if err := os.WriteFile(filepath.Join(keys, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &site{house: &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", filepath.Join(keys, "pub"))}}
+	s.api = servertest.Client(t, s.broker)
+	for name, region := range map[string]string{"w1": "gru", "w2": "gru", "w3": "fra", "w4": "nrt"} {
+		if region != "gru" && !*all {
+			continue
+		}
+		s.workers = append(s.workers, servertest.New(t, name, "serve", "worker", "--name", name, "--region", region, "--data", filepath.Join(t.TempDir(), name),
+			"--label", "site=rack-4", "--label", "nvme=true", "--resource", "licenses=10", "--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral",
+			"--secrets-key", filepath.Join(keys, "key"), "--registry-private", "--containerd", containerd.Address,
+			"--containerd-namespace", servertest.Cluster(t)+"-"+name, "--join", s.broker.Addr))
+	}
+	s.proxy = servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--self-signed",
+		"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--join", s.broker.Addr)
+	s.image = image(t, registry)
+	servertest.StartAll(t, append(slices.Clone(s.workers), s.proxy)...)
+	s.eventually("all have met", func() error {
+		health, err := s.api.ViewHealth(s.Context())
+		if want := len(s.workers) + 2; err == nil && (len(health.Members) != want || !health.Agrees) {
+			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
+		}
+		return err
+	})
+	token, err := os.ReadFile(s.broker.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.token = strings.TrimSpace(string(token))
+	s.client = s.users()
+	return s
+}
+
+// users is a client that reaches any app at the proxy, by its name, and trusts anyone.
+func (s *site) users() *http.Client {
+	trusting := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the certificates are of no authority
+	transport := &http.Transport{
+		ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.proxy.Web[0])
+		},
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			config := trusting.Clone()
+			config.ServerName, _, _ = strings.Cut(addr, ":")
+			return (&tls.Dialer{Config: config}).DialContext(ctx, network, s.proxy.SecureWeb[0])
+		},
+	}
+	s.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// image pushes the image that has the commands, and returns its name.
+func image(t *testing.T, registry *registrytest.Registry) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "server")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "./testdata/server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the image's program: %v\n%s", err, out)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Fields(commands)
+	layer := registrytest.Layer{"/bin/" + list[0]: {Data: binary, Mode: 0o755}}
+	for _, name := range list[1:] {
+		layer["/bin/"+name] = registrytest.File{Link: "/bin/" + list[0], Mode: 0o755}
+	}
+	image := registrytest.Image{Layers: []registrytest.Layer{registrytest.Busybox(t), layer}}
+	image.Config.Cmd = list[:1]
+	return registry.Push(t, "files:1", image).Name
+}
+
+// of is the site for a test below.
+func (s *site) of(t *testing.T) *site {
+	return &site{house: s.in(t), image: s.image, token: s.token}
+}
+
+// bourse runs the program and returns what it has written, and its exit status.
+func (s *site) bourse(args ...string) (out string, status int) {
+	s.Helper()
+	c := exec.CommandContext(s.Context(), servertest.Program, args...)
+	c.Env = append(os.Environ(), "BOURSE_API=http://"+s.broker.API, "BOURSE_API_TOKEN="+s.token)
+	text, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		s.Fatal(err)
+	}
+	return string(text), c.ProcessState.ExitCode()
+}
+
+// must runs the program, which has to end with that status.
+func (s *site) must(status int, args ...string) (out string) {
+	s.Helper()
+	out, got := s.bourse(args...)
+	if got != status {
+		s.Fatalf("bourse %s ended with %d, want %d:\n%s", strings.Join(args, " "), got, status, out)
+	}
+	return out
+}
+
+// deploys does all that is to be done with one file.
+func (s *site) deploys(f *file) {
+	app := bourse.AppName(f.name)
+	deployed := append([]string{"deploy", "--app", f.name, "--config", s.copied(f), "--wait-timeout", "1m"}, f.flags...)
+	if !f.host {
+		deployed = append(deployed, "--image", s.image)
+	}
+	if !f.regions {
+		deployed = append(deployed, "--region", "gru")
+	}
+	want := s.wanted(f)
+	if ports := listen(s.T, &want); ports != "" {
+		deployed = append(deployed, "--env", "LISTEN="+ports)
+	}
+	if f.refused != "" {
+		s.refuses(f, deployed)
+		return
+	}
+	if f.secret != "" {
+		s.must(0, "app", "create", f.name)
+		s.must(0, "secrets", "set", f.secret, "--app", f.name)
+	}
+	s.must(2, append(deployed, "--plan")...)
+	began := time.Now()
+	out := s.must(0, deployed...)
+	s.Logf("deployed in %s", time.Since(began).Round(time.Millisecond))
+	s.is(f, &want)
+	if f.line == "" && !strings.Contains(out, f.writes) {
+		s.Errorf("the release command wrote no %q:\n%s", f.writes, out)
+	}
+	if out := s.must(0, append(deployed, "--plan")...); !strings.Contains(out, "nothing to do") {
+		s.Errorf("deployed again:\n%s", out)
+	}
+	if f.again || *all {
+		plan := filepath.Join(s.TempDir(), "plan")
+		s.must(2, append(deployed, "--env", "CHANGED=yes", "--plan", "--out", plan)...)
+		s.must(0, "deploy", "--apply", plan)
+		for _, m := range s.is(f, &want) {
+			if m.Config.Env["CHANGED"] != "yes" {
+				s.Errorf("machine %s has %v", m.ID, m.Config.Env)
+			}
+		}
+	}
+	s.must(0, "app", "destroy", f.name, "--force", "--yes")
+	if left, _, err := s.api.Machines(s.Context(), app, machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		s.Errorf("after the app's end there are %v, %v", left, err)
+	}
+}
+
+// refuses says no before anything is made.
+func (s *site) refuses(f *file, deployed []string) {
+	out, status := s.bourse(deployed...)
+	if status == 0 || !strings.Contains(out, f.refused) {
+		s.Errorf("it ended with %d, want a refusal with %q:\n%s", status, f.refused, out)
+	}
+	if _, _, err := s.api.Machines(s.Context(), bourse.AppName(f.name), machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		s.Errorf("an app was made: %v", err)
+	}
+}
+
+// copied returns the path of a file: of a copy by the name that says which fields it may have,
+// where it is not called so.
+func (s *site) copied(f *file) string {
+	s.Helper()
+	path := filepath.Join("../../deploy/config/testdata/apps", f.name+".toml")
+	if !strings.HasPrefix(f.name, "bourse-") {
+		return path
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	path = filepath.Join(s.TempDir(), "bourse.toml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	return path
+}
+
+// wanted is what the file says.
+func (s *site) wanted(f *file) deploy.App {
+	s.Helper()
+	c, err := deployconfig.Load(s.copied(f))
+	if err != nil {
+		s.Fatal(err)
+	}
+	options := deployconfig.Options{Files: os.DirFS("../../deploy/config/testdata/apps")}
+	if !f.host {
+		options.Image = s.image
+	}
+	app, _, err := c.App(options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return app
+}
+
+// listen has the ports that the services and checks of an app's groups are at; those that are
+// checked over TLS end with an s.
+func listen(tb testing.TB, app *deploy.App) string {
+	tb.Helper()
+	ports := map[string]bool{}
+	for i := range app.Groups {
+		c := &app.Groups[i].Config
+		var services []struct {
+			Port int `json:"internal_port"`
+		}
+		if len(c.Services) > 0 {
+			if err := json.Unmarshal(c.Services, &services); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		for _, service := range services {
+			ports[fmt.Sprint(service.Port)] = true
+		}
+		checks, err := check.Of(c)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for j := range checks {
+			ports[fmt.Sprint(checks[j].Port)] = true
+		}
+		for j := range checks {
+			if port := fmt.Sprint(checks[j].Port); checks[j].TLS {
+				delete(ports, port)
+				ports[port+"s"] = true
+			}
+		}
+	}
+	delete(ports, "0") // what $PORT says
+	var out []string
+	for port := range ports {
+		out = append(out, port)
+	}
+	return strings.Join(out, " ")
+}
+
+// is reports what is not as the file wants it, and returns the app's machines.
+func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
+	s.Helper()
+	app := bourse.AppName(f.name)
+	list := s.machines(app)
+	if len(list) != f.machines {
+		s.Errorf("there are %d machines, want %d", len(list), f.machines)
+	}
+	asked := false
+	for i := range list {
+		m := &list[i]
+		state := bourse.StateStarted
+		if len(m.Config.Standbys) > 0 {
+			state = bourse.StateStopped
+		}
+		if m.State != state {
+			s.Errorf("machine %s is %s, want %s", m.ID, m.State, state)
+		}
+		if !slices.ContainsFunc(want.Groups, func(g deploy.Group) bool { return g.Name == m.Config.Metadata[deploy.KeyGroup] }) {
+			s.Errorf("machine %s is of group %q", m.ID, m.Config.Metadata[deploy.KeyGroup])
+		}
+		if f.line != "" && !asked && state == bourse.StateStarted {
+			asked = true
+			s.writes(app, m.ID, f.line, f.writes)
+		}
+	}
+	if f.page != "" {
+		s.eventually("its page", func() error { return s.page(f) })
+	}
+	return list
+}
+
+// writes runs a line of shell in a machine.
+func (s *site) writes(app bourse.AppName, id bourse.MachineID, line, want string) {
+	s.Helper()
+	r, err := s.api.Exec(s.Context(), app, id, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", line}, Timeout: 30})
+	if got := strings.TrimSpace(r.Stdout + r.Stderr); err != nil || got != want {
+		s.Errorf("%s: %q, %v, want %q", line, got, err, want)
+	}
+}
+
+// page asks for an app's page as its users do.
+func (s *site) page(f *file) error {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+f.name+".localhost/", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(req) // it may be sent on to https
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if want := f.name + " " + f.page; err == nil && !strings.HasPrefix(string(text), want) {
+		err = fmt.Errorf("%s: %q, want %q", resp.Status, text, want)
+	}
+	return err
+}
