@@ -33,6 +33,8 @@ type Handler struct {
 	Proxies  func() []bourse.Member // those that are heard from; nil: there are none
 	Fabric   fabric.Fabric
 	Patience time.Duration // for one that is asked
+
+	held budget
 }
 
 // Routes returns what the handler serves.
@@ -44,7 +46,9 @@ func (h *Handler) Routes() []endpoint.Route {
 }
 
 func (h *Handler) all(w http.ResponseWriter, r *endpoint.Request) error {
-	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: h.ask(r.Context(), "")})
+	list, release := h.ask(r.Context(), "")
+	defer release()
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
 }
 
 func (h *Handler) of(w http.ResponseWriter, r *endpoint.Request) error {
@@ -52,7 +56,8 @@ func (h *Handler) of(w http.ResponseWriter, r *endpoint.Request) error {
 	if err != nil {
 		return err
 	}
-	list := h.ask(r.Context(), app.Name)
+	list, release := h.ask(r.Context(), app.Name)
+	defer release()
 	for i := range list {
 		list[i].Routes = slices.DeleteFunc(list[i].Routes, func(t machinesapi.ProxyRoute) bool { return t.App != app.Name || t.AppID != app.ID })
 	}
@@ -61,15 +66,18 @@ func (h *Handler) of(w http.ResponseWriter, r *endpoint.Request) error {
 
 // Bounds of what is asked.
 const (
-	atOnce   = 16
-	maxReply = 16 << 20 // bytes of one proxy: about 50 000 machines
+	atOnce      = 16
+	maxReply    = 16 << 20 // bytes of one proxy: about 50 000 machines
+	maxAppReply = 1 << 20  // of one that is asked about one app
 )
 
-// ask asks all proxies, about one app or all of them.
-func (h *Handler) ask(ctx context.Context, app bourse.AppName) []machinesapi.Proxy {
+// ask asks all proxies, about one app or all of them. What they say is held until release
+// is called.
+func (h *Handler) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
-		return []machinesapi.Proxy{}
+		return []machinesapi.Proxy{}, func() {}
 	}
+	taken := share{of: &h.held}
 	members := h.Proxies()
 	slices.SortFunc(members, func(a, b bourse.Member) int { return cmp.Compare(a.ID, b.ID) })
 	out := make([]machinesapi.Proxy, len(members))
@@ -77,7 +85,7 @@ func (h *Handler) ask(ctx context.Context, app bourse.AppName) []machinesapi.Pro
 	group.SetLimit(atOnce)
 	for i, m := range members {
 		group.Go(func() error {
-			said, err := h.one(ctx, m, app)
+			said, err := h.one(ctx, m, app, &taken)
 			if err != nil {
 				said = machinesapi.Proxy{Error: bourse.MessageOf(err)}
 			}
@@ -88,14 +96,15 @@ func (h *Handler) ask(ctx context.Context, app bourse.AppName) []machinesapi.Pro
 		})
 	}
 	_ = group.Wait() // none returns an error
-	return out
+	return out, taken.release
 }
 
-func (h *Handler) one(ctx context.Context, to bourse.Member, app bourse.AppName) (said machinesapi.Proxy, err error) {
+func (h *Handler) one(ctx context.Context, to bourse.Member, app bourse.AppName, taken *share) (said machinesapi.Proxy, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Patience)
 	defer cancel()
-	at := url.URL{Path: Path}
+	at, most := url.URL{Path: Path}, int64(maxReply)
 	if app != "" {
+		most = maxAppReply
 		at.RawQuery = url.Values{"app": {string(app)}}.Encode()
 	}
 	resp, err := h.Fabric.Call(ctx, to, &http.Request{
@@ -108,9 +117,12 @@ func (h *Handler) one(ctx context.Context, to bourse.Member, app bourse.AppName)
 	if resp.StatusCode != http.StatusOK {
 		return said, bourse.Errorf(bourse.CodeUnavailable, "proxy %s says nothing of its routes (status %d)", to.ID, resp.StatusCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
-	if err == nil && len(raw) > maxReply {
-		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", maxReply)
+	raw, err := io.ReadAll(io.LimitReader(counting{resp.Body, taken}, most+1))
+	if err == nil && int64(len(raw)) > most {
+		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", most)
+	}
+	if err == nil {
+		err = taken.take(decoded(raw))
 	}
 	if err == nil {
 		said, err = decode(raw)
