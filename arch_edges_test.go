@@ -302,6 +302,14 @@ var edges = map[string]map[string]string{
 		"broker/apps":     "finds the app of a path",
 		"broker/endpoint": "serves through it",
 	},
+	"broker/elsewhere": {
+		"broker/apps":    "finds the app of a machine",
+		"broker/lookup":  "is told of what was made",
+		"broker/quota":   "says how much there may be",
+		"broker/secrets": "says which secrets a machine must have",
+		"fabric":         "asks a machine's owner through it",
+		"service":        "reads what requests start",
+	},
 	"broker/orgs": {
 		"broker/access":   "says who may ask",
 		"broker/apps":     "finds an organisation's apps",
@@ -343,6 +351,7 @@ var edges = map[string]map[string]string{
 		"broker/proxies":    "is composed of it",
 		"broker/addresses":  "is composed of it",
 		"broker/declined":   "is composed of it",
+		"broker/elsewhere":  "is composed of it",
 		"broker/endpoint":   "serves through it",
 		"broker/metrics":    "counts orders and requests in it",
 		"check":             "refuses checks that cannot be done",

@@ -94,6 +94,7 @@ var floors = map[string]int{
 	"broker/addresses":          3,
 	"broker/apps":               3,
 	"broker/declined":           3,
+	"broker/elsewhere":          3,
 	"broker/endpoint":           3,
 	"broker/lookup":             3,
 	"broker/metrics":            3,

@@ -14,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/addresses"
 	"github.com/bourse-dev/bourse/broker/apps"
 	"github.com/bourse-dev/bourse/broker/declined"
+	"github.com/bourse-dev/bourse/broker/elsewhere"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/broker/metrics"
@@ -107,8 +108,8 @@ type Config struct {
 // Broker serves the public API. Make one with [New].
 type Broker struct {
 	handler   http.Handler
-	orders    *orderHandler
-	elsewhere chan struct{} // full while as many orders for proxies are in progress as may be
+	ready     func() error
+	elsewhere *elsewhere.Orders
 }
 
 // New makes a broker. It starts nothing.
@@ -130,14 +131,14 @@ func New(config Config) *Broker {
 	if config.Copies == nil {
 		config.Copies = lookup.Asking(config.Workers, &fabric.AppList, "")
 	}
-	s, routes, orders := compose(&config)
+	s, routes, others := compose(&config)
 	config.Counts.Watch(s.Gate.Turns.Load)
-	return &Broker{s.Routed(routes), orders, make(chan struct{}, maxElsewhere)}
+	return &Broker{s.Routed(routes), s.Ready, others}
 }
 
-// compose makes the handlers, one for each noun, and returns the whole API, and of them
-// that of orders.
-func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
+// compose makes the handlers, one for each noun, and returns the whole API, and what
+// orders machines for proxies.
+func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
 	store, quotas := apps.NewStore(sources, c.Copies), quota.NewChecker(c.Quotas, machines)
@@ -147,12 +148,15 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &releases.Handler{View: c.Releases, Apps: store, Now: c.Now}
-	orders := &orderHandler{c, g, store, quotas, machines, sealed}
+	others := elsewhere.New(elsewhere.Config{
+		Exchange: c.Exchange, Directory: c.Directory, Workers: c.Workers, Apps: store, Quota: quotas, Machines: machines, Secrets: sealed,
+		Now: c.Now, Patience: c.Patience, Log: c.Log,
+	})
 	routes := slices.Concat(
 		(&appHandler{c, store, quotas, machines, volumes, released, sealed}).routes(),
 		released.Routes(),
 		sealed.Routes(),
-		orders.routes(),
+		(&orderHandler{c, g, store, quotas, machines, sealed}).routes(),
 		(&machineHandler{c, g, store, quotas, machines, sealed}).routes(),
 		(&volumeHandler{c, g, store, quotas, volumes, machines}).routes(),
 		(&taskHandler{c, g, store, sealed}).routes(),
@@ -168,7 +172,16 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *orderHandler) {
 		(&proxies.Handler{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
 		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
-	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), orders
+	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), others
+}
+
+// OrderElsewhere orders a machine as another one is, for a proxy: see
+// [elsewhere.Orders.Order]. Codes: those, and unavailable (the cluster is not known yet).
+func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (elsewhere.Ordered, error) {
+	if err := b.ready(); err != nil {
+		return elsewhere.Ordered{}, err
+	}
+	return b.elsewhere.Order(ctx, like)
 }
 
 // Handler serves /v1.

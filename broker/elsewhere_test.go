@@ -14,9 +14,10 @@ import (
 
 const webService = `[{"internal_port":8080,"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`
 
-// serving makes a stopped machine that requests start on worker w.
-func (s *setup) serving(t *testing.T, w bourse.WorkerID, change func(*bourse.Machine)) bourse.MachineID {
+// serving makes a stopped machine that requests start on worker w1.
+func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.MachineID {
 	t.Helper()
+	const w = "w1"
 	m := s.machine(t, w, "", bourse.StateStopped)
 	s.workers[w].mu.Lock()
 	defer s.workers[w].mu.Unlock()
@@ -31,11 +32,16 @@ func (s *setup) serving(t *testing.T, w bourse.WorkerID, change func(*bourse.Mac
 }
 
 // A proxy whose machine's host is full gets one as that is on another worker of its
-// region, which goes when it stops.
+// region, which goes when it stops. Another proxy gets the same one at that time.
 func TestOrderElsewhere(t *testing.T) {
 	s := start(t)
-	like := s.serving(t, "w1", nil)
-	s.workers["w1"].full = true
+	like := s.serving(t, nil)
+	s.workers["w1"].full, s.workers["w2"].full = true, true
+	// When no other has room, the order's id is told with the refusal.
+	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.workers["w2"].full = false
 	got, err := s.broker.OrderElsewhere(t.Context(), like)
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +56,15 @@ func TestOrderElsewhere(t *testing.T) {
 	if c := order.Config; !c.AutoDestroy || c.Env["KEY"] != "value" || string(c.Services) != webService || order.Name != "" {
 		t.Errorf("config %+v", c)
 	}
-	// When no other has room, the order's id is told with the refusal.
-	s.workers["w2"].full = true
-	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
-		t.Errorf("%+v, %v", got, err)
+	placed := len(s.orders)
+	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // and as another of the app's is, which has the same config
+		if again, err := s.broker.OrderElsewhere(t.Context(), id); err != nil || again != got || len(s.orders) != placed {
+			t.Errorf("another proxy got %+v after %d orders, %v; want %+v", again, len(s.orders), err, got)
+		}
+	}
+	differs := s.serving(t, func(m *bourse.Machine) { m.Config.Env = map[string]string{"KEY": "other"} })
+	if other, err := s.broker.OrderElsewhere(t.Context(), differs); err != nil || other.Machine == got.Machine {
+		t.Errorf("a machine that differs: %+v, %v", other, err)
 	}
 }
 
@@ -73,7 +84,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
-			like := s.serving(t, "w1", change)
+			like := s.serving(t, change)
 			if _, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || len(s.orders) != 0 {
 				t.Errorf("%v, orders %v", err, s.orders)
 			}
@@ -86,7 +97,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 		}
 		c.Quotas = quotas
 	})
-	like := s.serving(t, "w1", nil)
+	like := s.serving(t, nil)
 	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeForbidden || got.Order == "" || len(s.orders) != 0 {
 		t.Errorf("beyond the quota: %v, orders %v", err, s.orders)
 	}

@@ -14,10 +14,11 @@ import (
 
 // Orders has machines made for requests that no machine can be started for.
 type Orders interface {
-	// Order returns a machine as this one is, on another host, which starts; and the
-	// order's id, with an error as well if it came to have one. Codes: any;
+	// Order returns a machine as this one of the app with this id is, on another host,
+	// which starts; and the order's id, with an error as well if it came to have one.
+	// Proxies that ask at the same moment get the same machine, if they can. Codes: any;
 	// insufficient_capacity (no worker took it).
-	Order(ctx context.Context, like bourse.MachineID) (Ordered, error)
+	Order(ctx context.Context, app string, like bourse.MachineID) (Ordered, error)
 }
 
 // Ordered is what became of an order.
@@ -109,7 +110,7 @@ func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
 		// What is ordered is of use to those who wait, too, when this client leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), p.Limits.Ready)
 		ctx, span := trace.Start(ctx, "order")
-		got, err := p.Orders.Order(ctx, like.Machine)
+		got, err := p.Orders.Order(ctx, x.target.App.ID, like.Machine)
 		span.Set("bourse.order", string(got.Order))
 		span.End(err)
 		cancel()

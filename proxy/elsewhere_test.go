@@ -15,7 +15,7 @@ import (
 // ordersOf are orders as a test decides them.
 type ordersOf func(like bourse.MachineID) (proxy.Ordered, error)
 
-func (f ordersOf) Order(_ context.Context, like bourse.MachineID) (proxy.Ordered, error) {
+func (f ordersOf) Order(_ context.Context, _ string, like bourse.MachineID) (proxy.Ordered, error) {
 	return f(like)
 }
 

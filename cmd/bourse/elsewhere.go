@@ -1,17 +1,17 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/elsewhere"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/trace"
@@ -24,16 +24,16 @@ const pathElsewhere = "/proxy/orders"
 
 // elsewhereReply is what a broker answers; with a code nothing was ordered.
 type elsewhereReply struct {
-	broker.Elsewhere
+	elsewhere.Ordered
 	Code    bourse.Code `json:"code,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
 
 // ordersForProxies serves proxies.
-func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (broker.Elsewhere, error)) http.Handler {
+func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (elsewhere.Ordered, error)) http.Handler {
 	return direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := order(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
-		reply := elsewhereReply{Elsewhere: got}
+		reply := elsewhereReply{Ordered: got}
 		if err != nil {
 			reply.Code, reply.Message = bourse.CodeOf(err), bourse.MessageOf(err)
 		}
@@ -52,16 +52,16 @@ var _ proxy.Orders = brokerOrders{}
 const maxBrokers = 3
 
 // Order implements proxy.Orders. A second broker is asked only when the first has not
-// seen the request, so that there is one machine.
-func (o brokerOrders) Order(ctx context.Context, like bourse.MachineID) (out proxy.Ordered, err error) {
+// seen the request, so that there is one machine; and all proxies ask the same one first.
+func (o brokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out proxy.Ordered, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
+	owner, _ := o.replica.directory.ByTag(like.Tag()) // else any broker says that it is not there
 	brokers := slices.DeleteFunc(o.members(), func(m bourse.Member) bool { return m.Role != bourse.RoleBroker })
-	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] })
-	slices.SortStableFunc(brokers, func(a, b bourse.Member) int { return cmp.Compare(o.far(&a), o.far(&b)) })
+	sortFor(brokers, app, owner.Region)
 	for _, to := range brokers[:min(len(brokers), maxBrokers)] {
 		var reply elsewhereReply
 		if reply, err = o.ask(ctx, to, like); err == nil {
-			return proxy.Ordered(reply.Elsewhere), nil
+			return proxy.Ordered(reply.Ordered), nil
 		}
 		if out.Order = reply.Order; bourse.CodeOf(err) != bourse.CodeUnavailable || out.Order != "" {
 			break
@@ -70,11 +70,28 @@ func (o brokerOrders) Order(ctx context.Context, like bourse.MachineID) (out pro
 	return out, err
 }
 
-func (o brokerOrders) far(m *bourse.Member) int {
-	if m.Region == o.self.Region {
-		return 0
+// sortFor sorts brokers in the order in which they are asked for a machine of an app:
+// those in the machine's region first, where it is ordered, and from there on by chance,
+// which is the same at every proxy and another for every app.
+func sortFor(brokers []bourse.Member, app string, region bourse.Region) {
+	type rank struct {
+		far  bool
+		luck [sha256.Size]byte
 	}
-	return 1
+	ranks := make(map[bourse.WorkerID]rank, len(brokers))
+	for _, b := range brokers {
+		ranks[b.ID] = rank{b.Region != region, sha256.Sum256([]byte(app + "\x00" + string(b.ID)))}
+	}
+	slices.SortFunc(brokers, func(a, b bourse.Member) int {
+		one, other := ranks[a.ID], ranks[b.ID]
+		switch {
+		case one.far == other.far:
+			return bytes.Compare(one.luck[:], other.luck[:])
+		case one.far:
+			return 1
+		}
+		return -1
+	})
 }
 
 // maxElsewhereReply bounds what a broker answers.

@@ -2,16 +2,72 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/trace/tracetest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
+
+// fullHost makes a machine of an app that is at rest on a host which is full, and returns
+// both when all proxies route to it.
+func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.WorkerID) {
+	h.Helper()
+	id = h.create(app, h.order(kindWeb))
+	h.eventually("the proxies route to the machine", func() error {
+		list, err := machinesapi.Proxies{Client: h.api}.Of(h.Context(), app)
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			if len(p.Routes) != 2 {
+				return fmt.Errorf("%s does not: %s", p.ID, p.Error)
+			}
+			full = p.Routes[0].Machines[0].Worker
+		}
+		if len(list) != len(h.proxies) {
+			return errors.New("not all of them are known")
+		}
+		return nil
+	})
+	h.run("filler", h.order(kindWeb), string(full))
+	return id, full
+}
+
+// Requests that come to two proxies at the same moment for a machine whose host is full
+// are answered by one other machine, which was ordered over NATS.
+func TestAFullHostBehindTwoProxies(t *testing.T) {
+	t.Parallel()
+	h := newHouseOverNATS(t, 2, 2, []string{"--memory", "1536MiB"})
+	id, full := h.fullHost("shop")
+	var replies [2]reply
+	var asking sync.WaitGroup
+	for i, p := range h.proxies {
+		asking.Go(func() {
+			var err error
+			if replies[i], err = get(http.DefaultClient, "http://"+p.Web[0]+"/", "shop.localhost", ""); err != nil {
+				t.Errorf("%s: %v", p.Name, err)
+			}
+		})
+	}
+	if asking.Wait(); t.Failed() {
+		return
+	}
+	m := h.machine("shop", bourse.MachineID(replies[0].Machine))
+	if replies[1].Machine != string(m.ID) || m.ID == id || m.Worker == full {
+		t.Errorf("machines %s, of worker %s, and %s answered, want one of another worker than %s", m.ID, m.Worker, replies[1].Machine, full)
+	}
+	list, _, err := h.api.Machines(t.Context(), "shop", machinesapi.ListMachines{})
+	if err != nil || len(list) != 2 {
+		t.Errorf("%d machines, want that at rest and another; %v", len(list), err)
+	}
+}
 
 // A request for a machine whose host is full is answered by another machine, which
 // was ordered for it elsewhere; and its trace shows where the time went, from the
@@ -23,20 +79,7 @@ func TestAFullHostAndATrace(t *testing.T) {
 		c.Env = append(os.Environ(), collector.Env()...)
 		return c.Start()
 	})
-	id := h.create("shop", h.order(kindWeb))
-	var full bourse.WorkerID
-	h.eventually("the proxy routes to the machine", func() error {
-		list, err := machinesapi.Proxies{Client: h.api}.Of(t.Context(), "shop")
-		if err != nil {
-			return err
-		}
-		if len(list) == 1 && len(list[0].Routes) == 2 {
-			full = list[0].Routes[0].Machines[0].Worker
-			return nil
-		}
-		return errors.New("it does not")
-	})
-	h.run("filler", h.order(kindWeb), string(full))
+	id, full := h.fullHost("shop")
 
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.proxies[0].Web[0]+"/", nil)

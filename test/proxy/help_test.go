@@ -47,6 +47,28 @@ func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []st
 	h.broker = servertest.New(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	h.broker.Launch = launch
 	servertest.StartAll(t, h.broker)
+	join := []string{"--join", h.broker.Addr}
+	h.furnish(workers, proxies, slices.Concat(workerArgs, join), slices.Concat(proxyArgs, join), launch)
+	return h
+}
+
+// newHouseOverNATS is newHouse with servers that reach each other through a NATS server.
+func newHouseOverNATS(t *testing.T, workers, proxies int, workerArgs []string) *house {
+	t.Helper()
+	relay := servertest.New(t, "nats")
+	relay.Args = []string{"serve", "nats", "--listen", "127.0.0.1:0", "--cluster", relay.Of, "--ready-file", relay.Ready}
+	servertest.StartAll(t, relay)
+	over := []string{"--nats", "nats://" + relay.API}
+	h := &house{T: t, broker: servertest.New(t, "b1", append([]string{"serve", "broker", "--listen", "127.0.0.1:0"}, over...)...)}
+	servertest.StartAll(t, h.broker)
+	h.furnish(workers, proxies, slices.Concat(workerArgs, over), over, (*exec.Cmd).Start)
+	return h
+}
+
+// furnish starts workers and proxies, and waits until all have met.
+func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) {
+	t := h.T
+	t.Helper()
 	h.api = servertest.Client(t, h.broker)
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i+1)
@@ -54,14 +76,14 @@ func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []st
 		h.data = append(h.data, data)
 		h.workers = append(h.workers, servertest.New(t, name, slices.Concat([]string{
 			"serve", "worker", "--name", name, "--region", "gru", "--data", data, "--label", "host=" + name,
-			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", h.broker.Addr,
+			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral",
 		}, workerArgs)...))
 	}
 	for i := range proxies {
 		name := fmt.Sprintf("p%d", i+1)
 		h.proxies = append(h.proxies, servertest.New(t, name, slices.Concat([]string{
 			"serve", "proxy", "--name", name, "--region", "gru", "--drain", "1s",
-			"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--self-signed", "--join", h.broker.Addr,
+			"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--self-signed",
 		}, proxyArgs)...))
 	}
 	for _, s := range slices.Concat(h.workers, h.proxies) {
@@ -69,7 +91,6 @@ func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []st
 	}
 	servertest.StartAll(t, slices.Concat(h.workers, h.proxies)...)
 	h.agreed()
-	return h
 }
 
 // agreed waits until all have met, and have the same view.

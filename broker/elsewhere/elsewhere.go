@@ -1,0 +1,177 @@
+// Package elsewhere has machines ordered for proxies that cannot have theirs started,
+// as their hosts are full.
+//
+// Several proxies meet the same full host at the same moment. They ask the same broker,
+// as far as they know the same ones, and while an order for such a machine is in
+// progress, and for a moment after it was filled, all who ask get its machine: see
+// together.go. Two brokers do not know of each other's: then there are two machines,
+// which go when they are idle (ADR 73).
+package elsewhere
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/apps"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/service"
+)
+
+// Exchange fills orders.
+type Exchange interface {
+	// Place fills the order or says why no worker would.
+	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
+}
+
+// Directory knows the members of the cluster.
+type Directory interface {
+	// ByTag finds the owner of the machines whose ids begin with the tag.
+	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
+}
+
+// Config is what orders are made with. All of it is required.
+type Config struct {
+	Exchange  Exchange
+	Directory Directory
+	Workers   fabric.Fabric
+	Apps      *apps.Store
+	Quota     *quota.Checker
+	Machines  *lookup.Machines
+	Secrets   *secrets.Secrets
+	Now       func() time.Time
+	Patience  time.Duration // for the owner of a machine
+	Log       *slog.Logger
+}
+
+// Orders are those of one broker for proxies. Make them with [New]; its methods are safe
+// for concurrent use.
+type Orders struct {
+	config Config
+	shared together
+}
+
+// New makes orders. It starts nothing.
+func New(c Config) *Orders { return &Orders{config: c} }
+
+// Ordered is what became of an order for a machine as another one is.
+type Ordered struct {
+	Order    bourse.OrderID    `json:"order"`
+	Machine  bourse.MachineID  `json:"machine"`
+	Instance bourse.InstanceID `json:"instance"`
+	Worker   bourse.WorkerID   `json:"worker"`
+	Region   bourse.Region     `json:"region"`
+}
+
+// Order orders a machine as another one of its app is, in the same region, for
+// a proxy that cannot have that one started: its host is full. The new one is
+// destroyed when it stops: the app has its own machines for the next time.
+//
+// A proxy says which machine it means, and no more. It must be one that requests start,
+// that is at rest, and that nothing keeps where it is; the app's quota, secrets and
+// the rules of its order are as for any other order. The order's id is returned with
+// an error, too, once there is one. Codes: not_found, failed_precondition (it is no
+// such machine), rate_limited, and those of placing an order.
+func (o *Orders) Order(ctx context.Context, like bourse.MachineID) (Ordered, error) {
+	if err := o.shared.enter(); err != nil {
+		return Ordered{}, err
+	}
+	defer o.shared.leave()
+	order, err := o.orderLike(ctx, like)
+	if err != nil {
+		return Ordered{}, err
+	}
+	return o.shared.do(ctx, &order, func(ctx context.Context) (Ordered, error) { return o.place(ctx, order, like) })
+}
+
+// place has an order filled.
+func (o *Orders) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (Ordered, error) {
+	c, out := &o.config, Ordered{Order: order.ID}
+	if err := c.Quota.MayHaveMachine(ctx, &order); err != nil {
+		return out, err
+	}
+	fill, _, err := c.Exchange.Place(ctx, order)
+	if err != nil {
+		return out, err
+	}
+	m := &fill.Machine
+	c.Machines.Remember(m)
+	c.Machines.Note(m)
+	c.Quota.PlacedMachine(&order)
+	c.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(like)))
+	out.Machine, out.Instance, out.Worker, out.Region = m.ID, m.Instance, m.Worker, m.Region
+	return out, nil
+}
+
+// orderLike makes the order of a machine as another one is.
+func (o *Orders) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
+	c := &o.config
+	owner, ok := c.Directory.ByTag(like.Tag())
+	if !ok {
+		return bourse.Order{}, errNoMachine()
+	}
+	m, err := o.show(ctx, owner, like)
+	if err != nil {
+		return bourse.Order{}, err
+	}
+	app, err := c.Apps.Recall(ctx, m.App)
+	if err != nil {
+		return bourse.Order{}, err
+	}
+	if !m.OwnedBy(&app) {
+		return bourse.Order{}, errNoMachine()
+	}
+	if err := mayOrderLike(&m, c.Now()); err != nil {
+		return bourse.Order{}, err
+	}
+	order := bourse.Order{ID: bourse.NewOrderID().In(app.ID), App: app, Regions: []bourse.Choice{{m.Region}}, Config: m.Config}
+	order.Config.AutoDestroy = true
+	if order.Secrets, err = c.Secrets.Require(ctx, app.ID, 0); err != nil {
+		return bourse.Order{}, err
+	}
+	return order, order.Validate()
+}
+
+func errNoMachine() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }
+
+// show asks the owner: the view has neither environment nor files.
+func (o *Orders) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.config.Patience)
+	defer cancel()
+	return fabric.MachineShow.Call(ctx, o.config.Workers, owner, id)
+}
+
+// mayOrderLike reports failed_precondition for a machine that is not one to order
+// another as: that a request does not start, or that something keeps where it is.
+func mayOrderLike(m *bourse.Machine, now time.Time) error {
+	no := func(why string) error {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "no machine is ordered as %s is: %s", m.ID, why)
+	}
+	switch {
+	case m.State != bourse.StateStopped && m.State != bourse.StateSuspended:
+		return no("it is " + string(m.State))
+	case m.Cordoned:
+		return no("it is cordoned")
+	case !m.Lease.Expired(now):
+		return no("it is leased")
+	case len(m.Config.Mounts) > 0:
+		return no("it has a volume")
+	}
+	if list, err := m.Config.StandsBy(); err != nil || len(list) > 0 {
+		return no("it stands by for others")
+	}
+	services, err := service.Of(&m.Config)
+	if err != nil {
+		return no("its services cannot be read")
+	}
+	for i := range services {
+		if services[i].Autostart {
+			return nil
+		}
+	}
+	return no("requests do not start it")
+}
