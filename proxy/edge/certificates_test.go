@@ -121,7 +121,7 @@ func TestSelfSigned(t *testing.T) {
 }
 
 // TestACME: a CA is asked for names that are allowed alone, and not again and again.
-// That one issues is not tested here.
+// That one issues is tested with processes (test/proxy).
 func TestACME(t *testing.T) {
 	t.Parallel()
 	errNo := errors.New("no app has it")
