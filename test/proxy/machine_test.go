@@ -108,6 +108,7 @@ func serveWeb(l net.Listener) error {
 	mux.HandleFunc("/", w.answer)
 	mux.HandleFunc("GET /page", page)
 	mux.HandleFunc("GET /events", w.events)
+	mux.HandleFunc("GET /counts", counts)
 	mux.HandleFunc("/seen/{event}", w.see)
 	mux.HandleFunc("POST /report/{id}", w.report)
 	mux.HandleFunc("GET /report/{id}", w.reported)
@@ -140,6 +141,30 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(reply{ // the client sees what is missing
 		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Traceparent: r.Header.Get("Traceparent"), Asked: n,
 	})
+}
+
+// countEvery is how often an event of /counts is sent.
+const countEvery = 100 * time.Millisecond
+
+// counts sends events without end: 0, 1, 2.
+func counts(out http.ResponseWriter, r *http.Request) {
+	out.Header().Set("Content-Type", "text/event-stream")
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		_, err := fmt.Fprintf(out, "data: %d\n\n", i)
+		if err == nil {
+			err = http.NewResponseController(out).Flush()
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 // events sends ?n= events, of stream ?id=. Each but the first is sent when the

@@ -36,12 +36,14 @@ type soak struct {
 	replies map[int]int // by status
 	excused int         // what went to the proxy while it was killed
 	kills   int
+	opened  int // WebSockets, and streams of events
+	said    int // messages and events that came over them
 }
 
 // Daemons of workers, the broker and one of two proxies are killed and started again
 // at random under load: each reply is the one to its request, each request to the
-// proxy that stays is answered, if only by a 5xx, and that proxy keeps no goroutine
-// and no file of it.
+// proxy that stays is answered, if only by a 5xx, no WebSocket and no stream of events
+// through it breaks or loses a message, and it keeps no goroutine and no file of it.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
@@ -70,12 +72,24 @@ func TestSoak(t *testing.T) {
 		killers.Go(func() { s.kill(ctx, victims) })
 	}
 	l := startLoad(100, s.ask)
+	var open sync.WaitGroup
+	for i := range s.proxies {
+		for _, app := range s.apps {
+			open.Go(func() { s.stayOpen(ctx, i, app, s.socket) })
+			open.Go(func() { s.stayOpen(ctx, i, app, s.events) })
+		}
+	}
 	killers.Wait()
+	open.Wait()
 	l.end(t)
 	for _, c := range s.clients {
 		c.CloseIdleConnections()
 	}
 	t.Logf("%d kills; replies by status: %v, and %d requests met a proxy that was killed", s.kills, s.replies, s.excused)
+	t.Logf("%d messages over WebSockets and in streams of events, which were opened %d times", s.said, s.opened)
+	if s.said < int(soakFor.Seconds()) || s.opened < 2*len(s.apps) {
+		t.Errorf("%d messages came over %d connections that stay open, want many", s.said, s.opened)
+	}
 	if n := s.replies[http.StatusOK]; n < l.asked/2 {
 		t.Errorf("%d of %d requests were answered by machines, want most", n, l.asked)
 	}

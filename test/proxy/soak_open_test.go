@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/websocket"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// errUnopened is the end of a connection that was refused with a status: as with other
+// requests, its app may be without a machine for a moment.
+var errUnopened = errors.New("not opened")
+
+// stayOpen keeps a connection to an app open through a proxy until ctx ends, and opens it
+// again only where that is in order: the proxy was killed.
+func (s *soak) stayOpen(ctx context.Context, i int, app bourse.AppName, speak func(ctx context.Context, i int, app bourse.AppName) error) {
+	for ctx.Err() == nil {
+		down := s.down.Load()
+		err := speak(ctx, i, app)
+		killed := i == 1 && (down%2 == 1 || s.down.Load() != down)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errUnopened), killed:
+		default:
+			s.Errorf("a connection to %s through %s that stays open: %v", app, s.proxies[i].Name, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(countEvery):
+		}
+	}
+}
+
+func (s *soak) noteOpened() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+}
+
+func (s *soak) noteSaid() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said++
+}
+
+// socket has one message after the other come back over a WebSocket.
+func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.proxies[i].Web[0])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	host := string(app) + ".localhost"
+	config, err := websocket.NewConfig("ws://"+host+"/socket", "http://"+host+"/")
+	if err != nil {
+		return err
+	}
+	socket, err := websocket.NewClient(config, conn)
+	if errors.Is(err, websocket.ErrBadStatus) {
+		return errUnopened
+	}
+	if err != nil {
+		return err
+	}
+	s.noteOpened()
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		want, got := string(app)+" "+strconv.Itoa(n), ""
+		if err = websocket.Message.Send(socket, want); err == nil {
+			err = websocket.Message.Receive(socket, &got)
+		}
+		if err == nil && got != want {
+			err = fmt.Errorf("%q came back for %q", got, want)
+		}
+		if err != nil {
+			return fmt.Errorf("message %d: %w", n, err)
+		}
+		s.noteSaid()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// events reads events, of which none may be missing.
+func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silent := time.AfterFunc(patience, cancel)
+	defer silent.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.urls[i]+"counts", nil)
+	if err != nil {
+		return err
+	}
+	req.Host = string(app) + ".localhost"
+	resp, err := (&http.Client{Transport: s.clients[i].Transport}).Do(req) // without a limit of time
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		return errUnopened
+	}
+	s.noteOpened()
+	n := 0
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		event, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if event != strconv.Itoa(n) {
+			return fmt.Errorf("event %s came instead of %d, %s", event, n, resp.Status)
+		}
+		n++
+		silent.Reset(patience)
+		s.noteSaid()
+	}
+	return fmt.Errorf("after %d events: %w", n, errors.Join(lines.Err(), net.ErrClosed))
+}
