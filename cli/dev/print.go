@@ -16,9 +16,10 @@ import (
 // clusterReady is what "bourse dev --json" prints once ready, and the content of
 // its --ready-file.
 type clusterReady struct {
-	API     string        `json:"api"`             // http://host:port
-	Proxy   string        `json:"proxy,omitempty"` // http://host:port
-	PID     int           `json:"pid"`             // to be signalled to end the cluster
+	API     string        `json:"api"`                   // http://host:port
+	Proxy   string        `json:"proxy,omitempty"`       // http://host:port
+	Secure  string        `json:"proxy_https,omitempty"` // https://host:port, with a certificate that no one has issued
+	PID     int           `json:"pid"`                   // to be signalled to end the cluster
 	Data    string        `json:"data"`
 	Servers []serve.Ready `json:"servers"` // the broker first, then the workers by region, then the proxy
 
@@ -36,6 +37,9 @@ func (c *cluster) readiness() clusterReady {
 	r := clusterReady{API: "http://" + broker.API, PID: os.Getppid(), Data: data, TokenFile: broker.TokenFile}
 	if p := c.ready["proxy"]; len(p.HTTP) > 0 {
 		r.Proxy = "http://" + p.HTTP[0]
+	}
+	if p := c.ready["proxy"]; len(p.HTTPS) > 0 {
+		r.Secure = "https://" + p.HTTPS[0]
 	}
 	for _, d := range c.servers {
 		r.Servers = append(r.Servers, c.ready[d.name])
@@ -69,7 +73,7 @@ func (c *cluster) announce(took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	proxy, and := c.readiness().Proxy, " and a broker"
+	proxy, secure, and := c.readiness().Proxy, c.readiness().Secure, " and a broker"
 	if proxy != "" {
 		and = ", a broker and a proxy"
 	}
@@ -109,6 +113,7 @@ func (c *cluster) announce(took time.Duration) error {
 			strings.TrimPrefix(proxy, "http://127.0.0.1"))
 		b.WriteString("  bourse machine run host --app web --port 80 -- sh -c 'exec python3 -m http.server $PORT'\n")
 		fmt.Fprintf(&b, "  curl http://web.localhost%s/\n", strings.TrimPrefix(proxy, "http://127.0.0.1"))
+		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is the proxy's own\n", strings.TrimPrefix(secure, "https://127.0.0.1"))
 	}
 	b.WriteString("\nCtrl-C ends it all and leaves nothing behind.\n")
 	_, err = c.shell.Out.Write([]byte(c.shell.Typed(b.String())))
