@@ -82,7 +82,8 @@ func Unsent(to bourse.Member, cause error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, cause)
 }
 
-// ErrLost is in the errors of answers that did not arrive. Who may ask twice asks again.
+// ErrLost is in the error of a call whose answer did not arrive; see [Lost]. A caller whose
+// request does no harm when it is repeated repeats it.
 var ErrLost = errors.New("the answer was lost")
 
 // lost is the cause of an answer's loss.
