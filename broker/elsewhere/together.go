@@ -70,7 +70,7 @@ func (t *together) leave() {
 }
 
 // do has an order placed, or returns what became of another of its kind: of one in
-// progress, or of one that was filled a moment ago. Whoever comes first carries it out,
+// progress, or of one that was filled a moment ago. The first caller carries it out,
 // for as long as anyone waits. Codes: those of place; rate_limited, canceled.
 func (t *together) do(ctx context.Context, order *bourse.Order, place func(context.Context) (Ordered, error)) (Ordered, error) {
 	k, err := kindOf(order)
