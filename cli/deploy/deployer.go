@@ -121,7 +121,11 @@ func (d *deployer) nothing(p *deploy.Plan) error {
 	if d.shell.JSON {
 		return d.shell.PrintLine(plans.Line{Plan: p})
 	}
-	_, err := fmt.Fprintf(d.shell.Out, "%s  nothing to do: it is as it is wanted\n", p.App)
+	text := "it is as it is wanted"
+	if left := plans.Left(p); left > 0 {
+		text = fmt.Sprintf("%d left as before, since their workers do not answer; all else is as it is wanted", left)
+	}
+	_, err := fmt.Fprintf(d.shell.Out, "%s  nothing to do: %s\n", p.App, text)
 	return err
 }
 

@@ -96,6 +96,23 @@ func carried(ctx context.Context, t *testing.T, said *watched, api run.API, sign
 	return outs.String(), said.String(), err
 }
 
+// TestSummaryNamesWhatIsLeft: a release that is complete but for machines whose workers do not answer says so.
+func TestSummaryNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	p := cordons()
+	p.Seen = map[bourse.MachineID]deploy.Seen{"148e21ea1d5301": {}, "148e21ea1d5302": {Lost: true}, "148e21ea1d5303": {Lost: true}}
+	p.Steps = append(p.Steps, deploy.Step{
+		ID: 2, Do: deploy.MakeMachine, Config: &bourse.Config{Metadata: map[string]string{deploy.KeyReplaces: "148e21ea1d5303"}},
+	})
+	if got := Summary(p); strings.Contains(got, "left") {
+		t.Errorf("of no release: %q", got)
+	}
+	p.Release = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
+	if got, want := Summary(p), "1 left as before, since their workers do not answer"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q in it", got, want)
+	}
+}
+
 func TestCarryWell(t *testing.T) {
 	t.Parallel()
 	api := &oneMachine{cordon: func(context.Context, bool) error { return nil }}

@@ -3,6 +3,7 @@ package plans
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse/cli"
@@ -46,10 +47,29 @@ func Summary(p *deploy.Plan) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n.count, n.what))
 		}
 	}
+	if p.Release != "" {
+		if left := Left(p); left > 0 {
+			parts = append(parts, fmt.Sprintf("%d left as before, since their workers do not answer,", left))
+		}
+	}
 	if len(parts) == 0 {
 		return "nothing to do"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Left counts the machines that a plan does nothing about since their workers do not answer: they
+// may not be as they are wanted.
+func Left(p *deploy.Plan) int {
+	n := 0
+	for id := range p.Seen {
+		if p.Seen[id].Lost && !slices.ContainsFunc(p.Steps, func(s deploy.Step) bool {
+			return s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] == string(id)
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 func dash(s string) string {
