@@ -55,6 +55,9 @@ func newWorker(self bourse.Member) *worker {
 	w.handleImages()
 	w.handleReservations()
 	w.handleOthers()
+	w.mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) { // a verb that only its own test has answered
+		fabric.WriteFailure(rw, bourse.Errorf(bourse.CodeFailedPrecondition, "no test worker serves %s", r.URL.Path))
+	})
 	return w
 }
 
