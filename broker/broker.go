@@ -172,7 +172,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) 
 		(&proxies.Handler{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
 		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
-	return &endpoint.Server{Gate: g, Ready: known, Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}, append(routes, openapi.Route(routes, c.Version)), others
+	server := &endpoint.Server{Gate: g, Ready: known, Declined: openapi.Declined(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
+	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
 // OrderElsewhere orders a machine as another one is, for a proxy: see

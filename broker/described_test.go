@@ -165,3 +165,23 @@ func (r *repliesSeen) Write(b []byte) (int, error) {
 }
 
 func (r *repliesSeen) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// A call of the Machines API that is not offered says why, also where its path is of
+// another's.
+func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for call, want := range map[string]string{
+		"GET /v1/apps/shop/machines/148e21ea1d5389/memory":          "is not offered: a machine's memory does not change while it runs",
+		"POST /v1/apps/shop/machines/148e21ea1d5389/memory/reclaim": "is not offered: a machine's memory does not change while it runs",
+		"POST /v1/tokens/oidc":                                      "is not offered: tokens are opaque",
+		"POST /v1/postgres":                                         "is not offered: Managed Postgres",
+		"GET /v1/tokens/oidc/":                                      "no such endpoint",
+		"PUT /v1/postgres":                                          "no such endpoint",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		if rec := s.call(t, method, path, ""); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%s: %d %s, want %q", call, rec.Code, rec.Body, want)
+		}
+	}
+}

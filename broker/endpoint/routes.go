@@ -49,6 +49,9 @@ func (s *Server) Routed(routes []Route) http.Handler {
 		mux.Handle(rt.Pattern, s.endpoint(rt))
 	}
 	mux.Handle(anyPath, s.endpoint(On(anyPath, access.Anyone, func(w http.ResponseWriter, r *Request) error {
+		if why := s.Declined(r.Request); why != "" {
+			return bourse.Errorf(bourse.CodeNotFound, "%s %s is not offered: %s", r.Method, bourse.Quoted(r.URL.Path), why)
+		}
 		return unknownPath(mux, w, r)
 	})))
 	return mux

@@ -48,12 +48,13 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 
 // Server is what every request goes through.
 type Server struct {
-	Gate   *Gate
-	Ready  func() error // says why nothing is served yet but health, metrics and the view
-	Counts *metrics.Counts
-	Region bourse.Region // shown in request ids
-	Now    func() time.Time
-	Log    *slog.Logger
+	Gate     *Gate
+	Ready    func() error               // says why nothing is served yet but health, metrics and the view
+	Declined func(*http.Request) string // says why a call is not offered that clients know; "" of any other
+	Counts   *metrics.Counts
+	Region   bourse.Region // shown in request ids
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // endpoint serves one route: it names the request, authorises it, turns its

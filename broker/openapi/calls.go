@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -107,6 +108,22 @@ func missing(why string, patterns ...string) []Call {
 		out[i] = Call{Pattern: pattern, Missing: why}
 	}
 	return out
+}
+
+// Declined returns what says why a request is not served that the Machines API has; "" of
+// any other.
+func Declined() func(*http.Request) string {
+	mux, why := http.NewServeMux(), map[string]string{}
+	for _, c := range calls {
+		if c.Missing != "" {
+			mux.Handle(c.Pattern, http.NotFoundHandler())
+			why[c.Pattern] = c.Missing
+		}
+	}
+	return func(r *http.Request) string {
+		_, pattern := mux.Handler(r)
+		return why[pattern]
+	}
 }
 
 // callOf returns the line about a route, whatever its variables are called; nil
