@@ -79,6 +79,10 @@ func (i Init) Command() []string {
 	return slices.Concat(i.Entrypoint, i.Cmd)
 }
 
+// MetadataReplaces is the member of a machine's metadata that names the machine whose place it takes:
+// among those that it is spread, that one does not count.
+const MetadataReplaces = "bourse_replaces"
+
 // MaxStandbys is how many machines one may stand by for.
 const MaxStandbys = 16
 

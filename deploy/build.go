@@ -89,9 +89,14 @@ func (b *builder) retire(m *machine, why string) {
 	default:
 		b.marked[m.ID] = true
 		b.retires = append(b.retires, retire{m, why})
-		for _, mount := range m.config.Mounts {
-			b.warn("volume %s of machine %s stays: destroy it once its data is not needed", mount.Volume, m)
-		}
+		b.leave(m)
+	}
+}
+
+// leave says that what is on the volumes of a machine which goes is kept.
+func (b *builder) leave(m *machine) {
+	for _, mount := range m.config.Mounts {
+		b.warn("volume %s of machine %s stays: destroy it once its data is not needed", mount.Volume, m)
 	}
 }
 

@@ -180,6 +180,17 @@ func (s *survey) rootOf(m *machine) *machine {
 	return m
 }
 
+// heir returns a machine that was made to take the place of one which is gone, the first in
+// the order of ids; "" for none.
+func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
+	for _, next := range sortedKeys(s.machines) {
+		if s.machines[next].replaces() == id {
+			return next
+		}
+	}
+	return ""
+}
+
 // freeVolume takes a volume of that name that no machine has, nil for none.
 func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	for i, v := range s.volumes {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,12 +45,13 @@ func Move(have State, what Moving, pace Pace) Plan {
 
 // move is one machine that goes, and what takes its place.
 type move struct {
-	from  *machine
-	to    *machine   // made by a plan that did not end
-	stale []*machine // likewise, and of no use
-	spare *machine   // that stands by for it
-	twins []*move    // that it stands by for
-	made  Step       // names the machine that takes its place
+	from   *machine
+	to     *machine   // made by a plan that did not end
+	stale  []*machine // likewise, and of no use
+	spares []*machine // that stand by for it or for what was made of it, and stay
+	twins  []*move    // that it stands by for
+	beside []*move    // whose spare is one of its own, which it changes for both
+	made   Step       // names the machine that takes its place
 }
 
 func (b *builder) moveGroup(units []*unit, what *Moving, pace Pace, why string) {
@@ -60,7 +62,7 @@ func (b *builder) moveGroup(units []*unit, what *Moving, pace Pace, why string) 
 			running++
 		}
 		if mv := b.movable(u, what); mv != nil {
-			mv.spare = spareOf(units, mv.from)
+			mv.spares = sparesOf(units, u)
 			moves = append(moves, mv)
 		}
 	}
@@ -77,32 +79,37 @@ func (b *builder) moveGroup(units []*unit, what *Moving, pace Pace, why string) 
 // pairSpares lets each spare be changed once: a spare that moves too is made for the
 // machines that are made before it.
 func (b *builder) pairSpares(moves []*move) {
-	changed := map[*machine]bool{}
+	changed := map[*machine]*move{}
 	for _, mv := range moves {
-		i := slices.IndexFunc(moves, func(other *move) bool { return other.from == mv.spare })
-		switch {
-		case mv.spare == nil:
-			continue
-		case i >= 0:
-			moves[i].twins = append(moves[i].twins, mv)
-			mv.spare = nil
-		case changed[mv.spare]:
-			b.warn("machine %s stands by for machine %s, which is made again, and no longer does: deploy to renew it", mv.spare, mv.from)
-			mv.spare = nil
-		default:
-			changed[mv.spare] = true
-		}
+		mv.spares = slices.DeleteFunc(mv.spares, func(spare *machine) bool {
+			i := slices.IndexFunc(moves, func(other *move) bool { return other.from == spare })
+			switch {
+			case i >= 0:
+				moves[i].twins = append(moves[i].twins, mv)
+			case changed[spare] != nil:
+				b.warn("machine %s stands by for machine %s, which is made again, and no longer does: deploy to renew it", spare, mv.from)
+				changed[spare].beside = append(changed[spare].beside, mv)
+			default:
+				changed[spare] = mv
+				return false
+			}
+			return true
+		})
 	}
 }
 
-// spareOf returns the machine that stands by for m, if any.
-func spareOf(units []*unit, m *machine) *machine {
-	for _, u := range units {
-		if ids, _ := u.root.config.StandsBy(); slices.Contains(ids, m.ID) && u.root.Config != nil {
-			return u.root
+// sparesOf returns the machines that stand by for one of u. A plan that did not end may
+// have let a spare stand by for what it made, which this one takes away again.
+func sparesOf(units []*unit, u *unit) []*machine {
+	var out []*machine
+	for _, other := range units {
+		ids, _ := other.root.config.StandsBy()
+		has := func(m *machine) bool { return slices.Contains(ids, m.ID) }
+		if other.root.Config != nil && slices.ContainsFunc(u.all(), has) {
+			out = append(out, other.root)
 		}
 	}
-	return nil
+	return out
 }
 
 // movable returns the move of a unit, nil when it is not to move or cannot.
@@ -228,10 +235,8 @@ func (mv *move) goes(id bourse.MachineID) bool {
 func (b *builder) twinned(mv *move, s *Step) []int {
 	ids, _ := s.Config.StandsBy()
 	for i, id := range ids {
-		for _, heir := range b.survey.machines {
-			if b.survey.machines[id] == nil && heir.replaces() == id {
-				ids[i] = heir.ID
-			}
+		if b.survey.machines[id] == nil {
+			ids[i] = cmp.Or(b.survey.heir(id), id)
 		}
 	}
 	var after []int
@@ -251,42 +256,57 @@ func (b *builder) twinned(mv *move, s *Step) []int {
 }
 
 // renew lets a spare that a plan which did not end has made stand by for what this one makes.
+// What it stands by for may be gone: the list of the machine that it replaces says of whom it
+// is the spare.
 func (b *builder) renew(mv *move, after []int) []int {
-	if mv.to == nil || !mv.to.standby() {
+	if mv.to == nil || !mv.from.standby() {
 		return after
 	}
-	c := *mv.to.config
-	s := on(mv.to, UpdateMachine, "it stands by for a machine that is made again")
-	s.Config, s.Former, s.Instance, s.Stopped, s.Hidden = &c, mv.to.Config, mv.to.InstanceID, mv.to.down(), mv.to.Cordoned
+	s := b.spareStep(mv.to, "it stands by for a machine that is made again")
+	s.Config.Standbys = mv.from.config.Standbys
 	made := b.twinned(mv, &s)
-	if s.StandbyOf == nil && b.compare.spell(c.Standbys) == b.compare.spell(mv.to.config.Standbys) {
+	if s.StandbyOf == nil && b.compare.spell(s.Config.Standbys) == b.compare.spell(mv.to.config.Standbys) {
 		return after
 	}
 	return []int{b.add(s, append(slices.Clone(after), made...)...)}
 }
 
-// adopt lets the new machine serve, and a spare stand by for it.
+// spareStep updates a spare to a copy of its config, which its caller changes.
+func (b *builder) spareStep(spare *machine, why string) Step {
+	c := *spare.config
+	s := on(spare, UpdateMachine, why)
+	s.Config, s.Former, s.Instance, s.Stopped, s.Hidden = &c, spare.Config, spare.InstanceID, spare.down(), spare.Cordoned
+	return s
+}
+
+// adopt lets the new machine serve, and spares stand by for it.
 func (b *builder) adopt(mv *move, target func(Act) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {
 		after = []int{b.add(target(UncordonMachine), after...)}
 		after = []int{b.add(Step{Do: AwaitProxies, Group: m.group, In: m.Region, Why: "the new machine is served"}, after...)}
 	}
-	if mv.spare == nil {
+	var ends []int
+	for _, spare := range mv.spares {
+		s := b.spareStep(spare, fmt.Sprintf("it stands by for machine %s, which is made again", m))
+		ids, _ := spare.config.StandsBy()
+		for _, gone := range append(mv.beside, mv) {
+			ids = slices.DeleteFunc(ids, gone.goes)
+		}
+		if t := target(""); t.Of != nil {
+			s.StandbyOf = t.Of
+		} else if !slices.Contains(ids, t.Machine) {
+			ids = append(ids, t.Machine)
+		}
+		s.Config.Standbys = listOf(ids)
+		if s.StandbyOf != nil || b.compare.spell(s.Config.Standbys) != b.compare.spell(spare.config.Standbys) {
+			ends = append(ends, b.add(s, after...))
+		}
+	}
+	if len(ends) == 0 {
 		return after
 	}
-	ids, _ := mv.spare.config.StandsBy()
-	ids = slices.DeleteFunc(ids, mv.goes)
-	c := *mv.spare.config
-	s := on(mv.spare, UpdateMachine, fmt.Sprintf("it stands by for machine %s, which is made again", m))
-	if t := target(""); t.Of != nil {
-		s.StandbyOf = t.Of
-	} else {
-		ids = append(ids, t.Machine)
-	}
-	c.Standbys = listOf(ids)
-	s.Config, s.Former, s.Instance, s.Stopped, s.Hidden = &c, mv.spare.Config, mv.spare.InstanceID, mv.spare.down(), mv.spare.Cordoned
-	return []int{b.add(s, after...)}
+	return ends
 }
 
 // discard destroys what has moved, its volume last, and what earlier plans left.
@@ -295,6 +315,7 @@ func (b *builder) discard(mv *move, why string, after []int) {
 	for _, m := range mv.stale {
 		if !m.lost() {
 			stale = append(stale, b.add(b.destroy(retire{m, "left by a plan that did not end"}), slices.Concat(after, stale)...))
+			b.leave(m)
 		}
 	}
 	after = append(slices.Clone(after), stale...)

@@ -118,9 +118,9 @@ const (
 	KeyGroup    = "fly_process_group"
 	KeyRelease  = "fly_release_id"
 	KeyVersion  = "fly_release_version"
-	KeyCanary   = "fly_canary"      // "true": one that tries a release, and goes again
-	KeyReplaces = "bourse_replaces" // the machine whose place it takes: while that exists, the two count as one
-	KeyPaused   = "bourse_paused"   // "true": a plan takes it away, and has not ended: it may be cordoned and stopped for that
+	KeyCanary   = "fly_canary"            // "true": one that tries a release, and goes again
+	KeyReplaces = bourse.MetadataReplaces // the machine whose place it takes: while that exists, the two count as one
+	KeyPaused   = "bourse_paused"         // "true": a plan takes it away, and has not ended: it may be cordoned and stopped for that
 )
 
 // Platform is the value of KeyPlatform of machines that a deploy looks after.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -85,6 +86,66 @@ func TestValidateRefuses(t *testing.T) {
 		if err := p.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestVolumesLeft: a volume whose machine goes is left, unless its fork has its place.
+func TestVolumesLeft(t *testing.T) {
+	t.Parallel()
+	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
+	s.there(in(db("shop:1"), "fra", 2))
+	p := deploy.Scale(s.state(), map[string][]deploy.Count{"db": {{Region: "fra", Count: 0}}}, quick)
+	if left := p.VolumesLeft(nil); len(left) != 2 || s.volumes[left[0]] == nil || s.volumes[left[1]] == nil || left[0] == left[1] {
+		t.Errorf("scaled down to none: %v are left, want both volumes", left)
+	}
+	if left := p.VolumesLeft(func(int) bool { return false }); len(left) > 0 {
+		t.Errorf("nothing was done: %v are left", left)
+	}
+	move := deploy.Move(s.state(), deploy.Moving{Machines: slices.Collect(maps.Keys(s.machines))}, quick)
+	if left := move.VolumesLeft(nil); len(left) > 0 {
+		t.Errorf("moved: %v are left", left)
+	}
+	half := move.VolumesLeft(func(step int) bool { return move.Steps[step].Do != deploy.DestroyVolume })
+	if len(half) != 2 {
+		t.Errorf("moved, and the volumes could not be destroyed: %v are left, want both", half)
+	}
+}
+
+// TestMovedAgainASpareFollows: what a plan that did not end has made of a machine is on its
+// worker again, and a spare stands by for it already: a plan that makes the machine once
+// more takes the spare along.
+func TestMovedAgainASpareFollows(t *testing.T) {
+	t.Parallel()
+	s := &stage{world: newWorld(t)}
+	s.there(worker("shop:1"))
+	all := slices.Sorted(maps.Keys(s.machines))
+	is := slices.IndexFunc(all, func(id bourse.MachineID) bool { return len(s.machines[id].Config.Standbys) == 0 })
+	from := s.machines[all[is]]
+	p := deploy.Move(s.state(), deploy.Moving{Machines: all}, quick)
+	r := s.start(&p)
+	for i, step := range p.Steps {
+		if step.Do != deploy.DestroyMachine || step.Machine != from.ID {
+			r.do(i)
+		}
+	}
+	s.settle()
+	for _, m := range s.machines {
+		if m.Config.Metadata[deploy.KeyReplaces] == string(from.ID) {
+			m.Worker = from.Worker
+		}
+	}
+	again := deploy.Move(s.state(), deploy.Moving{Machines: []bourse.MachineID{from.ID}}, quick)
+	s.start(&again).finish()
+	for _, m := range s.machines {
+		ids, _ := m.Config.StandsBy()
+		for _, id := range ids {
+			if s.machines[id] == nil {
+				t.Errorf("%s stands by for %s, which is gone", m.ID, id)
+			}
+		}
+	}
+	if len(s.machines) != 2 {
+		t.Errorf("%d machines, want 2", len(s.machines))
 	}
 }
 

@@ -342,47 +342,56 @@ func TestUndo(t *testing.T) {
 // at every moment.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		w := deployed(t)
-		before, serving, volumes := len(w.machines), w.serving("web", ""), len(w.volumes)
-		w.spread = true // a worker that machines leave takes none
-		what := deploy.Moving{Machines: slices.Sorted(maps.Keys(w.machines))}
-		if before == 0 {
-			return
+	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // a worker that machines leave takes none
+}
+
+// TestMoveToTheSameWorker: likewise where a worker may take what is to leave it, so that a
+// later plan makes that again.
+func TestMoveToTheSameWorker(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) { moves(t, false) })
+}
+
+func moves(t *rapid.T, spread bool) {
+	w := deployed(t)
+	before, serving, volumes := len(w.machines), w.serving("web", ""), len(w.volumes)
+	w.spread = spread
+	what := deploy.Moving{Machines: slices.Sorted(maps.Keys(w.machines))}
+	if before == 0 {
+		return
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "interruptions") {
+		p := deploy.Move(w.state(), what, quick)
+		r := w.start(&p)
+		r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {
+			if now := w.serving("web", ""); now < serving {
+				t.Fatalf("%d of %d serve\n%s", now, serving, dump(&p))
+			}
+		})
+		left := func(id bourse.MachineID) bool { return w.machines[id] == nil }
+		if what.Machines = slices.DeleteFunc(what.Machines, left); len(what.Machines) == 0 {
+			break
 		}
-		for range rapid.IntRange(0, 2).Draw(t, "interruptions") {
-			p := deploy.Move(w.state(), what, quick)
-			r := w.start(&p)
-			r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {
-				if now := w.serving("web", ""); now < serving {
-					t.Fatalf("%d of %d serve\n%s", now, serving, dump(&p))
-				}
-			})
-			left := func(id bourse.MachineID) bool { return w.machines[id] == nil }
-			if what.Machines = slices.DeleteFunc(what.Machines, left); len(what.Machines) == 0 {
-				break
+	}
+	if len(what.Machines) > 0 {
+		p := deploy.Move(w.state(), what, quick)
+		w.start(&p).finish()
+	}
+	w.settle()
+	for _, id := range what.Machines {
+		if w.machines[id] != nil {
+			t.Fatalf("machine %s is still there", id)
+		}
+	}
+	if len(w.machines) != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
+		t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", len(w.machines), before, w.serving("web", ""), serving, len(w.volumes), volumes)
+	}
+	for _, m := range w.machines {
+		ids, _ := m.Config.StandsBy()
+		for _, id := range ids {
+			if w.machines[id] == nil {
+				t.Fatalf("%s stands by for %s, which is gone", m.ID, id)
 			}
 		}
-		if len(what.Machines) > 0 {
-			p := deploy.Move(w.state(), what, quick)
-			w.start(&p).finish()
-		}
-		w.settle()
-		for _, id := range what.Machines {
-			if w.machines[id] != nil {
-				t.Fatalf("machine %s is still there", id)
-			}
-		}
-		if len(w.machines) != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
-			t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", len(w.machines), before, w.serving("web", ""), serving, len(w.volumes), volumes)
-		}
-		for _, m := range w.machines {
-			ids, _ := m.Config.StandsBy()
-			for _, id := range ids {
-				if w.machines[id] == nil {
-					t.Fatalf("%s stands by for %s, which is gone", m.ID, id)
-				}
-			}
-		}
-	})
+	}
 }

@@ -47,6 +47,9 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 	if t.at != nil {
 		t.at.Store(batch[0])
 	}
+	if t.chosen != nil {
+		t.x.ahead.move(t.chosen, batch[0].ID)
+	}
 	tries := make([]attempt, len(batch))
 	if len(batch) == 1 {
 		tries[0] = t.attempt(work, batch[0], t.sofar())

@@ -12,8 +12,8 @@ import (
 // Resources are packed (best fit): the fuller a worker would be the better,
 // so that large orders fit later, up to a knee past which the last
 // tenth is kept for the machines already there. Gpus and countables are packed
-// completely. Machines of one app are spread, which counts most while there are
-// few of them.
+// completely. Machines of one app are spread: a worker that has none of them comes before
+// one that has, however much fuller that is in cpu and memory; beyond that it counts less.
 func DefaultCurves() *CurveSet {
 	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}
 	return &CurveSet{
@@ -25,7 +25,7 @@ func DefaultCurves() *CurveSet {
 			AnyResource:           {Weight: 1, Points: []Point{{0, 0}, {1, 1}}},
 		},
 		Image:    Curve{Weight: 1, Points: []Point{{0, 1}, {1, 0.8}, {10, 0.3}, {60, 0}}},
-		Spread:   Curve{Weight: 1.5, Points: []Point{{0, 1}, {1, 0.5}, {4, 0.2}, {16, 0}}},
+		Spread:   Curve{Weight: 5, Points: []Point{{0, 1}, {1, 0.58}, {4, 0.2}, {16, 0}}},
 		Load:     Curve{Weight: 0.5, Points: []Point{{0, 1}, {1, 0.7}, {2, 0.2}, {4, 0}}},
 		PullRate: 100e6,
 	}

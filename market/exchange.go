@@ -82,6 +82,7 @@ type Exchange struct {
 	cfg      Config
 	chance   *chance
 	inflight inflight
+	ahead    ahead
 	cache    quoteCache
 	filled   memory // separate, so that many fills do not displace the refusals, which are kept nowhere else
 	refused  memory // with those canceled and out of time
@@ -141,6 +142,10 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 		order.Try = strconv.FormatUint(t.rng.Uint64(), 36)
 	}
 	fill, err := t.place(work)
+	if fill != nil {
+		t.unchoose(fill.Sale().Worker)
+	}
+	t.unchoose("")
 	t.finish(fill, err)
 	if x.cfg.Decided != nil {
 		x.cfg.Decided(&order, fill, &t.decision, err)

@@ -42,6 +42,7 @@ import (
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	members, ends := t.x.candidates(t.order, t.order.Regions...)
 	members = append(members, t.leaving()...) // behind the last choice: asked, and never claimed
+	t.since = t.x.ahead.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)

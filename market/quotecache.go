@@ -104,13 +104,14 @@ func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bours
 	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
 		return nil, members
 	}
+	t.since = t.x.ahead.now()
 	quotes, age := t.x.cache.all(&t.shape, members, round.Regions, time.Now())
 	if quotes == nil {
 		return nil, members
 	}
 	round.Asked, round.Standing = 0, max(age, 1)
 	t.decision.Rounds = append(t.decision.Rounds, round)
-	best := t.rank(quotes)[0].Quote
+	best := t.rank(members, quotes, 0)[0].Quote
 	if fill := t.claimBatch(ctx, []*bourse.Member{&members[best]}, true); fill != nil {
 		return fill, nil
 	}

@@ -59,6 +59,9 @@ func TestRankByDefaultCurves(t *testing.T) {
 		"few machines of the app": {
 			quotes: []bourse.Quote{quote("none", 0, 0), with(quote("one", 10_000, 10_000), func(q *bourse.Quote) { q.AppMachines = 1 })},
 		},
+		"none of the app rather than a full worker": {
+			quotes: []bourse.Quote{quote("none", 0, 0), with(quote("one", 85_000, 85_000), func(q *bourse.Quote) { q.AppMachines = 1 })},
+		},
 		"the image is there": {
 			quotes: []bourse.Quote{quote("has it", 0, 0), with(quote("must pull", 0, 0), func(q *bourse.Quote) { q.MissingBytes = 500 << 20 })},
 		},

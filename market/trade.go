@@ -27,6 +27,9 @@ type trade struct {
 	unsure   error                          // of a task that a worker may have begun: no other is to begin it
 	claim    bourse.Claim                   // sent to workers; made at the first claim
 	at       *atomic.Pointer[bourse.Member] // where to say which worker is claimed; may be nil
+
+	since  uint64  // the last choice of others when its quotes were asked for; see ahead
+	chosen *choice // its own; nil before it is ranked, and of what is not spread
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
@@ -118,6 +121,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		// ledger anyway: the quote would cost a round trip and decide nothing.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
+	t.since = t.x.ahead.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	for i := range quotes {
@@ -141,22 +145,37 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	if err := t.noes.final(t.order); err != nil {
 		return nil, err
 	}
-	ranked := t.rank(quotes)
+	ranked := t.rank(members, quotes, t.x.cfg.QuoteWithin)
 	if t.quoteOnly && len(ranked) > 0 {
 		return nil, errQuoted
 	}
 	return t.claims(ctx, members, ranked)
 }
 
-func (t *trade) rank(quotes []bourse.Quote) []Ranked {
+// rank ranks the quotes of members, of the same index. What other orders have chosen since
+// they were asked, or for so long before, counts as machines.
+func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
-	ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
-	switch {
-	case t.order.Named && t.order.Kind() == bourse.KindTask:
-		byOrder(t.order.ID, quotes, ranked)
-	case t.order.Reservation != "":
-		heldFirst(ranked, quotes)
+	rank := func() []Ranked {
+		ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
+		switch {
+		case t.order.Named && t.order.Kind() == bourse.KindTask:
+			byOrder(t.order.ID, quotes, ranked)
+		case t.order.Reservation != "":
+			heldFirst(ranked, quotes)
+		case len(t.order.Config.Standbys) > 0:
+			apart(t.order, members, ranked)
+		}
+		return ranked
+	}
+	var ranked []Ranked
+	if kind := t.order.Kind(); t.quoteOnly || kind != bourse.KindMachine && kind != bourse.KindHold {
+		ranked = rank()
+	} else {
+		t.unchoose("")
+		t.succeed(members, quotes)
+		ranked, t.chosen = t.x.ahead.choose(t.order.App.Ref(), t.since, slack, quotes, rank)
 	}
 	round := t.present()
 	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))
@@ -168,6 +187,44 @@ func (t *trade) rank(quotes []bourse.Quote) []Ranked {
 	}
 	t.decision.Times.Rank += time.Since(began)
 	return ranked
+}
+
+// succeed leaves out of the count, among which the order's machine is spread, the one whose place
+// it takes: that goes.
+func (t *trade) succeed(members []bourse.Member, quotes []bourse.Quote) {
+	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])
+	if former.Validate() != nil {
+		return
+	}
+	for i := range quotes {
+		if members[i].Tag == former.Tag() {
+			quotes[i].AppMachines = max(0, quotes[i].AppMachines-1)
+		}
+	}
+}
+
+// unchoose notes that the order was filled at a worker, "" for none.
+func (t *trade) unchoose(at bourse.WorkerID) {
+	if t.chosen != nil {
+		t.x.ahead.end(t.chosen, at)
+		t.chosen = nil
+	}
+}
+
+// apart moves workers to the end, in their order, that have a machine which the order's is to stand by for: it
+// would be lost with it.
+func apart(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
+	ids, err := order.Config.StandsBy()
+	if err != nil {
+		return
+	}
+	has := func(r Ranked) int {
+		if slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(ranked, func(a, b Ranked) int { return has(a) - has(b) })
 }
 
 // over returns the error of an order whose caller has left or whose time is up.

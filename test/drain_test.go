@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,71 +16,157 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-var drained = flag.Int("drained", 12, "how many machines the worker has that TestDrainUnderLoad drains")
+var drained = flag.Int("drained", 12, "how many machines the worker has that TestDrainUnderLoad drains; a tenth of them, and at least 2, have volumes")
 
-// A worker with machines of two apps, which proxies send requests to all the time, is
-// drained: no request fails, and at the end all are on others.
+// A worker with machines of two apps, some with volumes, which proxies send requests to
+// all the time, is drained: no request fails, all machines are on others at the end, each
+// volume has what its machine wrote last, and the worker is empty and takes orders again.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
-	drainUnderLoad(t, *drained)
+	h := newHerd(t)
+	h.fill(*drained, max(2, *drained/10))
+	over := h.load()
+	began := time.Now()
+	out, err := exec.CommandContext(t.Context(), servertest.Program, "worker", "drain", "gru-1", "--yes", "--api", h.dev.API).CombinedOutput()
+	took := time.Since(began)
+	asked, failed := over()
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("gru-1  cordoned, %d machines moved, 0 left\n", *drained)) {
+		t.Fatalf("drain: %v\n%s", err, out)
+	}
+	h.moved(*drained)
+	h.remove(string(out))
+	h.emptied()
+	t.Logf("%d machines drained in %s, %d of them with volumes; %d requests meanwhile, %d failed", *drained, took.Round(100*time.Millisecond), len(h.volumes), asked, failed)
 }
 
-func drainUnderLoad(t *testing.T, machines int) {
-	hello := filepath.Join(t.TempDir(), "hello")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", hello, "github.com/bourse-dev/bourse/examples/hello").CombinedOutput(); err != nil {
+// herd is machines of two apps on the worker gru-1 of a dev cluster.
+type herd struct {
+	*testing.T
+	dev     *servertest.Dev
+	api     *machinesapi.Client
+	apps    []bourse.AppName
+	hello   string                               // the program that they run
+	data    string                               // where a machine has its volume
+	volumes map[bourse.MachineID]bourse.VolumeID // by the first machine that has it
+	free    bourse.VolumeID                      // one that no machine has; "" without volumes
+}
+
+func newHerd(t *testing.T) *herd {
+	t.Helper()
+	h := &herd{T: t, apps: []bourse.AppName{"one", "two"}, data: t.TempDir(), volumes: map[bourse.MachineID]bourse.VolumeID{}}
+	h.hello = filepath.Join(t.TempDir(), "hello")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", h.hello, "github.com/bourse-dev/bourse/examples/hello").CombinedOutput(); err != nil {
 		t.Fatalf("build the machines' program: %v\n%s", err, out)
 	}
-	d := servertest.StartDev(t, "--regions", "gru", "--workers", "3", "--cpus", "64", "--memory", "64GiB")
-	api := d.Client()
-	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} { // all are to be on the first
-		if _, err := api.Operator().Cordon(t.Context(), w, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apps := []bourse.AppName{"one", "two"}
-	for _, name := range apps {
-		if _, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: name, Org: "personal"}); err != nil {
-			t.Fatal(err)
-		}
-		for range machines / len(apps) {
-			order := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
-				Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: []string{hello}},
-				Kept: bourse.Kept{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
-			}}
-			if _, err := api.Create(t.Context(), name, order, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	h.dev = servertest.StartDev(t, "--regions", "gru", "--workers", "3", "--cpus", "64", "--memory", "64GiB")
+	h.api = h.dev.Client()
+	return h
+}
+
+// only lets gru-1 alone take orders, or all workers again.
+func (h *herd) only(alone bool) {
+	h.Helper()
 	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} {
-		if _, err := api.Operator().Cordon(t.Context(), w, false); err != nil {
-			t.Fatal(err)
+		if _, err := h.api.Operator().Cordon(h.Context(), w, alone); err != nil {
+			h.Fatal(err)
 		}
 	}
-	ask := func(name bourse.AppName) error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.Proxy+"/", nil)
-		if err != nil {
-			return err
+}
+
+// fill makes machines on gru-1, some with volumes, and waits until proxies serve both apps.
+func (h *herd) fill(machines, volumes int) {
+	h.Helper()
+	w, err := h.api.Worker(h.Context(), "gru-1")
+	if err != nil || w.Facts == nil {
+		h.Fatalf("worker gru-1: %v, facts %v", err, w.Facts)
+	}
+	if w.Facts.Labels["volume"] == "" {
+		if os.Geteuid() == 0 {
+			h.Error("this host offers no volumes to root")
 		}
-		req.Host = string(name) + ".localhost"
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
+		h.Log("without volumes: this host offers none")
+		volumes = 0
+	}
+	h.only(true)
+	for _, name := range h.apps {
+		if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name, Org: "personal"}); err != nil {
+			h.Fatal(err)
 		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", resp.Status, text)
-		}
+	}
+	for i := range machines {
+		h.create(h.apps[i%len(h.apps)], i < volumes)
+	}
+	if volumes > 0 {
+		h.free = h.volume(h.apps[0])
+	}
+	h.only(false)
+	for _, name := range h.apps {
+		eventually(h.T, 30*time.Second, "the proxy serves", func() error { return h.ask(name) })
+	}
+}
+
+// diary runs $HELLO and writes into $DATA when it begins and, last of all, when it has ended.
+const diary = `echo "began $FLY_MACHINE_ID" >> "$DATA/diary"
+trap 'kill $p; wait $p; echo "ended $FLY_MACHINE_ID" >> "$DATA/diary"; exit 0' INT TERM
+"$HELLO" & p=$!
+wait $p`
+
+func (h *herd) volume(name bourse.AppName) bourse.VolumeID {
+	h.Helper()
+	v, err := h.api.Volumes(name).Create(h.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: new(int64(1)), UniqueZone: new(false)}, "")
+	if err != nil {
+		h.Fatal(err)
+	}
+	return v.ID
+}
+
+func (h *herd) create(name bourse.AppName, mounts bool) {
+	h.Helper()
+	config := &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: []string{h.hello}},
+		Kept: bourse.Kept{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
+	}
+	if mounts {
+		config.Mounts = []bourse.Mount{{Volume: h.volume(name), Path: h.data}}
+		config.Env = map[string]string{"DATA": h.data, "HELLO": h.hello}
+		config.Init.Exec = []string{"/bin/sh", "-c", diary}
+	}
+	m, err := h.api.Create(h.Context(), name, machinesapi.CreateMachine{Region: "gru", Config: config}, "")
+	if err != nil || m.Worker != "gru-1" {
+		h.Fatalf("machine %s on %s: %v, want it on gru-1", m.ID, m.Worker, err)
+	}
+	if mounts {
+		h.volumes[m.ID] = config.Mounts[0].Volume
+	}
+}
+
+// ask sends a request to an app, which it must answer.
+func (h *herd) ask(name bourse.AppName) error {
+	req, err := http.NewRequestWithContext(h.Context(), http.MethodGet, h.dev.Proxy+"/", nil)
+	if err != nil {
 		return err
 	}
-	for _, name := range apps {
-		eventually(t, 30*time.Second, "the proxy serves", func() error { return ask(name) })
+	req.Host = string(name) + ".localhost"
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
 	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return err
+}
+
+// load has clients send requests all the time, until what it returns is called, which says
+// how many there were and how many failed.
+func (h *herd) load() (end func() (asked, failed int64)) {
 	var load sync.WaitGroup
 	var asked, failed atomic.Int64
 	over := make(chan struct{})
@@ -89,40 +176,95 @@ func drainUnderLoad(t *testing.T, machines int) {
 				select {
 				case <-over:
 					return
-				case <-t.Context().Done():
+				case <-h.Context().Done():
 					return
 				default:
 				}
 				asked.Add(1)
-				if err := ask(apps[i%len(apps)]); err != nil && t.Context().Err() == nil && failed.Add(1) <= 5 {
-					t.Errorf("a request failed during the drain: %v", err)
+				if err := h.ask(h.apps[i%len(h.apps)]); err != nil && h.Context().Err() == nil && failed.Add(1) <= 5 {
+					h.Errorf("a request failed during the drain: %v", err)
 				}
-				pause(t.Context(), 5*time.Millisecond)
+				pause(h.Context(), 5*time.Millisecond)
 			}
 		})
 	}
-	began := time.Now()
-	c := exec.CommandContext(t.Context(), servertest.Program, "worker", "drain", "gru-1", "--yes", "--api", d.API)
-	out, err := c.CombinedOutput()
-	took := time.Since(began)
-	close(over)
-	load.Wait()
-	if err != nil || !strings.Contains(string(out), fmt.Sprintf("gru-1  cordoned, %d machines moved, 0 left", machines)) {
-		t.Fatalf("drain: %v\n%s", err, out)
+	return func() (int64, int64) {
+		close(over)
+		load.Wait()
+		return asked.Load(), failed.Load()
 	}
-	for _, name := range apps {
-		list, _, err := api.Machines(t.Context(), name, machinesapi.ListMachines{})
+}
+
+// moved fails unless so many machines serve on other workers, those with volumes with what
+// was written there before.
+func (h *herd) moved(machines int) {
+	h.Helper()
+	diaries := 0
+	for _, name := range h.apps {
+		list, _, err := h.api.Machines(h.Context(), name, machinesapi.ListMachines{})
 		if err != nil {
-			t.Fatal(err)
+			h.Fatal(err)
 		}
+		machines -= len(list)
 		for _, m := range list {
 			if m.Worker == "gru-1" || m.State != bourse.StateStarted || m.Cordoned {
-				t.Errorf("machine %s is on %s, %s, cordoned: %v; want it to serve elsewhere", m.ID, m.Worker, m.State, m.Cordoned)
+				h.Errorf("machine %s is on %s, %s, cordoned: %v; want it to serve elsewhere", m.ID, m.Worker, m.State, m.Cordoned)
+			}
+			former := bourse.MachineID(m.Config.Metadata[deploy.KeyReplaces])
+			if h.volumes[former] == "" {
+				continue
+			}
+			diaries++
+			want := fmt.Sprintf("began %s\nended %s\nbegan %s\n", former, former, m.ID)
+			got, err := h.api.Exec(h.Context(), name, m.ID, machinesapi.ExecMachine{Command: []string{"/bin/cat", h.data + "/diary"}, Timeout: 30})
+			if err != nil || got.Stdout != want {
+				h.Errorf("the volume of machine %s has %q, %v, want %q", m.ID, got.Stdout, err, want)
 			}
 		}
-		if len(list) != machines/len(apps) {
-			t.Errorf("app %s has %d machines, want %d", name, len(list), machines/len(apps))
+	}
+	if machines != 0 || diaries != len(h.volumes) {
+		h.Errorf("%d machines are missing; %d have a volume that was moved, want %d", machines, diaries, len(h.volumes))
+	}
+}
+
+// remove fails unless the drain has said how to remove the volume that no machine has, and
+// no other, and does it.
+func (h *herd) remove(said string) {
+	h.Helper()
+	_, command, found := strings.Cut(said, "1 volume is left, with its data; to remove it: bourse ")
+	if found != (h.free != "") || found && strings.TrimSpace(command) != fmt.Sprintf("volume destroy -a %s %s", h.apps[0], h.free) {
+		h.Fatalf("want volume %q left, the drain said\n%s", h.free, said)
+	}
+	if !found {
+		return
+	}
+	args := append(strings.Fields(command), "--yes", "--api", h.dev.API)
+	if out, err := exec.CommandContext(h.Context(), servertest.Program, args...).CombinedOutput(); err != nil {
+		h.Fatalf("remove the volume that is left: %v\n%s", err, out)
+	}
+}
+
+// emptied fails unless gru-1 has nothing, and takes orders again once it is uncordoned.
+func (h *herd) emptied() {
+	h.Helper()
+	left, _, err := h.api.Machines(h.Context(), "", machinesapi.ListMachines{Worker: "gru-1"})
+	if err != nil || len(left) > 0 {
+		h.Errorf("worker gru-1 has %d machines, %v, want none", len(left), err)
+	}
+	for _, name := range h.apps {
+		list, _, err := h.api.Volumes(name).List(h.Context())
+		for _, v := range list {
+			if err == nil && v.Worker == "gru-1" {
+				err = fmt.Errorf("volume %s is still on gru-1, %s", v.ID, v.State)
+			}
+		}
+		if err != nil {
+			h.Error(err)
 		}
 	}
-	t.Logf("%d machines drained in %s, %d requests meanwhile, %d failed", machines, took.Round(100*time.Millisecond), asked.Load(), failed.Load())
+	if out, err := exec.CommandContext(h.Context(), servertest.Program, "worker", "uncordon", "gru-1", "--api", h.dev.API).CombinedOutput(); err != nil {
+		h.Fatalf("uncordon: %v\n%s", err, out)
+	}
+	h.only(true)
+	h.create(h.apps[0], false)
 }

@@ -133,7 +133,6 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A hold ends by the worker's clock, whether or not anybody looks.
 // What a reservation is to hold is spread as machines are: what it holds here counts as machines.
 func TestHoldsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,6 +157,7 @@ func TestHoldsAreSpread(t *testing.T) {
 	})
 }
 
+// A hold ends by the worker's clock, whether or not anybody looks.
 func TestHoldsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -41,8 +41,11 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	result, err := run.Run(ctx, c.API, *p, o)
 	close(over)
 	show.End()
+	left := VolumesLeft(p, &result)
 	if c.Shell.JSON {
-		_ = c.Shell.PrintLine(Line{Result: &result}) // who has closed it does not read
+		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // who has closed it does not read
+	} else if err != nil && len(left) > 0 {
+		c.Shell.Note(cli.Clean(LeftText(p.App, left)))
 	}
 	if err != nil {
 		return result, c.explain(ctx, p, &result, err)
@@ -54,7 +57,28 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not heard of everything yet")
 	}
 	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), Summary(p), elapsed(result.Took))
+	if err == nil && len(left) > 0 {
+		_, err = fmt.Fprintln(c.Shell.Out, cli.Clean(LeftText(p.App, left)))
+	}
 	return result, err
+}
+
+// VolumesLeft returns the volumes that the machines which a run of a plan has destroyed leave behind.
+func VolumesLeft(p *deploy.Plan, r *run.Result) []bourse.VolumeID {
+	return p.VolumesLeft(func(i int) bool { return i < len(r.Steps) && r.Steps[i].State == run.Done })
+}
+
+// LeftText says in one line which volumes of an app are left, and how to remove them.
+func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
+	words := []string{"bourse", "volume", "destroy", "-a", string(app)}
+	for _, id := range left {
+		words = append(words, string(id))
+	}
+	command := strings.Join(words, " ")
+	if len(left) == 1 {
+		return "1 volume is left, with its data; to remove it: " + command
+	}
+	return fmt.Sprintf("%d volumes are left, with their data; to remove them: %s", len(left), command)
 }
 
 // interrupts tells a person what becomes of a plan when ctx ends before over does, and

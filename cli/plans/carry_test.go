@@ -44,6 +44,8 @@ func (o *oneMachine) Cordon(ctx context.Context, _ bourse.MachineID, cordoned bo
 	return o.cordon(ctx, cordoned)
 }
 
+func (o *oneMachine) Destroy(context.Context, bourse.MachineID, string) error { return nil }
+
 func (o *oneMachine) Logs(_ context.Context, _ bourse.MachineID, _ machinesapi.LogQuery, line func(machinesapi.LogLine) error) error {
 	return line(machinesapi.LogLine{Text: "its last words"})
 }
@@ -82,7 +84,7 @@ func (w *watched) Write(p []byte) (int, error) { // one at a time: Progress sees
 }
 
 // carried carries out a plan and returns what a person has before them.
-func carried(ctx context.Context, t *testing.T, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
+func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: time.Now}}
 	var outs *bytes.Buffer
@@ -92,7 +94,7 @@ func carried(ctx context.Context, t *testing.T, said *watched, api run.API, sign
 		Shell: s, API: api, Title: "release v4 of shop", GoOn: []string{"bourse deploy --resume", "bourse rollback"}, Signals: signals,
 		Options: run.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", KeepOnFailure: keep},
 	}
-	_, err = c.Carry(ctx, cordons())
+	_, err = c.Carry(ctx, plan)
 	return outs.String(), said.String(), err
 }
 
@@ -116,9 +118,20 @@ func TestSummaryNamesWhatIsLeft(t *testing.T) {
 func TestCarryWell(t *testing.T) {
 	t.Parallel()
 	api := &oneMachine{cordon: func(context.Context, bool) error { return nil }}
-	out, errs, err := carried(t.Context(), t, &watched{}, api, nil, false)
+	out, errs, err := carried(t.Context(), t, cordons(), &watched{}, api, nil, false)
 	if err != nil || !strings.HasPrefix(out, "release v4 of shop  complete  ") || !strings.Contains(errs, "quiet-river-1234: cordoned") {
 		t.Errorf("%v\n%s\n%s", err, out, errs)
+	}
+}
+
+// TestCarryLeavesVolumes: the end says which volumes are left and how to remove them.
+func TestCarryLeavesVolumes(t *testing.T) {
+	t.Parallel()
+	former := &bourse.Config{Mounts: []bourse.Mount{{Volume: "vol_1"}, {Volume: "vol_2"}}}
+	p := &deploy.Plan{App: "shop", Basis: "b", Steps: []deploy.Step{{Do: deploy.DestroyMachine, Machine: "148e21ea1d5301", Former: former}}}
+	out, _, err := carried(t.Context(), t, p, &watched{}, &oneMachine{}, nil, false)
+	if want := "\n2 volumes are left, with their data; to remove them: bourse volume destroy -a shop vol_1 vol_2\n"; err != nil || !strings.HasSuffix(out, want) {
+		t.Errorf("%v\n%s\nwant %q at its end", err, out, want)
 	}
 }
 
@@ -133,7 +146,7 @@ func TestCarryBadly(t *testing.T) {
 			}
 			return nil
 		}}
-		_, errs, err := carried(t.Context(), t, &watched{}, api, nil, keep)
+		_, errs, err := carried(t.Context(), t, cordons(), &watched{}, api, nil, keep)
 		want, hint := "everything is as it was before", "what it wrote: bourse machine logs -a shop 148e21ea1d5301"
 		if keep {
 			want, hint = "left half done", "bourse deploy --resume"
@@ -172,7 +185,7 @@ func TestInterrupts(t *testing.T) {
 				}
 				return bourse.Errorf(bourse.CodeCanceled, "it was broken off")
 			}}
-			_, errs, err := carried(ctx, t, said, api, signals, false)
+			_, errs, err := carried(ctx, t, cordons(), said, api, signals, false)
 			told, ok := errors.AsType[cli.Interrupted](err)
 			if !ok || !strings.Contains(string(told), "release v4 of shop was interrupted: ") {
 				t.Errorf("%v", err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/run"
@@ -136,4 +137,6 @@ type Line struct {
 	Fits   []Fit        `json:"fits,omitempty"` // with Plan
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
+	// VolumesLeft, with Result, are those that machines which were destroyed leave behind.
+	VolumesLeft []bourse.VolumeID `json:"volumes_left,omitempty"`
 }

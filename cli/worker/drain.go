@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/plans"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/move"
 	"github.com/bourse-dev/bourse/deploy/run"
@@ -21,7 +22,7 @@ import (
 
 func newDrain(s *cli.Shell) *cobra.Command {
 	var only, yes bool
-	d := &drain{shell: s, moved: map[bourse.MachineID]bool{}, states: map[bourse.AppName]*deploy.State{}}
+	d := &drain{shell: s, moved: map[bourse.MachineID]bool{}, gone: map[bourse.VolumeID]bool{}, states: map[bourse.AppName]*deploy.State{}}
 	c := &cobra.Command{
 		Use:   "drain WORKER",
 		Short: "Move what a worker has to others",
@@ -63,24 +64,10 @@ type drain struct {
 
 	mu    sync.Mutex
 	moved map[bourse.MachineID]bool
-	total int // that are to move
+	gone  map[bourse.VolumeID]bool // volumes that were destroyed: their forks have their places
+	total int                      // that are to move
 	stay  []left
-}
-
-// left is a machine or volume that the worker still has.
-type left struct {
-	App     bourse.AppName   `json:"app"`
-	Machine bourse.MachineID `json:"machine,omitempty"`
-	Volume  bourse.VolumeID  `json:"volume,omitempty"`
-	Name    string           `json:"name"`
-	Why     string           `json:"why"`
-}
-
-// drained is what --json prints at the end.
-type drained struct {
-	Worker bourse.WorkerID `json:"worker"`
-	Moved  int             `json:"moved"`
-	Left   []left          `json:"left"`
+	kept  []left // volumes of machines that were destroyed: what earlier plans had left
 }
 
 // drainPlan is what --plan --json prints.
@@ -107,7 +94,7 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if err := d.print(all, only); err != nil || only {
+	if err := d.print(ctx, all, only); err != nil || only {
 		return err
 	}
 	if d.total > 0 {
@@ -167,7 +154,7 @@ func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []
 }
 
 // print shows what would move, and what would not.
-func (d *drain) print(all map[bourse.AppName]move.Moves, only bool) error {
+func (d *drain) print(ctx context.Context, all map[bourse.AppName]move.Moves, only bool) error {
 	names := sortedApps(all)
 	if d.shell.JSON {
 		if !only {
@@ -179,6 +166,7 @@ func (d *drain) print(all map[bourse.AppName]move.Moves, only bool) error {
 			out.Plans = append(out.Plans, moves.Plan)
 			out.Left = append(out.Left, leftOf(app, moves.Stay)...)
 		}
+		out.Left = append(out.Left, d.volumes(ctx)...)
 		return d.shell.PrintJSON(out)
 	}
 	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "DO", "WHY").Narrow(5).Drop(1)
@@ -201,9 +189,13 @@ func (d *drain) print(all map[bourse.AppName]move.Moves, only bool) error {
 	}
 	if t.Empty() {
 		d.shell.Note("worker " + string(d.worker) + " has no machines")
-		return nil
+	} else if err := t.Write(d.shell.Out); err != nil {
+		return err
 	}
-	return t.Write(d.shell.Out)
+	if only {
+		d.printVolumes(d.volumes(ctx))
+	}
+	return nil
 }
 
 func sortedApps(all map[bourse.AppName]move.Moves) []bourse.AppName {
@@ -240,9 +232,9 @@ func (d *drain) carry(ctx context.Context) error {
 	_ = group.Wait() // failed has what went wrong
 	if ctx.Err() != nil {
 		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+" goes on", "bourse worker uncordon "+string(d.worker)+" has it take orders again")
-		return errors.Join(d.report(), err)
+		return errors.Join(d.report(ctx), err)
 	}
-	return errors.Join(append([]error{d.report()}, failed...)...)
+	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
 }
 
 // app moves the machines of an app. A machine whose move failed is left alone, and the
@@ -260,7 +252,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 			return nil
 		}
 		var failed []run.Event
-		_, err = run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
+		result, err := run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
 			Owner: "drain of worker " + string(d.worker),
 			Events: func(e run.Event) {
 				if e.State == run.Failed && e.Step != run.Whole {
@@ -269,6 +261,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 				d.event(app, &moves, e)
 			},
 		})
+		d.leaveVolumes(app, plans.VolumesLeft(&moves.Plan, &result))
 		if err == nil && len(moves.Later) > 0 {
 			continue
 		}
@@ -295,8 +288,25 @@ func (d *drain) leave(list ...left) {
 	d.stay = append(d.stay, list...)
 }
 
+// note notes what a step of a move has taken away, and returns how many machines have moved.
+func (d *drain) note(moves *move.Moves, s *deploy.Step) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.Do == deploy.DestroyVolume {
+		d.gone[s.VolumeID] = true
+	}
+	if s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine) {
+		d.moved[s.Machine] = true
+	}
+	return len(d.moved)
+}
+
 // event says what has happened to a machine.
 func (d *drain) event(app bourse.AppName, moves *move.Moves, e run.Event) {
+	moved := 0
+	if e.State == run.Done && e.Step != run.Whole {
+		moved = d.note(moves, &moves.Plan.Steps[e.Step])
+	}
 	if d.shell.JSON {
 		_ = d.shell.PrintLine(struct { // who has closed it does not read
 			App bourse.AppName `json:"app"`
@@ -321,34 +331,10 @@ func (d *drain) event(app bourse.AppName, moves *move.Moves, e run.Event) {
 		say = "its volume is copied (" + cli.Took(e.Took) + ")"
 	case s.Do == deploy.MakeMachine:
 		say = "its replacement is " + string(e.Machine)
-	case s.Do == deploy.DestroyMachine:
-		d.mu.Lock()
-		d.moved[s.Machine] = true
-		say = fmt.Sprintf("moved (%d of %d)", len(d.moved), d.total)
-		d.mu.Unlock()
+	case s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine):
+		say = fmt.Sprintf("moved (%d of %d)", moved, d.total)
 	}
 	if say != "" {
 		d.shell.Note(cli.Clean(string(app) + "  " + s.Name + "  " + say))
 	}
-}
-
-// report says what has become of the worker; an error when it has something left.
-func (d *drain) report() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.shell.JSON {
-		if err := d.shell.PrintLine(drained{d.worker, len(d.moved), append([]left{}, d.stay...)}); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.stay))
-		for _, x := range d.stay {
-			fmt.Fprintln(d.shell.Out, cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)))
-		}
-	}
-	if len(d.stay) == 0 {
-		return nil
-	}
-	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.stay), "machine")),
-		"bourse machine list --all-apps --worker "+string(d.worker), "the same again: it goes on with what is left", "bourse worker uncordon "+string(d.worker)+", to have it take orders again")
 }

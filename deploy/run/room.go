@@ -90,6 +90,9 @@ func batches(p *deploy.Plan, most int) []batch {
 			Image: s.Config.Image, Guest: s.Config.Guest, Size: s.Config.Size, Requirements: s.Config.Requirements,
 			Rootfs: s.Config.Rootfs, Runtime: s.Config.Runtime, Init: s.Config.Init,
 		}
+		if former := s.Config.Metadata[deploy.KeyReplaces]; former != "" { // where that is counts for where this one is to be
+			config.Metadata = map[string]string{deploy.KeyReplaces: former}
+		}
 		order := machinesapi.ReserveOrder{App: p.App, Region: string(s.In), Config: config}
 		key, _ := json.Marshal(order) // of types that always encode
 		at, there := alike[string(key)]

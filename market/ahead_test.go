@@ -1,0 +1,165 @@
+package market_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+	"github.com/bourse-dev/bourse/market/markettest"
+)
+
+// atOnce places orders of one moment: each has all its quotes before any is claimed.
+func atOnce(t *testing.T, c *markettest.Cluster, x *market.Exchange, orders []bourse.Order) map[bourse.WorkerID]int {
+	t.Helper()
+	c.Break(func(call markettest.Call) markettest.Fault {
+		if call.Verb == markettest.Ask {
+			return markettest.Fault{ReplyDelay: 20 * time.Millisecond}
+		}
+		return markettest.Fault{ReplyDelay: 5 * time.Millisecond}
+	})
+	defer c.Break(nil)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	on := map[bourse.WorkerID]int{}
+	for _, o := range orders {
+		wg.Go(func() {
+			a := place(t.Context(), x, o)
+			if a.err != nil {
+				t.Errorf("order %s: %v", o.ID, a.err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			on[a.fill.Machine.Worker]++
+		})
+	}
+	wg.Wait()
+	return on
+}
+
+// Machines that a client orders at the same moment are spread, though none of their quotes knows
+// of another; by an id of the client's own or not, from the cache or not, also where one
+// worker is the best by its quote.
+func TestOrdersOfOneMomentAreSpread(t *testing.T) {
+	for name, named := range map[string]bool{"ids of the client": true, "ids of the broker": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := floor(3, room(40))
+				x := broker(c, nil)
+				for range 12 { // w0 is the fuller one, by machines of another app
+					o := order("gru")
+					o.App.Name = "other"
+					o.Config.Requirements = nil
+					if _, refusal, err := c.Link().Claim(t.Context(), c.Candidates("gru")[0], &bourse.Claim{Order: o}); err != nil || refusal != nil {
+						t.Fatal(refusal, err)
+					}
+				}
+				for again := range 3 {
+					orders := make([]bourse.Order, 3)
+					for i := range orders {
+						orders[i] = order("gru")
+						orders[i].Named = named
+					}
+					want := map[bourse.WorkerID]int{"w0": 1, "w1": 1, "w2": 1}
+					if on := atOnce(t, c, x, orders); again == 0 && !maps.Equal(on, want) {
+						t.Errorf("on %v, want %v", on, want)
+					}
+				}
+				total := map[bourse.WorkerID]int{}
+				for _, w := range []bourse.WorkerID{"w1", "w2"} {
+					total[w] = int(c.Used(w, bourse.ResourceMemory) / 256)
+				}
+				if total["w1"] < 2 || total["w2"] < 2 {
+					t.Errorf("after nine: %v", total)
+				}
+			})
+		})
+	}
+}
+
+// A machine that stands by for others is on another worker than they are, unless there is none.
+func TestASpareIsApart(t *testing.T) {
+	spare := func(of bourse.MachineID) bourse.Order {
+		o := order("gru")
+		o.SkipLaunch = true
+		o.Config.Standbys, _ = json.Marshal([]bourse.MachineID{of})
+		return o
+	}
+	c := markettest.New(
+		markettest.Spec{ID: "tight", Region: "gru", Total: room(10)}, // the best fit
+		markettest.Spec{ID: "wide", Region: "gru", Total: room(90)},
+		markettest.Spec{ID: "busy", Region: "gru", Total: room(90), Load: 9},
+	)
+	x := broker(c, nil)
+	other := order("gru") // without it the app has no machine where the spare belongs
+	if _, refusal, err := c.Link().Claim(t.Context(), c.Candidates("gru")[1], &bourse.Claim{Order: other}); err != nil || refusal != nil {
+		t.Fatal(refusal, err)
+	}
+	for range 20 {
+		served, _, err := x.Place(t.Context(), order("gru"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := place(t.Context(), x, spare(served.Machine.ID))
+		if a.err != nil || a.fill.Machine.Worker == served.Machine.Worker {
+			t.Errorf("%v: the spare is on %s, with the machine that it stands by for", a.err, a.fill.Machine.Worker)
+		}
+	}
+	one := floor(1, room(2))
+	x = broker(one, nil)
+	served, _, err := x.Place(t.Context(), order("gru"))
+	if a := place(t.Context(), x, spare(served.Machine.ID)); err != nil || a.err != nil {
+		t.Errorf("where there is one worker: %v, %v", err, a.err)
+	}
+}
+
+// Machines that take the places of others are spread as those that stay.
+func TestSuccessorsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			c := floor(3, room(40))
+			x := broker(c, nil)
+			var orders []bourse.Order
+			for _, m := range c.Candidates("gru")[:2] {
+				fill, refusal, err := c.Link().Claim(t.Context(), m, &bourse.Claim{Order: order("gru")})
+				if err != nil || refusal != nil {
+					t.Fatal(refusal, err)
+				}
+				o := order("gru")
+				o.Named = true
+				o.Config.Metadata = map[string]string{bourse.MetadataReplaces: string(fill.Machine.ID)}
+				orders = append(orders, o)
+			}
+			if on := atOnce(t, c, x, orders); len(on) != 2 {
+				t.Fatalf("both are on %v", slices.Collect(maps.Keys(on)))
+			}
+		}
+	})
+}
+
+// What was placed long ago is forgotten, whatever becomes of the orders between.
+func TestOrdersOfAnotherMomentAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := broker(floor(3, room(400)), nil)
+		for range 3 {
+			for range 300 {
+				if a := place(t.Context(), x, order("gru")); a.err != nil {
+					t.Fatal(a.err)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			large := order("gru")
+			large.Config.Guest.MemoryMB = 1 << 20
+			for range 2 {
+				fails(t, place(t.Context(), x, large).err, bourse.CodeInsufficient)
+				large.ID = bourse.NewOrderID()
+			}
+		}
+	})
+}
