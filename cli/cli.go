@@ -147,4 +147,11 @@ func (s *Shell) PrintLine(v any) error {
 }
 
 // Note writes a line for a person to standard error.
-func (s *Shell) Note(text string) { fmt.Fprintln(s.Err, s.Typed(text)) }
+func (s *Shell) Note(text string) {
+	width, _ := s.Err.Size()
+	for line := range strings.SplitSeq(s.Typed(text), "\n") {
+		for _, part := range Wrap(line, width, len("  ")) {
+			fmt.Fprintln(s.Err, part)
+		}
+	}
+}

@@ -18,12 +18,15 @@ func (s *Shell) printError(err error) {
 		return
 	}
 	var b strings.Builder
+	width, _ := s.Err.Size()
 	for i, line := range s.errorLines(err) {
+		lead := "       "
 		if i == 0 {
-			fmt.Fprintf(&b, "error: %s\n", Clean(line))
-			continue
+			lead = "error: "
 		}
-		fmt.Fprintf(&b, "       %s\n", Clean(line))
+		for _, part := range Wrap(lead+Clean(line), width, len(lead)) {
+			b.WriteString(part + "\n")
+		}
 	}
 	for i, h := range s.hintsOf(err) {
 		lead := "       "

@@ -2,14 +2,14 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"sync"
 	"time"
 )
 
 const (
-	spinnerDelay = 150 * time.Millisecond // what ends sooner needs no spinner
+	spinnerDelay = 80 * time.Millisecond // what ends sooner needs no spinner
 	spinnerStep  = 80 * time.Millisecond
+	spinnerRoom  = 4 // of what is no text, and the cursor
 )
 
 var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
@@ -30,11 +30,14 @@ func Spin(s Stream, what string) (stop func()) {
 	})
 }
 
-func spinUntil(end <-chan struct{}, w io.Writer, what string) {
+func spinUntil(end <-chan struct{}, w Stream, what string) {
 	select {
 	case <-end:
 		return
 	case <-time.After(spinnerDelay):
+	}
+	if width, _ := w.Size(); width > 0 {
+		what = Cut(what, max(width-spinnerRoom, MinWidth)) // or each step would scroll
 	}
 	tick := time.NewTicker(spinnerStep)
 	defer tick.Stop()

@@ -16,6 +16,8 @@ type Table struct {
 	shrink []int                     // columns cut first, in this order, when the screen is narrow
 	drop   []int                     // columns left out, in this order, when it still is
 	hidden []int                     // columns that are never shown
+	ends   map[int]bool              // columns whose ends are kept when they are cut
+	wraps  bool                      // the last column is broken between words, not cut
 	paint  map[int]func(string) Tone // colours of columns' cells
 	Indent string
 }
@@ -44,6 +46,23 @@ func (t *Table) Narrow(columns ...int) *Table {
 // most dispensable first.
 func (t *Table) Drop(columns ...int) *Table {
 	t.drop = columns
+	return t
+}
+
+// KeepEnd names columns that are cut at their beginnings: the end of an image's name says
+// which it is.
+func (t *Table) KeepEnd(columns ...int) *Table {
+	t.ends = map[int]bool{}
+	for _, c := range columns {
+		t.ends[c] = true
+	}
+	return t
+}
+
+// Wrap breaks the cells of the last column between words, where others are cut: for what
+// a person has to read to its end. It is to be one of those of Narrow.
+func (t *Table) Wrap() *Table {
+	t.wraps = true
 	return t
 }
 
@@ -105,10 +124,31 @@ func (t *Table) text(width int, colour bool) string {
 	}
 	var b strings.Builder
 	for n, row := range all {
-		b.WriteString(t.line(row, widths, colour && n > 0))
-		b.WriteByte('\n')
+		for _, part := range t.parts(row, widths) {
+			b.WriteString(t.line(part, widths, colour && n > 0))
+			b.WriteByte('\n')
+		}
 	}
 	return b.String()
+}
+
+// parts returns the rows that a row is printed as: more than one where its last cell is
+// broken.
+func (t *Table) parts(row []string, widths []int) [][]string {
+	last := len(row) - 1
+	if !t.wraps || last != len(widths)-1 || widths[last] == leftOut {
+		return [][]string{row}
+	}
+	var out [][]string
+	for i, text := range Wrap(row[last], widths[last], 0) {
+		part := make([]string, len(row))
+		if i == 0 {
+			copy(part, row)
+		}
+		part[last] = text
+		out = append(out, part)
+	}
+	return out
 }
 
 func (t *Table) line(row []string, widths []int, colour bool) string {
@@ -122,10 +162,13 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 			continue
 		}
 		text := Cut(cell, widths[i])
+		if n := utf8.RuneCountInString(cell); t.ends[i] && n > widths[i] {
+			text = "…" + string([]rune(cell)[n-max(0, widths[i]-1):])
+		}
 		if i < last || t.right[i] {
 			text = Pad(text, widths[i], t.right[i])
 		}
-		if tone := t.paint[i]; colour && tone != nil {
+		if tone := t.paint[i]; colour && tone != nil && cell != "" {
 			text = tone(cell).paint(text)
 		}
 		cells = append(cells, text)

@@ -225,7 +225,7 @@ func (p *Plan) groups(t *text) {
 		}
 		t.line(3, fmt.Sprintf("%s %d: %s", kindWords[c.kind], same, c.why))
 		if len(names) > 0 {
-			t.line(4, strings.Join(names, ", "))
+			t.line(4, strings.Join(bounded(names, maxNames), ", "))
 		}
 		if c.noRoom != "" {
 			t.line(4, "no room: "+c.noRoom)
@@ -248,6 +248,21 @@ func namesOf(list []change) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// Bounds of what a text lists: the first so many, then how many more there are. A plan's
+// JSON has them all.
+const (
+	maxNames = 10 // machines that the same is done to, for the same reason
+	maxLines = 20 // warnings, or refusals
+)
+
+// bounded returns the first of a list and, where there are others, how many.
+func bounded(list []string, most int) []string {
+	if len(list) <= most {
+		return list
+	}
+	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
+}
+
 // text is lines of at most width columns.
 type text struct {
 	width int
@@ -259,7 +274,7 @@ func (t *text) list(head string, lines []string) {
 		return
 	}
 	t.line(0, head)
-	for _, l := range lines {
+	for _, l := range bounded(lines, maxLines) {
 		t.line(1, l)
 	}
 }

@@ -1,15 +1,12 @@
 package app
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,12 +18,10 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-const statusStep = time.Second // between two looks of --watch
-
 // NewStatus returns the command that shows how an app is.
 func NewStatus(s *cli.Shell) *cobra.Command {
 	var app string
-	var watch bool
+	var follow bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how an app is: its release, its machines by group and region, their checks",
@@ -38,10 +33,13 @@ machine that a request would start is asleep. With --watch the screen follows.`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			look := func() (Status, error) { return statusOf(c.Context(), s, bourse.AppName(app)) }
-			if watch {
-				return watchStatus(c.Context(), s, look)
+			if follow {
+				w := watch{shell: s, look: look, wait: pause}
+				return w.run(c.Context())
 			}
+			end := cli.Spin(s.Err, "asking the workers")
 			st, err := look()
+			end()
 			if err != nil {
 				return err
 			}
@@ -52,7 +50,7 @@ machine that a request would start is asleep. With --watch the screen follows.`,
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it, until Ctrl-C")
+	c.Flags().BoolVarP(&follow, "watch", "w", false, "follow it, until Ctrl-C")
 	return c
 }
 
@@ -175,8 +173,8 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 	f.Add("app", string(st.App))
 	if r := st.Release; r != nil {
 		text := fmt.Sprintf("v%d %s, %s", r.Version, r.Status, cli.Since(r.CreatedAt, s.Now()))
-		if r.User != "" {
-			text += ", by " + r.User
+		if who := cli.Who(r.User); who != "" {
+			text += ", by " + who
 		}
 		f.Add("release", text)
 		f.Add("image", r.Image)
@@ -192,7 +190,7 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	t := cli.NewTable("GROUP", "REGION", "MACHINES", "RELEASE", "CHECKS", "SERVED").Narrow(2, 4, 5)
+	t := cli.NewTable("GROUP", "REGION", "MACHINES", "RELEASE", "CHECKS", "SERVED").Narrow(5, 2, 4).Wrap()
 	for i := range st.Groups {
 		g := &st.Groups[i]
 		t.Row(cmp.Or(g.Group, "-"), string(g.Region), cli.States(g.States), versions(g.Releases), g.checks(), g.served())
@@ -200,14 +198,46 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 	if err := t.Write(out); err != nil {
 		return err
 	}
-	for i := range st.Groups {
-		for _, line := range st.Groups[i].Trouble {
-			if _, err := fmt.Fprintln(out, cli.Clean("! "+line)); err != nil {
+	for _, line := range st.trouble() {
+		for _, part := range cli.Wrap(cli.Clean("! "+line), out.Width, 2) {
+			if _, err := fmt.Fprintln(out, part); err != nil {
 				return err
 			}
 		}
 	}
+	for _, line := range st.next() {
+		if _, err := fmt.Fprintln(out, s.Typed("  try: "+line)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// maxTrouble bounds the lines of what is not as it should be.
+const maxTrouble = 10
+
+// trouble says what is not as it should be.
+func (st *Status) trouble() []string {
+	var out []string
+	for i := range st.Groups {
+		out = append(out, st.Groups[i].Trouble...)
+	}
+	if r := st.Release; r != nil && r.Status == release.Interrupted {
+		out = append(out, fmt.Sprintf("release v%d was broken off", r.Version))
+	}
+	return cli.Bounded(out, maxTrouble)
+}
+
+// next says what can be done about trouble.
+func (st *Status) next() []string {
+	var out []string
+	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return len(g.Trouble) > 0 }) {
+		out = append(out, "bourse logs -a "+string(st.App), "bourse events -a "+string(st.App))
+	}
+	if r := st.Release; r != nil && r.Status == release.Interrupted {
+		out = append(out, "bourse deploy --resume -a "+string(st.App), "bourse rollback -a "+string(st.App))
+	}
+	return out
 }
 
 func versions(list []string) string {
@@ -237,48 +267,4 @@ func (g *GroupStatus) served() string {
 		text += fmt.Sprintf(", %d asleep", g.Asleep)
 	}
 	return text
-}
-
-// watchStatus shows how an app is again whenever it has changed: in its place on a
-// terminal, below on anything else, as one line of JSON each with --json.
-func watchStatus(ctx context.Context, s *cli.Shell, look func() (Status, error)) error {
-	var last []byte
-	lines := 0
-	for {
-		st, err := look()
-		if err != nil && (last == nil || !cli.Passing(err)) {
-			return err
-		}
-		if now, _ := json.Marshal(st); err == nil && !bytes.Equal(now, last) { // it has no part that cannot be encoded
-			var b bytes.Buffer
-			if s.JSON {
-				b.Write(append(now, '\n'))
-			} else if err := st.print(cli.Stream{ReadWriter: &b, Width: s.Out.Width, Color: s.Out.Color}, s); err != nil {
-				return err
-			}
-			if err := redraw(s.Out, last != nil && !s.JSON, lines, b.Bytes()); err != nil {
-				return err
-			}
-			last, lines = now, bytes.Count(b.Bytes(), []byte("\n"))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(statusStep):
-		}
-	}
-}
-
-// redraw shows text in the place of so many lines, or below them where the cursor
-// cannot be moved.
-func redraw(out cli.Stream, again bool, lines int, text []byte) error {
-	before := ""
-	switch {
-	case again && out.TTY && !out.Dumb:
-		before = fmt.Sprintf("\x1b[%dA\r\x1b[J", lines)
-	case again:
-		before = "\n"
-	}
-	_, err := io.WriteString(out, before+string(text))
-	return err
 }

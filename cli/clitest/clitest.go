@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -130,18 +129,13 @@ func (l Line) Screens(t *testing.T, name string, h http.Handler, args ...string)
 	t.Helper()
 	server := httptest.NewServer(h)
 	defer server.Close()
-	for _, width := range []int{80, 200} {
-		env := cli.Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return Now }}
-		var out, errs *bytes.Buffer
-		env.In, _ = Buffer("")
-		env.Out, out = Buffer("")
-		env.Err, errs = Buffer("")
-		env.Out.Width = width
+	for _, width := range Widths {
+		env, out, errs := terminal(width)
 		code := l.Main(t.Context(), env, append([]string{"--api", server.URL}, args...)...)
 		if code != 0 || errs.Len() > 0 {
 			t.Errorf("%q: exit status %d, %s", args, code, errs)
 		}
-		golden(t, fmt.Sprintf("%s.%d", name, width), out.String(), width)
+		Screen(t, name, width, out.String())
 	}
 }
 

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -329,7 +330,7 @@ func TestSpread(t *testing.T) {
 
 func TestReleases(t *testing.T) {
 	list := machinesapi.ReleaseList{Releases: []release.Release{
-		{ID: "b", Version: 2, Status: release.Running, Strategy: "rolling", Image: "registry.example.com/shop:2", User: "ann", Description: "a faster basket", CreatedAt: clitest.Now.Add(-time.Minute)},
+		{ID: "b", Version: 2, Status: release.Running, Strategy: "rolling", Image: "registry.example.com/acme/shop:deployment-01JD3V7K7Y5C5ZQ7W1R2M3N4P5", User: "ann", Description: "a faster basket, and prices with taxes", CreatedAt: clitest.Now.Add(-time.Minute)},
 		{ID: "a", Version: 1, Status: release.Complete, CreatedAt: clitest.Now.Add(-50 * time.Hour)},
 	}}
 	h := clitest.Paths(map[string]any{"/v1/apps/shop/releases": list, "/v1/apps/new/releases": machinesapi.ReleaseList{}})
@@ -350,6 +351,17 @@ func TestReleases(t *testing.T) {
 
 func TestScaleShow(t *testing.T) {
 	line.Screens(t, "scale_show", newFake(t, deployed(t, shopFile(t, ""))), "scale", "show", "-a", "shop")
+	many := deployed(t, shopFile(t, ""))
+	for i, region := range []bourse.Region{"fra", "gru", "mad"} {
+		for n := range 4 {
+			m := many.machines[0]
+			config := *m.Config
+			config.Guest = &bourse.Guest{CPUKind: bourse.CPUPerformance, CPUs: 16, MemoryMB: 131072, GPUs: 2, GPUKind: "a100-sxm4-80gb"}
+			m.ID, m.Region, m.Config, m.State = bourse.MachineID(fmt.Sprintf("22e00000000%d%02d", i, n)), region, &config, bourse.States()[2*n]
+			many.machines = append(many.machines, m)
+		}
+	}
+	line.Screens(t, "scale_show_many", newFake(t, many), "scale", "show", "-a", "shop")
 }
 
 // TestScalePlans: what scale would do is a plan of a new release.

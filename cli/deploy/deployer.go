@@ -60,7 +60,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 	for _, line := range w.warnings {
 		d.shell.Note("warning: " + cli.Clean(line))
 	}
-	have, err := look(ctx, d.client, w.App.Name)
+	have, err := look(ctx, d.shell, w.App.Name)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	o := deploy.Options{}
 	if !have.missing && !w.unbuilt {
 		var err error
-		if o.Digests, err = digests(ctx, d.client, &w.App); err != nil {
+		if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
 			return err
 		}
 	}
@@ -107,12 +107,15 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	return d.carry(ctx, &p, title, r.ID)
 }
 
+// maxLines bounds the warnings and reasons that are shown at a time.
+const maxLines = 20
+
 // refused returns the error of a plan that cannot be carried out.
 func refused(p *deploy.Plan) error {
 	if len(p.Refused) == 0 {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(p.Refused, "\n"))
+	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
 // nothing is the end of a deploy of what is so already.
@@ -130,7 +133,7 @@ func (d *deployer) nothing(p *deploy.Plan) error {
 }
 
 func (d *deployer) warn(p *deploy.Plan) {
-	for _, line := range p.Warnings {
+	for _, line := range cli.Bounded(p.Warnings, maxLines) {
 		d.shell.Note("warning: " + cli.Clean(line))
 	}
 }
@@ -208,7 +211,9 @@ func (d *deployer) show(ctx context.Context, s *saved, have *there) error {
 	p := &s.Plan
 	var fits []plans.Fit
 	if len(p.Refused) == 0 {
+		end := cli.Spin(d.shell.Err, "asking for quotes")
 		fits = plans.Fits(ctx, d.quotes(have), p)
+		end()
 	}
 	if d.out != "" {
 		if err := s.save(d.out); err != nil {

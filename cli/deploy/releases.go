@@ -58,17 +58,19 @@ func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit i
 	if limit < 0 {
 		return cli.FlagError("--limit", bourse.Errorf(bourse.CodeInvalid, "%d: use 0 for all, or more", limit))
 	}
+	end := cli.Spin(s.Err, "asking for releases")
 	list, err := s.Client().Releases(app).List(ctx, limit)
+	end()
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return cli.Hint(err, "bourse app list")
 	}
 	if err != nil {
 		return err
 	}
-	t := cli.NewTable("VERSION", "STATUS", "STRATEGY", "IMAGE", "BY", "AGE", "DESCRIPTION").Numbers(0, 5).Narrow(6)
+	t := cli.NewTable("VERSION", "STATUS", "STRATEGY", "IMAGE", "BY", "AGE", "DESCRIPTION").Numbers(0, 5).Narrow(3, 6).KeepEnd(3).Drop(2)
 	return cli.PrintList(s, list, "no releases: bourse deploy makes one", t, func(r *release.Release) []string {
 		return []string{
-			vName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(r.User, "-"),
+			vName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(cli.Who(r.User), "-"),
 			cli.Age(s.Now().Sub(r.CreatedAt)), r.Description,
 		}
 	})

@@ -18,7 +18,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.client, app)
+	have, err := look(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (d *deployer) resume(ctx context.Context) error {
 		return err
 	}
 	o := deploy.Options{Release: r.ID, Version: r.Version}
-	if o.Digests, err = digests(ctx, d.client, &w.App); err != nil {
+	if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
 		return err
 	}
 	p := deploy.Make(w.App, have.State, o)
@@ -68,7 +68,7 @@ func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release
 		return nil
 	}
 	d.shell.Note("what release " + vName(r) + " had changed before is undone, too")
-	have, err := look(ctx, d.client, app)
+	have, err := look(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.client, app)
+	have, err := look(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}

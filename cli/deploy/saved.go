@@ -64,7 +64,7 @@ func (d *deployer) applySaved(ctx context.Context) error {
 		return bourse.Errorf(bourse.CodeInvalid, "the plan is of app %s, not of %s", s.Plan.App, named)
 	}
 	w := &want{App: s.Want, Definition: s.Definition, Image: s.Image, Description: s.Description}
-	have, err := look(ctx, d.client, w.App.Name)
+	have, err := look(ctx, d.shell, w.App.Name)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (d *deployer) applySaved(ctx context.Context) error {
 	}
 	var o deploy.Options
 	if !have.missing {
-		if o.Digests, err = digests(ctx, d.client, &w.App); err != nil {
+		if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
 			return err
 		}
 	}

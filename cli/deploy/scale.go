@@ -51,14 +51,14 @@ type scaled struct {
 }
 
 func scaleShow(ctx context.Context, s *cli.Shell, app bourse.AppName) error {
-	have, err := look(ctx, s.Client(), app)
+	have, err := look(ctx, s, app)
 	if err != nil {
 		return err
 	}
 	if err := have.mustBe(); err != nil {
 		return err
 	}
-	t := cli.NewTable("GROUP", "REGION", "COUNT", "SIZE", "MACHINES").Numbers(2).Narrow(4)
+	t := cli.NewTable("GROUP", "REGION", "COUNT", "SIZE", "MACHINES").Numbers(2).Narrow(4).Wrap()
 	return cli.PrintList(s, sizes(have), "no machines: bourse deploy makes them", t, func(x *scaled) []string {
 		return []string{x.Group, string(x.Region), strconv.Itoa(x.Count), cli.Guest(&x.Guest), cli.States(x.States)}
 	})
@@ -153,7 +153,7 @@ func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (de
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.client, app)
+	have, err := look(ctx, d.shell, app)
 	if err == nil {
 		err = have.mustBe()
 	}

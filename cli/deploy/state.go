@@ -23,7 +23,9 @@ type there struct {
 }
 
 // look asks for all that a plan needs to know of an app.
-func look(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*there, error) {
+func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error) {
+	defer cli.Spin(s.Err, "looking at what app "+cli.Clean(string(app))+" has")()
+	client := s.Client()
 	out := &there{State: deploy.State{App: app}}
 	var silent, silentVolumes []bourse.WorkerID
 	g, ctx := errgroup.WithContext(ctx)
@@ -66,7 +68,9 @@ func (t *there) mustBe() error {
 
 // digests asks what the images of an app are now, so that one that was pushed again
 // under its name is noticed. An image that cannot be asked for is left to the workers.
-func digests(ctx context.Context, client *machinesapi.Client, app *deploy.App) (map[string]string, error) {
+func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
+	defer cli.Spin(s.Err, "asking which images there are")()
+	client := s.Client()
 	out := map[string]string{}
 	for i := range app.Groups {
 		name := app.Groups[i].Config.Image

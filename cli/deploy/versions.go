@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -15,6 +16,7 @@ const askers = 16
 
 // versions asks for the former configs of all machines.
 func (d *deployer) versions(ctx context.Context, have *there) error {
+	defer cli.Spin(d.shell.Err, "looking at the former versions of machines")()
 	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
 	var mu sync.Mutex // guards have.Versions
 	g, ctx := errgroup.WithContext(ctx)

@@ -68,7 +68,9 @@ func (e *events) one(ctx context.Context, word string) error {
 	if err != nil {
 		return err
 	}
+	end := cli.Spin(e.shell.Err, "asking what has happened")
 	list, err := e.shell.Client().Events(ctx, bourse.AppName(e.app), id, e.limit)
+	end()
 	if err != nil {
 		return about(err, e.app, id)
 	}
@@ -85,7 +87,10 @@ func (e *events) all(ctx context.Context, words []string) error {
 		}
 		only = append(only, id)
 	}
-	list, err := e.news(ctx, only, true)
+	end := cli.Spin(e.shell.Err, "asking what has happened")
+	list, silent, err := e.news(ctx, only, true)
+	end()
+	e.shell.WarnMissing(silent, "machines")
 	if err != nil {
 		return err
 	}
@@ -102,7 +107,7 @@ func (e *events) all(ctx context.Context, words []string) error {
 			return context.Cause(ctx)
 		case <-time.After(newMachines):
 		}
-		if list, err = e.news(ctx, only, false); err != nil && !cli.Passing(err) {
+		if list, _, err = e.news(ctx, only, false); err != nil && !cli.Passing(err) {
 			return err
 		}
 	}
@@ -111,16 +116,14 @@ func (e *events) all(ctx context.Context, words []string) error {
 // readers bounds the machines that are asked at a time.
 const readers = 8
 
-// news returns what has happened since the last time, by time; all asks every machine,
-// otherwise only those are asked whose newest event is another one.
-func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) ([]machineEvent, error) {
+// news returns what has happened since the last time, by time, and which workers did not
+// answer; all asks every machine, otherwise only those are asked whose newest event is
+// another one.
+func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})
 	if err != nil {
-		return nil, err
-	}
-	if all {
-		e.shell.WarnMissing(silent, "machines")
+		return nil, nil, err
 	}
 	machines = slices.DeleteFunc(machines, func(m machinesapi.Machine) bool {
 		fresh := len(m.Events) > 0 && m.Events[0].ID != e.newest[m.ID]
@@ -139,9 +142,8 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) ([
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, silent, err
 	}
-	var out []machineEvent
 	for i, list := range lists {
 		m := &machines[i]
 		for _, x := range list {
@@ -157,7 +159,7 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) ([
 	slices.SortStableFunc(out, func(x, y machineEvent) int {
 		return cmp.Or(cmp.Compare(x.Timestamp, y.Timestamp), cmp.Compare(x.ID, y.ID))
 	})
-	return out, nil
+	return out, silent, nil
 }
 
 // print shows events as they come: no column depends on those that follow.
@@ -182,7 +184,7 @@ func (e *events) print(list []machineEvent) error {
 }
 
 func appEventTable() *cli.Table {
-	return cli.NewTable("WHEN", "MACHINE", "EVENT", "STATE", "BY", "EXIT", "DETAIL").Numbers(5).Narrow(6).Drop(4).Paint(3, stateTone)
+	return cli.NewTable("WHEN", "MACHINE", "EVENT", "STATE", "BY", "EXIT", "DETAIL").Numbers(5).Narrow(6, 1).Drop(4).Paint(3, stateTone).Wrap()
 }
 
 func appEventRow(e *machineEvent) []string {

@@ -23,8 +23,9 @@ func NewLogs(s *cli.Shell) *cobra.Command {
 		Long: `Show what machines' programs have written, oldest first: their standard output on
 standard output, their standard error on standard error. Without a MACHINE it
 shows all of the app's, with each machine's name in front of its lines, on a
-terminal in a colour of its own; with -f also those that are made meanwhile. Following goes on where it was when a worker
-or a broker is started again. With --json, one object a line.`,
+terminal in a colour of its own; with -f also those that are made meanwhile.
+Following goes on where it was when a worker or a broker is started again. With
+--json, one object a line.`,
 		Example: `  bourse machine logs -f quiet-river-1234
   bourse machine logs -a shop -f --timestamps
   bourse machine logs --since 5m -n 100 148e21ea1d5389`,

@@ -123,3 +123,28 @@ func TestLogsOfSeveral(t *testing.T) {
 		t.Errorf("--json: %s", got.Out)
 	}
 }
+
+// TestLogsPainted: each machine's name has a colour of its own, which says no more than the
+// name does; what a program wrote in colours keeps them.
+func TestLogsPainted(t *testing.T) {
+	var followed atomic.Int32
+	line.Painted(t, "logs_painted", severalLogs(&followed), "machine", "logs", "-T")
+}
+
+// TestEventsOfAll: the events of all of an app's machines.
+func TestEventsOfAll(t *testing.T) {
+	a, b := machineFixture(), machineFixture()
+	b.ID, b.Name = "148e21aabbccdd", "a-name-of-thirty-characters-12"
+	a.Events = nil
+	exit := func(at int, code int, oom bool) machinesapi.Event {
+		e := machinesapi.Event{ID: bourse.EventID(fmt.Sprintf("01JD3V7K7Y5C5ZQ7W1R2M3N4P%d", at)), Type: bourse.EventExit, Status: bourse.StateStopped, Source: "worker", Timestamp: clitest.Now.Add(time.Duration(at) * time.Second).UnixMilli()}
+		e.Request = &machinesapi.EventRequest{ExitEvent: &machinesapi.ExitEvent{ExitCode: code, OOMKilled: oom}}
+		return e
+	}
+	h := clitest.Paths(map[string]any{
+		"/v1/apps/default/machines":                             []machinesapi.Machine{a, b},
+		"/v1/apps/default/machines/" + string(a.ID) + "/events": []machinesapi.Event{exit(3, 137, true), exit(1, 1, false)},
+		"/v1/apps/default/machines/" + string(b.ID) + "/events": []machinesapi.Event{exit(2, 0, false)},
+	})
+	line.Screens(t, "events_of_all", h, "machine", "events")
+}

@@ -78,6 +78,8 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if i < 0 {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s not found", id)
 	}
+	end := cli.Spin(s.Err, "asking for its volumes and its worker")
+	defer end()
 	volumes, _, err := s.Client().Volumes(bourse.AppName(app)).List(ctx)
 	if err != nil {
 		return nil, err

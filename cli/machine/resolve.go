@@ -13,7 +13,9 @@ import (
 
 // listMachines returns an app's machines.
 func listMachines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.Machine, error) {
+	end := cli.Spin(s.Err, "asking the workers")
 	list, silent, err := s.Client().Machines(ctx, bourse.AppName(app), machinesapi.ListMachines{})
+	end()
 	s.WarnMissing(silent, "machines")
 	return list, err
 }

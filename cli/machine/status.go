@@ -158,7 +158,7 @@ func commandLine(words []string) string {
 const plainRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+"
 
 func newEventTable() *cli.Table {
-	return cli.NewTable("WHEN", "EVENT", "STATE", "BY", "EXIT", "DETAIL").Numbers(4).Narrow(5).Drop(3).Paint(2, stateTone)
+	return cli.NewTable("WHEN", "EVENT", "STATE", "BY", "EXIT", "DETAIL").Numbers(4).Narrow(5).Drop(3).Paint(2, stateTone).Wrap()
 }
 
 func eventRow(e *machinesapi.Event) []string {

@@ -1,10 +1,9 @@
 package plans
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse/cli"
@@ -15,7 +14,7 @@ import (
 // board is what is known of a plan that is carried out: a value that events change. It
 // knows no clock and no screen.
 type board struct {
-	title    string
+	label    string // of one of several plans: the app
 	plan     *deploy.Plan
 	began    time.Time // zero until the first event
 	subjects []subject
@@ -25,8 +24,8 @@ type board struct {
 	failed   bool        // a step did, or the run was interrupted, so no other begins
 }
 
-func newBoard(title string, p *deploy.Plan) *board {
-	b := &board{title: title, plan: p, steps: make([]run.Event, len(p.Steps)), first: make([]time.Time, len(p.Steps))}
+func newBoard(label string, p *deploy.Plan) *board {
+	b := &board{label: label, plan: p, steps: make([]run.Event, len(p.Steps)), first: make([]time.Time, len(p.Steps))}
 	b.subjects, b.of = subjects(p)
 	return b
 }
@@ -44,9 +43,10 @@ func (b *board) apply(e run.Event) *subject {
 	if !valid(b.plan, e.Step) {
 		return nil
 	}
+	e.Text = b.short(&e)
 	s := &b.subjects[b.of[e.Step]]
 	before := b.steps[e.Step]
-	if e.Machine != "" && s.machine == "" {
+	if e.Machine != "" && s.machine == "" && e.Machine != s.former {
 		if s.machine = e.Machine; s.unnamed && b.plan.Steps[e.Step].Do != deploy.RunCommand {
 			s.name = string(e.Machine)
 		}
@@ -82,11 +82,23 @@ const (
 	undoneWord  = "returned"
 	leftWord    = "left"      // neither new nor as it was
 	spareWord   = "untouched" // it waited as something failed
+
+	replacedWord = "replaced"
+	movedWord    = "moved"
 )
 
 // status returns how far a subject has come: what is in progress says more than what went
 // wrong, and that more than what went well.
 func (b *board) status(s *subject) status {
+	out := b.told(s)
+	if s.former != "" && out.state == run.Done {
+		out.text = "by " + string(s.machine)
+	}
+	return out
+}
+
+// told is status by what events say.
+func (b *board) told(s *subject) status {
 	out := status{state: "", word: waitingWord}
 	done := 0
 	for _, i := range s.steps {
@@ -103,7 +115,7 @@ func (b *board) status(s *subject) status {
 		if !ok {
 			continue
 		}
-		out.state, out.text = state, e.Text
+		out.state, out.text = state, b.text(s, &e)
 		switch state {
 		case run.Undoing:
 			out.word = undoingWord
@@ -114,16 +126,17 @@ func (b *board) status(s *subject) status {
 		default: // it has ended
 			out.word, out.ended = leftWord, e.At
 			if state == run.Undone {
-				out.word, out.text = undoneWord, cmp.Or(e.Text, wordsOf[b.plan.Steps[e.Step].Do].undone)
+				e.Text = cmp.Or(e.Text, wordsOf[b.plan.Steps[e.Step].Do].undone)
+				out.word, out.text = undoneWord, b.text(s, &e)
 			}
 			if hasFailed {
-				out.state, out.word, out.text = run.Failed, failedWord+", "+out.word, failed.Text
+				out.state, out.word, out.text = run.Failed, failedWord+", "+out.word, b.text(s, &failed)
 			}
 		}
 		return out
 	}
 	if hasFailed {
-		return status{run.Failed, failedWord, failed.Text, out.began, failed.At}
+		return status{run.Failed, failedWord, b.text(s, &failed), out.began, failed.At}
 	}
 	if last, ok := b.last(s, run.Done); ok && done == len(s.steps) {
 		return status{run.Done, b.doneWord(s), last.Text, out.began, last.At}
@@ -132,6 +145,39 @@ func (b *board) status(s *subject) status {
 		out.word = spareWord
 	}
 	return out
+}
+
+// text is what an event says of a subject: of a pair which of the two it is about.
+func (b *board) text(s *subject, e *run.Event) string {
+	if !b.ofReplacement(s, e.Step) {
+		return e.Text
+	}
+	switch {
+	case e.Text == "":
+		return "its replacement"
+	case e.State == run.Undone:
+		return "its replacement is " + e.Text
+	}
+	return e.Text
+}
+
+// short is the text of an event without the step and the machine, which are shown beside it.
+func (b *board) short(e *run.Event) string {
+	if e.State != run.Failed || !valid(b.plan, e.Step) {
+		return e.Text
+	}
+	if rest, ok := strings.CutPrefix(e.Text, string(b.plan.Steps[e.Step].Do)+" "); ok {
+		if _, why, ok := strings.Cut(rest, ": "); ok {
+			return why
+		}
+	}
+	return e.Text
+}
+
+// ofReplacement reports whether a step is about the machine that takes the place of another.
+func (b *board) ofReplacement(s *subject, step int) bool {
+	do, machine := b.plan.Steps[step].Do, b.plan.Steps[step].Machine
+	return s.former != "" && machine != s.former && do != deploy.AwaitProxies && do != deploy.DestroyVolume
 }
 
 // last returns the latest event of a subject in a state.
@@ -146,6 +192,12 @@ func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
 
 // doneWord says what a subject has come to.
 func (b *board) doneWord(s *subject) string {
+	if s.former != "" && b.plan.What == "move" {
+		return movedWord
+	}
+	if s.former != "" {
+		return replacedWord
+	}
 	act := s.act
 	for _, i := range s.steps {
 		do := b.plan.Steps[i].Do
@@ -157,78 +209,6 @@ func (b *board) doneWord(s *subject) string {
 		}
 	}
 	return wordsOf[act].done
-}
-
-// head is the line above all others.
-func (b *board) head(now time.Time) string {
-	count := map[run.State]int{}
-	for i := range b.subjects {
-		count[b.status(&b.subjects[i]).state]++
-	}
-	line := fmt.Sprintf("%s  %s  %d of %d done", b.title, elapsed(now.Sub(b.began)), count[run.Done], len(b.subjects))
-	if n := count[run.Failed]; n > 0 {
-		line += fmt.Sprintf(", %d failed", n)
-	}
-	if n := count[run.Undone]; n > 0 {
-		line += fmt.Sprintf(", %d returned", n)
-	}
-	if n := count[run.Left]; n > 0 {
-		line += fmt.Sprintf(", %d left", n)
-	}
-	return line
-}
-
-// screen returns the lines to show on a screen so large: no line of machines is left out
-// unless there are more than fit, and then those that have the least to tell. Height
-// 0 is no bound.
-func (b *board) screen(now time.Time, width, height int, colour bool) []string {
-	if b.began.IsZero() {
-		return []string{cli.Cut(b.title, max(width, cli.MinWidth))}
-	}
-	room := len(b.subjects)
-	if height > 0 {
-		room = max(1, min(room, height-4)) // the head, the header, what is left out, the cursor
-	}
-	shown := b.shown(room)
-	var out bytes.Buffer
-	t := cli.NewTable("GROUP", "REGION", "MACHINE", "STATE", "TIME", "").Numbers(4).Narrow(5, 2).Drop(0).Paint(3, toneOf)
-	t.Indent = "  "
-	for _, i := range shown {
-		s := &b.subjects[i]
-		st := b.status(s)
-		t.Row(dash(s.group), dash(string(s.region)), s.name, st.word, st.time(now), st.text)
-	}
-	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: colour}) // into memory
-	lines := []string{cli.Cut(b.head(now), max(width, cli.MinWidth))}
-	for line := range bytes.Lines(out.Bytes()) {
-		lines = append(lines, string(bytes.TrimRight(line, "\n ")))
-	}
-	if more := len(b.subjects) - len(shown); more > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more", more))
-	}
-	return lines
-}
-
-// interest orders states by how much a person wants to see them.
-var interest = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
-
-// shown returns the subjects to show where there is room for so many, in their order.
-func (b *board) shown(room int) []int {
-	all := make([]int, len(b.subjects))
-	for i := range all {
-		all[i] = i
-	}
-	if room >= len(all) {
-		return all
-	}
-	rank := make([]int, len(all))
-	for i := range all {
-		rank[i] = slices.Index(interest, b.status(&b.subjects[i]).state)
-	}
-	slices.SortStableFunc(all, func(x, y int) int { return cmp.Compare(rank[x], rank[y]) })
-	all = all[:room]
-	slices.Sort(all)
-	return all
 }
 
 // time shows for how long something is done, or was.
@@ -258,6 +238,8 @@ func toneOf(word string) cli.Tone {
 		return cli.Bad
 	case waitingWord, spareWord:
 		return cli.Quiet
+	case replacedWord, movedWord:
+		return cli.Good
 	}
 	for _, w := range wordsOf {
 		if w.done == word {
@@ -267,9 +249,9 @@ func toneOf(word string) cli.Tone {
 	return cli.Busy
 }
 
-// plain returns the line that tells an event where no screen is drawn over; "" when it
+// plain returns the line that tells an event, with the time since the first, where no screen is drawn over; "" when it
 // says nothing that a reader of a log would miss.
-func (b *board) plain(s *subject, e run.Event) string {
+func (b *board) plain(s *subject, e run.Event, began time.Time) string {
 	st := b.status(s)
 	var say string
 	switch e.State {
@@ -286,7 +268,7 @@ func (b *board) plain(s *subject, e run.Event) string {
 		if st.state != run.Done {
 			return ""
 		}
-		say = st.word + " after " + st.time(e.At)
+		say, e.Text = st.word+" after "+st.time(e.At), cmp.Or(e.Text, st.text)
 	case run.Failed:
 		say = failedWord + " (" + wordsOf[b.plan.Steps[e.Step].Do].now + ")"
 	case run.Undoing:
@@ -300,11 +282,17 @@ func (b *board) plain(s *subject, e run.Event) string {
 		say += ": " + e.Text
 	}
 	line := s.name + ": " + say
+	if b.ofReplacement(s, e.Step) && e.State != run.Done {
+		line = "replacement of " + line
+	}
 	if s.region != "" {
 		line = string(s.region) + "  " + line
 	}
 	if s.group != "" {
 		line = s.group + "  " + line
 	}
-	return fmt.Sprintf("%7s  %s", elapsed(e.At.Sub(b.began)), cli.Clean(line))
+	if b.label != "" {
+		line = b.label + "  " + line
+	}
+	return fmt.Sprintf("%7s  %s", elapsed(e.At.Sub(began)), cli.Clean(line))
 }

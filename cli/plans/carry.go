@@ -26,6 +26,7 @@ type Carrier struct {
 	Options run.Options // without Events and Abandon
 	// GoOn are the commands that go on with what was left, or return from it.
 	GoOn []string
+	Done string // what has come of it, for a person; "": what the plan has changed
 	// Signals receives what interrupts: the first signal also ends the context that
 	// Carry gets, a second one ends all. nil: those of this process.
 	Signals <-chan os.Signal
@@ -56,7 +57,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	for _, name := range result.Silent {
 		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not heard of everything yet")
 	}
-	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), Summary(p), elapsed(result.Took))
+	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, Summary(p)), elapsed(result.Took))
 	if err == nil && len(left) > 0 {
 		_, err = fmt.Fprintln(c.Shell.Out, cli.Clean(LeftText(p.App, left)))
 	}
@@ -149,7 +150,7 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 		for _, line := range left {
 			c.Shell.Note("  " + cli.Clean(line))
 		}
-		if len(c.GoOn) > 0 {
+		if half && len(c.GoOn) > 0 { // there is nothing to go on with otherwise
 			state += "; go on with: " + strings.Join(c.GoOn, " or ")
 		}
 		return cli.Interrupted(c.Title + " was interrupted: " + state)

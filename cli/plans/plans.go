@@ -15,7 +15,7 @@ import (
 )
 
 // subject is what a person follows: a machine, a volume or a command, with all steps
-// that are about it.
+// that are about it. A machine and the one that takes its place are one.
 type subject struct {
 	group   string
 	region  bourse.Region
@@ -25,7 +25,9 @@ type subject struct {
 	act     deploy.Act       // what it comes to: the first of its steps that changes anything
 	why     string
 	canary  bool
+	former  bourse.MachineID // that another one replaces; "": it is no such pair
 	steps   []int
+	hidden  bool // a later plan is about it
 }
 
 // subjects returns what a plan is about, in the order of its steps, and for each step the
@@ -39,13 +41,17 @@ func subjects(p *deploy.Plan) (list []subject, of []int) {
 		}
 	}
 	known := map[any]int{}
+	pairs := pairsOf(p)
 	for i := range p.Steps {
 		key, head := keyOf(p, mounted, i)
+		if old := replaced(&p.Steps[head]); pairs[old] {
+			key = old
+		}
 		at, ok := known[key]
 		if !ok {
 			at = len(list)
 			known[key] = at
-			list = append(list, newSubject(p, head))
+			list = append(list, newSubject(p, head, pairs))
 		}
 		of[i] = at
 		s := &list[at]
@@ -69,6 +75,8 @@ func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
 			i = machine
 		case s.Machine != "":
 			return s.Machine, i
+		case (s.Do == deploy.AwaitProxies || s.Do == deploy.DestroyVolume) && len(s.After) == 1 && valid(p, s.After[0]):
+			i = s.After[0] // it is about the machine of the step before
 		default:
 			return i, i
 		}
@@ -78,8 +86,37 @@ func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
 
 func valid(p *deploy.Plan, step int) bool { return step >= 0 && step < len(p.Steps) }
 
-func newSubject(p *deploy.Plan, head int) subject {
+// replaced returns the machine whose place the one that a step makes is to take; "": none.
+func replaced(s *deploy.Step) bourse.MachineID {
+	if s.Do != deploy.MakeMachine || s.Config == nil {
+		return ""
+	}
+	return bourse.MachineID(s.Config.Metadata[deploy.KeyReplaces])
+}
+
+// pairsOf returns the machines that a plan both replaces and destroys.
+func pairsOf(p *deploy.Plan) map[bourse.MachineID]bool {
+	gone, out := map[bourse.MachineID]bool{}, map[bourse.MachineID]bool{}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Do == deploy.DestroyMachine && s.Machine != "" {
+			gone[s.Machine] = true
+		}
+	}
+	for i := range p.Steps {
+		if old := replaced(&p.Steps[i]); gone[old] {
+			out[old] = true
+		}
+	}
+	return out
+}
+
+func newSubject(p *deploy.Plan, head int, pairs map[bourse.MachineID]bool) subject {
 	s := &p.Steps[head]
+	for _, old := range []bourse.MachineID{replaced(s), s.Machine} {
+		if pairs[old] {
+			return subject{group: s.Group, region: s.In, name: cmp.Or(p.Seen[old].Name, s.Name, string(old)), act: s.Do, why: s.Why, former: old}
+		}
+	}
 	out := subject{group: s.Group, region: s.In, machine: s.Machine, name: cmp.Or(s.Name, string(s.Machine)), act: s.Do, why: s.Why}
 	if s.Config != nil {
 		out.canary = s.Config.Metadata[deploy.KeyCanary] == "true"

@@ -114,7 +114,7 @@ func success() []run.Event {
 }
 
 func failure() []run.Event {
-	failed := moment(2, 24200, run.Failed, "check http did not pass within 20s: 503 Service Unavailable")
+	failed := moment(2, 24200, run.Failed, "await ready quiet-river-1234 (148e21ea1d5301): not ready after 20s: check http is critical: \"503 Service Unavailable\"")
 	failed.Evidence = &run.Evidence{
 		Machine: "148e21ea1d5301", State: bourse.StateStarted,
 		Checks: []bourse.CheckStatus{{Name: "http", Status: bourse.CheckCritical, Output: "503 Service Unavailable"}},
@@ -131,11 +131,17 @@ func failure() []run.Event {
 }
 
 func boardAfter(events []run.Event) *board {
-	b := newBoard("release v4 of shop", shop())
+	b := newBoard("", shop())
 	for _, e := range events {
 		b.apply(e)
 	}
 	return b
+}
+
+// screen is what is shown of one plan.
+func (b *board) screen(now time.Time, width, height int, colour bool) []string {
+	x := boards{title: "release v4 of shop", list: []*board{b}}
+	return x.screen(now, width, height, colour)
 }
 
 // TestScreens: what a person has before them on a terminal, at a fixed time.

@@ -21,7 +21,7 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	b.WriteString(p.Text(width))
 	for i := range fits {
 		for _, line := range fits[i].lines() {
-			for _, part := range wrap(cli.Clean(line), width) {
+			for _, part := range cli.Wrap(cli.Clean(line), width, 2) {
 				b.WriteString(part + "\n")
 			}
 		}
@@ -77,21 +77,4 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// wrap breaks a line between words so that it fits on so many columns; what follows the
-// first is indented. 0 columns break nothing.
-func wrap(line string, width int) []string {
-	const indent = "  "
-	var out []string
-	for width > 0 && len([]rune(line)) > width {
-		runes := []rune(line)
-		at := strings.LastIndexByte(string(runes[:width+1]), ' ')
-		if at <= len(indent) {
-			at = len(string(runes[:width]))
-		}
-		out = append(out, strings.TrimRight(line[:at], " "))
-		line = indent + strings.TrimLeft(line[at:], " ")
-	}
-	return append(out, line)
 }

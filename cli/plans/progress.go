@@ -23,9 +23,9 @@ type Progress struct {
 	shell *cli.Shell
 	drawn bool // the terminal's cursor can be moved
 
-	mu    sync.Mutex
-	board *board
-	lines int // on the screen, to be drawn over
+	mu     sync.Mutex
+	boards boards
+	lines  int // on the screen, to be drawn over
 
 	end  chan struct{}
 	done sync.WaitGroup
@@ -33,13 +33,31 @@ type Progress struct {
 
 // Show begins to show a plan; title says what it is of. End ends it.
 func Show(s *cli.Shell, title string, p *deploy.Plan) *Progress {
-	out := &Progress{
-		shell: s, drawn: s.Err.TTY && !s.Err.Dumb && !s.JSON, board: newBoard(title, p), end: make(chan struct{}),
-	}
+	return show(s, boards{title: title, list: []*board{newBoard("", p)}})
+}
+
+// ShowAll begins to show plans of several apps, which Add adds; in all they are about so
+// many machines. End ends it.
+func ShowAll(s *cli.Shell, title string, machines int) *Progress {
+	return show(s, boards{title: title, total: machines, many: true})
+}
+
+func show(s *cli.Shell, all boards) *Progress {
+	out := &Progress{shell: s, drawn: s.Err.TTY && !s.Err.Dumb && !s.JSON, boards: all, end: make(chan struct{})}
 	if out.drawn {
 		out.done.Go(out.animate)
 	}
 	return out
+}
+
+// Add shows one more plan, of an app, and returns what takes its events. Machines that
+// a former plan of the app is about too are shown as this one's.
+func (p *Progress) Add(plan *deploy.Plan) func(run.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := newBoard(string(plan.App), plan)
+	p.boards.add(b)
+	return func(e run.Event) { p.event(b, e) }
 }
 
 func (p *Progress) animate() {
@@ -55,20 +73,24 @@ func (p *Progress) animate() {
 	}
 }
 
-// Event shows what has happened.
-func (p *Progress) Event(e run.Event) {
+// Event shows what has happened to the plan of [Show].
+func (p *Progress) Event(e run.Event) { p.event(p.boards.list[0], e) }
+
+func (p *Progress) event(b *board, e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.board.apply(e)
-	switch {
-	case p.shell.JSON:
+	if p.shell.JSON {
 		_ = p.shell.PrintLine(Line{Event: &e}) // who has closed it does not read
 		return
+	}
+	e.Text = b.short(&e)
+	s := b.apply(e)
+	switch {
 	case s == nil:
 		return
 	case !p.drawn:
-		if line := p.board.plain(s, e); line != "" {
-			p.say(line)
+		if line := b.plain(s, e, p.boards.began()); line != "" {
+			p.say(line + p.boards.progress(b, s, &e))
 		}
 	case e.State == run.Output && e.Line != nil:
 		p.say("  " + s.name + ": " + e.Line.Text)
@@ -93,8 +115,13 @@ func (p *Progress) Say(lines ...string) {
 func (p *Progress) say(lines ...string) {
 	var b strings.Builder
 	p.wipe(&b)
+	width, _ := p.shell.Err.Size()
 	for _, line := range lines {
-		b.WriteString(cli.Clean(p.shell.Typed(line)) + "\n")
+		line = cli.Clean(p.shell.Typed(line))
+		indent := len(line) - len(strings.TrimLeft(line, " ")) + len("  ")
+		for _, part := range cli.Wrap(line, width, indent) {
+			b.WriteString(part + "\n")
+		}
 	}
 	_, _ = io.WriteString(p.shell.Err, b.String()) // a screen that is gone needs no line
 }
@@ -114,7 +141,7 @@ func (p *Progress) draw() {
 	width, height := p.shell.Err.Size()
 	var b strings.Builder
 	p.wipe(&b)
-	lines := p.board.screen(p.shell.Now(), max(width-1, cli.MinWidth), height, p.shell.Err.Color)
+	lines := p.boards.screen(p.shell.Now(), max(width-1, cli.MinWidth), height, p.shell.Err.Color)
 	for _, line := range lines {
 		b.WriteString(line + "\n")
 	}

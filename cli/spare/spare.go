@@ -89,7 +89,7 @@ with it.`,
 			if err != nil {
 				return err
 			}
-			t := cli.NewTable("SPARE", "NAME", "GROUP", "REGION", "WORKER", "STATE", "STANDS BY FOR").Narrow(6, 1).Drop(2, 3)
+			t := cli.NewTable("SPARE", "NAME", "GROUP", "REGION", "WORKER", "STATE", "STANDS BY FOR").Narrow(6, 1).Drop(2, 3).Wrap()
 			return cli.PrintList(s, spares(list), "app "+app+" has no spares", t, func(x *Spare) []string {
 				return []string{string(x.ID), x.Name, cmp.Or(x.Group, "-"), string(x.Region), string(x.Worker), string(x.State), x.twins()}
 			})
@@ -115,7 +115,9 @@ func (x *Spare) twins() string {
 }
 
 func machines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.Machine, error) {
+	end := cli.Spin(s.Err, "asking the workers")
 	list, silent, err := s.Client().Machines(ctx, bourse.AppName(app), machinesapi.ListMachines{})
+	end()
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return nil, cli.Hint(err, "bourse app list")
 	}

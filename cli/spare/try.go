@@ -45,6 +45,7 @@ and put back as it was all the same.`,
 			plan := trial(bourse.AppName(app), m, wait)
 			carrier := plans.Carrier{
 				Shell: s, API: run.Over(s.Client(), bourse.AppName(app)), Title: "test of spare " + m.Name, Options: run.Options{Owner: "test of spare " + m.Name},
+				Done: "it became ready and is stopped again",
 			}
 			_, err = carrier.Carry(c.Context(), &plan)
 			return err

@@ -61,6 +61,7 @@ type drain struct {
 	apps    int
 	options move.Options
 	states  map[bourse.AppName]*deploy.State // as they were when the drain began
+	show    *plans.Progress                  // while it is carried out, but with --json
 
 	mu    sync.Mutex
 	moved map[bourse.MachineID]bool
@@ -169,7 +170,8 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]move.Moves, on
 		out.Left = append(out.Left, d.volumes(ctx)...)
 		return d.shell.PrintJSON(out)
 	}
-	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "DO", "WHY").Narrow(5).Drop(1)
+	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "DO", "WHY").Narrow(5).Drop(1).Wrap()
+	moving, stay := 0, 0
 	for _, app := range names {
 		moves := all[app]
 		for i := range d.states[app].Machines {
@@ -177,25 +179,43 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]move.Moves, on
 			if !slices.Contains(moves.Go, m.ID) && !slices.Contains(moves.Later, m.ID) {
 				continue
 			}
-			do, why := "move", "its replacement serves before it goes"
+			if moving++; moving > maxRows {
+				continue
+			}
+			do, why := "move", "its replacement serves first"
 			if len(m.Config.Mounts) > 0 {
-				do, why = "move with its volume", "it is stopped while that is copied"
+				do, why = "move with its volume", "stopped while that is copied"
 			}
 			t.Row(string(app), cmp.Or(m.Config.Metadata[deploy.KeyGroup], "-"), string(m.Region), m.Name, do, why)
 		}
 		for _, x := range moves.Stay {
-			t.Row(string(app), "-", "-", x.Name, "stays", x.Why)
+			if stay++; stay <= maxRows {
+				t.Row(string(app), "-", "-", x.Name, "stays", x.Why)
+			}
 		}
 	}
 	if t.Empty() {
 		d.shell.Note("worker " + string(d.worker) + " has no machines")
-	} else if err := t.Write(d.shell.Out); err != nil {
-		return err
+	} else {
+		if err := t.Write(d.shell.Out); err != nil {
+			return err
+		}
+		fmt.Fprintf(d.shell.Out, "%d to move, %d to stay%s\n", moving, stay, hidden(max(0, moving-maxRows)+max(0, stay-maxRows)))
 	}
 	if only {
 		d.printVolumes(d.volumes(ctx))
 	}
 	return nil
+}
+
+// maxRows bounds the machines that are shown that move, and those that stay.
+const maxRows = 50
+
+func hidden(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of them not shown; --json shows all)", n)
 }
 
 func sortedApps(all map[bourse.AppName]move.Moves) []bourse.AppName {
@@ -220,6 +240,13 @@ func (d *drain) carry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !d.shell.JSON && d.total > 0 {
+		d.show = plans.ShowAll(d.shell, "drain of worker "+string(d.worker), d.total)
+		stop := context.AfterFunc(ctx, func() {
+			d.show.Say("interrupted: what is in progress is returned to what it was, what has moved stays where it is")
+		})
+		defer stop()
+	}
 	group := errgroup.Group{} // what one app's moves come to ends no other's
 	group.SetLimit(max(1, d.apps))
 	failed := make([]error, len(all))
@@ -230,6 +257,9 @@ func (d *drain) carry(ctx context.Context) error {
 		})
 	}
 	_ = group.Wait() // failed has what went wrong
+	if d.show != nil {
+		d.show.End()
+	}
 	if ctx.Err() != nil {
 		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+" goes on", "bourse worker uncordon "+string(d.worker)+" has it take orders again")
 		return errors.Join(d.report(ctx), err)
@@ -251,6 +281,10 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 			d.leave(leftOf(app, moves.Stay)...)
 			return nil
 		}
+		shown := func(run.Event) {}
+		if d.show != nil {
+			shown = d.show.Add(&moves.Plan)
+		}
 		var failed []run.Event
 		result, err := run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
 			Owner: "drain of worker " + string(d.worker),
@@ -259,6 +293,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 					failed = append(failed, e)
 				}
 				d.event(app, &moves, e)
+				shown(e)
 			},
 		})
 		d.leaveVolumes(app, plans.VolumesLeft(&moves.Plan, &result))
@@ -273,7 +308,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 		for _, e := range failed {
 			if id := moves.Of(e.Step); id != "" && !skip[id] {
 				skip[id] = true
-				d.leave(left{App: app, Machine: id, Name: moves.Plan.Steps[e.Step].Name, Why: e.Text})
+				d.leave(left{App: app, Machine: id, Name: cmp.Or(moves.Plan.Seen[id].Name, moves.Plan.Steps[e.Step].Name, string(id)), Why: e.Text})
 			}
 		}
 		if ctx.Err() != nil || len(skip) == before {
@@ -288,53 +323,23 @@ func (d *drain) leave(list ...left) {
 	d.stay = append(d.stay, list...)
 }
 
-// note notes what a step of a move has taken away, and returns how many machines have moved.
-func (d *drain) note(moves *move.Moves, s *deploy.Step) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s.Do == deploy.DestroyVolume {
-		d.gone[s.VolumeID] = true
-	}
-	if s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine) {
-		d.moved[s.Machine] = true
-	}
-	return len(d.moved)
-}
-
-// event says what has happened to a machine.
+// event counts what has moved, and prints what has happened with --json.
 func (d *drain) event(app bourse.AppName, moves *move.Moves, e run.Event) {
-	moved := 0
-	if e.State == run.Done && e.Step != run.Whole {
-		moved = d.note(moves, &moves.Plan.Steps[e.Step])
-	}
 	if d.shell.JSON {
 		_ = d.shell.PrintLine(struct { // who has closed it does not read
 			App bourse.AppName `json:"app"`
 			run.Event
 		}{app, e})
+	}
+	if e.Step == run.Whole || e.State != run.Done {
 		return
 	}
-	if e.Step == run.Whole {
-		return
-	}
-	s := &moves.Plan.Steps[e.Step]
-	say := ""
-	switch {
-	case e.State == run.Waiting:
-		say = "waits: " + e.Text
-	case e.State == run.Failed:
-		say = fmt.Sprintf("failed (%s): %s", s.Do, e.Text)
-	case e.State == run.Left:
-		say = "left as it is: " + e.Text
-	case e.State != run.Done:
-	case s.Do == deploy.MakeVolume:
-		say = "its volume is copied (" + cli.Took(e.Took) + ")"
-	case s.Do == deploy.MakeMachine:
-		say = "its replacement is " + string(e.Machine)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch s := &moves.Plan.Steps[e.Step]; {
+	case s.Do == deploy.DestroyVolume:
+		d.gone[s.VolumeID] = true
 	case s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine):
-		say = fmt.Sprintf("moved (%d of %d)", moved, d.total)
-	}
-	if say != "" {
-		d.shell.Note(cli.Clean(string(app) + "  " + s.Name + "  " + say))
+		d.moved[s.Machine] = true
 	}
 }

@@ -30,7 +30,11 @@ type drained struct {
 
 // report says what has become of the worker; an error when it has a machine left.
 func (d *drain) report(ctx context.Context) error {
-	volumes := d.volumes(ctx)
+	return d.conclude(d.volumes(ctx))
+}
+
+// conclude is report where the volumes that are left are known.
+func (d *drain) conclude(volumes []left) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shell.JSON {
@@ -39,8 +43,11 @@ func (d *drain) report(ctx context.Context) error {
 		}
 	} else {
 		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.stay))
+		width, _ := d.shell.Out.Size()
 		for _, x := range d.stay {
-			fmt.Fprintln(d.shell.Out, cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)))
+			for _, part := range cli.Wrap(cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)), width, 6) {
+				fmt.Fprintln(d.shell.Out, part)
+			}
 		}
 		d.printVolumes(volumes)
 	}
@@ -110,7 +117,10 @@ func (d *drain) printVolumes(volumes []left) {
 		for ; n < len(volumes) && volumes[n].App == app; n++ {
 			ids = append(ids, volumes[n].Volume)
 		}
-		fmt.Fprintln(d.shell.Out, cli.Clean(fmt.Sprintf("  %s  %s", app, plans.LeftText(app, ids))))
+		width, _ := d.shell.Out.Size()
+		for _, part := range cli.Wrap(cli.Clean(fmt.Sprintf("  %s  %s", app, plans.LeftText(app, ids))), width, 6) {
+			fmt.Fprintln(d.shell.Out, part)
+		}
 		volumes = volumes[n:]
 	}
 }

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+var statusLine = clitest.Of(NewStatus)
+
+// shopMachines are some of an app in the middle of a deploy that was broken off: one fails its
+// check, one cannot be reached.
+func shopMachines() []machinesapi.Machine {
+	var out []machinesapi.Machine
+	add := func(name, group, version string, region bourse.Region, state bourse.State) *machinesapi.Machine {
+		m := machinesapi.FromMachine(&bourse.Machine{ID: bourse.MachineID("148e21ea1d53" + string(rune('a'+len(out))) + "0"), App: "shop", Name: name, Region: region, State: state, Worker: "gru-1"})
+		m.Config = &bourse.Config{Image: "host", Metadata: map[string]string{deploy.KeyGroup: group, deploy.KeyVersion: version}}
+		if group == "web" {
+			m.Config.Services = json.RawMessage(`[{"autostart":true,"ports":[{"port":80},{"port":443}]}]`)
+			m.Checks = []bourse.CheckStatus{{Name: "http", Status: bourse.CheckPassing}}
+		}
+		out = append(out, m)
+		return &out[len(out)-1]
+	}
+	add("quiet-river-1234", "web", "4", "gru", bourse.StateStarted).Checks[0] = bourse.CheckStatus{
+		Name: "http", Status: bourse.CheckCritical, Output: "503 Service Unavailable from GET http://[fdaa:0:1::3]:8080/health:\n\tthe database does not answer, and the cache is not warm yet\n",
+	}
+	add("brave-hill-77", "web", "3", "gru", bourse.StateStarted)
+	add("cold-lake-5", "web", "3", "mad", bourse.StateStopped)
+	add("old-pond-3", "worker", "3", "gru", bourse.StateStarted).HostStatus = machinesapi.HostUnreachable
+	return out
+}
+
+func shopRelease(status release.Status) machinesapi.ReleaseList {
+	return machinesapi.ReleaseList{Releases: []release.Release{{
+		ID: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", App: "shop", Version: 4, Status: status, Image: "registry.example.com/shop:2", User: "ann", CreatedAt: clitest.Now.Add(-time.Minute),
+	}}}
+}
+
+func TestStatusScreens(t *testing.T) {
+	good := shopMachines()[1:3]
+	line := statusLine
+	line.Screens(t, "status", clitest.Paths(map[string]any{"/v1/apps/shop/machines": good, "/v1/apps/shop/releases": shopRelease(release.Complete)}), "status", "-a", "shop")
+	line.Screens(t, "status_none", clitest.Paths(map[string]any{"/v1/apps/shop/machines": []machinesapi.Machine{}, "/v1/apps/shop/releases": machinesapi.ReleaseList{}}), "status", "-a", "shop")
+	line.Screens(t, "status_troubled", clitest.Paths(map[string]any{"/v1/apps/shop/machines": shopMachines(), "/v1/apps/shop/releases": shopRelease(release.Interrupted)}), "status", "-a", "shop")
+}
+
+// TestWatchFrames: what stands on a terminal while it follows an app, and when no one answers
+// any more.
+func TestWatchFrames(t *testing.T) {
+	over := errors.New("over")
+	follow := func(s *cli.Shell, looks ...error) error {
+		st := Status{App: "shop", Groups: groupsOf(shopMachines()), Release: &shopRelease(release.Interrupted).Releases[0]}
+		n := 0
+		w := watch{shell: s, look: func() (Status, error) { return st, looks[n] }, wait: func(context.Context) error {
+			if n++; n == len(looks) {
+				return over
+			}
+			return nil
+		}}
+		if err := w.run(t.Context()); !errors.Is(err, over) {
+			return err
+		}
+		return nil
+	}
+	for _, width := range clitest.Widths {
+		clitest.Screen(t, "status_watch", width, clitest.Drawn(t, width, func(s *cli.Shell) error { return follow(s, nil, nil) }))
+		clitest.Screen(t, "status_watch_lost", width, clitest.Drawn(t, width, func(s *cli.Shell) error {
+			return follow(s, nil, bourse.Errorf(bourse.CodeUnavailable, "no answer from http://127.0.0.1:4280"))
+		}))
+	}
+	low := clitest.Drawn(t, 80, func(s *cli.Shell) error {
+		s.Out.Look = func() (int, int) { return 40, 8 }
+		return follow(s, nil)
+	})
+	for line := range strings.Lines(low) {
+		if n := len([]rune(line)); n > 41 {
+			t.Errorf("a line of %d characters on 40 columns: %q", n-1, line)
+		}
+	}
+	if n := strings.Count(low, "\n"); n > 7 {
+		t.Errorf("%d lines on a screen of 8:\n%s", n, low)
+	}
+	if got := clitest.On(t, 0, func(s *cli.Shell) error { return follow(s, nil, nil, nil) }); strings.Count(got, "app      shop") != 1 {
+		t.Errorf("what has not changed is printed again:\n%s", got)
+	}
+}

@@ -1,0 +1,159 @@
+package plans
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy/run"
+)
+
+// boards are the plans that one screen shows, one or several: a value that events change.
+type boards struct {
+	title string
+	total int // of what is done, where more is to come than the plans have; 0: what they have
+	many  bool
+	list  []*board
+}
+
+// add shows one more plan. What it is about is no longer shown as part of a former plan of
+// the same app, unless it was done there.
+func (x *boards) add(b *board) {
+	for _, former := range x.list {
+		if former.label == b.label {
+			former.leave(b)
+		}
+	}
+	x.list = append(x.list, b)
+}
+
+// leave hides what another plan is about.
+func (b *board) leave(other *board) {
+	for i := range b.subjects {
+		s := &b.subjects[i]
+		s.hidden = s.hidden || s.id() != "" && slices.ContainsFunc(other.subjects, func(o subject) bool { return o.id() == s.id() })
+	}
+}
+
+// id is the machine that a subject is about, as a plan knows it; "" of one that it makes.
+func (s *subject) id() bourse.MachineID { return cmp.Or(s.former, s.machine) }
+
+// row is a subject, and how far it has come.
+type row struct {
+	app string
+	*subject
+	status
+}
+
+func (x *boards) rows() (out []row) {
+	for _, b := range x.list {
+		for i := range b.subjects {
+			if s := &b.subjects[i]; !s.hidden {
+				out = append(out, row{b.label, s, b.status(s)})
+			}
+		}
+	}
+	return out
+}
+
+// began is when the first event was, zero before that.
+func (x *boards) began() (t time.Time) {
+	for _, b := range x.list {
+		if t.IsZero() || !b.began.IsZero() && b.began.Before(t) {
+			t = b.began
+		}
+	}
+	return t
+}
+
+// head is the line above all others.
+func (x *boards) head(rows []row, now time.Time) string {
+	count := map[run.State]int{}
+	for i := range rows {
+		count[rows[i].state]++
+	}
+	line := fmt.Sprintf("%s  %s  %d of %d done", x.title, elapsed(now.Sub(x.began())), count[run.Done], max(x.total, len(rows)))
+	if n := count[run.Failed]; n > 0 {
+		line += fmt.Sprintf(", %d failed", n)
+	}
+	if n := count[run.Undone]; n > 0 {
+		line += fmt.Sprintf(", %d returned", n)
+	}
+	if n := count[run.Left]; n > 0 {
+		line += fmt.Sprintf(", %d left", n)
+	}
+	return line
+}
+
+// progress says how many are done, where one of many is now; "" elsewhere.
+func (x *boards) progress(b *board, s *subject, e *run.Event) string {
+	if !x.many || e.State != run.Done || b.status(s).state != run.Done {
+		return ""
+	}
+	rows := x.rows()
+	done := 0
+	for i := range rows {
+		if rows[i].state == run.Done {
+			done++
+		}
+	}
+	return fmt.Sprintf(" (%d of %d)", done, max(x.total, len(rows)))
+}
+
+// screen returns the lines to show on a screen so large: no line of machines is left out
+// unless there are more than fit, and then those that have the least to tell. Height
+// 0 is no bound.
+func (x *boards) screen(now time.Time, width, height int, colour bool) []string {
+	width = max(width, cli.MinWidth)
+	if x.began().IsZero() {
+		return []string{cli.Cut(x.title, width)}
+	}
+	rows := x.rows()
+	room := len(rows)
+	if height > 0 {
+		room = max(1, min(room, height-4)) // the head, the header, what is left out, the cursor
+	}
+	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "STATE", "TIME", "").Numbers(5).Narrow(6, 3).Drop(1).Paint(4, toneOf)
+	if !x.many {
+		t.Hide(0)
+	}
+	t.Indent = "  "
+	for _, i := range shown(rows, room) {
+		r := &rows[i]
+		t.Row(r.app, dash(r.group), dash(string(r.region)), r.name, r.word, r.time(now), r.text)
+	}
+	var out bytes.Buffer
+	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: colour}) // into memory
+	lines := []string{cli.Cut(x.head(rows, now), width)}
+	for line := range bytes.Lines(out.Bytes()) {
+		lines = append(lines, string(bytes.TrimRight(line, "\n ")))
+	}
+	if more := len(rows) - room; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return lines
+}
+
+// interest orders states by how much a person wants to see them.
+var interest = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
+
+// shown returns the rows to show where there is room for so many, in their order.
+func shown(rows []row, room int) []int {
+	all := make([]int, len(rows))
+	for i := range all {
+		all[i] = i
+	}
+	if room >= len(all) {
+		return all
+	}
+	slices.SortStableFunc(all, func(a, b int) int {
+		return cmp.Compare(slices.Index(interest, rows[a].state), slices.Index(interest, rows[b].state))
+	})
+	all = all[:room]
+	slices.Sort(all)
+	return all
+}
