@@ -53,7 +53,7 @@ func TestDrainPlanScreens(t *testing.T) {
 		e := json.NewEncoder(w)
 		_ = e.Encode(map[string]any{"columns": []string{"id", "app", "name", "machine"}})
 		_ = e.Encode(map[string]any{"row": []any{"vol_0000000000000009", "shop", "data", ""}})
-		_ = e.Encode(map[string]any{"eoq": map[string]any{"time": 0.001}})
+		_ = e.Encode(map[string]any{"end": map[string]any{"rows": 1}})
 	})
 	line.Screens(t, "drain_plan", mux, "worker", "drain", "gru-1", "--plan")
 }
