@@ -177,16 +177,20 @@ func TestTheGateIsBeforeNATSToo(t *testing.T) {
 }
 
 // TestWhatDevPrintsCanBeUsed: the export lines that bourse dev prints, run by a
-// shell, let a client of another make call the API; without them it may not.
+// shell, let a client of another make call the API; without them it may not. The line
+// with https reaches the proxy.
 func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skipf("%v: scripts/need-host installs it", err)
 	}
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
-	var exports []string
+	var exports, secure []string
 	for line := range strings.Lines(dev.Printed(t, "Ctrl-C ends")) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "export ") {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "export "):
 			exports = append(exports, line)
+		case strings.HasPrefix(line, "curl -k https://"):
+			secure = append(secure, line)
 		}
 	}
 	if len(exports) != 4 {
@@ -200,6 +204,9 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 			t.Fatalf("%s: %v: %s", script, err, out)
 		}
 		return string(out)
+	}
+	if len(secure) != 1 || !strings.Contains(run("sh", secure[0]), "no app serves host") {
+		t.Errorf("it prints %q, want how to reach the proxy with TLS", secure)
 	}
 	ask := func(api, token string) string {
 		return `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $` + token + `" "$` + api + `/v1/apps"`
