@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -18,10 +19,22 @@ func seen(s *survey) map[bourse.MachineID]Seen {
 	for id, m := range s.machines {
 		out[id] = Seen{
 			Instance: m.InstanceID, Name: m.Name, Group: m.group, Region: m.Region, Worker: m.Worker,
-			Down: m.down(), Cordoned: m.Cordoned, Lost: m.lost(), Replaces: m.replaces(),
+			Down: m.down(), Cordoned: m.Cordoned, Lost: m.lost(), Replaces: m.replaces(), Marks: Marks(m.config.Metadata),
 		}
 	}
 	return out
+}
+
+// Marks returns what plans have noted in a machine's metadata beside its group and what it replaces, as
+// "key=value key=value" in a fixed order: they change without a new version of the machine.
+func Marks(metadata map[string]string) string {
+	var out []string
+	for _, key := range []string{KeyPlatform, KeyRelease, KeyVersion, KeyCanary, KeyPaused} {
+		if v := metadata[key]; v != "" {
+			out = append(out, key+"="+v)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // basis identifies what a plan is made of.
@@ -80,7 +93,9 @@ func (s *Seen) changed(id bourse.MachineID, is *Seen) []string {
 	say(s.Cordoned && !is.Cordoned, "has been uncordoned")
 	say(!s.Lost && is.Lost, "cannot be reached: its worker does not answer")
 	say(s.Lost && !is.Lost, "can be reached again")
+	say(s.Worker != is.Worker, "is on worker %s, was on %s", is.Worker, s.Worker)
 	say(s.Replaces != is.Replaces, "takes the place of %q, was of %q", is.Replaces, s.Replaces)
+	say(s.Marks != is.Marks, "is marked with %q, was with %q: another plan was at work on it", is.Marks, s.Marks)
 	return out
 }
 

@@ -79,6 +79,7 @@ type Seen struct {
 	Cordoned bool              `json:"cordoned,omitempty"` // not served
 	Lost     bool              `json:"lost,omitempty"`     // its worker does not answer
 	Replaces bourse.MachineID  `json:"replaces,omitempty"` // see KeyReplaces
+	Marks    string            `json:"marks,omitempty"`    // see [Marks]
 }
 
 // VolumeWant is a volume to be made: empty, or as a fork of another.

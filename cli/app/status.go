@@ -141,6 +141,8 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: worker %s is %s", cmp.Or(m.Name, string(m.ID)), m.Worker, m.HostStatus))
 	case m.State == bourse.StateFailed:
 		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": it failed")
+	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // until it starts again
+		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: it crashed, with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}
 	var services []place.Service
 	if json.Unmarshal(config.Services, &services) != nil {

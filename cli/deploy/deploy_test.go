@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -228,18 +229,28 @@ func TestSavedPlan(t *testing.T) {
 		t.Errorf("%d releases", len(f.releases))
 	}
 	for name, change := range map[string]func(*there4) string{
-		"a machine is gone": func(h *there4) string { h.machines = h.machines[1:]; return "machine 148e21ea1d53a0 (m1) is gone" },
+		"a machine is gone": func(h *there4) string {
+			h.machines = h.machines[1:]
+			return "machine 148e21ea1d53a0 (m1) of group web in gru is gone"
+		},
 		"a machine is new": func(h *there4) string {
 			m := h.machines[0]
 			m.ID = "148e21ea1d53f0"
 			h.machines = append(h.machines, m)
-			return "machine 148e21ea1d53f0 in gru is new"
+			return "machine 148e21ea1d53f0 (m1) of group web in gru is new"
 		},
 		"a machine's version": func(h *there4) string {
 			h.machines[0].InstanceID = "01JD3V7K7Y5C5ZQ7W1R2M3N4P9"
-			return "has version 01JD3V7K7Y5C5ZQ7W1R2M3N4P9"
+			return "its version is 01JD3V7K7Y5C5ZQ7W1R2M3N4P9, was 01JD3V7K7Y5C5ZQ7W1R2M3N4P6"
 		},
-		"a machine's state": func(h *there4) string { h.machines[0].State = bourse.StateStopped; return "it is stopped" },
+		"a machine's state": func(h *there4) string { h.machines[0].State = bourse.StateStopped; return "has been stopped" },
+		"another plan": func(h *there4) string {
+			config := *h.machines[0].Config
+			config.Metadata = maps.Clone(config.Metadata)
+			config.Metadata[deploy.KeyPaused] = "true"
+			h.machines[0].Config = &config
+			return "another plan was at work on it"
+		},
 	} {
 		other := have
 		other.machines = append([]machinesapi.Machine{}, have.machines...)
@@ -249,6 +260,34 @@ func TestSavedPlan(t *testing.T) {
 		if got.Code != 5 || !strings.Contains(got.Err, want) || !strings.Contains(got.Err, "try: a new plan: bourse deploy --plan") || len(f.releases) > 0 {
 			t.Errorf("%s: want %q in %+v", name, want, got)
 		}
+	}
+}
+
+// TestNoRoomForSavedPlan: the room that there was when a plan was saved is gone when it is applied: nothing is
+// recorded, and no machine asked for.
+func TestNoRoomForSavedPlan(t *testing.T) {
+	file := shopFile(t, "")
+	saved := filepath.Join(t.TempDir(), "shop.plan")
+	have := there4{app: true, quote: quoted}
+	if got := line.Against(t, newFake(t, have), "deploy", "--plan", file, "--out", saved); got.Code != 2 {
+		t.Fatalf("%+v", got)
+	}
+	have.quote = bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory"}}}}}
+	f := newFake(t, have)
+	if got := line.Against(t, f, "deploy", "--apply", saved); got.Code != 6 || len(f.releases) > 0 || !strings.Contains(got.Err, "no worker would take a machine of group web in gru: nothing was changed") {
+		t.Errorf("%+v: %d releases", got, len(f.releases))
+	}
+}
+
+// TestNoImage: an image that its registry does not have is found out before anything is recorded.
+func TestNoImage(t *testing.T) {
+	file := shopFile(t, "")
+	have := deployed(t, file)
+	f := newFake(t, have)
+	const gone = "registry.example.com/shop:gone: the registry has no such image"
+	f.Handler.(*http.ServeMux).Handle("GET /v1/apps/shop/images/resolve", clitest.Failure(bourse.CodeNotFound, gone))
+	if got := line.Against(t, f, "deploy", file, "--image", "registry.example.com/shop:gone"); got.Code != 3 || len(f.releases) > 0 || !strings.Contains(got.Err, gone) {
+		t.Errorf("%+v: %d releases", got, len(f.releases))
 	}
 }
 
@@ -399,5 +438,31 @@ func FuzzSavedPlan(f *testing.F) {
 		if err == nil && s.Plan.App != s.Want.Name {
 			t.Fatalf("a plan of %s with what %s is to be", s.Plan.App, s.Want.Name)
 		}
+	})
+}
+
+// FuzzRelease: whatever a release says of what an app was to be, it is that or an error, and a plan can be made of
+// it, or is refused.
+func FuzzRelease(f *testing.F) {
+	f.Add([]byte(`{"bourse_want":{"app":"shop","groups":[{"name":"web","config":{"image":"host"},"counts":[{"region":"gru","count":2}]}],"strategy":"rolling"}}`), []byte(`{}`))
+	f.Add([]byte(`{"bourse_want":null}`), []byte(`{"app":"shop","primary_region":"gru","build":{"image":"host"},"processes":{"web":"sleep 600"}}`))
+	f.Add([]byte(`[]`), []byte(`null`))
+	f.Add([]byte(`{"bourse_want":{"groups":[{"mount":{}},{}],"max_unavailable":-1,"release_command":{}}}`), []byte(``))
+	f.Fuzz(func(t *testing.T, metadata, definition []byte) {
+		w, err := wantOf(&release.Release{App: "shop", Metadata: metadata, Definition: definition})
+		if (w == nil) == (err == nil) {
+			t.Fatalf("%v, %v", w, err)
+		}
+		if err != nil {
+			return
+		}
+		for _, g := range w.App.Groups {
+			for _, c := range g.Counts {
+				if c.Count > 100 { // it would only take long
+					return
+				}
+			}
+		}
+		_ = deploy.Make(w.App, deploy.State{App: "shop"}, deploy.Options{})
 	})
 }

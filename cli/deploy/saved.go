@@ -3,9 +3,7 @@ package deploy
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -68,7 +66,7 @@ func (d *deployer) applySaved(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if changes := changed(s.Plan.Seen, have); len(changes) > 0 {
+	if changes := s.Plan.Check(have.State); len(changes) > 0 {
 		return unfit(d.apply, changes)
 	}
 	var o deploy.Options
@@ -86,54 +84,4 @@ func (d *deployer) applySaved(ctx context.Context) error {
 func unfit(file string, changes []string) error {
 	err := bourse.Errorf(bourse.CodeConflict, "the plan in %s does not fit any more:\n%s", file, strings.Join(changes, "\n"))
 	return cli.Hint(err, "a new plan: bourse deploy --plan --out "+file)
-}
-
-// changed says what is not as it was when a plan was made.
-func changed(seen map[bourse.MachineID]deploy.Seen, have *there) []string {
-	now := deploy.Make(deploy.App{Name: have.App}, have.State, deploy.Options{}).Seen
-	var out []string
-	for id, was := range seen {
-		is, ok := now[id]
-		name := string(id)
-		if was.Name != "" {
-			name += " (" + was.Name + ")"
-		}
-		switch {
-		case !ok:
-			out = append(out, "machine "+name+" is gone")
-		case is.Instance != was.Instance:
-			out = append(out, fmt.Sprintf("machine %s has version %s, and had %s", name, is.Instance, was.Instance))
-		case is != was:
-			out = append(out, "machine "+name+" is in another state: "+different(was, is))
-		}
-	}
-	for id, is := range now {
-		if _, ok := seen[id]; !ok {
-			out = append(out, fmt.Sprintf("machine %s in %s is new", id, is.Region))
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func different(was, is deploy.Seen) string {
-	var out []string
-	for _, x := range []struct {
-		name    string
-		was, is bool
-	}{{"stopped", was.Down, is.Down}, {"cordoned", was.Cordoned, is.Cordoned}, {"out of reach", was.Lost, is.Lost}} {
-		switch {
-		case x.is && !x.was:
-			out = append(out, "it is "+x.name)
-		case x.was && !x.is:
-			out = append(out, "it is not "+x.name+" any more")
-		}
-	}
-	if was.Worker != is.Worker {
-		out = append(out, fmt.Sprintf("on worker %s, not %s", is.Worker, was.Worker))
-	}
-	if len(out) == 0 {
-		return "its name, group or region"
-	}
-	return strings.Join(out, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -29,6 +30,9 @@ func (r *runner) asSeen(ctx context.Context) error {
 			return errChanged(id, seen.Instance, m.InstanceID)
 		case m.Cordoned != seen.Cordoned || m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying:
 			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed since the plan was made: it is %s, cordoned: %v; plan again", id, m.State, m.Cordoned)
+		case m.Config != nil && deploy.Marks(m.Config.Metadata) != seen.Marks:
+			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed since the plan was made: it is marked with %q, was with %q; plan again",
+				id, deploy.Marks(m.Config.Metadata), seen.Marks)
 		}
 	}
 	return nil
@@ -36,6 +40,9 @@ func (r *runner) asSeen(ctx context.Context) error {
 
 // unchanged reports CodeConflict when a machine is not of the version that the plan was made for.
 func (r *runner) unchanged(id bourse.MachineID, now bourse.InstanceID) error {
+	if was := r.plan.Seen[id].Instance; was != "" && now != "" && was != now {
+		return errChanged(id, was, now)
+	}
 	for i := range r.plan.Steps {
 		s := &r.plan.Steps[i]
 		if s.Machine == id && s.Instance != "" && now != "" && s.Instance != now {
