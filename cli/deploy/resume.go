@@ -8,6 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
 )
@@ -52,8 +53,8 @@ func (d *deployer) resume(ctx context.Context) error {
 		return d.nothing(&p)
 	}
 	err = d.carry(ctx, &p, "release "+vName(r)+" of "+string(app), r.ID)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, run.ErrOvertaken) || errors.Is(err, run.ErrLeased) { // another is at work on it
+		return err
 	}
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }

@@ -3,6 +3,7 @@ package plans
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -134,7 +135,10 @@ func (c *Carrier) interruptedNote() []string {
 // explain makes of the error of a run what a person needs to know.
 func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
+	over := errors.Is(err, run.ErrOvertaken)
 	switch {
+	case over:
+		state = "it ended here, and what it had changed was left to the other"
 	case len(r.Left) > 0:
 		state = cli.Count(len(r.Left), "thing") + " could not be returned"
 	case half:
@@ -156,15 +160,20 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 		return cli.Interrupted(c.Title + " was interrupted: " + state)
 	}
 	how := "failed"
-	if half {
+	if half && !over {
 		how = "was left half done"
 	}
 	text := append([]string{c.Title + " " + how + ": " + bourse.MessageOf(err) + "; " + state}, left...)
-	return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeOf(err), "%s", strings.Join(text, "\n")), c.next(p, r)...))
+	said := &bourse.Error{Code: bourse.CodeOf(err), Message: strings.Join(text, "\n")}
+	if over {
+		said.Err = run.ErrOvertaken
+		return cli.Beside(cli.Hint(said, "what the other has made of it: bourse status -a "+string(p.App), "the same again, if it is still wanted"))
+	}
+	return cli.Beside(cli.Hint(said, c.next(p, r, err)...))
 }
 
 // next are the things to do after a failure.
-func (c *Carrier) next(p *deploy.Plan, r *run.Result) []string {
+func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	var out []string
 	for i := range r.Left {
 		if l := &r.Left[i]; l.GoOn != "" && !slices.Contains(out, l.GoOn) {
@@ -179,6 +188,9 @@ func (c *Carrier) next(p *deploy.Plan, r *run.Result) []string {
 	}
 	if r.Status == release.Interrupted {
 		return append(out, c.GoOn...)
+	}
+	if errors.Is(err, run.ErrLeased) {
+		out = append(out, "how the other goes: bourse releases -a "+string(p.App), "when that has ended: the same again")
 	}
 	if len(out) == 0 {
 		out = append(out, "fix what is said above, then the same again")
@@ -202,5 +214,5 @@ func Owner(s *cli.Shell, doing string) string {
 	if user == "" {
 		user = "someone"
 	}
-	return fmt.Sprintf("%s@%s, %s, since %s", user, host, doing, s.Now().UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("%s@%s, %s, since %s UTC", user, host, doing, s.Now().UTC().Format(time.TimeOnly))
 }

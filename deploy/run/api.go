@@ -82,10 +82,3 @@ type Row struct {
 	Cordoned bool
 	Starts   int
 }
-
-// Note is what a release says of how it went.
-type Note struct {
-	By   string     `json:"by,omitempty"`   // who deploys
-	Why  string     `json:"why,omitempty"`  // it failed
-	Left []Leftover `json:"left,omitempty"` // what could not be returned
-}

@@ -111,22 +111,16 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 	if err != nil {
 		return err
 	}
-	metadata := map[string]any{}
+	var metadata json.RawMessage
 	for i := range list {
-		if list[i].ID == id && len(list[i].Metadata) > 0 {
-			if err := json.Unmarshal(list[i].Metadata, &metadata); err != nil {
-				return bourse.Errorf(bourse.CodeInternal, "metadata of release %s: %w", id, err)
-			}
+		if list[i].ID == id {
+			metadata = list[i].Metadata
 		}
 	}
-	metadata[noteKey] = note
-	text, err := json.Marshal(metadata)
+	text, err := noted(metadata, note)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "encode the metadata of release %s: %w", id, err)
+		return err
 	}
 	_, err = releases.Change(ctx, id, machinesapi.ChangeRelease{Status: status, Metadata: text})
 	return err
 }
-
-// noteKey is where a release's metadata has a [Note].
-const noteKey = "bourse_run"

@@ -62,6 +62,7 @@ func (r *runner) setRelease(ctx context.Context, status release.Status, note Not
 
 // result says how the run went.
 func (r *runner) result(err error) Result {
+	overtaken := r.leases.overtaken() != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := Result{Status: release.Complete, Steps: make([]Outcome, len(r.at)), Failed: r.failed, Silent: slices.Sorted(maps.Keys(r.silent))}
@@ -72,6 +73,9 @@ func (r *runner) result(err error) Result {
 			out.Steps[i].Machine = r.plan.Steps[i].Machine
 		}
 		if left, there := r.leftover(i); there && (err != nil || r.plan.Steps[i].Do == deploy.RunCommand) {
+			if overtaken {
+				left.GoOn = fmt.Sprintf("bourse status --app %s shows what the other has made of it", r.plan.App)
+			}
 			out.Left = append(out.Left, left)
 		}
 	}

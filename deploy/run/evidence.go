@@ -19,7 +19,8 @@ func lastLines(lines []machinesapi.LogLine) []machinesapi.LogLine {
 	return lines[max(0, len(lines)-maxLines):]
 }
 
-// evidence reads what is known of the machine of a step that failed; nil when the step has none.
+// evidence reads what is known of the machine of a step that failed, for the result, too; nil when
+// the step has none.
 func (r *runner) evidence(i int) *Evidence {
 	id := r.machineOf(i)
 	if id == "" {
@@ -40,6 +41,9 @@ func (r *runner) evidence(i int) *Evidence {
 			return nil
 		})
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = append(r.failed, *out)
 	return out
 }
 

@@ -27,7 +27,14 @@ const (
 	stolen   fault = "lease taken"            // it ended early, and another has it
 	expired  fault = "lease expired"          // it ended early, and no one has it
 	jump     fault = "clock jumps"            // of the cluster: an hour ahead
+	back     fault = "clock goes back"        // of the cluster: an hour
+	suspends fault = "client is suspended"    // for longer than a lease lasts; another changes all machines meanwhile, and ends
+	noImage  fault = "image is gone"          // its registry does not have it
+	noRoom   fault = "no room"                // no worker has any
 )
+
+// suspended is how long a client is that is suspended.
+const suspended = 20 * time.Second
 
 // cluster is a small working API in memory: one app, a worker for each machine, proxies
 // that hear of changes a moment later.
@@ -46,6 +53,8 @@ type cluster struct {
 	watchers map[int]func(Row)
 	silent   map[bourse.MachineID]time.Time // until when its worker does not answer
 	skew     time.Duration
+	paused   time.Time                              // until when the client is suspended
+	others   map[bourse.MachineID]bourse.InstanceID // the machines that another has changed meanwhile
 
 	calls  int // that change something
 	inject func(n int, call string, id bourse.MachineID) fault
@@ -115,8 +124,13 @@ func errOf(code bourse.Code) error { return bourse.Errorf(code, "injected: %s", 
 
 // change makes a call that changes something.
 func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, do func() error) error {
+	began := time.Now()
 	if err := rest(ctx, 5*time.Millisecond); err != nil { // the network
 		return bourse.Errorf(bourse.CodeCanceled, "canceled")
+	}
+	defer c.pause()
+	if until := c.pause(); began.Before(until) {
+		return errOf(bourse.CodeTimeout) // a client that is suspended sends nothing, and receives no answer
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,6 +158,16 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 		}
 	case jump:
 		c.skew += time.Hour
+	case back:
+		c.skew -= time.Hour
+	case noImage:
+		return errOf(bourse.CodeNotFound)
+	case noRoom:
+		return errOf(bourse.CodeInsufficient)
+	case suspends:
+		err := do()
+		c.overtake()
+		return err
 	case lostDone: // below
 	}
 	if id != "" && time.Now().Before(c.silent[id]) {
@@ -154,6 +178,42 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 		return errOf(bourse.CodeTimeout)
 	}
 	return err
+}
+
+// pause keeps a client waiting that is suspended, and returns until when it was.
+func (c *cluster) pause() time.Time {
+	c.mu.Lock()
+	until := c.paused
+	c.mu.Unlock()
+	time.Sleep(time.Until(until))
+	return until
+}
+
+// overtake suspends the client, and has another deploy all machines meanwhile. It is called with mu held.
+func (c *cluster) overtake() {
+	c.paused, c.others = time.Now().Add(suspended), map[bourse.MachineID]bourse.InstanceID{}
+	clear(c.reserved) // it ends by itself
+	for id, m := range c.machines {
+		if m.State != bourse.StateDestroyed && m.Config.Env["EXIT"] == "" { // a command's machine is no one else's
+			m.nonce, m.expires, m.InstanceID, m.Config = "", time.Time{}, bourse.NewInstanceID(), serving("v3")
+			m.State, m.Cordoned, m.Starts = bourse.StateStarted, false, m.Starts+1
+			c.others[id] = m.InstanceID
+			c.changed(m)
+		}
+	}
+}
+
+// crash ends a machine's program badly; its worker starts it again, or does not.
+func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.machines[id]
+	m.State, m.Exit = bourse.StateStopped, &exit
+	if again {
+		m.State, m.Exit, m.Starts = bourse.StateStarted, nil, m.Starts+1
+		m.Events = append([]machinesapi.Event{{Type: bourse.EventExit, Request: &machinesapi.EventRequest{ExitEvent: &exit}}}, m.Events...)
+	}
+	c.changed(m)
 }
 
 // of finds a machine for who has this nonce. It is called with mu held.
@@ -232,7 +292,7 @@ func (c *cluster) Update(ctx context.Context, id bourse.MachineID, in machinesap
 		if in.CurrentVersion != "" && in.CurrentVersion != m.InstanceID {
 			return errOf(bourse.CodeConflict)
 		}
-		m.InstanceID, m.Config, m.State = bourse.NewInstanceID(), in.Config, bourse.StateStarted
+		m.InstanceID, m.Config, m.State, m.Exit = bourse.NewInstanceID(), in.Config, bourse.StateStarted, nil
 		m.Starts++
 		if in.SkipLaunch {
 			m.State = bourse.StateStopped

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +22,8 @@ type leases struct {
 
 	mu     sync.Mutex
 	held   map[bourse.MachineID]*lease
-	waited bool // for one that another held
+	waited bool  // for one that another held
+	taken  error // another has had a machine that was held: nothing is undone any more
 }
 
 // lease is one, from when it is wanted.
@@ -39,6 +41,9 @@ type lease struct {
 	err   error     // it is not held
 	gone  bool      // the machine is
 }
+
+// ErrLeased is in the chain of the error of a run that waited for a lease in vain: nothing was changed.
+var ErrLeased = errors.New("is leased")
 
 func newLeases(r *runner) *leases { return &leases{r: r, held: map[bourse.MachineID]*lease{}} }
 
@@ -70,13 +75,14 @@ func (l *leases) takeAll(ctx context.Context) error {
 			return err
 		}
 	}
+	l.allFresh(ctx)
 	l.mu.Lock()
-	waited := l.waited
+	waited, taken := l.waited, l.taken
 	l.mu.Unlock()
-	if waited {
+	if waited && taken == nil {
 		return l.r.asSeen(ctx)
 	}
-	return nil
+	return taken
 }
 
 // begin begins to take a lease for a step, unless that was begun; with again also when
@@ -154,13 +160,13 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 				r.emit(Event{Step: step, State: Running, Machine: one.machine})
 			}
 			if one.again {
-				return nil
+				return l.ours(one.machine, held.Version)
 			}
 			return r.unchanged(one.machine, held.Version)
 		case bourse.CodeNotFound:
 			return l.lacking(one)
 		case bourse.CodeFailedPrecondition:
-			if r.going(ctx, one.machine) {
+			if l.going(ctx, one.machine) {
 				return l.lacking(one)
 			}
 			return err
@@ -168,9 +174,11 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 		default:
 			return err
 		}
-		who := r.holder(ctx, one.machine)
+		who := l.holder(ctx, one.machine)
 		if waited := time.Since(began); r.opts.LeaseWait < 0 || waited > r.opts.LeaseWait {
-			return &bourse.Error{Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " is leased " + who + ": wait for that to end", Err: err}
+			return &bourse.Error{
+				Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " " + ErrLeased.Error() + " " + who + ": wait for that to end", Err: ErrLeased,
+			}
 		}
 		if !told {
 			told = true
@@ -179,15 +187,15 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 			l.mu.Unlock()
 			r.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
 		}
-		if err := r.turn(ctx, one.machine); err != nil {
+		if err := l.turn(ctx, one.machine); err != nil {
 			return err
 		}
 	}
 }
 
 // turn waits until a lease may have ended.
-func (r *runner) turn(ctx context.Context, id bourse.MachineID) error {
-	changed, most := r.news.next(id)
+func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
+	changed, most := l.r.news.next(id)
 	timer := time.NewTimer(min(max(most, backFirst), lookWithNews))
 	defer timer.Stop()
 	select {
@@ -200,10 +208,10 @@ func (r *runner) turn(ctx context.Context, id bourse.MachineID) error {
 }
 
 // holder says by whom a machine is leased, and until when.
-func (r *runner) holder(ctx context.Context, id bourse.MachineID) string {
+func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	var m machinesapi.Machine
-	err := r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
-		m, err = r.api.Machine(ctx, id)
+	err := l.r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+		m, err = l.r.api.Machine(ctx, id)
 		return err
 	})
 	if err != nil || m.Lease == nil {
@@ -213,14 +221,14 @@ func (r *runner) holder(ctx context.Context, id bourse.MachineID) string {
 	if who == "" {
 		who = m.Lease.Owner
 	}
-	return fmt.Sprintf("by %s until %s", who, time.Unix(m.Lease.ExpiresAt, 0).Format(time.TimeOnly))
+	return fmt.Sprintf("by %s, until %s UTC unless it is extended", who, time.Unix(m.Lease.ExpiresAt, 0).UTC().Format(time.TimeOnly))
 }
 
 // going reports whether a machine is being destroyed, or is gone.
-func (r *runner) going(ctx context.Context, id bourse.MachineID) bool {
+func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
 	var m machinesapi.Machine
-	err := r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
-		m, err = r.api.Machine(ctx, id)
+	err := l.r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+		m, err = l.r.api.Machine(ctx, id)
 		return err
 	})
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
@@ -307,7 +315,13 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	asked := time.Now()
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
-	_, err := l.r.api.Acquire(limited, one.machine, machinesapi.LeaseRequest{TTL: int64(ttl / time.Second), Description: l.r.opts.Owner}, one.nonce)
+	held, err := l.r.api.Acquire(limited, one.machine, machinesapi.LeaseRequest{TTL: int64(ttl / time.Second), Description: l.r.opts.Owner}, one.nonce)
+	if err == nil && held.Nonce != one.nonce { // ours had ended, and so has the one that another took then
+		last, done := l.r.ending()
+		_ = l.r.api.Release(last, one.machine, held.Nonce) // or it ends by itself
+		done()
+		err = bourse.Errorf(bourse.CodeConflict, "another has held it meanwhile")
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -319,7 +333,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeNotFound:
 		one.gone = true
 	case bourse.CodeConflict:
-		one.lose(because("the lease of machine "+string(one.machine)+" was lost", err))
+		one.lose(l.overtake(one.machine, err))
 	default:
 		// While its worker does not answer no one else can take it either, and who comes after
 		// us is found by our nonce, which is refused then. So it is not given up before the worker is.

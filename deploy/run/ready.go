@@ -28,6 +28,9 @@ func (r *runner) awaitReady(ctx context.Context, i int, id bourse.MachineID, mos
 				r.emit(Event{Step: i, State: Waiting, Machine: id, Text: why})
 			}
 		}
+		if ready {
+			r.with(i, func(p *progress) { p.ready = made{m.InstanceID, m.Starts} })
+		}
 		return ready, err
 	})
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
@@ -120,9 +123,15 @@ func lastExit(m *machinesapi.Machine) string {
 			exit = e.Request.ExitEvent
 		}
 	}
-	switch {
-	case exit == nil:
+	if exit == nil {
 		return ""
+	}
+	return exitText(exit)
+}
+
+// exitText says how a program has ended, after a colon.
+func exitText(exit *machinesapi.ExitEvent) string {
+	switch {
 	case exit.OOMKilled:
 		return ": its program was killed for lack of memory"
 	case exit.Error != "":

@@ -39,9 +39,13 @@ type runner struct {
 	news   *news
 	leases *leases
 	rooms  *rooms
+	watch  *watches
 
-	hard    context.Context //nolint:containedctx // ends when the run is abandoned; set before anything is started
-	telling sync.Mutex      // events come one at a time
+	// Set before anything is started.
+	hard    context.Context         //nolint:containedctx // ends when the run is abandoned
+	work    context.Context         //nolint:containedctx // ends when no step is to begin any more
+	stop    context.CancelCauseFunc // ends work
+	telling sync.Mutex              // events come one at a time
 
 	mu       sync.Mutex
 	at       []progress // by step
@@ -65,6 +69,7 @@ type progress struct {
 	unknown  bool             // a request of it got no answer, and none after that says what became of it
 	was      bool             // it found the machine as it was to make it: nothing has to be undone
 	instance bourse.InstanceID
+	ready    made // the machine as it was found to be ready
 	undo     error
 }
 
@@ -81,16 +86,18 @@ func newRunner(api API, plan *deploy.Plan, opts Options) *runner {
 	}
 	r.leases = newLeases(r)
 	r.rooms = newRooms(r)
+	r.watch = newWatches(r)
 	return r
 }
 
-// run is all of [Run]. Its contexts: hard ends when the run is abandoned; what is
-// derived from it in forward ends when no step is to begin any more.
+// run is all of [Run].
 func (r *runner) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
 	r.hard = hard
+	r.work, r.stop = context.WithCancelCause(hard)
+	defer r.stop(nil)
 	background, end := context.WithCancel(hard)
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -109,6 +116,9 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if err != nil && !r.opts.KeepOnFailure && hard.Err() == nil {
 		r.undo()
 	}
+	if taken := r.leases.overtaken(); err != nil && taken != nil && hard.Err() == nil { // what failed first may only be what the other did
+		err = taken
+	}
 	result := r.result(err)
 	r.record(&result, err)
 	end() // what extends leases would take those again that are released
@@ -121,10 +131,8 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 
 // forward carries the steps out, and returns why not all were done.
 func (r *runner) forward(ctx context.Context) error {
-	hard := r.hard
-	work, stop := context.WithCancelCause(hard)
-	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(errStopped) })()
+	work := r.work
+	defer context.AfterFunc(ctx, func() { r.stop(errStopped) })()
 	err := r.setRelease(work, release.Running, Note{By: r.opts.Owner})
 	if err == nil {
 		err = r.leases.takeAll(work)
@@ -141,18 +149,25 @@ func (r *runner) forward(ctx context.Context) error {
 			if work.Err() != nil {
 				return false
 			}
-			if r.one(work, i) {
-				return true
+			r.watch.begins(i)
+			if !r.one(work, i) {
+				r.stop(errStopped)
+				return false
 			}
-			stop(errStopped)
-			return false
+			if r.plan.Steps[i].Do == deploy.AwaitReady {
+				r.watch.follow(work, i)
+			}
+			return true
 		})
-		r.mu.Lock()
-		err = r.failure
-		r.mu.Unlock()
+		r.watch.end()
 	}
+	r.mu.Lock()
+	if r.failure != nil && (err == nil || errors.Is(err, errStopped)) {
+		err = r.failure
+	}
+	r.mu.Unlock()
 	switch {
-	case hard.Err() != nil:
+	case r.hard.Err() != nil:
 		return errAbandoned
 	case err != nil && !errors.Is(err, errStopped):
 		return err
@@ -187,22 +202,31 @@ func (r *runner) one(work context.Context, i int) bool {
 		return true
 	}
 	var evidence *Evidence
-	cut := errors.Is(err, errStopped)
-	if !cut {
+	if !errors.Is(err, errStopped) {
 		err = r.named(i, err)
 		evidence = r.evidence(i)
 	}
-	r.with(i, func(p *progress) { p.state, p.took, p.text = Failed, took, text(err) })
-	r.mu.Lock()
-	if !cut && r.failure == nil {
-		r.failure = err
-	}
-	if evidence != nil {
-		r.failed = append(r.failed, *evidence)
-	}
-	r.mu.Unlock()
+	r.ended(i, err, took)
 	r.emit(Event{Step: i, State: Failed, Text: text(err), Took: took, Evidence: evidence})
 	return false
+}
+
+// ended notes that a step has failed.
+func (r *runner) ended(i int, err error, took time.Duration) {
+	r.with(i, func(p *progress) { p.state, p.took, p.text = Failed, took, text(err) })
+	if !errors.Is(err, errStopped) {
+		r.fail(err)
+	}
+}
+
+// fail ends the run with an error, if none has before: no step begins any more.
+func (r *runner) fail(err error) {
+	r.mu.Lock()
+	if r.failure == nil {
+		r.failure = err
+	}
+	r.mu.Unlock()
+	r.stop(errStopped)
 }
 
 // text is what an event says of an error.

@@ -188,7 +188,7 @@ func TestEveryFaultAtEveryCall(t *testing.T) {
 				}
 				calls, planned = c.calls, bare(c.shape())
 			})
-			for _, f := range []fault{refused, lostDone, lostNot, silent, gone, stolen, expired, jump} {
+			for _, f := range []fault{refused, lostDone, lostNot, silent, gone, stolen, expired, jump, back} {
 				ended := map[string]int{}
 				for n := 1; n <= calls; n++ {
 					synctest.Test(t, func(t *testing.T) { ended[oneFault(t, plan, f, n, planned, former)]++ })

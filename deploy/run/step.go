@@ -158,7 +158,9 @@ func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, 
 func (r *runner) newVersion(ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
-		r.acted(i)
+		if err := r.leases.acts(ctx, i, id); err != nil {
+			return err
+		}
 		m, err := r.api.Update(ctx, id, in, nonce)
 		r.outcome(i, err)
 		if err == nil {
@@ -219,7 +221,9 @@ func (r *runner) restartMachine(ctx context.Context, i int, id bourse.MachineID,
 				return nil
 			}
 		}
-		r.acted(i)
+		if err := r.leases.acts(ctx, i, id); err != nil {
+			return err
+		}
 		err := r.api.Restart(ctx, id, nonce)
 		r.outcome(i, err)
 		return err
@@ -229,7 +233,9 @@ func (r *runner) restartMachine(ctx context.Context, i int, id bourse.MachineID,
 // simple makes a request that may be repeated without finding out what became of the one before.
 func (r *runner) simple(ctx context.Context, i int, id bourse.MachineID, do func(context.Context) error) error {
 	return r.again(ctx, try{step: i, machine: id, limit: quick}, func(ctx context.Context, _ bool) error {
-		r.acted(i)
+		if err := r.leases.acts(ctx, i, id); err != nil {
+			return err
+		}
 		err := do(ctx)
 		r.outcome(i, err)
 		return err
@@ -333,7 +339,9 @@ func (r *runner) setMetadata(ctx context.Context, i int, id bourse.MachineID, me
 // destroyMachine destroys a machine, or finds that it is gone.
 func (r *runner) destroyMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
 	err := r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, _ bool) error {
-		r.acted(i)
+		if err := r.leases.acts(ctx, i, id); err != nil {
+			return err
+		}
 		err := r.api.Destroy(ctx, id, nonce)
 		r.outcome(i, err)
 		return err

@@ -28,6 +28,7 @@ func (r *runner) undo() {
 }
 
 func (r undoer) all() {
+	r.leases.allFresh(r.hard)
 	r.emit(Event{Step: Whole, State: Undoing})
 	begun := make([]bool, len(r.at))
 	for i := range r.at {
@@ -63,7 +64,10 @@ func (r undoer) undoOne(i int) {
 	}
 	began := time.Now()
 	r.emit(Event{Step: i, State: Undoing})
-	err := r.blocked(i)
+	err := r.leases.overtaken()
+	if err == nil {
+		err = r.blocked(i)
+	}
 	if err == nil {
 		err = r.undoStep(i, &p)
 	}

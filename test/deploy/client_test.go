@@ -23,14 +23,22 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// errand is what a client of its own is to do: carry a plan out, and kill itself at
-// one event.
+// errand is what a client of its own is to do: carry a plan out, and kill or suspend
+// itself at one event.
 type errand struct {
 	API   string      `json:"api"`
 	Token string      `json:"token"`
 	Plan  deploy.Plan `json:"plan"`
 	Step  int         `json:"step"`
 	State run.State   `json:"state"`
+	Stops bool        `json:"stops,omitempty"` // it is suspended then, and not killed
+}
+
+// told is what a client that was suspended says at its end.
+type told struct {
+	Error     string     `json:"error"`
+	Overtaken bool       `json:"overtaken"`
+	Result    run.Result `json:"result"`
 }
 
 // leaseTTL is how long a killed client keeps the next one waiting.
@@ -47,22 +55,43 @@ func runClient() error {
 		return err
 	}
 	api := run.Over(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
-	_, err = run.Run(context.Background(), api, e.Plan, run.Options{Owner: "who is killed", LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
-		if news.Step == e.Step && news.State == e.State {
+	result, err := run.Run(context.Background(), api, e.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
+		switch {
+		case news.Step != e.Step || news.State != e.State:
+		case e.Stops:
+			fmt.Fprintln(os.Stdout, "suspended")
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it returns when the process is continued
+		default:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // there is no return from it
 		}
 	}})
-	return err
+	if err == nil || !e.Stops {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(told{err.Error(), errors.Is(err, run.ErrOvertaken), result})
 }
+
+// owner is who a client of its own says that it is.
+const owner = "ana@laptop, release v2"
 
 // killed carries a plan out in a process that is killed as a step begins, or has just ended.
 func (h *house) killed(plan deploy.Plan, step int, state run.State) {
+	h.Helper()
+	err := h.sent(errand{Plan: plan, Step: step, State: state}).Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
+		h.Fatalf("the client ended with %v, and was not killed at step %d, %s", err, step, state)
+	}
+}
+
+// sent is a process, not yet started, that has an errand.
+func (h *house) sent(e errand) *exec.Cmd {
 	h.Helper()
 	token, err := os.ReadFile(h.broker.TokenFile)
 	if err != nil {
 		h.Fatal(err)
 	}
-	text, err := json.Marshal(errand{"http://" + h.broker.API, strings.TrimSpace(string(token)), plan, step, state})
+	e.API, e.Token = "http://"+h.broker.API, strings.TrimSpace(string(token))
+	text, err := json.Marshal(e)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -77,10 +106,7 @@ func (h *house) killed(plan deploy.Plan, step int, state run.State) {
 	c := exec.CommandContext(h.Context(), self)
 	c.Env = append(os.Environ(), clientVariable+"="+file)
 	c.Stderr = h.Output()
-	err = c.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
-		h.Fatalf("the client ended with %v, and was not killed at step %d, %s", err, step, state)
-	}
+	return c
 }
 
 // killedAtOnce is how many clients are killed side by side: most of the time their leases have to end.

@@ -1,0 +1,159 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// What another client says in a release's metadata stays, whatever it is, and the note never takes more room than
+// there is.
+func FuzzNoted(f *testing.F) {
+	f.Add([]byte(`{"bourse_want":{"app":"shop"},"n":12345678901234567890,"html":"<&>"}`), "ana@laptop", 3)
+	f.Add([]byte(`{"bourse_run":{"why":"it failed"}}`), "", 0)
+	f.Add([]byte(`null`), "bo", 1)
+	f.Add([]byte(`[1]`), "bo", 1)
+	f.Add([]byte(`{"a":1,"a":2}`), "\xff", 2000)
+	f.Add([]byte(`{"a":"`+strings.Repeat("x", 63<<10)+`"}`), strings.Repeat("y", 3000), 100)
+	f.Fuzz(func(t *testing.T, metadata []byte, text string, left int) {
+		note := Note{By: text, Why: text}
+		for i := range min(max(left, 0), 2000) {
+			note.Left = append(note.Left, Leftover{Step: i, Machine: "148e21ea1d5301", What: "it was not undone: " + text, GoOn: "bourse rollback"})
+		}
+		out, err := noted(metadata, note)
+		var was, is map[string]json.RawMessage
+		if wrong := json.Unmarshal(metadata, &was); (wrong != nil && len(metadata) > 0) != (err != nil) {
+			t.Fatalf("%q: %v", metadata, err)
+		}
+		if err != nil {
+			return
+		}
+		if err := json.Unmarshal(out, &is); err != nil {
+			t.Fatal(err)
+		}
+		var said Note
+		if raw, there := is[noteKey]; there {
+			if err := json.Unmarshal(raw, &said); err != nil || len(said.Left)+said.More != len(note.Left) {
+				t.Fatalf("%v: %d are left and %d more, of %d", err, len(said.Left), said.More, len(note.Left))
+			}
+			if len(out) > maxMetadata {
+				t.Fatalf("%d bytes", len(out))
+			}
+		}
+		delete(is, noteKey)
+		delete(was, noteKey)
+		if diff := cmp.Diff(spelledOf(t, was), spelledOf(t, is)); diff != "" {
+			t.Fatalf("-was +is\n%s", diff)
+		}
+		again, err := noted(out, note)
+		if err != nil || !bytes.Equal(again, out) {
+			t.Fatalf("noted again: %v\n%s\n%s", err, out, again)
+		}
+	})
+}
+
+// spelledOf spells members in one way.
+func spelledOf(t *testing.T, members map[string]json.RawMessage) []string {
+	t.Helper()
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		var b bytes.Buffer
+		if err := json.Compact(&b, members[key]); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%q: %s", key, b.Bytes()))
+	}
+	return out
+}
+
+// FuzzRow: cells of the view are what its server says they are.
+func FuzzRow(f *testing.F) {
+	f.Add([]byte(`["148e21ea1d5301","gru-1","started","01JD3V7K7Y5C5ZQ7W1R2M3N4P6",0,3,null,"[]"]`))
+	f.Add([]byte(`["148e21ea1d5301",null,7,true,1e99,-1]`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		var cells []any
+		if d.Decode(&cells) != nil {
+			return
+		}
+		row := rowOf(cells)
+		if text, ok := append(cells, nil)[0].(string); ok && row.Machine != bourse.MachineID(text) {
+			t.Fatalf("%+v of %s", row, raw)
+		}
+	})
+}
+
+// FuzzStandbys: a machine's standbys are a list of ids, or no list.
+func FuzzStandbys(f *testing.F) {
+	f.Add([]byte(`["148e21ea1d5301"]`), "148e21ea1d5302")
+	f.Add([]byte(`null`), "a")
+	f.Add([]byte(`{}`), "a")
+	f.Fuzz(func(t *testing.T, raw []byte, id string) {
+		var c bourse.Config
+		c.Standbys = raw
+		if addStandby(&c, bourse.MachineID(id)) != nil {
+			return
+		}
+		var names []bourse.MachineID
+		if err := json.Unmarshal(c.Standbys, &names); err != nil || !slices.Contains(names, bourse.MachineID(strings.ToValidUTF8(id, "\ufffd"))) && strings.ToValidUTF8(id, "") == id {
+			t.Fatalf("%s with %q is %s: %v", raw, id, c.Standbys, err)
+		}
+	})
+}
+
+// No time loses its monotonic reading here, nor comes from elsewhere, but for one that a person reads: the clock
+// of the client's host may be set while a run goes on.
+func TestTimesAreMonotonic(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "UTC", "Local", "In", "AddDate", "Date", "Parse", "ParseInLocation", "MarshalText", "MarshalJSON"}
+	var found []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range tree.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(fn, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if s, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(lose, s.Sel.Name) && fn.Name.Name != "holder" {
+						found = append(found, fn.Name.Name+" calls "+s.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+}

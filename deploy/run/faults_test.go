@@ -1,0 +1,235 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// slow updates the first machine, and then the second, whose check passes a minute later.
+func slow(c *cluster) deploy.Plan {
+	b := &builder{deploy.Plan{App: "web"}}
+	ids := c.ids()
+	last := b.update(c, ids[0], serving("v2"))
+	late := serving("v2")
+	late.Env["CHECK"] = "critical"
+	b.update(c, ids[1], late, last)
+	time.AfterFunc(time.Minute, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		late.Env["CHECK"] = "passing"
+		c.changed(c.machines[ids[1]])
+	})
+	return b.Plan
+}
+
+// A machine that crashes while the deploy goes on has failed, although it was ready: everything returns.
+func TestAMachineCrashesAfterItWasReady(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"and stays down": false, "and starts again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				former, first := c.shape(), c.ids()[0]
+				var news []Event
+				began := time.Now()
+				result, err := Run(t.Context(), c, slow(c), Options{Events: func(e Event) {
+					news = append(news, e)
+					if e.Step == 1 && e.State == Done {
+						time.AfterFunc(30*time.Second, func() { c.crash(first, machinesapi.ExitEvent{ExitCode: 3}, again) })
+					}
+				}})
+				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "it crashed 30s after it was ready: its program ended with status 3") ||
+					result.Status != release.Failed || result.Steps[1].State != Failed || time.Since(began) > 40*time.Second {
+					t.Errorf("after %s: %v, %+v", time.Since(began), err, result)
+				}
+				if c.shape() != former {
+					t.Errorf("it is %s, was %s", c.shape(), former)
+				}
+				failed := slices.IndexFunc(news, func(e Event) bool { return e.Step == 1 && e.Evidence != nil && len(e.Evidence.Lines) > 0 })
+				if undoing := slices.IndexFunc(news, func(e Event) bool { return e.State == Undoing }); failed < 0 || undoing < failed {
+					t.Errorf("its last lines are event %d, and the first undoing %d", failed, undoing)
+				}
+				c.check(t, "")
+			})
+		})
+	}
+}
+
+// What ends well, or is stopped because no one uses it, has not crashed; and what crashes after the deploy's
+// end is not its business.
+func TestWhatIsNoCrash(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		exit  machinesapi.ExitEvent
+		again bool
+		after time.Duration
+	}{
+		"it has done its work":               {machinesapi.ExitEvent{}, false, 30 * time.Second},
+		"it is asleep":                       {machinesapi.ExitEvent{ExitCode: 143, RequestedStop: true}, false, 30 * time.Second},
+		"it was asleep":                      {machinesapi.ExitEvent{ExitCode: 143, RequestedStop: true}, true, 30 * time.Second},
+		"it crashes when the deploy is over": {machinesapi.ExitEvent{ExitCode: 3}, false, 90 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				first := c.ids()[0]
+				result, err := Run(t.Context(), c, slow(c), Options{Events: func(e Event) {
+					if e.Step == 1 && e.State == Done {
+						time.AfterFunc(tt.after, func() { c.crash(first, tt.exit, tt.again) })
+					}
+				}})
+				if err != nil || result.Status != release.Complete {
+					t.Errorf("Run: %v, %+v", err, result)
+				}
+				time.Sleep(2 * tt.after)
+				c.check(t, "")
+			})
+		})
+	}
+}
+
+// Once what a machine has replaced is being destroyed nothing returns: a crash does not end the run then.
+func TestACrashPastTheLastReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		plan := bluegreen(c)
+		last := len(plan.Steps) - 1
+		var made bourse.MachineID
+		_, err := Run(t.Context(), c, plan, Options{Events: func(e Event) {
+			switch {
+			case e.Step == 1 && e.State == Done:
+				made = e.Machine
+			case e.Step == last && e.State == Running:
+				c.crash(made, machinesapi.ExitEvent{ExitCode: 3}, true)
+			}
+		}})
+		if err != nil {
+			t.Error(err)
+		}
+		c.check(t, "")
+	})
+}
+
+// A client is suspended after whatever call, for longer than its leases last, and another deploys meanwhile.
+// When it goes on it finds that out, and touches nothing of what the other has made.
+func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
+	t.Parallel()
+	for name, plan := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ended := map[string]int{}
+			for n, more := 1, true; more; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 2).serve()
+					c.inject = func(i int, _ string, _ bourse.MachineID) fault {
+						if i == n {
+							return suspends
+						}
+						return ""
+					}
+					p := plan(c)
+					p.Seen = map[bourse.MachineID]deploy.Seen{}
+					for id, m := range c.machines {
+						p.Seen[id] = deploy.Seen{Instance: m.InstanceID}
+					}
+					result, err := Run(t.Context(), c, p, Options{})
+					more = c.calls >= n
+					ended[c.untouched(t, n, &result, err)]++
+				})
+			}
+			t.Logf("%v", ended)
+		})
+	}
+}
+
+// untouched checks what is there after call n was the last before a client was suspended.
+func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) string {
+	t.Helper()
+	when := fmt.Sprintf("suspended after call %d (%v): ", n, err)
+	c.check(t, when)
+	for id, m := range c.machines {
+		version, another := c.others[id]
+		switch {
+		case another && (m.InstanceID != version || m.State != bourse.StateStarted || m.Cordoned || len(m.Config.Metadata) > 0):
+			t.Errorf("%smachine %s of another is %s, cordoned: %v, %v\n%v", when, id, m.State, m.Cordoned, m.Config.Metadata, c.seen)
+		case !another && len(c.others) > 0 && m.State != bourse.StateDestroyed &&
+			!slices.ContainsFunc(result.Left, func(l Leftover) bool { return l.Machine == id }):
+			t.Errorf("%smachine %s was made, and is not named: %+v", when, id, result.Left)
+		}
+	}
+	switch {
+	case err == nil:
+		return "over before"
+	case errors.Is(err, ErrOvertaken):
+		for _, l := range result.Left {
+			if !strings.Contains(l.GoOn, "bourse status") {
+				t.Errorf("%sleft %+v", when, l)
+			}
+		}
+		return "overtaken"
+	case bourse.CodeOf(err) == bourse.CodeConflict && len(result.Left) == 0:
+		return "changed before it began"
+	}
+	t.Errorf("%s%+v", when, result)
+	return "?"
+}
+
+// What a server says at once is not asked again: the run fails at once, with its sentence, and everything returns.
+func TestRefusalsAreFinal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		fault fault
+		code  bourse.Code
+		call  string
+		times int // that it is not refused
+		plan  func(*cluster) deploy.Plan
+	}{
+		{noImage, bourse.CodeNotFound, "update", 1, slow},
+		{noImage, bourse.CodeNotFound, "create", 1, bluegreen},
+		{noRoom, bourse.CodeInsufficient, "create", 1, bluegreen},
+		{noRoom, bourse.CodeInsufficient, "create", 0, move},
+		{noRoom, bourse.CodeInsufficient, "make volume", 0, move},
+	} {
+		t.Run(fmt.Sprint(tt.fault, " at ", tt.call, " after ", tt.times), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				former := c.shape()
+				plan := tt.plan(c)
+				plan.Reserve = false // so the room is gone after the plan was made
+				asked := 0
+				c.inject = func(_ int, call string, _ bourse.MachineID) fault {
+					if call == tt.call {
+						asked++
+					}
+					if call != tt.call || asked != tt.times+1 {
+						return ""
+					}
+					return tt.fault
+				}
+				began := time.Now()
+				result, err := Run(t.Context(), c, plan, Options{})
+				if bourse.CodeOf(err) != tt.code || !strings.Contains(err.Error(), "injected") || result.Status != release.Failed || time.Since(began) > 5*time.Second {
+					t.Errorf("after %s and %d calls: %v, %+v", time.Since(began), asked, err, result)
+				}
+				if c.shape() != former {
+					t.Errorf("it is %s, was %s", c.shape(), former)
+				}
+				c.check(t, "")
+			})
+		})
+	}
+}

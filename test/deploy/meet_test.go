@@ -1,0 +1,153 @@
+package deploy
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// Two deploys of one app meet.
+func TestTwoDeploys(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	t.Run("apps", func(t *testing.T) {
+		t.Run("at the same time", func(t *testing.T) { t.Parallel(); h.in(t).atTheSameTime("both") })
+		t.Run("rolling is suspended", func(t *testing.T) { t.Parallel(); h.in(t).suspended("slept", deploy.Rolling, deploy.AwaitReady) })
+		t.Run("bluegreen is suspended", func(t *testing.T) {
+			t.Parallel()
+			h.in(t).suspended("dreamt", deploy.BlueGreen, deploy.CordonMachine)
+		})
+	})
+}
+
+// atTheSameTime: one goes on, and the other learns who is at work, since when, until when, and what to do.
+func (h *house) atTheSameTime(app bourse.AppName) {
+	h.app(app, 2)
+	first := h.plan(wanted(h, app, "v2", deploy.Rolling, 2), h.release(app))
+	second := h.plan(wanted(h, app, "v3", deploy.Rolling, 2), h.release(app))
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := run.Run(h.Context(), run.Over(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: patience, Events: func(e run.Event) {
+			if e.Step == 1 && e.State == run.Done {
+				close(reached)
+				<-goOn // its leases are extended all the while
+			}
+		}})
+		ended <- err
+	}()
+	<-reached
+	var waited []string
+	result, err := h.run(second, run.Options{LeaseWait: 2 * leaseTTL, Release: second.Release, Events: func(e run.Event) {
+		if e.State == run.Waiting {
+			waited = append(waited, e.Text)
+		}
+	}})
+	if !errors.Is(err, run.ErrLeased) || bourse.CodeOf(err) != bourse.CodeConflict || result.Status != release.Failed || len(result.Left) > 0 {
+		h.Errorf("the second: %v, %+v", err, result)
+	}
+	h.Logf("the second: %v", err)
+	for _, want := range []string{"is leased by " + owner + ", since 12:00:00 UTC, until ", " UTC unless it is extended", ": wait for that to end"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			h.Errorf("the second ends with %v, want %q in it", err, want)
+		}
+	}
+	if !slices.ContainsFunc(waited, func(text string) bool { return strings.Contains(text, owner) }) {
+		h.Errorf("while it waits it says %q", waited)
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		h.Errorf("the first: %v", err)
+	}
+	h.is(app, 2, "v2")
+}
+
+// is reports machines that are not of a version, and served.
+func (h *house) is(app bourse.AppName, machines int, version string) {
+	h.Helper()
+	list := h.machines(app)
+	if len(list) != machines {
+		h.Errorf("there are %d machines, want %d", len(list), machines)
+	}
+	for _, m := range list {
+		if v := m.Config.Env[machineVariable]; v != version || m.State != bourse.StateStarted || m.Cordoned {
+			h.Errorf("machine %s is %s, version %s, cordoned: %v; want %s", m.ID, m.State, v, m.Cordoned, version)
+		}
+	}
+}
+
+// suspended: a client is suspended when a step of that kind has ended, until its leases have, and another has deployed.
+// Then it goes on, and leaves what the other has made.
+func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after deploy.Act) {
+	h.app(app, 2)
+	plan := h.plan(wanted(h, app, "v2", strategy, 2), h.release(app))
+	step := slices.IndexFunc(plan.Steps, func(s deploy.Step) bool { return s.Do == after })
+	first := h.sent(errand{Plan: plan, Step: step, State: run.Done, Stops: true})
+	pipe, err := first.StdoutPipe()
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		h.Fatal(err)
+	}
+	var once sync.Once
+	wake := func() { once.Do(func() { _ = first.Process.Signal(syscall.SIGCONT) }) } // it is there: no one has waited for it
+	defer wake()
+	lines := bufio.NewReader(pipe)
+	if line, err := lines.ReadString('\n'); line != "suspended\n" {
+		h.Fatalf("the client said %q, %v", line, err)
+	}
+	third := h.release(app)
+	for tries := 3; ; tries-- { // what the first had asked for may be done after a plan was made
+		result, err := h.run(h.plan(wanted(h, app, "v3", deploy.Rolling, 2), third), run.Options{LeaseTTL: leaseTTL, Release: third.ID})
+		if err == nil {
+			break
+		}
+		if bourse.CodeOf(err) != bourse.CodeConflict || tries == 0 {
+			h.Fatalf("the second: %v, %+v", err, result)
+		}
+		h.Log("planned again: ", err)
+	}
+	h.is(app, 2, "v3")
+	before := h.ids(app)
+	began := time.Now()
+	wake()
+	var said told
+	if err := json.NewDecoder(lines).Decode(&said); err != nil {
+		h.Fatalf("what the first says: %v", err)
+	}
+	if err := first.Wait(); err != nil {
+		h.Error(err)
+	}
+	h.Logf("the first ended %s after it went on: %s", time.Since(began).Round(time.Millisecond), said.Error)
+	if !said.Overtaken || said.Result.Status != release.Interrupted || len(said.Result.Left) == 0 {
+		h.Errorf("the first: %+v", said)
+	}
+	h.is(app, 2, "v3")
+	if after := h.ids(app); !slices.Equal(after, before) {
+		h.Errorf("the machines are %v, were %v", after, before)
+	}
+	if r := h.newest(app); r.ID != third.ID || r.Status != release.Complete {
+		h.Errorf("the newest release is %+v", r)
+	}
+}
+
+// ids are those of an app's machines, with their versions.
+func (h *house) ids(app bourse.AppName) (out []string) {
+	h.Helper()
+	for _, m := range h.machines(app) {
+		out = append(out, string(m.ID)+" "+string(m.InstanceID))
+	}
+	return out
+}
