@@ -17,6 +17,8 @@ var budgets = map[string]budget{
 	"api_list_ratio":        {limit: 4},
 	"update_gap_ratio":      {limit: 1.2},
 	"deploy_ratio":          {limit: 1.2},
+	"deploy_same_100_ms":    {limit: 1000},
+	"deploy_plan_1000_ms":   {limit: 1000},
 	"wait_kib":              {limit: 64},
 	"proxy_rps_ratio":       {limit: 0.8, atLeast: true},
 	"proxy_p99_ratio":       {limit: 1.5},

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -21,14 +25,11 @@ const (
 
 // benchDeploy: a rolling update of 20 machines over 4 workers, 5 at a time, over what the
 // same program needs to stop, to start and to listen, as often as one update waits for
-// another. A deploy that changes nothing is planned and carried out, too.
+// another.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, "gru", "gru", "gru", "gru")
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
+	self, unnamed := os.Executable()
+	if err := errors.Join(err, unnamed); err != nil {
 		return err
 	}
 	const machines, lanes = 20, 5
@@ -50,31 +51,60 @@ func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 		_, err = carry.Run(ctx, carry.Over(client, app), plan, carry.Options{})
 		return time.Since(begin), err
 	}
-	if _, err := carryOut("0"); err != nil {
-		return err
-	}
-	if err := os.Setenv(bootVariable, boots.String()); err != nil {
+	_, err = carryOut("0")
+	if err := errors.Join(err, os.Setenv(bootVariable, boots.String())); err != nil {
 		return err
 	}
 	defer os.Unsetenv(bootVariable)
-	var took, own, idle samples
+	var took, own samples
 	for n := range 5 {
 		whole, err := carryOut(fmt.Sprint(n + 1))
-		if err != nil {
+		alone, unmeasured := byItself(ctx, self)
+		if err := errors.Join(err, unmeasured); err != nil {
 			return err
 		}
-		nothing, err := carryOut(fmt.Sprint(n + 1))
-		if err != nil {
-			return err
-		}
-		alone, err := byItself(ctx, self)
-		if err != nil {
-			return err
-		}
-		took, own, idle = append(took, whole), append(own, alone), append(idle, nothing)
+		took, own = append(took, whole), append(own, alone)
 	}
 	path := 1 + math.Ceil(float64(machines-1)/lanes) // the first goes alone
-	out["deploy_ms"], out["deploy_nothing_ms"] = ms(took.quantile(0.5)), ms(idle.quantile(0.5))
-	out["deploy_ratio"] = out["deploy_ms"] / (path * ms(own.quantile(0.5)))
+	out["deploy_ms"], out["deploy_ratio"] = ms(took.quantile(0.5)), ms(took.quantile(0.5))/(path*ms(own.quantile(0.5)))
+	return nil
+}
+
+// benchDeploySame: the command line, from its start to its end: a deploy of 100 machines that are as they are wanted,
+// and the plan of a change of 1 000, which are stopped.
+func benchDeploySame(ctx context.Context, lab *Lab, out Figures) error {
+	client, _, err := lab.market(ctx, "gru", "gru", "gru", "gru")
+	file := filepath.Join(lab.dir, "fly.toml")
+	unwritten := os.WriteFile(file, []byte("primary_region = \"gru\"\nbuild = { image = \"host\" }\nprocesses = { app = \"sleep 600\" }\n"), 0o600)
+	if err := errors.Join(err, unwritten); err != nil {
+		return err
+	}
+	deploy := func(says string, flags ...string) func() error {
+		return func() error {
+			c := exec.CommandContext(ctx, lab.binary, append([]string{"deploy", "--api", client.BaseURL, "--config", file}, flags...)...)
+			if said, err := c.CombinedOutput(); !bytes.Contains(said, []byte(says)) { // a plan of changes ends with status 2
+				return fmt.Errorf("%s: %w: %s", c, err, said)
+			}
+			return nil
+		}
+	}
+	for app, machines := range map[bourse.AppName]int{"hundred": 100, "thousand": 1000} {
+		err := deploy("complete", "--ha=false", "--app", string(app))()
+		list, _, unread := client.Machines(ctx, app, machinesapi.ListMachines{})
+		if err := errors.Join(err, unread); err != nil {
+			return err
+		}
+		one := machinesapi.CreateMachine{Region: "gru", Config: list[0].Config, SkipLaunch: machines > 100}
+		if _, err := together(8, machines-1, func(int) error { _, err := client.Create(ctx, app, one, ""); return err }); err != nil {
+			return err
+		}
+	}
+	var same, plan samples
+	for range 9 {
+		if err := errors.Join(same.measure(deploy("nothing to do", "--app", "hundred")), plan.measure(deploy("1000 to update", "--app", "thousand", "--plan", "-e", "MODE=fast"))); err != nil {
+			return err
+		}
+	}
+	out["deploy_same_100_ms"], out["deploy_plan_1000_ms"] = ms(same.quantile(0.5)), ms(plan.quantile(0.5))
 	return nil
 }

@@ -75,6 +75,7 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 		{"api", benchAPI},
 		{"update", benchUpdate},
 		{"deploy", benchDeploy},
+		{"same", benchDeploySame},
 		{"proxy", benchProxy},
 		{"cold", benchCold},
 		{"failover", benchFailover},
