@@ -46,7 +46,8 @@ type cluster struct {
 	volumes  map[bourse.VolumeID]bool
 	orders   map[bourse.OrderID]string
 	reserved map[bourse.ReservationID]time.Time
-	room     int // machines that may still be made; negative: any number
+	apart    bool // every worker has a volume of the name
+	room     int  // machines that may still be made; negative: any number
 	next     int
 	proxies  int
 	releases []release.Status
@@ -424,8 +425,12 @@ func (c *cluster) Release(ctx context.Context, id bourse.MachineID, nonce string
 	})
 }
 
-func (c *cluster) MakeVolume(ctx context.Context, _ machinesapi.CreateVolume, order bourse.OrderID) (out machinesapi.Volume, err error) {
+func (c *cluster) MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (out machinesapi.Volume, err error) {
 	err = c.change(ctx, "make volume", "", func() error {
+		if c.apart && (in.UniqueZone == nil || *in.UniqueZone) {
+			c.orders[order] = "refused"
+			return errOf(bourse.CodeInsufficient)
+		}
 		id, there := c.orders[order]
 		if !there {
 			c.next++

@@ -120,16 +120,26 @@ func (r *runner) createVolume(ctx context.Context, i int) error {
 		}
 		in.Requirements = s.Config.Requirements
 	}
-	return r.again(ctx, try{step: i, limit: orderWithin}, func(ctx context.Context, _ bool) error {
-		id, first := r.orderID(i)
-		in.FirstTry = first
-		v, err := r.api.MakeVolume(ctx, in, id)
-		r.outcome(i, err)
-		if err == nil {
-			r.with(i, func(p *progress) { p.volume = v.ID })
-		}
+	order := func() error {
+		return r.again(ctx, try{step: i, limit: orderWithin}, func(ctx context.Context, _ bool) error {
+			id, first := r.orderID(i)
+			in.FirstTry = first
+			v, err := r.api.MakeVolume(ctx, in, id)
+			r.outcome(i, err)
+			if err == nil {
+				r.with(i, func(p *progress) { p.volume = v.ID })
+			}
+			return err
+		})
+	}
+	err := order()
+	if bourse.CodeOf(err) != bourse.CodeInsufficient || s.Volume.AnyWorker {
 		return err
-	})
+	}
+	r.emit(Event{Step: i, State: Waiting, Text: "no worker without a volume of this name would take it: it may share one"})
+	r.with(i, func(p *progress) { p.order, p.sent = "", false }) // the former one is refused
+	in.UniqueZone = new(false)
+	return order()
 }
 
 // addStandby adds a machine to those that a config stands by for.

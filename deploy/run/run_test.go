@@ -404,6 +404,21 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
+// A volume for which every worker has another of its name shares one, as machines do when there are more
+// of them than workers.
+func TestMoreVolumesThanWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		c.apart = true
+		result, err := Run(t.Context(), c, move(c), Options{})
+		if err != nil || result.Status != release.Complete || len(c.volumes) != 1 {
+			t.Errorf("Run: %v, %+v, volumes %v", err, result, c.volumes)
+		}
+		c.check(t, "")
+	})
+}
+
 // A worker that does not answer keeps only its own machines waiting.
 func TestOneSilentWorker(t *testing.T) {
 	t.Parallel()
