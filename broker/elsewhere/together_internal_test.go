@@ -123,7 +123,7 @@ func TestTogetherIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 		end := make(chan struct{})
-		wait := func(context.Context) (Ordered, error) { <-end; return Ordered{Order: "1"}, nil }
+		wait := func(ctx context.Context) (Ordered, error) { <-end; return Ordered{Order: "1"}, context.Cause(ctx) }
 		for i := range maxPlacing {
 			go func() { _, _ = all.do(t.Context(), want(string(rune('A'+i))), wait) }()
 		}

@@ -55,7 +55,8 @@ func (s *soak) noteSaid() {
 
 // socket has one message after the other come back over a WebSocket.
 func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.proxies[i].Web[0])
+	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // a server that is started again reports its addresses again
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return err
 	}
