@@ -16,22 +16,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errUnopened is the end of a connection that was refused with a status: as with other
-// requests, its app may be without a machine for a moment.
-var errUnopened = errors.New("not opened")
+// errWrong is in the end of a connection that brought what was not sent to it.
+var errWrong = errors.New("wrong")
 
-// stayOpen keeps a connection to an app open through a proxy until ctx ends, and opens it
-// again only where that is in order: the proxy was killed.
+// stayOpen keeps a connection to an app open through a proxy until ctx ends. It is opened
+// again when it breaks: with the proxy that is killed, and with the daemon of a worker
+// whose tunnel it goes through.
 func (s *soak) stayOpen(ctx context.Context, i int, app bourse.AppName, speak func(ctx context.Context, i int, app bourse.AppName) error) {
 	for ctx.Err() == nil {
-		down := s.down.Load()
-		err := speak(ctx, i, app)
-		killed := i == 1 && (down%2 == 1 || s.down.Load() != down)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, errUnopened), killed:
-		default:
+		if err := speak(ctx, i, app); errors.Is(err, errWrong) {
 			s.Errorf("a connection to %s through %s that stays open: %v", app, s.proxies[i].Name, err)
 		}
 		select {
@@ -69,9 +62,6 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 		return err
 	}
 	socket, err := websocket.NewClient(config, conn)
-	if errors.Is(err, websocket.ErrBadStatus) {
-		return errUnopened
-	}
 	if err != nil {
 		return err
 	}
@@ -85,7 +75,7 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 			err = websocket.Message.Receive(socket, &got)
 		}
 		if err == nil && got != want {
-			err = fmt.Errorf("%q came back for %q", got, want)
+			err = fmt.Errorf("%w: %q came back for %q", errWrong, got, want)
 		}
 		if err != nil {
 			return fmt.Errorf("message %d: %w", n, err)
@@ -115,8 +105,8 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode >= 500 {
-		return errUnopened
+	if resp.StatusCode != http.StatusOK {
+		return &statusError{resp.StatusCode, resp.Status}
 	}
 	s.noteOpened()
 	n := 0
@@ -127,7 +117,7 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 			continue
 		}
 		if event != strconv.Itoa(n) {
-			return fmt.Errorf("event %s came instead of %d, %s", event, n, resp.Status)
+			return fmt.Errorf("%w: event %s came instead of %d", errWrong, event, n)
 		}
 		n++
 		silent.Reset(patience)

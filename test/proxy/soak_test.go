@@ -43,7 +43,7 @@ type soak struct {
 // Daemons of workers, the broker and one of two proxies are killed and started again
 // at random under load: each reply is the one to its request, each request to the
 // proxy that stays is answered, if only by a 5xx, no WebSocket and no stream of events
-// through it breaks or loses a message, and it keeps no goroutine and no file of it.
+// loses a message before it breaks, and that proxy keeps no goroutine and no file of it.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
