@@ -3,6 +3,7 @@ package bourse
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -138,6 +139,20 @@ func (r Requirement) String() string {
 // label of that name, a number is taken from its countable of that name, and
 // a name the worker does not know is refused.
 type Requirements map[string]Requirement
+
+// LabelWorker is the label that each worker has, whatever its operator says: its own name. An
+// order that requires it is for that worker or for none.
+const LabelWorker = "worker"
+
+// On returns r with the requirement that the worker is this one.
+func (r Requirements) On(worker WorkerID) Requirements {
+	out := maps.Clone(r)
+	if out == nil {
+		out = Requirements{}
+	}
+	out[LabelWorker] = Requirement{Label: string(worker)}
+	return out
+}
 
 // Validate reports CodeInvalid for names or values that no worker can have.
 func (r Requirements) Validate() error {

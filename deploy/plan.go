@@ -53,11 +53,14 @@ type Step struct {
 	Former *bourse.Config `json:"former,omitempty"`
 	// Instance is the version that the plan was made for; another is refused (current_version).
 	Instance bourse.InstanceID `json:"instance,omitempty"`
-	Stopped  bool              `json:"stopped,omitempty"`   // the machine is not started
-	Hidden   bool              `json:"hidden,omitempty"`    // it is made without being served (skip_service_registration)
-	Volume   *VolumeWant       `json:"volume,omitempty"`    // of MakeVolume
-	VolumeOf *int              `json:"volume_of,omitempty"` // the MakeVolume step whose volume the machine mounts: config.mounts[0] has no volume yet
-	VolumeID bourse.VolumeID   `json:"volume_id,omitempty"` // of DestroyVolume
+	Stopped  bool              `json:"stopped,omitempty"` // the machine is not started
+	Hidden   bool              `json:"hidden,omitempty"`  // it is made without being served (skip_service_registration)
+	// On is the worker that a MakeMachine is for, "" for any: it comes of the plan's reservation
+	// (Reserve), so that its config requires nothing of a worker that is to be left again.
+	On       bourse.WorkerID `json:"on,omitempty"`
+	Volume   *VolumeWant     `json:"volume,omitempty"`    // of MakeVolume
+	VolumeOf *int            `json:"volume_of,omitempty"` // the MakeVolume step whose volume the machine mounts: config.mounts[0] has no volume yet
+	VolumeID bourse.VolumeID `json:"volume_id,omitempty"` // of DestroyVolume
 	// StandbyOf is the MakeMachine step whose machine this one stands by for: its ID
 	// is appended to config.standbys of a MakeMachine or UpdateMachine.
 	StandbyOf *int            `json:"standby_of,omitempty"`

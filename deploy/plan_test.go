@@ -61,6 +61,7 @@ func TestValidateRefuses(t *testing.T) {
 	c := config("shop:1", false)
 	const id = "00000100000001"
 	for want, steps := range map[string][]deploy.Step{
+		"by a plan which reserves":           {{Do: deploy.MakeMachine, Config: &c, On: "w1"}},
 		"its id is 3":                        {{ID: 3, Do: deploy.AwaitProxies}},
 		"which is not before it":             {{Do: deploy.AwaitProxies, After: []int{0}}},
 		"not before it":                      {{Do: deploy.AwaitProxies, After: []int{-1}}},

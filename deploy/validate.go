@@ -190,6 +190,9 @@ func (p *validator) config(s *Step) error {
 	if s.Do == UpdateMachine && s.Former == nil {
 		return fmt.Errorf("it has no config to return to")
 	}
+	if s.On != "" && (s.Do != MakeMachine || s.Stopped || !p.Reserve || len(s.Config.Mounts) > 0) {
+		return fmt.Errorf("on: only a machine that is started, without volumes, by a plan which reserves can be for a worker")
+	}
 	config := *s.Config
 	for name, id := range map[string]*int{"volume_of": s.VolumeOf, "standby_of": s.StandbyOf} {
 		if id == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 func newMove(s *cli.Shell) *cobra.Command {
-	var app, region string
+	var app, region, to string
 	var only, yes bool
 	var options move.Options
 	c := &cobra.Command{
@@ -27,8 +27,10 @@ machine goes. It has another id and name. A machine with a volume is stopped, it
 volume is copied, and the replacement has the copy.
 
 Without --region the machine stays in its own, and its worker has to be cordoned:
-the replacement would otherwise go where the machine is.`,
+the replacement would otherwise go where the machine is. With --to it goes to that
+worker, or nowhere; it is not bound to it afterwards.`,
 		Example: `  bourse machine move quiet-river-1234 --region mad
+  bourse machine move quiet-river-1234 --to gru-2
   bourse worker cordon gru-1 && bourse machine move -a shop quiet-river-1234 --yes`,
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -37,7 +39,7 @@ the replacement would otherwise go where the machine is.`,
 			if err != nil {
 				return err
 			}
-			options.Region = bourse.Region(region)
+			options.Region, options.To = bourse.Region(region), bourse.WorkerID(to)
 			plan, err := planMove(c.Context(), s, app, id, options)
 			if err != nil {
 				return about(err, app, id)
@@ -48,6 +50,11 @@ the replacement would otherwise go where the machine is.`,
 					return s.PrintJSON(plan)
 				}
 				return plans.Print(s, plan, plans.Fits(c.Context(), s.Client(), plan))
+			}
+			if to != "" { // nothing has been touched yet
+				if err := fitsOn(plans.Fits(c.Context(), s.Client(), plan), options.To); err != nil {
+					return err
+				}
 			}
 			if err := s.Confirm(c.Context(), yes, "move machine "+string(id)+", and destroy it once its replacement is ready"); err != nil {
 				return err
@@ -60,6 +67,7 @@ the replacement would otherwise go where the machine is.`,
 	s.BindApp(c, &app)
 	flags := c.Flags()
 	flags.StringVarP(&region, "region", "r", "", "move it to this `region`")
+	flags.StringVar(&to, "to", "", "move it to this `worker`, and to no other")
 	flags.BoolVar(&only, "plan", false, "show what would be done, and do nothing")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&options.Downtime, "allow-downtime", false, "also where no other of its group serves while its volume is copied")
@@ -67,9 +75,46 @@ the replacement would otherwise go where the machine is.`,
 	return c
 }
 
+// toWorker checks the worker that a machine is to go to, and sets the region.
+func toWorker(ctx context.Context, s *cli.Shell, options *move.Options) error {
+	w, err := s.Client().Worker(ctx, options.To)
+	switch {
+	case bourse.CodeOf(err) == bourse.CodeNotFound:
+		return cli.Hint(err, "bourse worker list")
+	case err != nil:
+		return err
+	case w.Facts == nil:
+		return bourse.Errorf(bourse.CodeUnavailable, "worker %s is %s", w.ID, w.Status)
+	case options.Region != "" && options.Region != w.Facts.Region:
+		return bourse.Errorf(bourse.CodeInvalid, "worker %s is in %s, not in %s: leave out --region", w.ID, w.Facts.Region, options.Region)
+	}
+	options.Region = w.Facts.Region
+	return nil
+}
+
+// fitsOn returns why a worker would not take the machine, nil when it would.
+func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
+	short := plans.Short(fits)
+	if short == nil {
+		return nil
+	}
+	for _, r := range short.Refusals {
+		if r.Worker == worker {
+			err := bourse.Errorf(bourse.CodeInsufficient, "worker %s would not take it: %s; nothing was changed", worker, r.Detail)
+			return cli.Hint(err, cli.AfterRefusals([]bourse.Refusal{r})...)
+		}
+	}
+	return plans.ShortError(fits)
+}
+
 // planMove plans the move of one machine. Codes: failed_precondition (it cannot be moved,
 // or would go where it is).
 func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options move.Options) (*deploy.Plan, error) {
+	if options.To != "" {
+		if err := toWorker(ctx, s, &options); err != nil {
+			return nil, err
+		}
+	}
 	list, err := listMachines(ctx, s, app)
 	if err != nil {
 		return nil, err
@@ -88,7 +133,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if len(moves.Stay) > 0 {
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Stay[0].Why)
 	}
-	if options.Region != "" && options.Region != list[i].Region {
+	if options.To != "" || options.Region != "" && options.Region != list[i].Region {
 		return &moves.Plan, nil
 	}
 	w, err := s.Client().Worker(ctx, list[i].Worker)

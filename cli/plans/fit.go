@@ -45,6 +45,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		group  string
 		region bourse.Region
 		cpus   bourse.Guest
+		on     bourse.WorkerID
 	}
 	var out []Fit
 	known := map[place]int{}
@@ -53,7 +54,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		if s.Do != deploy.MakeMachine && s.Do != deploy.RunCommand || s.Config == nil {
 			continue
 		}
-		k := place{group: s.Group, region: s.In}
+		k := place{group: s.Group, region: s.In, on: s.On}
 		if s.Config.Guest != nil {
 			k.cpus = *s.Config.Guest
 		}
@@ -61,6 +62,11 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		if !ok {
 			config := *s.Config
 			config.Mounts, config.Standbys = nil, nil // volumes that do not exist yet, and machines
+			if s.On != "" {
+				config.Requirements = config.Requirements.On(s.On)
+			} else if s.VolumeOf != nil && p.Steps[*s.VolumeOf].Config != nil {
+				config.Requirements = p.Steps[*s.VolumeOf].Config.Requirements
+			}
 			at = len(out)
 			known[k] = at
 			out = append(out, Fit{Group: s.Group, Region: s.In, config: &config})

@@ -37,7 +37,7 @@ var fields = slices.Concat(
 		into("metrics", "config.metrics", "where a program shows its own metrics"),
 		into("statics", "config.statics", "directories that a proxy serves"),
 		done("experimental", "what has no better place"),
-		ours("requirements", "what machines ask of their workers: a label's text, or a number of a countable"),
+		ours("requirements", "what machines ask of their workers: a label's text (`worker` is the worker's name), or a number of a countable"),
 		ours("requirements.*", "one label or countable"),
 		ours("groups", "where the machines of process groups are, how many, and what they ask of their workers"),
 	},

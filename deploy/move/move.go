@@ -20,6 +20,7 @@ import (
 // Options say how machines are moved. The zero value is useful.
 type Options struct {
 	Region bourse.Region   // where to; "": each stays in its own
+	To     bourse.WorkerID // of Region; "": the exchange chooses one
 	Lanes  int             // machines without volumes that are moved at a time; default 8
 	Wait   bourse.Duration // for a replacement to become ready; 0: the executor's default
 	// Downtime says that a machine with a volume may be moved although too few others of
@@ -80,6 +81,14 @@ func Of(state *deploy.State, ids []bourse.MachineID, opts Options) Moves {
 		if opts.Region != "" && (s.Do == deploy.MakeMachine || s.Do == deploy.MakeVolume) {
 			s.In = opts.Region
 		}
+		if opts.To != "" && s.Do == deploy.MakeMachine && s.VolumeOf == nil {
+			s.On, out.Plan.Reserve = opts.To, true
+		}
+		if opts.To != "" && s.Volume != nil { // its machine is where it is
+			config := *s.Config
+			config.Requirements = config.Requirements.On(opts.To)
+			s.Config = &config
+		}
 		if s.Volume != nil { // a region of few workers has no other place for it
 			s.Volume.AnyWorker = true
 		}
@@ -120,6 +129,10 @@ type planner struct {
 func (p *planner) stays(m *machinesapi.Machine) string {
 	config := m.Config
 	switch {
+	case p.opts.To != "" && m.Worker == p.opts.To:
+		return "it is on worker " + string(p.opts.To) + " already"
+	case p.opts.To != "" && m.State != bourse.StateStarted && config != nil && len(config.Mounts) == 0:
+		return fmt.Sprintf("it is %s, and only one that runs can be made on a worker that is named: start it, or let the exchange choose", m.State)
 	case m.HostStatus != "" && m.HostStatus != machinesapi.HostOK || config == nil:
 		return "its worker does not answer"
 	case !slices.Contains([]bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateCreated}, m.State):

@@ -139,6 +139,38 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// A machine that goes to one worker is made on what is reserved there, or with a volume that
+// was made there, and requires nothing of it afterwards.
+func TestToAWorker(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with a volume": mounts} {
+		m := machine("a", change)
+		m.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
+		moves := ofWorker1(t, move.Options{To: "w2", Region: "gru"}, m)
+		for _, s := range moves.Plan.Steps {
+			switch s.Do { //nolint:exhaustive // the others are as ever
+			case deploy.MakeMachine:
+				if _, bound := s.Config.Requirements[bourse.LabelWorker]; bound || (s.On == "w2") != (s.VolumeOf == nil) || moves.Plan.Reserve != (s.VolumeOf == nil) {
+					t.Errorf("%s: made on %q, requires %v, reserves %v", name, s.On, s.Config.Requirements, moves.Plan.Reserve)
+				}
+			case deploy.MakeVolume:
+				if r := s.Config.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
+					t.Errorf("%s: its volume requires %v", name, r)
+				}
+			}
+		}
+		if _, bound := m.Config.Requirements[bourse.LabelWorker]; bound || len(moves.Go) != 1 {
+			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Go), m.Config.Requirements)
+		}
+	}
+	for want, to := range map[string]bourse.WorkerID{"on worker w1 already": "w1", "only one that runs": "w2"} {
+		moves := ofWorker1(t, move.Options{To: to}, machine("a", stopped))
+		if len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, want) {
+			t.Errorf("to %s: %+v, want %q", to, moves.Stay, want)
+		}
+	}
+}
+
 // What a replacement is made of: all of the machine's config, without its volume and with
 // the name of whom it replaces.
 func TestReplacement(t *testing.T) {

@@ -59,6 +59,9 @@ func (o *rooms) note(b *batch, held *machinesapi.Reservation) {
 			at.hold = held.Holds[n].ID
 			held.Holds = slices.Delete(held.Holds, n, n+1)
 		}
+		if o.r.plan.Steps[step].On != "" && at.hold != "" { // no other is as good
+			at.whole = at.hold
+		}
 		o.byStep[step] = at
 	}
 }
@@ -89,6 +92,9 @@ func batches(p *deploy.Plan, most int) []batch {
 		config := &bourse.Config{
 			Image: s.Config.Image, Guest: s.Config.Guest, Size: s.Config.Size, Requirements: s.Config.Requirements,
 			Rootfs: s.Config.Rootfs, Runtime: s.Config.Runtime, Init: s.Config.Init,
+		}
+		if s.On != "" {
+			config.Requirements = s.Config.Requirements.On(s.On)
 		}
 		if former := s.Config.Metadata[deploy.KeyReplaces]; former != "" { // where that is counts for where this one is to be
 			config.Metadata = map[string]string{deploy.KeyReplaces: former}

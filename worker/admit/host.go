@@ -158,10 +158,13 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels compares the labels that an order requires with a worker's.
-func labels(requirements bourse.Requirements, have map[string]string) *bourse.Refusal {
+// labels compares the labels that an order requires with the worker's.
+func (h *Host) labels(requirements bourse.Requirements, have map[string]string) *bourse.Refusal {
 	for name, want := range requirements {
 		label, known := have[name]
+		if name == bourse.LabelWorker {
+			label, known = string(h.Worker), true
+		}
 		switch {
 		case want.Count != 0: // a countable: the ledger knows it or refuses
 		case !known:

@@ -11,7 +11,7 @@ import (
 // ledger's business. A refusal names the worker.
 func TestTasksAreRefusedForGood(t *testing.T) {
 	h := &Host{Worker: "w1", Region: "gru"}
-	h.Labels.Store(&Labels{All: map[string]string{"arch": "amd64"}})
+	h.Labels.Store(&Labels{All: map[string]string{"arch": "amd64", "worker": "w2"}})
 	requires := func(name string, r bourse.Requirement) bourse.Requirements { return bourse.Requirements{name: r} }
 	for name, c := range map[string]struct {
 		regions []bourse.Choice
@@ -23,6 +23,8 @@ func TestTasksAreRefusedForGood(t *testing.T) {
 		"a countable":       {[]bourse.Choice{{"gru"}}, requires("slots", bourse.Requirement{Count: 1 << 40}), ""},
 		"another region":    {[]bourse.Choice{{"mad"}}, nil, bourse.RefusedRegion},
 		"another label":     {[]bourse.Choice{{"gru"}}, requires("arch", bourse.Requirement{Label: "arm64"}), bourse.RefusedLabel},
+		"its name":          {[]bourse.Choice{{"gru"}}, requires("worker", bourse.Requirement{Label: "w1"}), ""},
+		"another's name":    {[]bourse.Choice{{"gru"}}, requires("worker", bourse.Requirement{Label: "w2"}), bourse.RefusedLabel},
 		"a label not known": {[]bourse.Choice{{"gru"}}, requires("disk", bourse.Requirement{Label: "nvme"}), bourse.RefusedUnknown},
 	} {
 		r := h.Task(&bourse.Order{Regions: c.regions, Config: bourse.Config{Requirements: c.require}})

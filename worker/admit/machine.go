@@ -46,7 +46,7 @@ func (h *Host) Ever(order *bourse.Order) *bourse.Refusal {
 		return r
 	}
 	if order.Kind() == bourse.KindHold && order.Config.Image == "" { // whatever will run
-		return labels(order.Config.Requirements, h.Labels.Load().All)
+		return h.labels(order.Config.Requirements, h.Labels.Load().All)
 	}
 	kind := order.Config.ImageKind()
 	if !slices.Contains(h.Drivers, string(kind)) {
@@ -60,7 +60,7 @@ func (h *Host) Ever(order *bourse.Order) *bourse.Refusal {
 			return r
 		}
 	}
-	return labels(order.Config.Requirements, h.Labels.Load().Of[kind])
+	return h.labels(order.Config.Requirements, h.Labels.Load().Of[kind])
 }
 
 // orderID returns the reasons that lie in the order's id: it was canceled, or

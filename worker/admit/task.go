@@ -21,7 +21,7 @@ func TaskTakes(order *bourse.Order) bourse.Amounts {
 func (h *Host) Task(order *bourse.Order) *bourse.Refusal {
 	r := h.region(order)
 	if r == nil {
-		r = labels(order.Config.Requirements, h.Labels.Load().All)
+		r = h.labels(order.Config.Requirements, h.Labels.Load().All)
 	}
 	return h.By(r)
 }

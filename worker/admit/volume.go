@@ -35,7 +35,7 @@ func (h *Host) volumeEver(order *bourse.Order, spec *bourse.VolumeOrder) *bourse
 	if spec.Encrypted && h.VolumeLabels[bourse.LabelEncrypted] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: bourse.LabelEncrypted, Detail: "the worker cannot encrypt volumes"}
 	}
-	return labels(order.Config.Requirements, h.Labels.Load().All)
+	return h.labels(order.Config.Requirements, h.Labels.Load().All)
 }
 
 // canceled refuses an order that was canceled, or whose id is another order's.
