@@ -165,6 +165,9 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 	}
 	text := append([]string{c.Title + " " + how + ": " + bourse.MessageOf(err) + "; " + state}, left...)
 	said := &bourse.Error{Code: bourse.CodeOf(err), Message: strings.Join(text, "\n")}
+	if errors.Is(err, run.ErrLeased) {
+		said.Err = run.ErrLeased
+	}
 	if over {
 		said.Err = run.ErrOvertaken
 		return cli.Beside(cli.Hint(said, "what the other has made of it: bourse status -a "+string(p.App), "the same again, if it is still wanted"))

@@ -1,0 +1,36 @@
+package plans
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// TestExplainAnother: where another is at work on the app, or was, the error says how to look at that, and does not
+// suggest to undo it.
+func TestExplainAnother(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cause  error
+		status release.Status
+		hint   string
+	}{
+		{run.ErrLeased, release.Failed, "how the other goes: bourse releases -a shop"},
+		{run.ErrOvertaken, release.Interrupted, "what the other has made of it: bourse status -a shop"},
+	} {
+		c := Carrier{Title: "release v4 of shop", GoOn: []string{"bourse rollback"}}
+		err := c.explain(t.Context(), cordons(), &run.Result{Status: tt.status}, &bourse.Error{Code: bourse.CodeConflict, Message: "another: " + tt.cause.Error(), Err: tt.cause})
+		hints := strings.Join(cli.Hints(err), "\n")
+		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(hints, tt.hint) || strings.Contains(hints, "rollback") {
+			t.Errorf("%v: %v, hints %q", tt.cause, err, hints)
+		}
+		if !errors.Is(err, tt.cause) { // what goes on with a release has to know
+			t.Errorf("%v is not in the chain of %v", tt.cause, err)
+		}
+	}
+}
