@@ -339,6 +339,26 @@ func FuzzReserve(f *testing.F) {
 		`{"id":"01J00000000000000000000000","orders":[{"count":-1}]}`, `{"orders":[{"config":{"image":"nginx","rootfs":{"size_gb":1}}}],"deadline":"1s"}`)
 }
 
+// A worker that is asked for a reservation speaks for what it holds of it itself: nothing of another reservation, and
+// no id that leads to another worker.
+func TestAWorkerSpeaksForItsOwnHolds(t *testing.T) {
+	for name, lie := range map[string]func(*bourse.Hold){
+		"another's tag":  func(h *bourse.Hold) { h.Tag = 0xbbbbbb },
+		"another worker": func(h *bourse.Hold) { h.Worker = "w2" },
+		"another key":    func(h *bourse.Hold) { h.Reservation = bourse.NewReservationKey() },
+		"no key":         func(h *bourse.Hold) { h.Reservation = "../.." },
+	} {
+		s := start(t)
+		api := s.client(t)
+		made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
+		lie(&s.workers["w1"].holds[made.ID.Key()][0])
+		shown, err := api.Reservations().Get(t.Context(), made.ID)
+		if err != nil || len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
+			t.Errorf("%s: shown %+v, %v; want what w2 holds", name, shown, err)
+		}
+	}
+}
+
 // A list has the reservations of its caller's apps, whole, and names the workers that
 // do not say. A worker that speaks for another is not believed.
 func TestTheListOfReservationsIsItsCallers(t *testing.T) {

@@ -54,6 +54,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestScaleDownLeavesMachinesApart: what stays is not the oldest, when these are on one worker.
+func TestScaleDownLeavesMachinesApart(t *testing.T) {
+	t.Parallel()
+	s := &stage{world: newWorld(t)}
+	s.there(in(web("shop:1"), "fra", 5))
+	for i, worker := range []bourse.WorkerID{"a", "a", "b", "a", "b"} {
+		s.nth(i + 1).Worker = worker
+	}
+	p := deploy.Scale(s.state(), map[string][]deploy.Count{"web": {{Region: "fra", Count: 2}}}, quick)
+	var gone []string
+	for _, step := range p.Steps {
+		if step.Do == deploy.DestroyMachine {
+			gone = append(gone, step.Name)
+		}
+	}
+	slices.Sort(gone)
+	if want := []string{"m2", "m4", "m5"}; !slices.Equal(gone, want) {
+		t.Errorf("%v go, want %v: m1 on worker a and m3 on worker b stay", gone, want)
+	}
+}
+
 // TestValidateRefuses: what no executor should begin.
 func TestValidateRefuses(t *testing.T) {
 	t.Parallel()

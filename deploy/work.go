@@ -225,13 +225,21 @@ func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 }
 
 // spare takes away the machines of a region of which there are too many, and
-// returns the others: rather one that cannot serve than one that can, the newest first.
+// returns the others: rather one that cannot serve than one that can, then one beside others of the
+// group on its worker, the newest first.
 func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[bourse.Region]int) []*holder {
-	slices.SortStableFunc(here, func(x, y *holder) int {
-		return cmp.Or(
-			-order(x.serves(), y.serves()), -order(!x.lost(), !y.lost()), -order(x.ready(), y.ready()),
-			cmp.Compare(x.CreatedAt, y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	use := func(x, y *holder) int {
+		return cmp.Or(-order(x.serves(), y.serves()), -order(!x.lost(), !y.lost()), -order(x.ready(), y.ready()))
+	}
+	slices.SortFunc(here, func(x, y *holder) int {
+		return cmp.Or(use(x, y), cmp.Compare(x.CreatedAt, y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
+	on, beside := map[bourse.WorkerID]int{}, map[*holder]int{}
+	for _, h := range here {
+		beside[h] = on[h.Worker]
+		on[h.Worker]++
+	}
+	slices.SortStableFunc(here, func(x, y *holder) int { return cmp.Or(use(x, y), cmp.Compare(beside[x], beside[y])) })
 	n := wanted[in]
 	for _, h := range here[min(n, len(here)):] {
 		b.retireUnit(h.unit, nil, fmt.Sprintf("%s of group %s wanted%s, %d there", machinesOf(n), g.Name, inRegion(in), len(here)))

@@ -94,7 +94,7 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim was lost; canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
 	case fill == nil && refusal != nil:
 		return attempt{refusal: tidy(refusal, m)}
-	case fill == nil || refusal != nil || fill.Sale().Worker != m.ID || !fills(fill, order):
+	case fill == nil || refusal != nil || !fills(fill, order, m):
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim makes no sense; canceled there")}
 	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, even if the hint was wrong
 		return attempt{unknown: true, refusal: no(m, bourse.RefusedRegion, "it filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+"; canceled there")}

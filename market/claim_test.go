@@ -195,3 +195,30 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 		t.Errorf("parts: %+v", parts)
 	}
 }
+
+// A worker that names a machine or a volume of another worker as what it has made is not believed: the
+// caller would stop or destroy that one.
+func TestWhatAnotherWorkerHasFillsNothing(t *testing.T) {
+	other := bourse.WorkerTag(2)
+	for name, lie := range map[string]*markettest.Lies{
+		"a claim": {Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
+			f.Machine.ID = bourse.NewMachineID(other)
+			return f, r, err
+		}},
+		"a quote": {Quote: func(q *bourse.Quote) {
+			q.Refusal = nil
+			q.Filled = &bourse.Machine{ID: bourse.NewMachineID(other), Order: "01M7Y71X6A2J5M8V0B6R3W9C4D", Worker: "w0", Region: "gru"}
+		}},
+	} {
+		c := floor(1, room(2))
+		c.Tell("w0", lie)
+		o := order("gru")
+		o.ID, o.Named, o.First = "01M7Y71X6A2J5M8V0B6R3W9C4D", name == "a quote", true
+		if a := place(t.Context(), broker(c, nil), o); a.err == nil {
+			t.Errorf("%s: believed that machine %s is on w0", name, a.fill.Machine.ID)
+		}
+		if living := c.Living(o.ID); len(living) != 0 {
+			t.Errorf("%s: %d machines live", name, len(living))
+		}
+	}
+}

@@ -85,7 +85,7 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 	if f := q.Fill(); f != nil {
 		// The order's other choices are as good: it is there already.
-		if s := f.Sale(); !fills(f, order) || s.Worker != m.ID || !names(order.Regions, s.Region) {
+		if !fills(f, order, m) || !names(order.Regions, f.Sale().Region) {
 			q.Refusal = nonsense(m, "what fills another order, or on another worker or region")
 			unfill(q)
 		}
@@ -100,9 +100,22 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 }
 
-// fills reports whether f is of the order, and of its kind.
-func fills(f *bourse.Fill, order *bourse.Order) bool {
-	return f.Sale().Order == order.ID && f.Kind() == order.Kind()
+// fills reports whether f is of the order, of its kind, and of what m can have: an id that leads to
+// another worker would have the caller take what that one has for its own.
+func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
+	if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
+		return false
+	}
+	switch f.Kind() {
+	case bourse.KindMachine:
+		return f.Machine.ID.Tag() == m.Tag
+	case bourse.KindVolume:
+		return f.Volume.ID.Tag() == m.Tag
+	case bourse.KindHold:
+		return f.Hold.Tag == m.Tag && f.Hold.Reservation == order.Hold.Reservation && f.Hold.Index == order.Hold.Index
+	case bourse.KindTask:
+	}
+	return true
 }
 
 func unfill(q *bourse.Quote) {

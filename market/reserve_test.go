@@ -304,6 +304,9 @@ func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 		},
 		"another order": func(f *bourse.Fill) { f.Hold.Order = bourse.NewOrderID() },
 		"elsewhere":     func(f *bourse.Fill) { f.Hold.Region = "mad" },
+		"another's tag": func(f *bourse.Fill) { f.Hold.Tag = 0xbbbbbb },
+		"another index": func(f *bourse.Fill) { f.Hold.Index = -1 },
+		"another key":   func(f *bourse.Fill) { f.Hold.Reservation = bourse.NewReservationKey() },
 	} {
 		c := floor(1, room(2))
 		c.Tell("w0", &markettest.Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {

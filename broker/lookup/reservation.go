@@ -17,13 +17,14 @@ type Reservation struct {
 	Silent []bourse.WorkerID
 }
 
-// Add notes what workers have answered.
+// Add notes what workers have answered. Each speaks for what it holds itself, of this reservation.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
+		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
 		switch {
-		case a.Err == nil:
-			r.Holds = append(r.Holds, a.Got...)
-		case bourse.CodeOf(a.Err) == bourse.CodeNotFound:
+		case len(own) > 0 && a.Err == nil:
+			r.Holds = append(r.Holds, own...)
+		case a.Err == nil, bourse.CodeOf(a.Err) == bourse.CodeNotFound:
 			r.Gone = append(r.Gone, string(a.From.ID))
 		default:
 			r.Silent = append(r.Silent, a.From.ID)
