@@ -215,7 +215,8 @@ func TestRefusalsAreFinal(t *testing.T) {
 					if call == tt.call {
 						asked++
 					}
-					if call != tt.call || asked != tt.times+1 {
+					again := asked > tt.times+1 && call != "make volume" // which is asked for without a worker of its own, too
+					if call != tt.call || asked <= tt.times || again {
 						return ""
 					}
 					return tt.fault
