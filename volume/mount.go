@@ -110,6 +110,11 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			return closeCrypt(ctx, id)
 		}
 		_ = thaw(target) // it is not frozen as a rule; a frozen one would never go
+		// A process with mounts of its own may hold the file system: what it has not written then is
+		// missing in the image, and in copies of it.
+		if err := flush(target); err != nil {
+			s.log.Warn("volume cannot be written back", "volume", id, "err", err)
+		}
 		err = unmount(target)
 		s.step("unmounted")
 		if !errors.Is(err, syscall.EBUSY) {

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse/network"
@@ -62,19 +62,12 @@ func mountsBelow(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	var out []string
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if path := strings.ReplaceAll(fields[4], `\040`, " "); strings.HasPrefix(path, dir+"/") {
-			out = append(out, path)
+	for _, m := range mounts {
+		if m.Mountpoint != dir {
+			out = append(out, m.Mountpoint)
 		}
 	}
-	return out, nil
+	return out, err
 }

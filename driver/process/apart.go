@@ -29,6 +29,13 @@ type apart struct {
 	network, mount *os.File
 }
 
+// places are directories that a task's own view of the files depends on.
+type places struct {
+	data    string // the worker's: below it is mounted what machines have
+	scratch string // for a file of a moment
+	dir     string // the task's
+}
+
 // apartOf returns what a task sees otherwise, nil for nothing. CodeInvalid for
 // what can be no such thing.
 func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {

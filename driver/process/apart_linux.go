@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
@@ -15,22 +19,21 @@ import (
 const resolvPath = "/etc/resolv.conf"
 
 // enter has the calling thread, which ends soon, enter the task's namespaces:
-// for its own program new ones, which are kept for later calls. scratch is a
-// directory for a file of a moment.
-func (a *apart) enter(scratch string) error {
+// for its own program new ones, which are kept for later calls.
+func (a *apart) enter(in places) error {
 	if a.network == nil && a.mount == nil {
-		return a.make(scratch)
+		return a.make(in)
 	}
 	return a.join()
 }
 
 // make makes the task's namespaces and has the calling thread enter them.
-func (a *apart) make(scratch string) error {
+func (a *apart) make(in places) error {
 	if os.Geteuid() != 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only a worker that runs as root can give them to a machine")
 	}
 	if a.ownFiles() {
-		if err := a.makeMounts(scratch); err != nil {
+		if err := a.makeMounts(in); err != nil {
 			return err
 		}
 	}
@@ -48,7 +51,7 @@ func (a *apart) make(scratch string) error {
 	return nil
 }
 
-func (a *apart) makeMounts(scratch string) error {
+func (a *apart) makeMounts(in places) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return errApart("make a mount namespace", err)
 	}
@@ -57,8 +60,11 @@ func (a *apart) makeMounts(scratch string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errApart("part from the host's mounts", err)
 	}
+	if err := a.dropOthers(in); err != nil {
+		return errApart("part from other machines' mounts", err)
+	}
 	if a.resolver != nil {
-		if err := a.mountResolver(scratch); err != nil {
+		if err := a.mountResolver(in.scratch); err != nil {
 			return err
 		}
 	}
@@ -71,6 +77,40 @@ func (a *apart) makeMounts(scratch string) error {
 	a.mount, err = os.Open("/proc/thread-self/ns/mnt")
 	return err
 }
+
+// dropOthers takes away what is mounted for other machines: where the host's root is a private mount
+// nothing that the host unmounts goes here, and a volume would not be written back while a task holds it.
+func (a *apart) dropOthers(in places) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
+	if err != nil {
+		return err
+	}
+	own := []string{real(in.dir), real(a.namespace)}
+	for _, m := range a.mounts {
+		own = append(own, real(m.Source))
+	}
+	for _, m := range slices.Backward(mounts) { // what is mounted last lies on top
+		uses := func(path string) bool { return within(path, m.Mountpoint) }
+		if m.Mountpoint == in.data || slices.ContainsFunc(own, uses) {
+			continue
+		}
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err) // EINVAL: it went with one above
+		}
+	}
+	return nil
+}
+
+// real returns a path as mountinfo has it, without symbolic links.
+func real(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// within reports whether a path is a directory or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // mountResolver puts the task's resolv.conf over the host's. The file needs no
 // name once it is mounted.

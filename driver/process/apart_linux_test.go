@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -133,6 +134,47 @@ func TestWhatTheHostUnmountsIsGone(t *testing.T) {
 	}
 	if strings.Contains(mounts(), volume) {
 		t.Error("the task still holds what the host has unmounted")
+	}
+}
+
+// What is mounted for other machines is not held by a task, however the host's mounts are shared.
+func TestOthersMountsAreNotHeld(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	h := newHost(t, nil)
+	d, _ := h.recovered(t)
+	data, err := filepath.EvalSymlinks(filepath.Dir(h.cfg.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"own", "others"} {
+		path := filepath.Join(data, name)
+		if err := errors.Join(os.Mkdir(path, 0o700), unix.Mount("none", path, "tmpfs", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	}
+	target := t.TempDir()
+	if err := os.WriteFile(filepath.Join(data, "own", "file"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	task := program("sh", "-c", "cat "+target+"/file && exec sleep 1000")
+	task.Mounts = []driver.Mount{{Source: filepath.Join(link, "own"), Target: target}}
+	status, err := d.Start(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", status.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), data+"/others") || !strings.Contains(string(text), target) {
+		t.Errorf("the task has\n%s", text)
 	}
 }
 

@@ -4,6 +4,6 @@ package process
 
 import "github.com/bourse-dev/bourse"
 
-func (*apart) enter(string) error {
+func (*apart) enter(places) error {
 	return bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only Linux has them")
 }

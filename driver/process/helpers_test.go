@@ -32,7 +32,7 @@ type baseline struct{ goroutines, files int }
 func newHost(t testing.TB, change func(*Config)) *host {
 	t.Helper()
 	h := &host{began: measure(t), cfg: Config{
-		Dir: t.TempDir(), Supervisor: supervisorCommand, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Dir: filepath.Join(t.TempDir(), "process"), Supervisor: supervisorCommand, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	if change != nil {
 		change(&h.cfg)

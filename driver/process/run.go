@@ -82,7 +82,7 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 // runApart is run in the groups of the calling thread.
 func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.apart != nil {
-		if err := with.apart.enter(s.layout.run()); err != nil {
+		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
 			return 0, err
 		}
 		if err := checkDir(with); err != nil {
