@@ -352,6 +352,9 @@ func (c *cluster) Logs(_ context.Context, id bourse.MachineID, want machinesapi.
 
 func (c *cluster) Start(ctx context.Context, id bourse.MachineID, nonce string) error {
 	return c.act(ctx, "start", id, nonce, func(m *fakeMachine) error {
+		if m.State == bourse.StateStopping {
+			return errOf(bourse.CodeFailedPrecondition)
+		}
 		if m.State != bourse.StateStarted {
 			m.State = bourse.StateStarted
 			m.Starts++

@@ -111,6 +111,27 @@ func move(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
+// A machine that still stops, as a client that was killed had asked, is started once it has.
+func TestStartOfWhatStillStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1).serve()
+		id := c.ids()[0]
+		become := func(s bourse.State) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.machines[id].State = s
+		}
+		become(bourse.StateStopping)
+		time.AfterFunc(3*time.Second, func() { become(bourse.StateStopped) })
+		b := &builder{deploy.Plan{App: "web"}}
+		b.add(deploy.Step{Do: deploy.StartMachine, Machine: id})
+		if result, err := Run(t.Context(), c, b.Plan, Options{}); err != nil || c.machines[id].State != bourse.StateStarted {
+			t.Errorf("Run: %v, %+v", err, result)
+		}
+	})
+}
+
 // serve makes the machines serve.
 func (c *cluster) serve() *cluster {
 	for _, m := range c.machines {

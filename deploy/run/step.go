@@ -271,6 +271,12 @@ func (r *runner) startMachine(ctx context.Context, i int, id bourse.MachineID, n
 		return false, err
 	}
 	if was = m.State == bourse.StateStarted; !was {
+		if m.State == bourse.StateStopping || m.State == bourse.StateSuspending { // as a client that was killed has asked: then it is not started
+			err := r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
+			if err != nil {
+				return false, err
+			}
+		}
 		if err := r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Start(ctx, id, nonce) }); err != nil {
 			return false, err
 		}

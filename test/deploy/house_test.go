@@ -83,7 +83,7 @@ func config(tb testing.TB, version string) *bourse.Config {
 	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
 	c.Init.Exec = []string{self}
 	c.Services = json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}],` +
-		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"10s","grace_period":"1s"}]}]`)
+		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"30s","grace_period":"1s"}]}]`)
 	return c
 }
 
@@ -174,7 +174,7 @@ type load struct {
 }
 
 // rate is how many requests a second come for an app that is changed.
-const rate = 100
+const rate = 50
 
 func (h *house) load(app bourse.AppName) *load {
 	l := &load{stop: make(chan struct{}), versions: map[string]int{}}
