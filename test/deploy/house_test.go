@@ -82,8 +82,12 @@ func config(tb testing.TB, version string) *bourse.Config {
 	}
 	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
 	c.Init.Exec = []string{self}
+	grace := "30s" // it is asked as soon as it has started, and a check that then fails would take it away again
+	if version == brokenVersion {
+		grace = "1s"
+	}
 	c.Services = json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}],` +
-		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"30s","grace_period":"1s"}]}]`)
+		`"checks":[{"type":"http","path":"/healthy","interval":"1s","timeout":"30s","grace_period":"` + grace + `"}]}]`)
 	return c
 }
 
