@@ -85,9 +85,9 @@ func (a *apart) dropOthers(in places) error {
 	if err != nil {
 		return err
 	}
-	own := []string{real(in.dir), real(a.namespace)}
+	own := []string{resolved(in.dir), resolved(a.namespace)}
 	for _, m := range a.mounts {
-		own = append(own, real(m.Source))
+		own = append(own, resolved(m.Source))
 	}
 	for _, m := range slices.Backward(mounts) { // what is mounted last lies on top
 		uses := func(path string) bool { return within(path, m.Mountpoint) }
@@ -101,10 +101,10 @@ func (a *apart) dropOthers(in places) error {
 	return nil
 }
 
-// real returns a path as mountinfo has it, without symbolic links.
-func real(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+// resolved returns a path as mountinfo has it, without symbolic links.
+func resolved(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to
 	}
 	return path
 }
