@@ -224,14 +224,18 @@ func (p *promise) checkLines(t *testing.T, api *machinesapi.Client) {
 func checkProcesses(t *testing.T, api *machinesapi.Client, mark string) {
 	t.Helper()
 	var pids []string
-	want := map[string]bool{}
+	want, states := map[string]bool{}, map[bourse.State]int{}
+	var away []bourse.WorkerID
 	same := func() bool {
-		all, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
+		all, silent, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err != nil {
 			return false
 		}
 		clear(want)
+		clear(states)
+		away = silent
 		for _, m := range all {
+			states[m.State]++
 			if m.State == bourse.StateStarted {
 				want[strconv.Itoa(m.PID)] = true
 			}
@@ -244,7 +248,7 @@ func checkProcesses(t *testing.T, api *machinesapi.Client, mark string) {
 		}
 		return len(pids) == len(want)
 	}
-	if !within(20*time.Second, same) {
-		t.Errorf("%d processes run, %d machines are started: %v, %v", len(pids), len(want), pids, want)
+	if !within(time.Minute, same) {
+		t.Errorf("%d processes run, %d machines are started: %v, %v; the list has %v, without answer %v", len(pids), len(want), pids, want, states, away)
 	}
 }
