@@ -94,8 +94,10 @@ func (a *apart) dropOthers(in places) error {
 		if m.Mountpoint == in.data || slices.ContainsFunc(own, uses) {
 			continue
 		}
-		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err) // EINVAL: it went with one above
+		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // with one above it, or the worker has removed its directory
+		if err != nil && !gone {
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
 		}
 	}
 	return nil

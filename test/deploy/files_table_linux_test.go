@@ -1,0 +1,60 @@
+package deploy
+
+// file is one of the configurations of package deploy/config, and what comes of its deploy.
+type file struct {
+	name     string
+	quick    bool     // it is deployed without -all, too
+	flags    []string // beside those of all
+	secret   string   // of the app, NAME=VALUE
+	machines int      // that there are then, those that stand by among them
+	page     string   // how what its users get begins, after the app's name; "": it has no page
+	line     string   // of shell, in its first machine that runs
+	writes   string   // what that writes, or the release command
+	again    bool     // it is changed without -all, too: deployed a second time, from a saved plan
+	refused  string   // what it is refused with, instead of all that
+	host     bool     // it runs commands of the workers' hosts, and no image
+	regions  bool     // its groups say where they are
+}
+
+// files are all that there are. Of each kind of section one is quick.
+var files = []file{
+	{name: "autostop-stranded", machines: 2, page: "app: serve"},
+	{name: "autostop-suspend", machines: 2, page: "app: serve"},
+	{name: "bluegreen", quick: true, machines: 2, page: "app: serve", again: true},
+	{name: "bourse-host", machines: 1, host: true, regions: true},
+	{name: "bourse-regions", machines: 11, page: "web: serve", regions: true},
+	{name: "buildpacks", machines: 2},
+	{name: "checks", quick: true, machines: 2, page: "app: serve"},
+	{name: "dockerfile", machines: 2, page: "app: serve", line: "echo $NODE_ENV", writes: "production"},
+	{name: "experimental", quick: true, machines: 2},
+	{name: "files", quick: true, machines: 2, secret: "TLS_KEY=a2V5", line: "cat /etc/app/* /etc/motd", writes: "{\"debug\": false}\nkeyhello"},
+	{name: "gpus", quick: true, refused: "w1: the worker has no gpu.l40s"},
+	{name: "grpc", machines: 2, page: "app: serve"},
+	{name: "host", quick: true, machines: 2, host: true},
+	{name: "image-and-dockerfile", refused: "w1: the worker has no gpu.a10"},
+	{name: "kernel-args", machines: 2},
+	{name: "machine-checks", machines: 2, page: "app: serve"},
+	{name: "machine-config", machines: 2, page: "app: serve", line: "id -un; echo $BASE $LEVEL", writes: "nobody\nyes info"},
+	{name: "max-unavailable", machines: 2, page: "app: serve"},
+	{name: "minimal", machines: 2},
+	{name: "multi-service", quick: true, machines: 2},
+	{name: "no-app-group", machines: 3, line: "cat /etc/letters.conf; grep -c ' /data ' /proc/mounts", writes: "key=value\n1"},
+	{name: "old-services", machines: 2, page: "app: serve"},
+	{name: "pg-tls", quick: true, machines: 2},
+	{name: "processes", quick: true, flags: []string{"--reserve"}, machines: 6, page: "web: bundle exec puma -C config/puma.rb"},
+	{name: "release-command-default-size", machines: 4, page: "app: gunicorn site.wsgi", writes: "it has run: "},
+	{name: "release-command", quick: true, machines: 2, page: "app: serve", writes: "./bin/rails db:prepare"},
+	{name: "restart-limit", machines: 2},
+	{name: "statics", machines: 2, page: "app: serve"},
+	{name: "udp", machines: 2},
+	{name: "very-old", machines: 1, page: "app: serve", line: "grep -c ' /data ' /proc/mounts", writes: "1"},
+	{name: "volume", machines: 1, line: "df -m /var/lib/postgresql/data | busybox awk 'END {print ($2 > 19000)}'", writes: "1"},
+	{name: "volumes-by-group", quick: true, machines: 2, line: "grep -c ' /data ' /proc/mounts", writes: "1"},
+	{name: "web", quick: true, machines: 2, page: "app: serve"},
+}
+
+// commands are those that the files' machines run.
+const commands = "serve work tick bundle node gunicorn python supercronic server train infer store migrate rails"
+
+// deploysAtOnce is how many of the files are deployed side by side: most of the time checks are waited for.
+const deploysAtOnce = 6
