@@ -145,9 +145,7 @@ func (d directory) Candidates(bourse.Region) []bourse.Member {
 	return append([]bourse.Member(nil), d...)
 }
 
-func (d directory) Workers() []bourse.Member { return d.Candidates("") }
-
-func (directory) Absent() []bourse.Absence { return nil }
+func (d directory) All() ([]bourse.Member, []bourse.Absence) { return d, nil }
 
 // match has a task done as a broker does.
 func (y *taskYard) match() error {

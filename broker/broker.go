@@ -61,11 +61,10 @@ type Directory interface {
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns every region that has a worker, sorted.
 	Regions() []bourse.Region
-	// Absent returns the workers that belong to the cluster and are not among
-	// Workers now. The slice is shared.
-	Absent() []bourse.Absence
-	// Knows reports whether Workers and Absent together are all workers of the
-	// cluster. Once it is true it stays so. Before that, no "no" is one.
+	// All returns Workers, and the workers that belong to the cluster and are not
+	// there, of one moment. The slices are shared.
+	All() (here []bourse.Member, away []bourse.Absence)
+	// Knows reports whether All are all workers of the cluster. Once it is true it stays so. Before that, no "no" is one.
 	Knows() bool
 }
 

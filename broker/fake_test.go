@@ -34,11 +34,12 @@ type cluster struct {
 	new       bool // does not know its cluster yet
 }
 
-// Absent implements broker.Directory.
-func (c *cluster) Absent() []bourse.Absence {
+// All implements broker.Directory.
+func (c *cluster) All() ([]bourse.Member, []bourse.Absence) {
+	here := c.Workers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.absent
+	return here, c.absent
 }
 
 // Knows implements broker.Directory.

@@ -20,30 +20,27 @@ func ready(d Directory) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or reaches no other server")
 }
 
-// absentTag finds the absent worker whose things have ids that begin with tag.
-func absentTag(d Directory, tag bourse.WorkerTag) (bourse.Absence, bool) {
-	absent := d.Absent()
-	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.Tag == tag })
-	if i < 0 {
-		return bourse.Absence{}, false
+// byTag finds the worker whose things have ids that begin with tag: it is here, or away,
+// or neither.
+func byTag(d Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
+	if m, ok := d.ByTag(tag); ok {
+		return &m, nil
 	}
-	return absent[i], true
-}
-
-// absentThat returns the absent workers that keep says yes to.
-func absentThat(d Directory, keep func(*bourse.Absence) bool) []bourse.WorkerID {
-	var out []bourse.WorkerID
-	for _, a := range d.Absent() {
-		if keep(&a) {
-			out = append(out, a.ID)
-		}
+	members, absent := d.All() // it may be back by now
+	if i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == tag }); i >= 0 {
+		m := members[i]
+		return &m, nil
 	}
-	return out
+	if i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.Tag == tag }); i >= 0 {
+		a := absent[i]
+		return nil, &a
+	}
+	return nil, nil
 }
 
 // errAbsent is the error of what only an absent worker knows. Of one that is
 // forgotten no one asks any more.
-func errAbsent(a bourse.Absence) error {
+func errAbsent(a *bourse.Absence) error {
 	if a.Forgotten {
 		return bourse.Errorf(bourse.CodeNotFound, "not found: its worker %s was forgotten", a.ID)
 	}

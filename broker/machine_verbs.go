@@ -122,15 +122,15 @@ func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Reque
 	if err != nil {
 		return err
 	}
-	tag := bourse.MachineID(r.PathValue("machine")).Tag()
-	absent, away := absentTag(h.Directory, tag)
-	if _, there := h.Directory.ByTag(tag); there || !away {
+	id := bourse.MachineID(r.PathValue("machine"))
+	_, absent := byTag(h.Directory, id.Tag())
+	if absent == nil {
 		return h.actOK(w, r, &fabric.MachineDestroy, fabric.Act{Force: force || kill})
 	}
 	if absent.Forgotten && (force || kill) {
 		return endpoint.WriteOK(w) // it ended with its worker
 	}
-	err = h.errLost(r, bourse.MachineID(r.PathValue("machine")))
+	err = h.errLost(r, id, absent)
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
 		err = bourse.Errorf(bourse.CodeUnavailable, "it cannot be destroyed now: %s; it ends when an operator forgets that worker", bourse.MessageOf(err))
 	}

@@ -104,7 +104,8 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 // decisionOf asks the workers for the decision of an order that one of them
 // filled.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
-	answers := lookup.Ask(ctx, h.Patience, h.Directory.Workers(), lookup.Asking(h.Workers, &fabric.OrderShow, id))
+	here, away := h.Directory.All()
+	answers := lookup.Ask(ctx, h.Patience, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))
 	lost := 0
 	for _, a := range answers {
 		switch {
@@ -114,7 +115,11 @@ func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bours
 			lost++
 		}
 	}
-	lost += len(absentThat(h.Directory, func(a *bourse.Absence) bool { return !a.Lost(h.Now()) && a.MayHaveFilled(id, h.Now()) }))
+	for i := range away {
+		if a := &away[i]; !a.Lost(h.Now()) && a.MayHaveFilled(id, h.Now()) {
+			lost++
+		}
+	}
 	if lost > 0 {
 		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other knows it", id, lost)
 	}

@@ -74,19 +74,19 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	if tag == 0 {
 		return target{}, errNoMachine()
 	}
-	worker, ok := h.Directory.ByTag(tag)
-	if !ok {
-		return target{}, h.errLost(r, id)
+	worker, absent := byTag(h.Directory, tag)
+	if worker == nil {
+		return target{}, h.errLost(r, id, absent)
 	}
-	return target{worker, id}, nil
+	return target{*worker, id}, nil
 }
 
 // errLost is the error of an id whose tag belongs to no member: the machine of
-// a lost worker, or one that never was. Which of a lost worker's ids are
+// a lost worker, absent if it is known, or one that never was. Which of a lost worker's ids are
 // machines, only that worker knows.
-func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID) error {
+func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
-	if absent, known := absentTag(h.Directory, id.Tag()); known && (!ok || absent.Forgotten) {
+	if absent != nil && (!ok || absent.Forgotten) {
 		return errAbsent(absent)
 	}
 	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {

@@ -27,11 +27,17 @@ func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) err
 	if err := ready(h.Directory); err != nil {
 		return err
 	}
-	there, away := len(h.Directory.Workers()), absentThat(h.Directory, func(a *bourse.Absence) bool { return !a.Forgotten })
-	if there == 0 && len(away) > 0 {
-		return bourse.Errorf(bourse.CodeUnavailable, "this broker reaches no worker: all of the cluster's (%d) are down or stopped", len(away))
+	here, absent := h.Directory.All()
+	away := 0
+	for i := range absent {
+		if !absent[i].Forgotten {
+			away++
+		}
 	}
-	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: h.Version, Workers: there})
+	if len(here) == 0 && away > 0 {
+		return bourse.Errorf(bourse.CodeUnavailable, "this broker reaches no worker: all of the cluster's (%d) are down or stopped", away)
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: h.Version, Workers: len(here)})
 }
 
 // regions lists the regions of the exchange.

@@ -63,11 +63,12 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 		return h, err
 	}
 	for _, tag := range h.ID.Workers() {
-		if m, ok := rs.Directory.ByTag(tag); ok {
-			h.At = append(h.At, m)
-		} else if a, ok := absentTag(rs.Directory, tag); ok && !a.Lost(rs.Now()) {
+		switch m, a := byTag(rs.Directory, tag); {
+		case m != nil:
+			h.At = append(h.At, *m)
+		case a != nil && !a.Lost(rs.Now()):
 			h.Silent = append(h.Silent, a.ID)
-		} else {
+		default:
 			h.Gone = append(h.Gone, tag.String())
 		}
 	}

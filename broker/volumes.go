@@ -141,11 +141,12 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	if id.Tag() == 0 {
 		return volumeTarget{}, errNoVolume()
 	}
-	if worker, ok := h.Directory.ByTag(id.Tag()); ok {
-		return volumeTarget{worker, id}, nil
+	worker, absent := byTag(h.Directory, id.Tag())
+	if worker != nil {
+		return volumeTarget{*worker, id}, nil
 	}
 	l, ok := h.volumeCopy(r)
-	if absent, known := absentTag(h.Directory, id.Tag()); known && (!ok || absent.Forgotten) {
+	if absent != nil && (!ok || absent.Forgotten) {
 		return volumeTarget{}, errAbsent(absent)
 	}
 	if !ok {

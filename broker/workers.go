@@ -140,7 +140,8 @@ func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) erro
 }
 
 func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) error {
-	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, h.Directory.Workers(), h.Directory.Absent()))
+	here, away := h.Directory.All()
+	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, here, away))
 }
 
 func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request) error {

@@ -14,13 +14,13 @@ import (
 // filled the order, in an earlier try whose answer was lost, is waited for:
 // the caller repeats until it is back, or is lost for good.
 
-// absentees returns the absent workers that might have filled the order, if
+// absentees returns those of the absent workers that might have filled the order, if
 // they were here: those of its regions, volume and reservation that are not
 // lost for good.
-func (t *trade) absentees() []bourse.Absence {
+func (t *trade) absentees(all []bourse.Absence) []bourse.Absence {
 	now := time.Now()
 	var out []bourse.Absence
-	for _, a := range t.x.cfg.Directory.Absent() {
+	for _, a := range all {
 		if !a.Lost(now) && t.concerns(&a.Member) {
 			out = append(out, a)
 		}
@@ -39,10 +39,11 @@ func (t *trade) concerns(m *bourse.Member) bool {
 // that there is none, or those that there are cannot be reached.
 func (t *trade) errNoOne() error {
 	var away []bourse.WorkerID
-	for _, a := range t.absentees() {
+	here, absent := t.x.cfg.Directory.All()
+	for _, a := range t.absentees(absent) {
 		away = append(away, a.ID)
 	}
-	for _, m := range t.x.cfg.Directory.Workers() {
+	for _, m := range here {
 		if m.Leaving && t.concerns(&m) {
 			away = append(away, m.ID)
 		}
@@ -66,13 +67,13 @@ func list(ids []bourse.WorkerID) string {
 // because a worker that cannot be asked may have filled it before: one that
 // did not answer (mute), or one that is absent. Where the order was canceled it
 // is not filled. A first try has been filled nowhere.
-func (t *trade) mayBeFilled(ctx context.Context, mute []bourse.WorkerID) error {
+func (t *trade) mayBeFilled(ctx context.Context, mute []bourse.WorkerID, absent []bourse.Absence) error {
 	if t.quoteOnly || !t.order.MayRepeat() || t.order.Kind() == bourse.KindHold {
 		return nil
 	}
 	now := time.Now()
 	away := mute
-	for _, a := range t.absentees() {
+	for _, a := range t.absentees(absent) {
 		if a.MayHaveFilled(t.order.ID, now) {
 			away = append(away, a.ID)
 		}
@@ -117,12 +118,12 @@ func mute(members []bourse.Member, quotes []bourse.Quote) []bourse.WorkerID {
 // voidLost cancels the order, before it is filled, at workers that are lost for
 // good and may have filled it: one that returns after all destroys what it has
 // of it.
-func (t *trade) voidLost(ctx context.Context) error {
+func (t *trade) voidLost(ctx context.Context, absent []bourse.Absence) error {
 	if t.quoteOnly || !lasts(t.order) || t.x.cfg.Voids == nil {
 		return nil
 	}
 	now := time.Now()
-	for _, a := range t.x.cfg.Directory.Absent() {
+	for _, a := range absent {
 		if !a.Lost(now) || !t.concerns(&a.Member) || !a.MayHaveFilled(t.order.ID, now) {
 			continue
 		}
@@ -162,8 +163,13 @@ func (t *trade) undone(ctx context.Context, m *bourse.Member) bool {
 	return true
 }
 
-// leaving returns the workers of the order's regions that take no orders any
+// leaving returns those workers of the order's regions that take no orders any
 // more, and may have filled this one.
-func (t *trade) leaving() []bourse.Member {
-	return slices.DeleteFunc(t.x.cfg.Directory.Workers(), func(m bourse.Member) bool { return !m.Leaving || !t.concerns(&m) })
+func (t *trade) leaving(here []bourse.Member) (out []bourse.Member) {
+	for i := range here {
+		if m := &here[i]; m.Leaving && t.concerns(m) {
+			out = append(out, *m)
+		}
+	}
+	return out
 }

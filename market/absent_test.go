@@ -54,6 +54,39 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 	})
 }
 
+// Shows that a worker which comes back while a repetition looks at the directory is not
+// missed: neither among those that are asked, nor among those that are waited for.
+func TestARepetitionMissesNoWorkerThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := floor(2, room(1))
+		o := fillLost(t, c)
+		x := broker(c, func(cfg *market.Config) { cfg.Directory = comesBack{c, "w0"} })
+		if a := place(t.Context(), x, o); bourse.CodeOf(a.err) != bourse.CodeUnavailable || len(c.Living(o.ID)) != 1 {
+			t.Errorf("told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+		}
+		a := place(t.Context(), x, o)
+		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
+			t.Errorf("told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+		}
+	})
+}
+
+// comesBack is a directory in which a worker is back right after each look.
+type comesBack struct {
+	*markettest.Cluster
+	id bourse.WorkerID
+}
+
+func (d comesBack) Candidates(region bourse.Region) []bourse.Member {
+	defer d.Find(d.id)
+	return d.Cluster.Candidates(region)
+}
+
+func (d comesBack) All() ([]bourse.Member, []bourse.Absence) {
+	defer d.Find(d.id)
+	return d.Cluster.All()
+}
+
 // Shows that the answer is the same while the worker is a member and does not
 // answer, and that what was canceled there is not waited for.
 func TestARepetitionWaitsForASilentWorker(t *testing.T) {
@@ -257,4 +290,7 @@ func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 // to the others.
 type unaware struct{ *markettest.Cluster }
 
-func (unaware) Absent() []bourse.Absence { return nil }
+func (u unaware) All() ([]bourse.Member, []bourse.Absence) {
+	here, _ := u.Cluster.All()
+	return here, nil
+}

@@ -219,13 +219,13 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	}
 }
 
-// candidates returns the workers that the directory knows in each choice, one
-// choice after the other, and where each choice ends. A worker that the hint
-// has in two regions is in the first. An order that is pinned has one
+// candidates returns the workers of each choice, one choice after the other, and where
+// each choice ends; in returns those of a region, as a slice of ours. A worker that
+// the hint has in two regions is in the first. An order that is pinned has one
 // candidate at most: the worker that has its volume; one that takes from a
 // reservation, the workers that hold for it.
-func (x *Exchange) candidates(order *bourse.Order, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
-	members, ends = x.everyone(choices)
+func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
+	members, ends = everyone(in, choices)
 	pin := order.Pinned()
 	if pin == 0 && order.Reservation == "" {
 		return members, ends
@@ -245,15 +245,15 @@ func (x *Exchange) candidates(order *bourse.Order, choices ...bourse.Choice) (me
 	return few, ends
 }
 
-func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, ends []int) {
+func everyone(in func(bourse.Region) []bourse.Member, choices []bourse.Choice) (members []bourse.Member, ends []int) {
 	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent, and the hint has no duplicates
-		members = x.cfg.Directory.Candidates(choices[0][0])
+		members = in(choices[0][0])
 		return members, []int{len(members)}
 	}
 	seen := map[bourse.WorkerID]bool{}
 	for _, choice := range choices {
 		for _, region := range choice {
-			for _, m := range x.cfg.Directory.Candidates(region) {
+			for _, m := range in(region) {
 				if !seen[m.ID] {
 					seen[m.ID] = true
 					members = append(members, m)
@@ -263,6 +263,18 @@ func (x *Exchange) everyone(choices []bourse.Choice) (members []bourse.Member, e
 		ends = append(ends, len(members))
 	}
 	return members, ends
+}
+
+// taking returns what finds, among all workers, those of a region that take orders.
+func taking(here []bourse.Member) func(bourse.Region) []bourse.Member {
+	return func(region bourse.Region) (out []bourse.Member) {
+		for i := range here {
+			if m := &here[i]; m.Region == region && !m.Leaving {
+				out = append(out, *m)
+			}
+		}
+		return out
+	}
 }
 
 // chance makes each order's own source of randomness.

@@ -39,6 +39,14 @@ func (h hints) Candidates(region bourse.Region) []bourse.Member {
 	return out
 }
 
+// All has the same.
+func (h hints) All() (here []bourse.Member, away []bourse.Absence) {
+	for _, region := range h.Regions() {
+		here = append(here, h.Candidates(region)...)
+	}
+	return here, nil
+}
+
 // drawFree draws the free amounts of a hint: none, those of some other time,
 // or nonsense.
 func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {

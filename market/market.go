@@ -60,12 +60,10 @@ type Directory interface {
 	// Candidates returns the workers of a region that take orders. The slice is
 	// the caller's.
 	Candidates(region bourse.Region) []bourse.Member
-	// Workers returns all workers that are there, also those that take no
-	// orders. The slice is the caller's.
-	Workers() []bourse.Member
-	// Absent returns the workers that belong to the cluster and are not there.
-	// The slice is shared.
-	Absent() []bourse.Absence
+	// All returns the workers that are there, also those that take no orders, and
+	// those that belong to the cluster and are not there: each is in one of the
+	// two. The slices are shared.
+	All() (here []bourse.Member, away []bourse.Absence)
 }
 
 // Trader is what the exchange asks of workers. Its methods return when ctx

@@ -40,8 +40,9 @@ import (
 // A worker where an earlier try was canceled, without its knowing yet, counts
 // as one that refuses: see refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	members, ends := t.x.candidates(t.order, t.order.Regions...)
-	members = append(members, t.leaving()...) // behind the last choice: asked, and never claimed
+	here, absent := t.x.cfg.Directory.All() // of one moment: a worker that comes or goes is asked, or waited for
+	members, ends := candidates(t.order, taking(here), t.order.Regions...)
+	members = append(members, t.leaving(here)...) // behind the last choice: asked, and never claimed
 	t.since = t.x.ahead.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
@@ -66,10 +67,10 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		}
 		return fill, nil
 	}
-	if err := t.mayBeFilled(ctx, mute); err != nil {
+	if err := t.mayBeFilled(ctx, mute, absent); err != nil {
 		return nil, err
 	}
-	if err := t.voidLost(ctx); err != nil {
+	if err := t.voidLost(ctx, absent); err != nil {
 		return nil, err
 	}
 	lo = 0

@@ -76,7 +76,7 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // choice asks all candidates of a choice, or a sample of many and the rest
 // only when those have all refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
-	members, _ := t.x.candidates(t.order, choice)
+	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
 	if len(t.voided) > 0 { // a hint that changed meanwhile names a worker again: it must not be filled there
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.voided, m.ID) })
 	}

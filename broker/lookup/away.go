@@ -13,7 +13,7 @@ import (
 // Away shows the workers that belong to the cluster and are no members now: who
 // was killed or cut off is down, who left in good order has stopped.
 func (s *Sources) Away(ctx context.Context) []machinesapi.Worker {
-	absent := s.Directory.Absent()
+	_, absent := s.Directory.All()
 	if len(absent) == 0 {
 		return nil
 	}
@@ -39,10 +39,10 @@ func (s *Sources) Away(ctx context.Context) []machinesapi.Worker {
 // Forget has the cluster forget a worker that is absent, and returns what it was
 // known to have. Codes: not_found, failed_precondition (it is there).
 func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.Worker, error) {
-	if slices.ContainsFunc(s.Directory.Workers(), func(m bourse.Member) bool { return m.ID == id }) {
+	here, absent := s.Directory.All()
+	if slices.ContainsFunc(here, func(m bourse.Member) bool { return m.ID == id }) {
 		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is there: end it first", id)
 	}
-	absent := s.Directory.Absent()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == id })
 	if i < 0 {
 		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))

@@ -20,9 +20,9 @@ type Directory interface {
 	Workers() []bourse.Member
 	// ByTag finds the owner of the machines whose ids begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
-	// Absent returns the workers that belong to the cluster and are no members
-	// now. The slice is shared.
-	Absent() []bourse.Absence
+	// All returns Workers, and the workers that belong to the cluster and are no
+	// members, of one moment. The slices are shared.
+	All() (here []bourse.Member, away []bourse.Absence)
 }
 
 // Sources is where a broker looks.

@@ -18,7 +18,10 @@ func (s *server) metrics() *metrics.Server {
 		Self: s.self, Version: version().Release, Members: s.members, View: s.replica.Health,
 	}
 	if s.self.Role != bourse.RoleWorker { // whose directory does not watch them
-		source.Absent = s.replica.directory.Absent
+		source.Absent = func() int {
+			_, away := s.replica.directory.All()
+			return len(away)
+		}
 	}
 	if s.creds != nil {
 		source.Expires = s.creds.Expires

@@ -15,8 +15,8 @@ import (
 type Source struct {
 	Self    bourse.Member
 	Version string
-	Members func() []bourse.Member  // that answer, this server included
-	Absent  func() []bourse.Absence // workers that do not; nil: not known here
+	Members func() []bourse.Member // that answer, this server included
+	Absent  func() int             // workers that do not; nil: not known here
 	View    func() view.Health
 	Expires func() time.Time // the end of the server's certificate; nil: it has none
 }
@@ -71,7 +71,7 @@ func (s *Server) Collect(out chan<- prometheus.Metric) {
 		gauge(s.members, float64(n), string(in.role), in.state)
 	}
 	if s.source.Absent != nil {
-		gauge(s.absent, float64(len(s.source.Absent())))
+		gauge(s.absent, float64(s.source.Absent()))
 	}
 	if s.source.Expires != nil {
 		gauge(s.expires, float64(s.source.Expires().Unix()))

@@ -36,7 +36,7 @@ func TestServer(t *testing.T) {
 				{ID: "x2", Role: "other-new-role"},
 			}
 		},
-		Absent:  func() []bourse.Absence { return make([]bourse.Absence, 3) },
+		Absent:  func() int { return 3 },
 		View:    func() view.Health { return health },
 		Expires: func() time.Time { return time.Unix(1800000000, 0) },
 	}

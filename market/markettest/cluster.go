@@ -80,22 +80,14 @@ func (c *Cluster) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(c.members[region])
 }
 
-// Workers implements market.Directory.
-func (c *Cluster) Workers() []bourse.Member {
+// All implements market.Directory.
+func (c *Cluster) All() (here []bourse.Member, away []bourse.Absence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []bourse.Member
 	for _, region := range slices.Sorted(maps.Keys(c.members)) {
-		out = append(out, c.members[region]...)
+		here = append(here, c.members[region]...)
 	}
-	return append(out, c.leaving...)
-}
-
-// Absent implements market.Directory.
-func (c *Cluster) Absent() []bourse.Absence {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.absent)
+	return append(here, c.leaving...), slices.Clone(c.absent)
 }
 
 // Lose has the directory know a worker as absent since a time. It goes on

@@ -131,10 +131,6 @@ func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 // Knows reports whether Known is closed.
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
-// Absent returns the workers that belong to the cluster and are no members
-// now, by id. The slice is shared and must not be changed.
-func (d *Directory) Absent() []bourse.Absence { return d.get().absent }
-
 // whole is the source of a directory that was given none.
 type whole chan struct{}
 

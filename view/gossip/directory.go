@@ -161,6 +161,13 @@ func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 // The slice is the caller's.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
+// All returns every worker as one moment has it: the members, and those that belong
+// to the cluster and are none, each by id. The slices are shared and must not be changed.
+func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
+	now := d.get()
+	return now.workers, now.absent
+}
+
 // Worker returns the worker with this id.
 func (d *Directory) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return d.find(func(group *Members) (bourse.Member, bool) { return group.Worker(id) })

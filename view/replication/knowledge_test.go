@@ -87,7 +87,7 @@ func TestANewcomerKnowsTheDead(t *testing.T) {
 		}
 		await(t, d.Known(), 5*time.Second, "the newcomer knows the cluster")
 		t.Logf("after %s", time.Since(began))
-		absent := d.Absent()
+		_, absent := d.All()
 		if len(absent) != 1 || absent[0].ID != "w4" || absent[0].Tag != 4 || absent[0].Region != "gru" {
 			t.Fatalf("absent: %+v, want w4", absent)
 		}
@@ -105,13 +105,14 @@ func TestAbsentWorkersAreRemembered(t *testing.T) {
 		group := startGroup(t, net, 3, gossiptest.NodeConfig{})
 		d := directing(t, group[0])
 		await(t, d.Known(), 5*time.Second, "the first knows the cluster")
-		if got := len(d.Absent()) + len(d.Workers()); got != 3 {
+		here, away := d.All()
+		if got := len(here) + len(away); got != 3 {
 			t.Fatalf("%d workers, want 3", got)
 		}
 		_ = group[2].Kill() // its row was never published
 		began := time.Now()
 		time.Sleep(10 * time.Second)
-		absent := d.Absent()
+		_, absent := d.All()
 		if len(absent) != 1 || absent[0].ID != "w3" || absent[0].Since.Before(began) {
 			t.Fatalf("absent: %+v, want w3 since %s or later", absent, began)
 		}
