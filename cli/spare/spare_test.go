@@ -2,6 +2,7 @@ package spare
 
 import (
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,14 +50,14 @@ func TestTrialScreens(t *testing.T) {
 		t.Fatal(err)
 	}
 	show := func(s *cli.Shell, fails bool) {
-		at := clitest.Now
-		s.Now = func() time.Time { return at }
+		var passed atomic.Int64 // the screen looks at the clock whenever it draws
+		s.Now = func() time.Time { return clitest.Now.Add(time.Duration(passed.Load())) }
 		screen := plans.Show(s, "test of spare "+m.Name, &p)
 		for i := range p.Steps {
-			e := run.Event{Step: i, State: run.Running, At: at, Machine: p.Steps[i].Machine}
+			e := run.Event{Step: i, State: run.Running, At: s.Now(), Machine: p.Steps[i].Machine}
 			screen.Event(e)
-			at = at.Add(time.Second)
-			e.State, e.At = run.Done, at
+			passed.Add(int64(time.Second))
+			e.State, e.At = run.Done, s.Now()
 			if fails && p.Steps[i].Do == deploy.AwaitReady {
 				e.State, e.Text = run.Failed, "it exited with code 1 within 2s of its start"
 				e.Evidence = &run.Evidence{Machine: m.ID, State: bourse.StateFailed, Lines: []machinesapi.LogLine{{Text: "no route to database"}}}
