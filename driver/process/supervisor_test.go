@@ -164,6 +164,14 @@ func TestTerminatedSupervisor(t *testing.T) {
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Code != 5 {
 		t.Errorf("exit %+v, %v, want that it could end well, with code 5", exit, err)
 	}
+	// The driver starts another, which would outlive a driver that is closed meanwhile.
+	_, err := d.Start(t.Context(), program("true"))
+	for bourse.CodeOf(err) == bourse.CodeUnavailable { // the one that ends may still have taken it
+		_, err = d.Start(t.Context(), program("true"))
+	}
+	if err != nil {
+		t.Errorf("no task starts after it: %v", err)
+	}
 }
 
 // TestIgnoredSignalsAreNotInherited: a shell starts what runs in its
