@@ -33,9 +33,10 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	found, missing := h.known.Find(r.Context(), &app, fabric.MachinesQuery{})
-	missing = append(missing, h.lostOwners(r.Context(), &app)...)
-	volumes := h.findVolumes(r.Context(), &app)
+	here := h.Directory.Workers() // one look: who comes back meanwhile was not asked, and is missing
+	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
+	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
+	volumes := h.findVolumes(r.Context(), &app, here)
 	careful := !force && r.URL.Query().Has("force")
 	if careful {
 		if err := noneRuns(found); err != nil {
@@ -47,10 +48,10 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 			return err
 		}
 	}
-	if err := h.destroyAll(r.Context(), found, !careful); err != nil {
+	if err := h.destroyAll(r.Context(), here, found, !careful); err != nil {
 		return err
 	}
-	if err := h.destroyVolumes(r.Context(), volumes); err != nil {
+	if err := h.destroyVolumes(r.Context(), here, volumes); err != nil {
 		return err
 	}
 	if err := h.secrets.Clear(r.Context(), app.ID); err != nil {
@@ -68,8 +69,8 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 }
 
 // lostOwners returns the workers that have machines of the app, as far as the
-// view has heard, and are no members any more.
-func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App) []bourse.WorkerID {
+// view has heard, and are not here.
+func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, app.Name)
 	if err != nil {
 		h.Log.WarnContext(ctx, "read view failed", slog.Any("err", err))
@@ -80,7 +81,8 @@ func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App) []bourse.W
 			continue
 		}
 		id := rows[i].Worker
-		if _, ok := h.Directory.Worker(id); !ok && !slices.Contains(out, id) {
+		there := slices.ContainsFunc(here, func(m bourse.Member) bool { return m.ID == id })
+		if !there && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
@@ -115,7 +117,7 @@ func mayDelete(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	return nil
 }
 
-func (h *appHandler) destroyAll(ctx context.Context, found []bourse.Machine, force bool) error {
+func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found []bourse.Machine, force bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)
 	for i := range found {
@@ -123,10 +125,7 @@ func (h *appHandler) destroyAll(ctx context.Context, found []bourse.Machine, for
 		if m.State == bourse.StateDestroyed {
 			continue
 		}
-		worker, ok := h.Directory.ByTag(m.ID.Tag())
-		if !ok {
-			continue // it has left since it answered
-		}
+		worker := ownerAmong(here, m.ID.Tag())
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verbPatience)
 			defer cancel()
@@ -138,6 +137,13 @@ func (h *appHandler) destroyAll(ctx context.Context, found []bourse.Machine, for
 		})
 	}
 	return group.Wait()
+}
+
+// ownerAmong returns the worker, of those that were asked, whose things have ids that begin
+// with tag: one of them answered with such a thing. If it has left since, it cannot be
+// reached.
+func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
+	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 
 // nonceOf opens a machine's lease: a caller that may delete the app may do so

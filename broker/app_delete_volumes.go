@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// findVolumes asks all workers for an app's volumes. Who does not answer is
+// findVolumes asks the workers that are here for an app's volumes. Who does not answer is
 // known from the search for its machines.
-func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App) []bourse.Volume {
+func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.Volume {
 	var out []bourse.Volume
-	for _, a := range h.volumes.Ask(ctx, h.Directory.Workers(), fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
+	for _, a := range h.volumes.Ask(ctx, here, fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
 		for _, v := range a.Got {
 			if v.OwnedBy(app) && v.State != bourse.VolumeDestroying && v.State != bourse.VolumeDestroyed {
 				out = append(out, v)
@@ -25,15 +25,12 @@ func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App) []bourse.
 }
 
 // destroyVolumes removes volumes that no machine has any more.
-func (h *appHandler) destroyVolumes(ctx context.Context, found []bourse.Volume) error {
+func (h *appHandler) destroyVolumes(ctx context.Context, here []bourse.Member, found []bourse.Volume) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)
 	for i := range found {
 		id := found[i].ID
-		worker, ok := h.Directory.ByTag(id.Tag())
-		if !ok {
-			continue // it has left since it answered
-		}
+		worker := ownerAmong(here, id.Tag())
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verbPatience)
 			defer cancel()

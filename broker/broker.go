@@ -55,8 +55,6 @@ type Exchange interface {
 type Directory interface {
 	// Workers returns every worker heard of. The slice is the caller's.
 	Workers() []bourse.Member
-	// Worker finds one by its id.
-	Worker(id bourse.WorkerID) (bourse.Member, bool)
 	// ByTag finds the owner of the machines whose ids begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns every region that has a worker, sorted.

@@ -170,15 +170,6 @@ func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
 // Workers and the rest make a directory of the cluster.
 func (c *cluster) Workers() []bourse.Member { return slices.Clone(c.members) }
 
-func (c *cluster) Worker(id bourse.WorkerID) (bourse.Member, bool) {
-	for _, m := range c.members {
-		if m.ID == id {
-			return m, true
-		}
-	}
-	return bourse.Member{}, false
-}
-
 func (c *cluster) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, m := range c.members {
 		if m.Tag == tag {

@@ -41,13 +41,13 @@ func (h *workerHandler) routes() []endpoint.Route {
 // listWorkers shows every worker of the cluster, with its own account of itself
 // when it answers.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
-	members := h.Directory.Workers()
+	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
 	list := machinesapi.WorkerList{Workers: make([]machinesapi.Worker, len(answers))}
 	for i := range answers {
 		list.Workers[i] = showWorker(&answers[i])
 	}
-	list.Workers = append(list.Workers, h.known.Away(r.Context())...)
+	list.Workers = append(list.Workers, h.known.Away(r.Context(), absent)...)
 	slices.SortFunc(list.Workers, func(x, y machinesapi.Worker) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
@@ -56,14 +56,14 @@ func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) 
 }
 
 func (h *workerHandler) getWorker(w http.ResponseWriter, r *endpoint.Request) error {
-	if away, ok := h.away(r); ok {
+	member, away := h.find(r)
+	if away != nil {
 		return endpoint.WriteJSON(w, http.StatusOK, away)
 	}
-	member, err := h.worker(r)
-	if err != nil {
-		return err
+	if member == nil {
+		return errNoWorker(r)
 	}
-	answers := lookup.Ask(r.Context(), h.Patience, []bourse.Member{member}, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
+	answers := lookup.Ask(r.Context(), h.Patience, []bourse.Member{*member}, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
 	return endpoint.WriteJSON(w, http.StatusOK, showWorker(&answers[0]))
 }
 
@@ -110,27 +110,39 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// away returns the path's worker if it is absent.
-func (h *workerHandler) away(r *endpoint.Request) (machinesapi.Worker, bool) {
-	all := h.known.Away(r.Context())
-	i := slices.IndexFunc(all, func(w machinesapi.Worker) bool { return w.ID == bourse.WorkerID(r.PathValue("worker")) })
-	if i < 0 {
-		return machinesapi.Worker{}, false
+// find finds the path's worker: it is here, or away, or neither.
+func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
+	id := bourse.WorkerID(r.PathValue("worker"))
+	here, absent := h.Directory.All()
+	if i := slices.IndexFunc(here, func(m bourse.Member) bool { return m.ID == id }); i >= 0 {
+		m := here[i]
+		return &m, nil
 	}
-	return all[i], true
+	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == id })
+	if i < 0 {
+		return nil, nil
+	}
+	list := h.known.Away(r.Context(), absent[i:i+1])
+	if len(list) == 0 { // it is forgotten
+		return nil, nil
+	}
+	return nil, &list[0]
 }
 
-// worker finds the path's worker. Codes: not_found, unavailable.
+// worker finds the path's worker where it can be asked. Codes: not_found, unavailable.
 func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
-	id := bourse.WorkerID(r.PathValue("worker"))
-	member, ok := h.Directory.Worker(id)
-	if ok {
-		return member, nil
+	member, away := h.find(r)
+	switch {
+	case member != nil:
+		return *member, nil
+	case away != nil:
+		return bourse.Member{}, bourse.Errorf(bourse.CodeUnavailable, "%s", lookup.Why(away))
 	}
-	if away, absent := h.away(r); absent {
-		return member, bourse.Errorf(bourse.CodeUnavailable, "%s", lookup.Why(&away))
-	}
-	return member, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
+	return bourse.Member{}, errNoWorker(r)
+}
+
+func errNoWorker(r *endpoint.Request) error {
+	return bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(r.PathValue("worker")))
 }
 
 // metrics answers with this broker's own.

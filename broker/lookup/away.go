@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Away shows the workers that belong to the cluster and are no members now: who
-// was killed or cut off is down, who left in good order has stopped.
-func (s *Sources) Away(ctx context.Context) []machinesapi.Worker {
-	_, absent := s.Directory.All()
+// Away shows workers that belong to the cluster and are no members now: who
+// was killed or cut off is down, who left in good order has stopped. Who was
+// forgotten is not shown.
+func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil
 	}
@@ -48,10 +48,8 @@ func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.W
 		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
 	}
 	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // of one that is forgotten already
-	for _, away := range s.Away(ctx) {
-		if away.ID == id {
-			w = away
-		}
+	for _, away := range s.Away(ctx, absent[i:i+1]) {
+		w = away
 	}
 	return w, s.View.Forget(ctx, absent[i].Member)
 }
@@ -75,12 +73,16 @@ func show(a *bourse.Absence, row AwayWorker, known bool) machinesapi.Worker {
 
 // Where says where a machine is whose worker is absent; nothing of others.
 func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
-	for _, w := range s.Away(ctx) {
-		if w.ID == m.Worker {
-			return ", and " + Why(&w)
-		}
+	_, absent := s.Directory.All()
+	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	list := s.Away(ctx, absent[i:i+1])
+	if len(list) == 0 {
+		return ""
+	}
+	return ", and " + Why(&list[0])
 }
 
 // Why says why a worker cannot do anything now.

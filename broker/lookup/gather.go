@@ -133,14 +133,15 @@ func oldestFirst(x, y *bourse.Machine) int {
 
 // askMachines asks members side by side.
 func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) []Answer[[]bourse.Machine] {
-	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
+	answers := Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
+	return ownOnly(answers, func(m *bourse.Machine) (bourse.WorkerID, bourse.WorkerTag) { return m.Worker, m.ID.Tag() })
 }
 
-// Find asks all workers, whose word counts where the view's does not,
+// Find asks workers, whose word counts where the view's does not,
 // and returns what they have of an app, oldest first, and who did not answer.
-func (k *Machines) Find(ctx context.Context, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
+func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
 	query.App, query.AppID = app.Name, app.ID
-	answers := k.askMachines(ctx, k.Directory.Workers(), query)
+	answers := k.askMachines(ctx, workers, query)
 	var out []bourse.Machine
 	for _, a := range answers {
 		for i := range a.Got {

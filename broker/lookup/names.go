@@ -39,7 +39,7 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 	}
 	byID := map[bourse.MachineID]*bourse.Machine{}
 	if ask && (err != nil || !k.View.Synced()) {
-		found, _ := k.Find(ctx, app, fabric.MachinesQuery{Name: name})
+		found, _ := k.Find(ctx, k.Directory.Workers(), app, fabric.MachinesQuery{Name: name})
 		for i := range found {
 			byID[found[i].ID] = &found[i]
 		}

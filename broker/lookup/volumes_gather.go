@@ -65,7 +65,8 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 
 // Ask asks members side by side.
 func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
-	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
+	answers := Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
+	return ownOnly(answers, func(v *bourse.Volume) (bourse.WorkerID, bourse.WorkerTag) { return v.Worker, v.ID.Tag() })
 }
 
 // volumeUnion puts together what there is of volumes: of a worker that

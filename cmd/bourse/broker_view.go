@@ -205,7 +205,8 @@ func (q queries) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 // left in good order are not missed.
 func (q queries) missing(ctx context.Context) []machinesapi.MemberHealth {
 	var out []machinesapi.MemberHealth
-	for _, w := range q.sources.Away(ctx) {
+	_, absent := q.sources.Directory.All()
+	for _, w := range q.sources.Away(ctx, absent) {
 		if w.Status == machinesapi.WorkerDown {
 			out = append(out, machinesapi.MemberHealth{
 				ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, DownSince: w.Since, Standing: machinesapi.Standing{State: machinesapi.ViewDown},

@@ -168,20 +168,10 @@ func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	return now.workers, now.absent
 }
 
-// Worker returns the worker with this id.
-func (d *Directory) Worker(id bourse.WorkerID) (bourse.Member, bool) {
-	return d.find(func(group *Members) (bourse.Member, bool) { return group.Worker(id) })
-}
-
 // ByTag returns the worker whose machines' ids begin with this tag.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
-	return d.find(func(group *Members) (bourse.Member, bool) { return group.ByTag(tag) })
-}
-
-// find asks one group after the other.
-func (d *Directory) find(in func(*Members) (bourse.Member, bool)) (bourse.Member, bool) {
 	for _, group := range d.groups {
-		if m, ok := in(group); ok {
+		if m, ok := group.ByTag(tag); ok {
 			return d.hints.Load().added(m), true
 		}
 	}
