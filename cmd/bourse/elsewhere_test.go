@@ -7,15 +7,11 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // TestProxiesAskTheSameBroker: whatever order proxies know brokers in, and wherever they
@@ -47,32 +43,13 @@ func TestProxiesAskTheSameBroker(t *testing.T) {
 // and to no one else, when one asks for a machine as another is.
 func TestProxiesOrderThroughBrokers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ca, err := admission.NewCA("test", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := func(name string, text []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	issue := func(id bourse.WorkerID, role bourse.Role) admission.Pair {
-		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pair
-	}
+	ca := newAuthority(t)
 	const cluster = "proxies-order-through-brokers"
-	own := issue("b-1", bourse.RoleBroker)
-	b := startServer(t, "broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0",
-		"--token-file", file("tokens", []byte("a-token-that-is-not-guessed *\n")), "--gossip-key", file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n")),
-		"--tls-ca", file("ca.pem", ca.Pair().Cert), "--tls-cert", file("b.pem", own.Cert), "--tls-key", file("b.key", own.Key))
+	b := startServer(t, append([]string{
+		"broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", ca.file("tokens", "a-token-that-is-not-guessed *\n"),
+	}, ca.flags("b-1", bourse.RoleBroker)...)...)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca.Pair().Cert)
+	roots.AppendCertsFromPEM(ca.ca.Pair().Cert)
 	for name, c := range map[string]struct {
 		role    bourse.Role
 		cluster string
@@ -85,7 +62,7 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 	} {
 		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
 		if c.role != "" {
-			pair := issue("x-1", c.role)
+			pair := ca.issue("x-1", c.role)
 			cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 			if err != nil {
 				t.Fatal(err)

@@ -1,40 +1,20 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // TestAProxyIsAMember: with certificates and without, it joins, learns, and is
 // gone in good order.
 func TestAProxyIsAMember(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ca, err := admission.NewCA("test", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := func(name string, text []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	caFile, key := file("ca.pem", ca.Pair().Cert), file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
-	token := file("tokens", []byte("a-token-that-is-not-guessed *\n"))
+	ca := newAuthority(t)
+	token := ca.file("tokens", "a-token-that-is-not-guessed *\n")
 	secure := func(id bourse.WorkerID, role bourse.Role, more ...string) []string {
-		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return append(more, "--tls-ca", caFile, "--tls-cert", file(string(id)+".pem", pair.Cert), "--tls-key", file(string(id)+".key", pair.Key), "--gossip-key", key)
+		return append(more, ca.flags(id, role)...)
 	}
 	plain := func(_ bourse.WorkerID, _ bourse.Role, more ...string) []string { return more }
 	for name, with := range map[string]func(bourse.WorkerID, bourse.Role, ...string) []string{"certificates": secure, "loopback": plain} {

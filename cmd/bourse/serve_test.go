@@ -18,7 +18,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/serve"
-	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 // served is one server that a test has started.
@@ -228,35 +227,15 @@ func TestReadyIsReported(t *testing.T) {
 // TestSecureCluster: with TLS, a gossip key and tokens, strangers get nothing.
 func TestSecureCluster(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ca, err := admission.NewCA("test", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := func(name string, text []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	caFile := file("ca.pem", ca.Pair().Cert)
-	credentials := func(id bourse.WorkerID, role bourse.Role) []string {
-		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []string{"--tls-ca", caFile, "--tls-cert", file(string(id)+".pem", pair.Cert), "--tls-key", file(string(id)+".key", pair.Key), "--gossip-key", filepath.Join(dir, "gossip")}
-	}
-	file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
+	ca := newAuthority(t)
 	const token, operator = "a-token-that-is-not-guessed", "a-token-of-those-who-run-it"
-	tokenFile := file("tokens", []byte(token+" personal\n"+operator+" *\n"))
+	tokenFile := ca.file("tokens", token+" personal\n"+operator+" *\n")
 
-	b := startServer(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, credentials("b-1", bourse.RoleBroker)...)...)
-	w := startServer(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, credentials("gru-1", bourse.RoleWorker)...)...)...)
+	b := startServer(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, ca.flags("b-1", bourse.RoleBroker)...)...)
+	w := startServer(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, ca.flags("gru-1", bourse.RoleWorker)...)...)...)
 	run := func(args ...string) (string, int) {
 		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
-		c.Env = append(os.Environ(), "SSL_CERT_FILE="+caFile)
+		c.Env = append(os.Environ(), "SSL_CERT_FILE="+ca.path("ca.pem"))
 		out, _ := c.CombinedOutput() // the status says it
 		return string(out), c.ProcessState.ExitCode()
 	}
@@ -277,7 +256,7 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)
 	}
 	// The certificate of one server does not let another one in.
-	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, credentials("gru-3", bourse.RoleWorker)...)...)
+	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, ca.flags("gru-3", bourse.RoleWorker)...)...)
 	launch(t, wrong...).refused(t, 2, "gru-3")
 	w.end(t, syscall.SIGTERM)
 	b.end(t, syscall.SIGTERM)

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// authority issues the credentials of a test's cluster, which are in files.
+type authority struct {
+	t   *testing.T
+	dir string
+	ca  *admission.CA
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{t, t.TempDir(), ca}
+	a.file("gossip", "000102030405060708090a0b0c0d0e0f\n")
+	a.file("ca.pem", string(ca.Pair().Cert))
+	return a
+}
+
+// file writes a file, and returns its path.
+func (a *authority) file(name, text string) string {
+	a.t.Helper()
+	path := a.path(name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return path
+}
+
+func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
+
+func (a *authority) issue(id bourse.WorkerID, role bourse.Role) admission.Pair {
+	a.t.Helper()
+	pair, err := a.ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pair
+}
+
+// flags has a server issued a certificate, and returns the flags that give it all it needs.
+func (a *authority) flags(id bourse.WorkerID, role bourse.Role) []string {
+	a.t.Helper()
+	pair := a.issue(id, role)
+	return []string{
+		"--tls-ca", a.path("ca.pem"), "--gossip-key", a.path("gossip"),
+		"--tls-cert", a.file(string(id)+".pem", string(pair.Cert)), "--tls-key", a.file(string(id)+".key", string(pair.Key)),
+	}
+}
