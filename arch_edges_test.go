@@ -33,6 +33,7 @@ var edges = map[string]map[string]string{
 		"driver/logs":               "has its keeper write containers' output",
 		"driver/internal/cgroup":    "asks what the host accounts and enforces, and kills groups",
 		"driver/internal/concealed": "has it keep its containers' secrets off disks",
+		"internal/redial":           "reaches containerd",
 	},
 	"network":                   {"check": "asks which machines are ready"},
 	"driver/internal/concealed": {"driver": "writes its files"},
@@ -43,7 +44,10 @@ var edges = map[string]map[string]string{
 	},
 	"internal/codec/codectest": {"internal/codec": "writes bodies for tests"},
 	"image/registrytest":       {"internal/containerdtest": "pushes its busybox"},
-	"image":                    {"image/credentials": "shows registries the credentials that an operator has stored"},
+	"image": {
+		"image/credentials": "shows registries the credentials that an operator has stored",
+		"internal/redial":   "reaches containerd",
+	},
 	"image/push": {
 		"image/credentials": "shows registries the credentials that a person has stored",
 		"internal/tempdir":  "copies archives to a directory that goes even when it was killed",

@@ -156,6 +156,7 @@ var floors = map[string]int{
 	"internal/throttle":         2,
 	"internal/quiet":            1,
 	"internal/samehost":         1,
+	"internal/redial":           1,
 	"internal/trace":            1,
 	"internal/trace/tracetest":  1,
 	"internal/codec":            2,

@@ -13,10 +13,9 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/singleflight"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/redial"
 )
 
 // atOnce bounds the pulls that run at the same time; others wait for their turn.
@@ -53,13 +52,6 @@ type state struct {
 	close     func() error // of the connection, when it is ours
 }
 
-// redialing has containerd looked for every second when it is away. A connection to
-// it may take longer than that on a busy host.
-var redialing = containerd.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-	MinConnectTimeout: 10 * time.Second,
-})})
-
 // Open prepares a store. It starts nothing and connects to nothing.
 func Open(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
@@ -74,7 +66,7 @@ func Open(config Config) (*Store, error) {
 	s.connect = sync.OnceValues(config.Client)
 	if config.Client == nil {
 		s.connect = sync.OnceValues(func() (*containerd.Client, error) {
-			c, err := containerd.New(config.Address, redialing)
+			c, err := redial.Containerd(config.Address)
 			if err == nil {
 				s.mu.Lock()
 				s.memory.close = c.Close

@@ -16,6 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/image"
+	"github.com/bourse-dev/bourse/internal/redial"
 	"github.com/bourse-dev/bourse/network"
 	"github.com/bourse-dev/bourse/volume"
 	"github.com/bourse-dev/bourse/worker"
@@ -209,7 +210,7 @@ func (d *dialed) client() (*containerd.Client, error) {
 	if d.made != nil {
 		return d.made, nil
 	}
-	c, err := containerd.New(d.address)
+	c, err := redial.Containerd(d.address)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "containerd at %s: %w", d.address, err)
 	}

@@ -92,5 +92,4 @@ const (
 	doneTimeout   = 10 * time.Second       // for the keeper to finish a log, before the exit is told without it
 	retryFirst    = 10 * time.Millisecond  // pauses between tries grow from here
 	retryMost     = time.Second            // to here
-	redial        = time.Second            // at most, between tries to reach containerd
 )

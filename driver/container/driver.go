@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+	"github.com/bourse-dev/bourse/internal/redial"
 )
 
 // Driver runs containers through containerd. Make it with New and call Recover
@@ -90,7 +91,6 @@ func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	wake(c)
 	ctx, cancel := context.WithCancelCause(namespaces.WithNamespace(ctx, d.cfg.Namespace))
 	stop := context.AfterFunc(d.ctx, func() { cancel(errClosed) })
 	return ctx, c, func() { stop(); cancel(nil) }, nil
@@ -109,7 +109,7 @@ func (d *Driver) dial() (*containerd.Client, error) {
 	if d.cfg.Client != nil {
 		d.client, err = d.cfg.Client()
 	} else {
-		d.client, err = containerd.New(d.cfg.Address, containerd.WithTimeout(redial))
+		d.client, err = redial.Containerd(d.cfg.Address)
 	}
 	if err != nil {
 		d.client = nil

@@ -108,14 +108,6 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// wake has a connection that broke tried again at once, and not after the
-// pause that follows a failure.
-func wake(c *containerd.Client) {
-	if conn, ok := c.Conn().(interface{ ResetConnectBackoff() }); ok {
-		conn.ResetConnectBackoff()
-	}
-}
-
 // exitFrom reads what a shim says of an end. It says 128+n for signal n as for
 // a program that exits with that number: the former is meant nearly always.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
