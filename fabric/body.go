@@ -109,7 +109,7 @@ func decodeReply(from bourse.Member, body []byte, v any) error {
 	if err := codec.Unmarshal(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
 	}
-	return nil
+	return own(&from, v)
 }
 
 // encodeBody writes a request. What the worker would refuse for its size is

@@ -93,28 +93,34 @@ type Verb[Req, Rep any] struct{ Spec }
 // stream of its own.
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
+	if err := v.call(ctx, f, to, req, &reply); err != nil {
+		var none Rep // of a reply that is not believed nothing is used
+		return none, err
+	}
+	return reply, nil
+}
+
+func (v *Verb[Req, Rep]) call(ctx context.Context, f Fabric, to bourse.Member, req Req, reply *Rep) error {
 	body, err := encodeBody(&req)
 	if err != nil {
-		return reply, err
+		return err
 	}
-	if v.Method != http.MethodGet {
-		answer, err := f.Send(ctx, to, &Message{Method: v.Method, URI: v.Path() + trace.Query(ctx), Body: body})
-		switch {
-		case err != nil:
-		case answer.Status > 299:
-			err = failureIn(to, answer.Status, answer.Body)
-		default:
-			err = decodeReply(to, answer.Body, &reply)
+	if v.Method == http.MethodGet {
+		resp, err := v.open(ctx, f, to, body, nil)
+		if err != nil {
+			return err
 		}
-		return reply, err
+		defer resp.Body.Close()
+		return readReply(ctx, to, resp, reply, maxReply)
 	}
-	resp, err := v.open(ctx, f, to, body, nil)
-	if err != nil {
-		return reply, err
+	answer, err := f.Send(ctx, to, &Message{Method: v.Method, URI: v.Path() + trace.Query(ctx), Body: body})
+	switch {
+	case err != nil:
+		return err
+	case answer.Status > 299:
+		return failureIn(to, answer.Status, answer.Body)
 	}
-	defer resp.Body.Close()
-	err = readReply(ctx, to, resp, &reply, maxReply)
-	return reply, err
+	return decodeReply(to, answer.Body, reply)
 }
 
 // Handle serves the verb: do returns the reply.

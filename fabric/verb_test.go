@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/ndjson"
 )
 
-var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker}
+var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: machine.Tag()}
 
 const machine = bourse.MachineID("148e21ea1d5389")
 

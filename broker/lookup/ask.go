@@ -2,7 +2,6 @@ package lookup
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -42,19 +41,6 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 // Asking is a question to ask of many workers.
 func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) func(context.Context, bourse.Member) (Rep, error) {
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
-}
-
-// ownOnly leaves of each answer what is the worker's own, as of returns it: a worker that
-// lists another's machine would have it shown, or destroyed, as one of another app.
-func ownOnly[T any](answers []Answer[[]T], of func(*T) (bourse.WorkerID, bourse.WorkerTag)) []Answer[[]T] {
-	for i := range answers {
-		from := &answers[i].From
-		answers[i].Got = slices.DeleteFunc(answers[i].Got, func(x T) bool {
-			worker, tag := of(&x)
-			return worker != from.ID || tag != from.Tag
-		})
-	}
-	return answers
 }
 
 // Silent returns those that did not answer.

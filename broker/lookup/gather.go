@@ -133,8 +133,7 @@ func oldestFirst(x, y *bourse.Machine) int {
 
 // askMachines asks members side by side.
 func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) []Answer[[]bourse.Machine] {
-	answers := Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
-	return ownOnly(answers, func(m *bourse.Machine) (bourse.WorkerID, bourse.WorkerTag) { return m.Worker, m.ID.Tag() })
+	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
 }
 
 // Find asks workers, whose word counts where the view's does not,

@@ -65,8 +65,7 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 
 // Ask asks members side by side.
 func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
-	answers := Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
-	return ownOnly(answers, func(v *bourse.Volume) (bourse.WorkerID, bourse.WorkerTag) { return v.Worker, v.ID.Tag() })
+	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
 // volumeUnion puts together what there is of volumes: of a worker that

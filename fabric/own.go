@@ -1,0 +1,44 @@
+package fabric
+
+import "github.com/bourse-dev/bourse"
+
+// own reports CodeInternal when a reply is about a machine or volume of another worker, or
+// has one among its own: it would be shown, changed or destroyed as what the reply says.
+func own(from *bourse.Member, reply any) error {
+	err := func(id string, tag bourse.WorkerTag) error {
+		if id == "" || tag == from.Tag { // some replies have none
+			return nil
+		}
+		return bourse.Errorf(bourse.CodeInternal, "worker %s speaks for %s, which is not its own", from.ID, bourse.Quoted(id))
+	}
+	machine := func(m *bourse.Machine) error { return err(string(m.ID), m.ID.Tag()) }
+	volume := func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) }
+	switch r := reply.(type) {
+	case *bourse.Machine:
+		return machine(r)
+	case *ActReply:
+		return machine(&r.Machine)
+	case *WaitReply:
+		if r.Machine != nil {
+			return machine(r.Machine)
+		}
+	case *[]bourse.Machine:
+		return each(*r, machine)
+	case *bourse.Volume:
+		return volume(r)
+	case *[]bourse.Volume:
+		return each(*r, volume)
+	case *bourse.Snapshot:
+		return err(string(r.ID), r.ID.Tag())
+	}
+	return nil
+}
+
+func each[T any](list []T, check func(*T) error) error {
+	for i := range list {
+		if err := check(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
