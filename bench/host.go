@@ -32,7 +32,8 @@ func startedOf(ctx context.Context, w *Server, what func(*bourse.Machine) int) (
 	}
 	way := direct.NewOver(direct.TCP, nil, proof)
 	defer way.Close()
-	worker := bourse.Member{ID: bourse.WorkerID(w.Ready.ID), Role: bourse.RoleWorker, Address: w.Ready.API}
+	id := bourse.WorkerID(w.Ready.ID)
+	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // what it takes where no other has it
 	machines, err := fabric.MachineList.Call(ctx, way, worker, fabric.MachinesQuery{})
 	if err != nil {
 		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)

@@ -41,30 +41,31 @@ func TestVolumeVerbs(t *testing.T) {
 	h, vols := newVolumeHost(t)
 	v := h.placeVolume()
 	vols.Write(v.ID, "0123456789")
-	f, ctx := fabrictest.Serving(h.Handler()), t.Context()
+	f, ctx, to := fabrictest.Serving(h.Handler()), t.Context(), w1
+	to.Tag = v.ID.Tag()
 
-	list, err := fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{App: "web"})
+	list, err := fabric.VolumeList.Call(ctx, f, to, fabric.VolumesQuery{App: "web"})
 	if diff := cmp.Diff([]bourse.Volume{h.getVolume(v.ID)}, list); err != nil || diff != "" {
 		t.Errorf("volumes of the app: %v (-want +got):\n%s", err, diff)
 	}
-	if list, err := fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{App: "other"}); err != nil || len(list) != 0 {
+	if list, err := fabric.VolumeList.Call(ctx, f, to, fabric.VolumesQuery{App: "other"}); err != nil || len(list) != 0 {
 		t.Errorf("volumes of another app: %v, %v", list, err)
 	}
-	got, err := fabric.VolumeShow.Call(ctx, f, w1, v.ID)
+	got, err := fabric.VolumeShow.Call(ctx, f, to, v.ID)
 	if err != nil || got.Usage == nil || got.Usage.Blocks-got.Usage.BlocksFree != 10 {
 		t.Errorf("volume %+v, %v, want 10 blocks in use", got, err)
 	}
-	got, err = fabric.VolumeUpdate.Call(ctx, f, w1, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(7), ScheduledSnaps: new(true)})
+	got, err = fabric.VolumeUpdate.Call(ctx, f, to, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(7), ScheduledSnaps: new(true)})
 	if err != nil || got.Spec.RetentionDays != 7 || !got.Spec.ScheduledSnaps {
 		t.Errorf("changed %+v, %v", got.Spec, err)
 	}
-	if _, err := fabric.VolumeUpdate.Call(ctx, f, w1, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(61)}); bourse.CodeOf(err) != bourse.CodeInvalid {
+	if _, err := fabric.VolumeUpdate.Call(ctx, f, to, fabric.VolumeChange{Volume: v.ID, RetentionDays: new(61)}); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("retention of 61 days: %v", err)
 	}
-	if got, err = fabric.VolumeExtend.Call(ctx, f, w1, fabric.ExtendRequest{Volume: v.ID, SizeGB: 11}); err != nil || got.Spec.SizeGB != 11 {
+	if got, err = fabric.VolumeExtend.Call(ctx, f, to, fabric.ExtendRequest{Volume: v.ID, SizeGB: 11}); err != nil || got.Spec.SizeGB != 11 {
 		t.Errorf("extended %+v, %v", got, err)
 	}
-	snap, err := fabric.VolumeSnapshot.Call(ctx, f, w1, v.ID)
+	snap, err := fabric.VolumeSnapshot.Call(ctx, f, to, v.ID)
 	if err != nil || snap.State != bourse.SnapshotCreated || snap.RetentionDays != 7 {
 		t.Errorf("snapshot %+v, %v", snap, err)
 	}
@@ -78,14 +79,14 @@ func TestVolumeVerbs(t *testing.T) {
 		if _, err := readManifest(t, f, fabric.Export{ID: id}); bourse.CodeOf(err) != bourse.CodeForbidden {
 			t.Errorf("export of %s: %v, want it forbidden", id, err)
 		}
-		if _, err := fabric.VolumeGrant.Call(ctx, f, w1, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web"}}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := fabric.VolumeGrant.Call(ctx, f, to, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web"}}); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("grant of %s: %v, want not found", id, err)
 		}
 	}
-	if got, err = fabric.VolumeDestroy.Call(ctx, f, w1, v.ID); err != nil || got.State != bourse.VolumeDestroyed {
+	if got, err = fabric.VolumeDestroy.Call(ctx, f, to, v.ID); err != nil || got.State != bourse.VolumeDestroyed {
 		t.Errorf("destroyed %+v, %v", got, err)
 	}
-	list, err = fabric.VolumeList.Call(ctx, f, w1, fabric.VolumesQuery{Deleted: true})
+	list, err = fabric.VolumeList.Call(ctx, f, to, fabric.VolumesQuery{Deleted: true})
 	if err != nil || len(list) != 1 || !slices.Equal(ids(list[0].Snapshots), []bourse.SnapshotID{snap.ID}) {
 		t.Errorf("destroyed ones: %+v, %v, want it with its snapshot", list, err)
 	}

@@ -32,6 +32,7 @@ func TestDeploysOutliveServers(t *testing.T) {
 // of the machine that is updated last, where none is named.
 func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.app(app, 4)
+	h.spread(app)
 	plan := h.plan(wanted(h, app, "v2", deploy.Rolling, 4), h.release(app))
 	if last := plan.Steps[len(plan.Steps)-1].Machine; len(servers) == 0 {
 		servers = slices.DeleteFunc(slices.Clone(h.workers), func(s *servertest.Server) bool { return plan.Seen[last].Worker != bourse.WorkerID(s.Name) })
