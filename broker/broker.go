@@ -62,7 +62,8 @@ type Directory interface {
 	// All returns Workers, and the workers that belong to the cluster and are not
 	// there, of one moment. The slices are shared.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All are all workers of the cluster. Once it is true it stays so. Before that, no "no" is one.
+	// Knows reports whether All are all workers of the cluster. Once it is true it
+	// stays so. Before that, no "no" is one.
 	Knows() bool
 }
 

@@ -6,7 +6,7 @@ import "github.com/bourse-dev/bourse"
 // has one among its own: it would be shown, changed or destroyed as what the reply says.
 func own(from *bourse.Member, reply any) error {
 	err := func(id string, tag bourse.WorkerTag) error {
-		if id == "" || tag == from.Tag { // some replies have none
+		if tag == from.Tag {
 			return nil
 		}
 		return bourse.Errorf(bourse.CodeInternal, "worker %s speaks for %s, which is not its own", from.ID, bourse.Quoted(id))
@@ -17,7 +17,9 @@ func own(from *bourse.Member, reply any) error {
 	case *bourse.Machine:
 		return machine(r)
 	case *ActReply:
-		return machine(&r.Machine)
+		if r.Machine.ID != "" { // some acts have none
+			return machine(&r.Machine)
+		}
 	case *WaitReply:
 		if r.Machine != nil {
 			return machine(r.Machine)

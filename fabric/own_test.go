@@ -43,7 +43,12 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 		return bourse.Snapshot{ID: bourse.NewSnapshotID(other)}, nil
 	})
 	snapshot, err7 := fabric.VolumeSnapshot.Call(t.Context(), f, w1, vol.ID)
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7} {
+	mux = http.ServeMux{}
+	fabric.MachineList.Handle(&mux, func(context.Context, fabric.MachinesQuery) ([]bourse.Machine, error) {
+		return []bourse.Machine{mine, {}}, nil // its worker cannot be found
+	})
+	_, err8 := fabric.MachineList.Call(t.Context(), f, w1, fabric.MachinesQuery{})
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8} {
 		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "not its own") {
 			t.Errorf("answer %d: %v", i+1, err)
 		}
