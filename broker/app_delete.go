@@ -100,7 +100,7 @@ func noneRuns(found []bourse.Machine) error {
 		}
 	}
 	if running > 0 {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d machines of the app run: stop them first, or use force=true", running)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: machines of the app run (%d): stop them first, or use force=true", running)
 	}
 	return nil
 }
