@@ -86,8 +86,8 @@ func newStorm(t *testing.T) *storm {
 		b := newServer(t, name, "serve", "broker", "--name", name, "--listen", "127.0.0.1:0", "--nats", s.nats.url())
 		s.brokers = append(s.brokers, b)
 	}
-	for i, name := range []string{"w1", "w2"} {
-		w, _ := newWorker(t, name, "gru", "--resource", "slots=10", "--nats", s.nats.url(), "--ports", fmt.Sprintf("%d-%d", 16000+500*i, 16499+500*i))
+	for _, name := range []string{"w1", "w2"} {
+		w, _ := newWorker(t, name, "gru", "--resource", "slots=10", "--nats", s.nats.url())
 		s.workers = append(s.workers, w)
 	}
 	startAll(t, append(s.workers, s.brokers...)...)

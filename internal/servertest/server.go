@@ -61,11 +61,14 @@ func Start(tb testing.TB, name string, args ...string) *Server {
 	return s
 }
 
-// New makes a server that is not started.
+// New makes a server that is not started. A worker has ports for its machines that no other has.
 func New(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
 	s := &Server{TB: tb, Name: name, Of: Cluster(tb), Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
 	s.Args = append(args, "--cluster", s.Of, "--ready-file", s.Ready, "--log-level", "warn")
+	if len(args) > 1 && args[1] == "worker" {
+		s.Args = append(s.Args, "--ports", ports(tb))
+	}
 	return s
 }
 

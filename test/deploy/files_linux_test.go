@@ -332,10 +332,13 @@ func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 		if !slices.ContainsFunc(want.Groups, func(g deploy.Group) bool { return g.Name == m.Config.Metadata[deploy.KeyGroup] }) {
 			s.Errorf("machine %s is of group %q", m.ID, m.Config.Metadata[deploy.KeyGroup])
 		}
-		if f.line != "" && !asked && state == bourse.StateStarted {
+		if f.line != "" && !asked && state == bourse.StateStarted && m.Config.Metadata[deploy.KeyGroup] == want.Groups[0].Name {
 			asked = true
 			s.writes(app, m.ID, f.line, f.writes)
 		}
+	}
+	if f.line != "" && !asked {
+		s.Errorf("no machine of group %s runs", want.Groups[0].Name)
 	}
 	if f.page != "" {
 		s.eventually("its page", func() error { return s.page(f) })

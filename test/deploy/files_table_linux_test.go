@@ -8,7 +8,7 @@ type file struct {
 	secret   string   // of the app, NAME=VALUE
 	machines int      // that there are then, those that stand by among them
 	page     string   // how what its users get begins, after the app's name; "": it has no page
-	line     string   // of shell, in its first machine that runs
+	line     string   // of shell, in a machine that runs, of its first group
 	writes   string   // what that writes, or the release command
 	again    bool     // it is changed without -all, too: deployed a second time, from a saved plan
 	refused  string   // what it is refused with, instead of all that
