@@ -30,25 +30,23 @@ func (rs *reservationHandler) routes() []endpoint.Route {
 	}
 }
 
-// listReservations lists the reservations all of whose holds are of apps that the
-// caller may use, as their workers have them now.
+// listReservations lists what is held for apps that the caller may use, as its workers
+// have it now.
 func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoint.Request) error {
-	var mine []bourse.App
+	var foreign func(*bourse.Hold) bool
 	if !r.Who.Cluster() {
-		var err error
-		if mine, err = rs.gate.Mine(r); err != nil {
+		mine, err := rs.gate.Mine(r)
+		if err != nil {
 			return err
 		}
-	}
-	found := lookup.HoldsByReservation(lookup.Ask(r.Context(), rs.Patience, rs.Directory.Workers(), lookup.Asking(rs.Workers, &fabric.ReservationList, struct{}{})))
-	out := []machinesapi.Reservation{}
-	for id, holds := range found.Of {
-		foreign := func(h bourse.Hold) bool {
+		foreign = func(h *bourse.Hold) bool {
 			return !slices.ContainsFunc(mine, func(app bourse.App) bool { return h.OwnedBy(&app) })
 		}
-		if r.Who.Cluster() || !slices.ContainsFunc(holds, foreign) {
-			out = append(out, machinesapi.FromHolds(id, holds))
-		}
+	}
+	found := lookup.HoldsByReservation(lookup.Ask(r.Context(), rs.Patience, rs.Directory.Workers(), lookup.Asking(rs.Workers, &fabric.ReservationList, struct{}{})), foreign)
+	out := []machinesapi.Reservation{}
+	for id, holds := range found.Of {
+		out = append(out, machinesapi.FromHolds(id, holds))
 	}
 	slices.SortFunc(out, func(x, y machinesapi.Reservation) int { return cmp.Compare(x.ID, y.ID) })
 	endpoint.ShowSilent(w.Header(), found.Missing)
@@ -59,6 +57,12 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 // invalid, not_found (whose it is stays unsaid).
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
+	if !r.Who.Cluster() {
+		h.Foreign = func(hold *bourse.Hold) bool {
+			app, err := rs.gate.Usable(r, hold.App)
+			return err != nil || !hold.OwnedBy(&app)
+		}
+	}
 	if err := h.ID.Validate(); err != nil {
 		return h, err
 	}
@@ -73,15 +77,8 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 		}
 	}
 	h.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationShow, h.ID.Key())))
-	if !r.Who.Cluster() {
-		for i := range h.Holds {
-			if app, err := rs.gate.Usable(r, h.Holds[i].App); err != nil || !h.Holds[i].OwnedBy(&app) {
-				return h, lookup.NoReservation(h.ID)
-			}
-		}
-		if len(h.Holds) == 0 && !rs.reserved(r, h.ID.Key()) {
-			return h, lookup.NoReservation(h.ID)
-		}
+	if !r.Who.Cluster() && len(h.Holds) == 0 && !rs.reserved(r, h.ID.Key()) {
+		return h, lookup.NoReservation(h.ID)
 	}
 	return h, nil
 }
@@ -133,7 +130,7 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 	if err != nil {
 		return err
 	}
-	now := lookup.Reservation{ID: h.ID}
+	now := lookup.Reservation{ID: h.ID, Foreign: h.Foreign}
 	now.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationExtend, fabric.ExtendHolds{Reservation: h.ID.Key(), TTL: bourse.Duration(ttl)})))
 	if err := now.Whole(bourse.CodeTimeout, "the others were extended"); err != nil {
 		return err

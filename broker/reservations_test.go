@@ -3,6 +3,7 @@ package broker_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -359,7 +360,43 @@ func TestAWorkerSpeaksForItsOwnHolds(t *testing.T) {
 	}
 }
 
-// A list has the reservations of its caller's apps, whole, and names the workers that
+// A worker that says that its part is another tenant's does not take the rest from its
+// owner: that is shown, listed and released, and its part is asked for no more.
+func TestAWorkerHidesNoReservationFromItsOwner(t *testing.T) {
+	s := start(t, withTokens)
+	s.app(t, "shop", "acme")
+	zoo := s.app(t, "zoo", "zoological")
+	made := s.reserve(t, `{"orders":[{"app":"shop","region":"gru","count":2}]}`, "Authorization", "Bearer shop")
+	key := made.ID.Key()
+	lie := &s.workers["w1"].holds[key][0]
+	lie.App, lie.AppID = zoo.Name, zoo.ID
+	call := func(method, path, body string) *httptest.ResponseRecorder {
+		return s.call(t, method, path, body, "Authorization", "Bearer shop")
+	}
+	one := reservePath + "/" + string(made.ID)
+	shown := decodeBody[machinesapi.Reservation](t, call("GET", one, "").Body.Bytes())
+	if len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
+		t.Errorf("shown %+v, want what w2 holds", shown)
+	}
+	list := decodeBody[[]machinesapi.Reservation](t, call("GET", reservePath, "").Body.Bytes())
+	if len(list) != 1 || list[0].ID.Key() != key || len(list[0].Holds) != 1 || list[0].Holds[0].Worker != "w2" {
+		t.Errorf("listed %+v, want what w2 holds", list)
+	}
+	if rec := call("PATCH", one, `{"ttl_seconds":5}`); rec.Code != http.StatusConflict || !strings.Contains(rec.Body.String(), "w1") {
+		t.Errorf("extended: status %d, %s", rec.Code, rec.Body)
+	}
+	if rec := call("DELETE", one, ""); rec.Code != http.StatusOK {
+		t.Errorf("released: status %d, %s", rec.Code, rec.Body)
+	}
+	if n := len(s.workers["w2"].holds[key]); n != 0 {
+		t.Errorf("w2 holds %d still", n)
+	}
+	if n := len(s.workers["w1"].holds[key]); n != 1 {
+		t.Errorf("w1, whose part is another's, holds %d", n)
+	}
+}
+
+// A list has what is held for its caller's apps, and names the workers that
 // do not say. A worker that speaks for another is not believed.
 func TestTheListOfReservationsIsItsCallers(t *testing.T) {
 	s := start(t, withTokens)
@@ -376,7 +413,8 @@ func TestTheListOfReservationsIsItsCallers(t *testing.T) {
 		}
 		return ids, rec.Header().Get(machinesapi.HeaderUnreachable)
 	}
-	for token, want := range map[string][]bourse.ReservationID{"root": {mine.ID, both.ID}, "acme": {mine.ID}, "shop": {mine.ID}} {
+	part := both.Holds[0].ID // that of shop
+	for token, want := range map[string][]bourse.ReservationID{"root": {mine.ID, both.ID}, "acme": {mine.ID, part}, "shop": {mine.ID, part}} {
 		got, _ := list(token)
 		slices.Sort(got)
 		slices.Sort(want)

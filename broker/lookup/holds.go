@@ -13,14 +13,20 @@ type Held struct {
 	Missing []bourse.WorkerID                      // that did not answer
 }
 
-// HoldsByReservation puts together what workers have answered. A worker speaks for
-// what it holds itself.
-func HoldsByReservation(answers []Answer[[]bourse.Hold]) Held {
+// HoldsByReservation puts together what workers have answered, without the parts of
+// reservations that are foreign: see [Reservation]. A worker speaks for what it holds itself.
+func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) Held {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
+		parts := map[bourse.ReservationKey][]bourse.Hold{}
 		for _, h := range a.Got {
 			if holds(&a.From, &h) && h.Reservation.Validate() == nil {
-				byKey[h.Reservation] = append(byKey[h.Reservation], h)
+				parts[h.Reservation] = append(parts[h.Reservation], h)
+			}
+		}
+		for key, part := range parts {
+			if !hasForeign(part, foreign) {
+				byKey[key] = append(byKey[key], part...)
 			}
 		}
 	}
@@ -36,6 +42,12 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold]) Held {
 		out.Of[key.At(tags)] = list
 	}
 	return out
+}
+
+// hasForeign reports whether one hold of a part is foreign. A part is a worker's holds of
+// one reservation: they are extended and released together.
+func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
+	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }
 
 // holds reports whether a worker says of itself that it holds h.

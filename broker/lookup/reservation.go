@@ -15,12 +15,19 @@ type Reservation struct {
 	Holds  []bourse.Hold   // in the order of the request
 	Gone   []string        // workers, or tags of unknown ones, that hold nothing for it
 	Silent []bourse.WorkerID
+
+	Foreign func(*bourse.Hold) bool // reports whether the caller may not use a hold; nil: he may use all
 }
 
-// Add notes what workers have answered. Each speaks for what it holds itself, of this reservation.
+// Add notes what workers have answered. Each speaks for what it holds itself, of this
+// reservation. One whose part is foreign holds nothing for the caller, and is asked for no more.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
+		if hasForeign(own, r.Foreign) {
+			own = nil
+			r.At = slices.DeleteFunc(r.At, func(m bourse.Member) bool { return m.ID == a.From.ID })
+		}
 		switch {
 		case len(own) > 0 && a.Err == nil:
 			r.Holds = append(r.Holds, own...)
