@@ -98,7 +98,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryCallOfTheMachinesAPI is served, or has a reason. go test -run
+// TestEveryCallOfTheMachinesAPI is served, or has a reason, and not both. go test -run
 // TestEveryCallOfTheMachinesAPI -update ./broker writes the document's table.
 func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 	const path, begin, end = "../docs/compatibility.md", "<!-- endpoints: written by go test -run TestEveryCallOfTheMachinesAPI ./broker -update -->\n", "<!-- end of endpoints -->\n"
@@ -111,6 +111,8 @@ func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 		switch {
 		case !served && call.Missing == "":
 			t.Errorf("%s is not served, and no reason is given", call.Pattern)
+		case served && call.Missing != "":
+			t.Errorf("%s is served, and says why not: %s", call.Pattern, call.Missing)
 		case !served:
 			status, note = "not offered", call.Missing
 		case note != "":
