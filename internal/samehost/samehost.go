@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ID names the kernel and the network namespace of this process: those who have
+// ID names the kernel and the network namespace of the caller: those who have
 // the same one mean the same by 127.0.0.1. It is empty where that cannot be known.
 // It is no secret, and proves nothing of who shows it.
 func ID() string {
@@ -17,7 +17,9 @@ func ID() string {
 	if err != nil {
 		return ""
 	}
-	namespace, err := os.Readlink("/proc/self/ns/net")
+	// Not that of /proc/self, which is the main thread: that may have become one which is in a
+	// machine's network, and then it stays so while the process lives.
+	namespace, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return ""
 	}
