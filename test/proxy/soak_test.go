@@ -22,7 +22,7 @@ import (
 )
 
 // soakFor is how long servers are killed.
-var soakFor = flag.Duration("soak", 15*time.Second, "how long servers are killed in TestSoak")
+var soakFor = flag.Duration("soak", time.Minute, "how long servers are killed in TestSoak")
 
 // soak is a house under load.
 type soak struct {
