@@ -3,6 +3,8 @@ package servertest
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"syscall"
 	"testing"
 )
 
@@ -30,4 +32,36 @@ func ports(tb testing.TB) string {
 	}
 	tb.Fatalf("no range of %d ports in %d-%d is free", portsPerWorker, firstPort, lastPort)
 	return ""
+}
+
+// hold binds the addresses of a server that is away, so that no other program's connection is
+// given its port meanwhile. It does not listen: who connects is refused. What cannot be bound
+// is not held, such as an address of another namespace.
+func (s *Server) hold() {
+	for _, address := range []string{s.API, s.Addr} {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil || !at.Addr().Is4() {
+			continue
+		}
+		syscall.ForkLock.RLock()
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		if err == nil {
+			syscall.CloseOnExec(fd)
+		}
+		syscall.ForkLock.RUnlock()
+		if err != nil {
+			continue
+		}
+		s.held = append(s.held, fd)
+		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // connections of its own may still be closing
+		_ = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
+	}
+}
+
+// letGo gives the addresses back.
+func (s *Server) letGo() {
+	for _, fd := range s.held {
+		_ = syscall.Close(fd) // nothing was sent
+	}
+	s.held = nil
 }

@@ -37,6 +37,9 @@ type Server struct {
 	Dial   DialFunc              `json:"-"` // reaches it from there; default: from here
 	Cmd    *exec.Cmd             `json:"-"`
 
+	settled bool
+	held    []int // sockets at its addresses while it is away
+
 	// Its own report when it was last ready.
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
@@ -108,8 +111,12 @@ func StartAll(tb testing.TB, servers ...*Server) {
 	}
 }
 
-// Settle makes later starts use the addresses that the server has now.
-func (s *Server) Settle() { s.Args = append(s.Args, "--listen", s.API, "--gossip", s.Addr) }
+// Settle makes later starts use the addresses that the server has now. While it is killed
+// they are held for it.
+func (s *Server) Settle() {
+	s.Args, s.settled = append(s.Args, "--listen", s.API, "--gossip", s.Addr), true
+	s.TB.Cleanup(s.letGo)
+}
 
 // Start starts the process, again after a kill, and waits until it is ready.
 func (s *Server) Start() error {
@@ -118,6 +125,7 @@ func (s *Server) Start() error {
 	}
 	s.Cmd = exec.Command(Program, s.Args...) //nolint:noctx // it ends with the test, in good order
 	s.Cmd.Stderr = s.TB.Output()
+	s.letGo()
 	if err := s.Launch(s.Cmd); err != nil {
 		return err
 	}
@@ -136,6 +144,9 @@ func (s *Server) Kill() error {
 		return err
 	}
 	_ = s.Cmd.Wait() // it says "killed"
+	if s.settled {
+		s.hold()
+	}
 	return nil
 }
 
