@@ -20,7 +20,7 @@ SOAK      ?= 10m
 PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build man demo test cgroup2 soak check fmt-check vet cross lint sizes fuzz bench fmt clean
+.PHONY: help build man demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ soak: ## kill servers for SOAK (10m) under load, and account for every machine, 
 	$(GO) test -run '^TestDrainUnderLoad$$' ./test/ -drained 50 -v
 	$(GO) test -run '^Test(KilledClients|Files)$$' -timeout 30m ./test/deploy -all -v
 
-check: fmt-check vet cross lint sizes ## format, vet, cross compile, golangci-lint, sizes
+check: fmt-check vet cross lint ## format, vet, cross compile, golangci-lint
 
 fmt-check:
 	@out=$$($(TOOL) gofumpt -l . && $(TOOL) goimports -l -local $(MODULE) .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
@@ -66,9 +66,6 @@ cross:
 
 lint: # staticcheck is one of its linters, with all checks
 	$(TOOL) golangci-lint run ./...
-
-sizes: ## print the largest types and packages, and what has changed of what is exported
-	$(GO) test -count=1 -run '^Test(Sizes|API)$$' -v .
 
 fuzz: ## run every fuzz test for FUZZTIME (10s)
 	@GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/fuzz

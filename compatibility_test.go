@@ -1,6 +1,7 @@
 package bourse_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,8 @@ import (
 )
 
 const compatibility = "docs/compatibility.md"
+
+var update = flag.Bool("update", false, "write docs/compatibility.md instead of comparing with it")
 
 // TestCompatibility: the document's parts about fields, states and calls are what
 // the program acts by. go test -run TestCompatibility -update . writes them.
