@@ -74,8 +74,9 @@ type Machine struct {
 	AppID       string        `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
 	Worker      WorkerID      `json:"worker"`
 	Region      Region        `json:"region"`
-	Order       OrderID       `json:"order"`    // the order that it fills
-	Instance    InstanceID    `json:"instance"` // its present version
+	Order       OrderID       `json:"order"`               // the order that it fills
+	Placement   []byte        `json:"placement,omitempty"` // the broker's signed [Placement] of the order; nil in a cluster without certificates
+	Instance    InstanceID    `json:"instance"`            // its present version
 	State       State         `json:"state"`
 	Config      Config        `json:"config"`
 	Takes       Amounts       `json:"takes,omitempty"` // from the ledger, in its present state

@@ -265,6 +265,8 @@ func (r Refusal) Shortages() []Refusal {
 type Claim struct {
 	Order    Order    `json:"order"`
 	Decision Decision `json:"decision,omitzero"` // none of an order for work
+	// Placement is the broker's signed [Placement] of the order on this worker.
+	Placement []byte `json:"placement,omitempty"`
 }
 
 // Fill is a worker's yes to a claim.

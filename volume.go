@@ -116,7 +116,8 @@ type Volume struct {
 	AppID     string       `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
 	Worker    WorkerID     `json:"worker"`
 	Region    Region       `json:"region"`
-	Order     OrderID      `json:"order"` // the order that it fills
+	Order     OrderID      `json:"order"`               // the order that it fills
+	Placement []byte       `json:"placement,omitempty"` // as a machine's
 	State     VolumeState  `json:"state"`
 	Spec      VolumeOrder  `json:"spec"`               // as ordered; its size grows by extending
 	Machine   MachineID    `json:"machine,omitempty"`  // that it is attached to

@@ -11,8 +11,17 @@ func own(from *bourse.Member, reply any) error {
 		}
 		return bourse.Errorf(bourse.CodeInternal, "worker %s speaks for %s, which is not its own", from.ID, bourse.Quoted(id))
 	}
-	machine := func(m *bourse.Machine) error { return err(string(m.ID), m.ID.Tag()) }
-	volume := func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) }
+	if r, ok := reply.(*bourse.Snapshot); ok {
+		return err(string(r.ID), r.ID.Tag())
+	}
+	return records(reply,
+		func(m *bourse.Machine) error { return err(string(m.ID), m.ID.Tag()) },
+		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
+}
+
+// records calls machine or volume with each record in a reply, until one of
+// them returns an error.
+func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:
 		return machine(r)
@@ -30,8 +39,6 @@ func own(from *bourse.Member, reply any) error {
 		return volume(r)
 	case *[]bourse.Volume:
 		return each(*r, volume)
-	case *bourse.Snapshot:
-		return err(string(r.ID), r.ID.Tag())
 	}
 	return nil
 }

@@ -97,6 +97,9 @@ func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, r
 		var none Rep // of a reply that is not believed nothing is used
 		return none, err
 	}
+	if placed, ok := f.(Placed); ok {
+		placed.settle(&to, &reply)
+	}
 	return reply, nil
 }
 

@@ -9,6 +9,7 @@ import (
 // come first: when one fails, the sums are as they were.
 func (b *batch) replace(old *wire.Version, r wire.Version) error {
 	r.Hash = b.hasher.Of(r)
+	r.Placed = b.placed(&r)
 	if err := b.tables.Store(b.conn, old, r); err != nil {
 		return err
 	}

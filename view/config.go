@@ -10,13 +10,16 @@ import (
 
 // Config says where a view is and whose it is.
 type Config struct {
-	Path    string           // the SQLite file; "": in memory, for tests and simulations
-	Cluster string           // the cluster's id; a file of another one is replaced
-	Site    bourse.WorkerID  // ours: this server's id; required
-	Keys    wire.Keys        // default: a Key in a file beside Path
-	Role    bourse.Role      // of that key; default RoleBroker
-	Now     func() time.Time // default time.Now
-	Log     *slog.Logger     // default: discards
+	Path    string          // the SQLite file; "": in memory, for tests and simulations
+	Cluster string          // the cluster's id; a file of another one is replaced
+	Site    bourse.WorkerID // ours: this server's id; required
+	Keys    wire.Keys       // default: a Key in a file beside Path
+	Role    bourse.Role     // of that key; default RoleBroker
+	// Certified says that Keys are certificates. Then a machine or volume of
+	// another site belongs to an app only if a broker has placed it there.
+	Certified bool
+	Now       func() time.Time // default time.Now
+	Log       *slog.Logger     // default: discards
 
 	QueueBytes int // of transactions that wait to be applied; default 64 MiB
 	RingBytes  int // of recent transactions that are kept for others; default 32 MiB

@@ -36,6 +36,9 @@ func (w *writer) tidy() error {
 		if err := b.release(); err != nil {
 			return fmt.Errorf("retry quarantined rows: %w", err)
 		}
+		if err := b.placeAgain(); err != nil {
+			return fmt.Errorf("verify placements again: %w", err)
+		}
 		err := sqlfile.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
 		b.written = b.written || b.conn.Changes() > 0
 		if err == nil && b.written {

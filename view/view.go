@@ -104,6 +104,9 @@ func (v *View) openKeys() error {
 		}
 		v.verifier.Keys = k
 	}
+	if v.config.Certified {
+		v.verifier.Placements = wire.NewPlacements(v.config.Cluster, v.config.Site, v.verifier.Keys, v.config.Now)
+	}
 	birth, _ := v.verifier.Keys.Own()
 	now := uint64(max(v.config.Now().UnixMilli(), 1))
 	self := &wire.Author{Stream: wire.Stream{Site: v.config.Site, Epoch: now}, Birth: birth}
@@ -151,6 +154,10 @@ func (v *View) Close() error {
 	}
 	return errors.Join(err, v.writer.unlock())
 }
+
+// Placements returns what signs and verifies placements, nil in a cluster
+// without certificates.
+func (v *View) Placements() *wire.Placements { return v.verifier.Placements }
 
 // Path returns the file's path, "" when the view is in memory.
 func (v *View) Path() string { return v.config.Path }

@@ -48,7 +48,7 @@ func (s *server) openReplica() error {
 	if s.creds != nil {
 		keys = s.creds
 	}
-	r.View, err = view.Open(view.Config{Path: path, Cluster: s.config.Cluster, Site: s.self.ID, Keys: keys, Role: s.self.Role, Log: s.log})
+	r.View, err = view.Open(view.Config{Path: path, Cluster: s.config.Cluster, Site: s.self.ID, Keys: keys, Role: s.self.Role, Certified: s.creds != nil, Log: s.log})
 	if err != nil {
 		return errors.Join(err, r.removeDir())
 	}

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type Server struct {
 	Of     string                `json:"-"` // its cluster
 	Args   []string              `json:"-"`
 	Ready  string                `json:"-"` // its ready file
+	Path   string                `json:"-"` // of the program it runs; default: Program
 	Launch func(*exec.Cmd) error `json:"-"` // starts it in its namespaces; default: here
 	Dial   DialFunc              `json:"-"` // reaches it from there; default: from here
 	Cmd    *exec.Cmd             `json:"-"`
@@ -123,7 +125,7 @@ func (s *Server) Start() error {
 	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.Cmd = exec.Command(Program, s.Args...) //nolint:noctx // it ends with the test, in good order
+	s.Cmd = exec.Command(cmp.Or(s.Path, Program), s.Args...) //nolint:noctx // it ends with the test, in good order
 	s.Cmd.Stderr = s.TB.Output()
 	s.letGo()
 	if err := s.Launch(s.Cmd); err != nil {

@@ -46,6 +46,12 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}
 	Plant(t, c, "w1", MachineRow(&m), VolumeRow(&v), WorkerRow(&facts, true),
 		ImageRow(&bourse.Image{Ref: bourse.ImageRef{Registry: "r", Repository: "a", Digest: "sha256:1"}, Bytes: 9, UsedAt: at}))
+	claimed := m
+	claimed.ID = "00000100000009"
+	Plant(t, c, "w2", MachineRow(&claimed))
+	if err := sqlfile.Run(c, "UPDATE machine_rows SET placed = 0 WHERE key = ?", string(claimed.ID)); err != nil {
+		t.Fatal(err)
+	}
 	facts.Worker, facts.Cordon = "w2", nil
 	Plant(t, c, "w2", WorkerRow(&facts, false))
 	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CancelledRow("o9", "w1"), ForgottenRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at))

@@ -17,7 +17,7 @@ const maxEvents = 2
 func MachineRow(m *bourse.Machine) wire.Row {
 	return wire.Row{Table: wire.TableMachines, Key: string(m.ID), Columns: map[string]wire.Value{
 		"app": cleanText(m.App), "app_id": cleanText(m.AppID), "name": cleanText(m.Name), "region": cleanText(m.Region),
-		"order_id": cleanText(m.Order), "instance": cleanText(m.Instance), "state": cleanText(m.State),
+		"order_id": cleanText(m.Order), "placement": placementBytes(m.Placement), "instance": cleanText(m.Instance), "state": cleanText(m.State),
 		"config":     configText(m.Config),
 		"takes":      listText(m.Takes),
 		"cordoned":   boolean(m.Cordoned),
@@ -31,6 +31,14 @@ func MachineRow(m *bourse.Machine) wire.Row {
 		"created_at": nanos(m.CreatedAt),
 		"updated_at": nanos(m.UpdatedAt),
 	}}
+}
+
+// placementBytes returns NULL for a record without a placement.
+func placementBytes(signed []byte) wire.Value {
+	if len(signed) == 0 {
+		return nil
+	}
+	return signed
 }
 
 // imageText leaves out the labels of an image that has too many.
@@ -102,12 +110,12 @@ func leaseText(l *bourse.Lease) wire.Value {
 
 // machineColumns are those that readMachine takes, of machine_rows as r.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
-	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks`
+	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks, r.placed`
 
 // readMachine reads the machine of a result that begins with machineColumns,
-// and returns the number of columns read. What does not read as it should, since
-// its site is of another release or is hostile, is as if it were empty:
-// the machine is there all the same.
+// and returns the number of columns read. A value that cannot be decoded, because
+// its site runs another release or is hostile, reads as empty. A machine that no
+// broker has placed in an app belongs to none.
 func readMachine(r *cells, m *bourse.Machine) int {
 	*m = bourse.Machine{
 		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -141,7 +149,10 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	if !r.empty(20) && r.json(20, &found) {
 		m.Checks = &bourse.CheckResults{Boot: m.Boot.Number, Results: found}
 	}
-	return 21
+	if !r.ColumnBool(21) {
+		m.App, m.AppID = "", ""
+	}
+	return 22
 }
 
 // readAmounts returns nil for what are no amounts.

@@ -79,7 +79,9 @@ func people(t testing.TB) *sqlite.Conn {
 	hear(t, c, "w1", true, at)
 	hear(t, c, "w2", true, at)
 	hear(t, c, "w3", false, at)
+	Plant(t, c, "w9", AMachine(9, "shop", "gru", 0))
 	for _, sql := range []string{
+		"UPDATE machine_rows SET placed = 0 WHERE site = 'w9'",
 		"INSERT INTO streams (site, epoch, seq, hash, at) VALUES ('w1', 1, 9, 0, 1), ('w1', 2, 5, 0, 1), ('w4', 1, 1, 0, 1)",
 		"INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, since) VALUES ('w1', 1, 2, 'machine', 'x', 'bad', 1)",
 	} {

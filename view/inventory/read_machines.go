@@ -59,7 +59,7 @@ func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 	}
 }
 
-const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows GROUP BY app, app_id`
+const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows WHERE placed GROUP BY app, app_id`
 
 // machinesSQL returns the statement for a filter and its arguments.
 func machinesSQL(f Filter) (string, []any) {
@@ -80,7 +80,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 		l := &list[len(list)-1]
 		next := readMachine(&r, &l.Machine)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() != nil { // its owner names it so that no one could ask for it
+		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // no one could ask for it, or it only claims to be the app's
 			list = list[:len(list)-1]
 		}
 		return nil

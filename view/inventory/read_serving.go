@@ -26,7 +26,7 @@ type servingRow struct {
 
 // The triggers of service_rows keep it in step with the configs.
 const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DISTINCT site, machine FROM service_rows) AS s
-	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine`
+	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
 // Read asks for the machines, in no order. What they refer to is shared, and must not be
 // changed.

@@ -48,7 +48,7 @@ func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
 		var l ListedVolume
 		next := readVolume(&r, &l.Volume)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() == nil { // or no one could ask for it
+		if l.ID.Validate() == nil && (f.App == "" || l.App != "") { // or no one could ask for it, or it only claims to be the app's
 			list = append(list, l)
 		}
 		return nil

@@ -36,13 +36,17 @@ func SchemaConn(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// Plant writes rows as if site had told of them, without any check.
+// Plant writes rows as if site had published them, without any check. Machines
+// and volumes are placed.
 func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row) {
 	t.Helper()
 	for _, r := range rows {
 		names, args := []string{"site", "key", "epoch", "seq", "at", "hash"}, []any{site, r.Key, 1, 1, 1, 0}
 		if r.Table == wire.TableApps || r.Table == wire.TableCancelled || r.Table == wire.TableSecrets || r.Table == wire.TableReleases || r.Table == wire.TableForgotten || r.Table == wire.TableTokens {
 			names, args = append(names, "clock"), append(args, 1)
+		}
+		if r.Table == wire.TableMachines || r.Table == wire.TableVolumes {
+			names, args = append(names, "placed"), append(args, true)
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Columns)) {
 			names, args = append(names, name), append(args, r.Columns[name])

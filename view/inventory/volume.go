@@ -13,7 +13,7 @@ const maxSnapshots = 8
 func VolumeRow(v *bourse.Volume) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: string(v.ID), Columns: map[string]wire.Value{
 		"app": cleanText(v.App), "app_id": cleanText(v.AppID), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
-		"order_id": cleanText(v.Order), "state": cleanText(v.State),
+		"order_id": cleanText(v.Order), "placement": placementBytes(v.Placement), "state": cleanText(v.State),
 		"size_gb": v.Spec.SizeGB, "encrypted": boolean(v.Spec.Encrypted),
 		"machine":    cleanText(v.Machine),
 		"spec":       jsonText(v.Spec, "{}"),
@@ -33,11 +33,11 @@ func shortText(s string) string {
 
 // volumeColumns are those that readVolume takes, of volume_rows as r.
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
-	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id`
+	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id, r.placed`
 
 // readVolume reads the volume of a result that begins with volumeColumns, and
-// returns the number of columns read. What does not read as it should is as if
-// it were empty.
+// returns the number of columns read. A value that cannot be decoded reads as
+// empty. A volume that no broker has placed in an app belongs to none.
 func readVolume(r *cells, v *bourse.Volume) int {
 	*v = bourse.Volume{
 		ID: bourse.VolumeID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -54,5 +54,8 @@ func readVolume(r *cells, v *bourse.Volume) int {
 		v.Snapshots = nil
 	}
 	v.AppID = r.ColumnText(16)
-	return 17
+	if !r.ColumnBool(17) {
+		v.App, v.AppID = "", ""
+	}
+	return 18
 }

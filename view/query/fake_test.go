@@ -114,8 +114,8 @@ func (f *file) watched() [][]string {
 func (f *file) machines(tb testing.TB, n int) {
 	tb.Helper()
 	f.write(tb, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < `+itoa(n)+`)
-		INSERT INTO machine_rows (site, key, epoch, seq, at, hash, app, state, config)
-		SELECT 'worker-1', printf('m%06d', i), 1, i, i, i, 'app' || (i % 100), 'started', '{"image":"host","guest":{"cpus":1}}' FROM n;`)
+		INSERT INTO machine_rows (site, key, epoch, seq, at, hash, placed, app, state, config)
+		SELECT 'worker-1', printf('m%06d', i), 1, i, i, i, 1, 'app' || (i % 100), 'started', '{"image":"host","guest":{"cpus":1}}' FROM n;`)
 }
 
 // server serves an engine as the broker does.

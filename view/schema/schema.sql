@@ -18,6 +18,12 @@
 -- tables belong to nobody: clock (a hybrid logical clock) decides which of two
 -- versions stands, and site between equal clocks.
 --
+-- Machines and volumes belong to an app only if a broker has placed them there:
+--   placement  the broker's signed statement (order, kind, app, worker); NULL in a
+--              cluster without certificates, where every row is believed
+--   placed     1 if the statement is valid and says what the row says. Each member
+--              decides this for itself; it is not replicated.
+--
 -- Times are nanoseconds since 1970. Columns of type JSON TEXT hold compact JSON,
 -- and nothing that is none gets in, so that queries may rely on it.
 --
@@ -155,6 +161,8 @@ CREATE TABLE machine_rows (
   name       TEXT    NOT NULL DEFAULT '',
   region     TEXT    NOT NULL DEFAULT '',
   order_id   TEXT    NOT NULL DEFAULT '',
+  placement  BLOB,
+  placed     INTEGER NOT NULL DEFAULT 0,
   instance   TEXT    NOT NULL DEFAULT '',
   state      TEXT    NOT NULL DEFAULT '',
   config     JSON TEXT    NOT NULL DEFAULT '{}', -- JSON, as the Machines API has it
@@ -172,7 +180,8 @@ CREATE TABLE machine_rows (
   PRIMARY KEY (site, key)
 );
 CREATE INDEX machine_rows_by_key ON machine_rows (key);
-CREATE INDEX machine_rows_by_app ON machine_rows (app, region, app_id);
+CREATE INDEX machine_rows_by_app ON machine_rows (app, region, app_id, placed);
+CREATE INDEX machine_rows_unplaced ON machine_rows (site) WHERE NOT placed;
 
 -- What a machine serves, by its config: kept by the triggers below, not
 -- replicated.
@@ -214,6 +223,8 @@ CREATE TABLE volume_rows (
   name       TEXT    NOT NULL DEFAULT '',
   region     TEXT    NOT NULL DEFAULT '',
   order_id   TEXT    NOT NULL DEFAULT '',
+  placement  BLOB,
+  placed     INTEGER NOT NULL DEFAULT 0,
   state      TEXT    NOT NULL DEFAULT '',
   size_gb    INTEGER NOT NULL DEFAULT 0,
   encrypted  INTEGER NOT NULL DEFAULT 0,
@@ -228,6 +239,7 @@ CREATE TABLE volume_rows (
 ) WITHOUT ROWID;
 CREATE INDEX volume_rows_by_key ON volume_rows (key);
 CREATE INDEX volume_rows_by_app ON volume_rows (app, key);
+CREATE INDEX volume_rows_unplaced ON volume_rows (site) WHERE NOT placed;
 
 -- An image that a worker has. key: its digest.
 CREATE TABLE image_rows (
@@ -379,19 +391,24 @@ SELECT r.key AS id, r.app, r.name, r.region, r.site AS worker, r.state,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.updated_at, 0) / 1e9, 'unixepoch') AS updated_at,
        r.instance AS instance_id, r.order_id, coalesce(r.config -> '$.metadata', '{}') AS metadata, r.config, r.boot, r.lease, r.events,
        r.private_ip, r.network, r.image ->> '$.digest' AS image_digest, r.config ->> '$.mounts[0].volume' AS volume, r.app_id
-FROM machine_rows AS r LEFT JOIN sites AS s ON s.site = r.site;
+FROM machine_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.placed;
+
+CREATE VIEW unplaced_machines AS -- Machines that a worker shows as an app's although no broker placed them there. They belong to no app.
+SELECT r.key AS id, r.site AS worker, r.app AS claimed_app, r.name, r.region, r.state, r.order_id,
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at
+FROM machine_rows AS r WHERE NOT r.placed;
 
 CREATE VIEW events AS -- The newest few events of each machine. was is its state before.
 SELECT r.event ->> '$.id' AS id, strftime('%Y-%m-%dT%H:%M:%fZ', r.event ->> '$.at') AS at, r.key AS machine, r.app, r.region,
        r.site AS worker, r.event ->> '$.type' AS type, r.event ->> '$.from' AS was, r.event ->> '$.state' AS state,
        r.event ->> '$.source' AS source, r.event ->> '$.exit.code' AS exit_code, r.event ->> '$.exit.error' AS error,
        coalesce(r.event ->> '$.exit.oom_killed', 0) AS oom_killed
-FROM (SELECT m.*, iif(e.type = 'object', e.value, '{}') AS event FROM machine_rows AS m JOIN json_each(m.events) AS e) AS r;
+FROM (SELECT m.*, iif(e.type = 'object', e.value, '{}') AS event FROM machine_rows AS m JOIN json_each(m.events) AS e WHERE m.placed) AS r;
 
 CREATE VIEW services AS -- What machines would serve, by their configs. There is no proxy yet: nothing listens there.
 SELECT r.machine, r.app, m.region, r.site AS worker, m.state, r.protocol, r.internal_port, m.boot ->> '$.port' AS port, m.cordoned,
        CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status, r.service
-FROM service_rows AS r JOIN machine_rows AS m ON m.site = r.site AND m.key = r.machine LEFT JOIN sites AS s ON s.site = r.site;
+FROM service_rows AS r JOIN machine_rows AS m ON m.site = r.site AND m.key = r.machine LEFT JOIN sites AS s ON s.site = r.site WHERE m.placed;
 
 CREATE VIEW volumes AS -- Every volume, with its latest snapshots.
 SELECT r.key AS id, r.app, r.name, r.region, r.site AS worker, r.state, r.size_gb, r.encrypted, r.machine,
@@ -400,7 +417,7 @@ SELECT r.key AS id, r.app, r.name, r.region, r.site AS worker, r.state, r.size_g
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.updated_at, 0) / 1e9, 'unixepoch') AS updated_at,
        r.order_id, r.error, r.spec, r.snapshots, r.app_id
-FROM volume_rows AS r LEFT JOIN sites AS s ON s.site = r.site;
+FROM volume_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.placed;
 
 CREATE VIEW images AS -- The images that workers have.
 SELECT r.key AS digest, r.name, r.site AS worker, r.bytes,
@@ -412,12 +429,12 @@ CREATE VIEW checks AS -- Health checks of machines, and what they have found. st
 SELECT r.key AS machine, r.app, r.region, r.check_ ->> '$.name' AS name, r.site AS worker, r.check_ ->> '$.status' AS status,
        r.check_ ->> '$.output' AS output, strftime('%Y-%m-%dT%H:%M:%fZ', r.check_ ->> '$.updated_at') AS updated_at,
        CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status
-FROM (SELECT m.*, iif(c.type = 'object', c.value, '{}') AS check_ FROM machine_rows AS m JOIN json_each(m.checks) AS c) AS r
+FROM (SELECT m.*, iif(c.type = 'object', c.value, '{}') AS check_ FROM machine_rows AS m JOIN json_each(m.checks) AS c WHERE m.placed) AS r
 LEFT JOIN sites AS s ON s.site = r.site;
 
 CREATE VIEW apps AS -- Apps, but for the default one while it has no record. What a former app of the name has left is not counted as this one's.
 SELECT r.key AS name, r.id, r.org, r.network,
-       (SELECT count(*) FROM machine_rows AS m WHERE m.app = r.key AND m.app_id IN (r.id, '')) AS machines,
+       (SELECT count(*) FROM machine_rows AS m WHERE m.app = r.key AND m.app_id IN (r.id, '') AND m.placed) AS machines,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at
 FROM app_rows AS r WHERE r.deleted_at IS NULL;
 

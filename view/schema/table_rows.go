@@ -68,8 +68,12 @@ func (t *table) store(c *sqlite.Conn, r wire.Version) error {
 	s.BindInt64(5, r.At)
 	s.BindInt64(6, int64(r.Hash))
 	next := 8
-	if t.Shared {
+	switch {
+	case t.Shared:
 		s.BindInt64(8, int64(r.Clock))
+		next++
+	case t.placed:
+		s.BindBool(8, r.Placed)
 		next++
 	}
 	var extra wire.Columns

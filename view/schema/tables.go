@@ -34,6 +34,7 @@ type definition struct {
 type table struct {
 	name   string // on the wire
 	Shared bool
+	placed bool         // its rows belong to an app only by a placement
 	Defs   []definition // by name
 	get    string       // parameters: site and key, or key
 	all    string
@@ -48,7 +49,10 @@ type Tables map[string]*table
 const suffix = "_rows"
 
 // bookkeeping columns are in every replicated table; a row cannot name them.
-var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", "extra"}
+var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", "extra", placedColumn}
+
+// placedColumn is whether a row's placement is valid.
+const placedColumn = "placed"
 
 // Read asks the file what it holds, so that the schema is in
 // schema.sql alone.
@@ -85,6 +89,7 @@ func readTable(c *sqlite.Conn, physical string) (*table, error) {
 			primary = append(primary, name)
 		}
 		if slices.Contains(bookkeeping, name) {
+			t.placed = t.placed || name == placedColumn
 			return nil
 		}
 		t.Defs = append(t.Defs, definition{Name: name, kind: kindOf(s.ColumnText(1))})
@@ -136,9 +141,12 @@ func kindOf(declared string) kind {
 func (t *table) statements(physical string) {
 	clock, where, key := "0", "site = ? AND key = ?", "site, key"
 	own := []string{"site", "key", "epoch", "seq", "at", "hash", "extra"}
-	if t.Shared {
+	switch {
+	case t.Shared:
 		clock, where, key = "clock", "key = ?", "key"
 		own = append(own, "clock")
+	case t.placed:
+		own = append(own, placedColumn)
 	}
 	names := own
 	for _, d := range t.Defs {

@@ -20,8 +20,9 @@ type Proof struct {
 
 // Verifier checks what others have signed.
 type Verifier struct {
-	Keys    Keys
-	Cluster string
+	Keys       Keys
+	Cluster    string
+	Placements *Placements // nil in a cluster without certificates, where every row is believed
 }
 
 // ErrForged is what is not of the site that it claims to be of. It may say more

@@ -18,6 +18,7 @@ type Version struct {
 	Columns    Columns // those that differ from their default, of a newer release's too
 	Hash       uint64
 	Proof      Proof // of a shared row that is about to be written
+	Placed     bool  // of a machine or volume that is about to be written: a broker placed it in its app
 }
 
 // Size is about what the record takes.

@@ -107,7 +107,7 @@ func unfilled(tx *store.Tx, order *bourse.Order) error {
 // started.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
-		m, err := ms.newMachine(&c.Order)
+		m, err := ms.newMachine(c)
 		if err != nil {
 			return m, nil, ms.portless(ctx, &c.Order, err)
 		}
@@ -151,12 +151,12 @@ func (ms *Machines) portless(ctx context.Context, order *bourse.Order, cause err
 // after all: make up another.
 var errTaken = errors.New("taken")
 
-func (ms *Machines) newMachine(order *bourse.Order) (bourse.Machine, error) {
-	now := time.Now().UTC()
+func (ms *Machines) newMachine(c *bourse.Claim) (bourse.Machine, error) {
+	order, now := &c.Order, time.Now().UTC()
 	m := bourse.Machine{
 		ID: bourse.NewMachineID(ms.state.Self.Tag), Name: order.Name, App: order.App.Name, AppID: order.App.ID,
 		Worker: ms.state.Self.Worker, Region: ms.state.Self.Region,
-		Order: order.ID, Instance: bourse.NewInstanceID(), State: bourse.StateCreated, Config: order.Config,
+		Order: order.ID, Placement: c.Placement, Instance: bourse.NewInstanceID(), State: bourse.StateCreated, Config: order.Config,
 		Takes: ms.host.Ledger.Running(&order.Config), Cordoned: order.Cordoned,
 		Secrets: order.Secrets, SkipSecrets: order.SkipSecrets, CreatedAt: now, UpdatedAt: now,
 	}

@@ -116,7 +116,7 @@ func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, 
 		now := time.Now().UTC()
 		v := bourse.Volume{
 			ID: bourse.NewVolumeID(vs.state.Self.Tag), App: c.Order.App.Name, AppID: c.Order.App.ID, Worker: vs.state.Self.Worker, Region: vs.state.Self.Region,
-			Order: c.Order.ID, State: bourse.VolumeCreating, Spec: c.Order.Volume.WithDefaults(), CreatedAt: now, UpdatedAt: now,
+			Order: c.Order.ID, Placement: c.Placement, State: bourse.VolumeCreating, Spec: c.Order.Volume.WithDefaults(), CreatedAt: now, UpdatedAt: now,
 		}
 		def := vs.defs.fill
 		switch {

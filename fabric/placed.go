@@ -1,0 +1,113 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Placements signs and verifies placements: wire.Placements of the view.
+type Placements interface {
+	// Sign returns the signed form of a placement.
+	Sign(p bourse.Placement) ([]byte, error)
+	// Verify returns the placement of a signed form. Errors: forbidden if no
+	// broker of the cluster has signed it, invalid if it cannot be read.
+	Verify(signed []byte) (bourse.Placement, error)
+}
+
+// Placed is a Fabric for brokers of a cluster with certificates. A machine or
+// volume in a worker's reply belongs to an app only if a broker has placed it
+// there; otherwise its app is empty, so that it is nobody's.
+type Placed struct {
+	Fabric
+	Placements Placements
+}
+
+// settle removes the app from the records of a reply that no broker has placed
+// in it.
+func (p Placed) settle(from *bourse.Member, reply any) {
+	_ = records(reply,
+		func(m *bourse.Machine) error {
+			if !placed(p.Placements, from, m) {
+				m.App, m.AppID = "", ""
+			}
+			return nil
+		},
+		func(v *bourse.Volume) error {
+			if !placedVolume(p.Placements, from, v) {
+				v.App, v.AppID = "", ""
+			}
+			return nil
+		}) // neither function fails
+}
+
+func placed(by Placements, from *bourse.Member, m *bourse.Machine) bool {
+	p, err := by.Verify(m.Placement)
+	return err == nil && p.Worker == from.ID && p.Places(m)
+}
+
+func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
+	p, err := by.Verify(v.Placement)
+	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
+}
+
+// Placing is the workers as the exchange of a broker with a certificate asks
+// them. It signs a placement for each claim, and does not believe a fill
+// without one: a worker that is asked whether it has filled an order cannot
+// answer with a machine that no broker placed there.
+type Placing struct {
+	Granting
+	Placements Placements
+}
+
+// Ask implements market.Trader.
+func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+	members := make(map[bourse.WorkerID]*bourse.Member, len(to))
+	for i := range to {
+		members[to[i].ID] = &to[i]
+	}
+	t.Granting.Ask(ctx, to, order, func(q bourse.Quote) {
+		if m := members[q.Worker]; m != nil && !t.believes(m, order, q.Fill()) {
+			q = bourse.Quote{Worker: q.Worker, Region: q.Region, Refusal: &bourse.Refusal{
+				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "it says that it filled the order, and no broker placed it there",
+			}}
+		}
+		answer(q)
+	})
+}
+
+// Claim implements market.Trader.
+func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if places(&claim.Order) {
+		signed, err := t.Placements.Sign(claim.Order.Placement(to.ID))
+		if err != nil {
+			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign the order's placement: %w", err)
+		}
+		with := *claim // others read theirs
+		with.Placement = signed
+		claim = &with
+	}
+	fill, refusal, err := t.Granting.Claim(ctx, to, claim)
+	if err == nil && !t.believes(&to, &claim.Order, fill) {
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "worker %s filled order %s without its placement", to.ID, claim.Order.ID)
+	}
+	return fill, refusal, err
+}
+
+// places reports whether an order ends in a machine or volume of its app.
+func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
+
+// believes reports whether a fill is what a broker has placed.
+func (t Placing) believes(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
+	if fill == nil {
+		return true
+	}
+	switch fill.Kind() {
+	case bourse.KindMachine:
+		return placed(t.Placements, from, &fill.Machine) && fill.Machine.OwnedBy(&order.App)
+	case bourse.KindVolume:
+		return placedVolume(t.Placements, from, fill.Volume) && fill.Volume.OwnedBy(&order.App)
+	case bourse.KindTask, bourse.KindHold:
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package wire
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// signedPlacement is the purpose of a placement's signature; see [Message].
+const signedPlacement = "bourse placement"
+
+// maxPlacement bounds an encoded placement, in bytes.
+const maxPlacement = maxBirth + 4<<10
+
+// placementBody is a placement as it is kept and sent. It contains all that it
+// takes to verify it except the cluster's CA, because the broker may be gone by
+// then.
+type placementBody struct {
+	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
+	Site      string `cbor:"2,keyasint"` // of the broker
+	Signed    int64  `cbor:"3,keyasint"` // milliseconds since 1970 at which Birth was in use
+	Birth     []byte `cbor:"4,keyasint"` // the broker's certificate
+	Sig       []byte `cbor:"5,keyasint"` // over Placement
+}
+
+// Placements signs and verifies placements. It is safe for concurrent use.
+type Placements struct {
+	verifier Verifier
+	site     bourse.WorkerID
+	now      func() time.Time
+
+	mu       sync.Mutex
+	own      Author                                 // of what we sign
+	key      crypto.Signer                          // own's
+	authors  map[authorKey]*Author                  // certificates that were verified
+	verified map[[sha256.Size]byte]bourse.Placement // valid ones, by the hash of their signed form
+}
+
+type authorKey struct {
+	site   string
+	signed int64
+	birth  [linkSize]byte
+}
+
+// Bounds of what Placements remembers. A full map is emptied, since verifying
+// again costs a tenth of a millisecond. Failures are not remembered: a new CA
+// may turn them into successes.
+const (
+	maxAuthors  = 1 << 10
+	maxVerified = 1 << 16
+)
+
+// NewPlacements returns Placements that sign as site with the keys' own
+// certificate. now is the clock.
+func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
+	return &Placements{
+		verifier: Verifier{Keys: keys, Cluster: cluster}, site: site, now: now,
+		authors: map[authorKey]*Author{}, verified: map[[sha256.Size]byte]bourse.Placement{},
+	}
+}
+
+// Sign returns the signed form of a placement.
+func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
+	statement, err := EncodeBody(placement)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInternal, "encode a placement: %w", err)
+	}
+	by, key := p.signer()
+	sig, err := Sign(key, Message(signedPlacement, p.verifier.Cluster, statement))
+	if err != nil {
+		return nil, err
+	}
+	return EncodeBody(placementBody{
+		Placement: statement, Site: string(p.site), Signed: int64(by.Stream.Epoch), Birth: by.Birth, Sig: sig,
+	})
+}
+
+// signer returns our certificate, the time from which on we have used it, and
+// its key. The time changes only with the certificate, so that others verify
+// the certificate once.
+func (p *Placements) signer() (*Author, crypto.Signer) {
+	birth, key := p.verifier.Keys.Own()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.key == nil || !p.own.Same(&Author{Birth: birth}) {
+		p.own, p.key = Author{Stream: Stream{Site: p.site, Epoch: uint64(p.now().UnixMilli())}, Birth: birth}, key
+	}
+	return &Author{Stream: p.own.Stream, Birth: p.own.Birth}, p.key
+}
+
+// Verify returns the placement of a signed form. Errors: forbidden if no broker
+// of the cluster has signed it, invalid if it cannot be read.
+func (p *Placements) Verify(signed []byte) (bourse.Placement, error) {
+	switch {
+	case len(signed) == 0:
+		return bourse.Placement{}, bourse.Errorf(bourse.CodeForbidden, "it has no placement")
+	case len(signed) > maxPlacement:
+		return bourse.Placement{}, bourse.Errorf(bourse.CodeInvalid, "a placement of %d bytes, at most %d", len(signed), maxPlacement)
+	}
+	sum := sha256.Sum256(signed)
+	p.mu.Lock()
+	placement, ok := p.verified[sum]
+	p.mu.Unlock()
+	if ok {
+		return placement, nil
+	}
+	placement, err := p.verify(signed)
+	if err != nil {
+		return bourse.Placement{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.verified) >= maxVerified {
+		clear(p.verified)
+	}
+	p.verified[sum] = placement
+	return placement, nil
+}
+
+func (p *Placements) verify(signed []byte) (placement bourse.Placement, err error) {
+	var b placementBody
+	if err := ReadBody(signed, &b); err != nil {
+		return placement, bourse.Errorf(bourse.CodeInvalid, "a malformed placement: %w", err)
+	}
+	if err := bourse.WorkerID(b.Site).Validate(); err != nil || b.Signed <= 0 {
+		return placement, bourse.Errorf(bourse.CodeInvalid, "a placement signed by %s at %d", bourse.Quoted(b.Site), b.Signed)
+	}
+	by, err := p.author(&b)
+	if err != nil {
+		return placement, err
+	}
+	if !by.MayShare() {
+		return placement, bourse.Errorf(bourse.CodeForbidden, "a placement signed by %s, which is not a broker", by.Stream.Site)
+	}
+	if !Verify(by.key, Message(signedPlacement, p.verifier.Cluster, b.Placement), b.Sig) {
+		return placement, ErrForged
+	}
+	if err := ReadBody(b.Placement, &placement); err != nil {
+		return placement, bourse.Errorf(bourse.CodeInvalid, "a malformed placement: %w", err)
+	}
+	return placement, nil
+}
+
+// author returns the verified author of a placement. Errors: forbidden.
+func (p *Placements) author(b *placementBody) (*Author, error) {
+	k := authorKey{site: b.Site, signed: b.Signed}
+	copy(k.birth[:], BirthID(b.Birth))
+	p.mu.Lock()
+	by := p.authors[k]
+	p.mu.Unlock()
+	if by != nil {
+		return by, nil
+	}
+	by = &Author{Stream: Stream{Site: bourse.WorkerID(b.Site), Epoch: uint64(b.Signed)}, Birth: b.Birth}
+	if err := by.Read(p.verifier.Keys); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.authors) >= maxAuthors {
+		clear(p.authors)
+	}
+	p.authors[k] = by
+	return by, nil
+}
