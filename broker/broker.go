@@ -161,7 +161,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) 
 		(&reservationHandler{c, g}).routes(),
 		(&imageHandler{c, store}).routes(),
 		(&workerHandler{c, machines}).routes(),
-		(&viewHandler{c}).routes(),
+		(&viewHandler{c, machines, volumes}).routes(),
 		(&platformHandler{c}).routes(),
 		(&placements.Handler{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
 		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),

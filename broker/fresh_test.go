@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -162,6 +163,62 @@ func TestTheViewHasTheLastWord(t *testing.T) {
 		if list := s.viewed(t, ""); len(list) != 1 || list[0].State != "stopped" {
 			t.Errorf("after some seconds the list is %+v", list)
 		}
+	})
+}
+
+// A query finds what this broker has replied: it waits until the view has caught up,
+// and no longer than a second for a worker that publishes nothing.
+func TestAQueryWaitsForWhatWasReplied(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, s *setup, path string){
+		"run": func(t *testing.T, s *setup, _ string) {
+			s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
+		},
+		"stop":    func(t *testing.T, s *setup, path string) { s.call(t, "POST", path+"/stop", "") },
+		"destroy": func(t *testing.T, s *setup, path string) { s.call(t, "DELETE", path+"?force=true", "") },
+		"volume": func(t *testing.T, s *setup, _ string) {
+			s.call(t, "POST", "/v1/apps/shop/volumes", `{"name":"data","region":"gru","size_gb":1}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, func(c *broker.Config) { c.Queries = &queries{} })
+				m := s.machine(t, "w1", "web", bourse.StateStarted)
+				path := "/v1/apps/shop/machines/" + string(m.ID)
+				waited := func() time.Duration {
+					began := time.Now()
+					if rec := s.call(t, "POST", "/v1/view/queries", "a"); rec.Code != 200 {
+						t.Errorf("status %d: %s", rec.Code, rec.Body)
+					}
+					return time.Since(began)
+				}
+				const news = 300 * time.Millisecond
+				s.view.freeze()
+				if took := waited(); took != 0 {
+					t.Errorf("without a change the query took %s", took)
+				}
+				change(t, s, path)
+				time.AfterFunc(news, s.view.catchUp)
+				if took := waited(); took < news || took > news+50*time.Millisecond {
+					t.Errorf("the view caught up after %s, the query was answered after %s", news, took)
+				}
+				if took := waited(); took != 0 {
+					t.Errorf("once the view had caught up the query took %s", took)
+				}
+			})
+		})
+	}
+	t.Run("never", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := start(t, func(c *broker.Config) { c.Queries = &queries{} })
+			m := s.machine(t, "w1", "web", bourse.StateStarted)
+			s.view.freeze()
+			s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/stop", "")
+			began := time.Now()
+			s.call(t, "POST", "/v1/view/queries", "a")
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("the query was answered after %s", took)
+			}
+		})
 	})
 }
 

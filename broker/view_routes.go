@@ -7,6 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/access"
 	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -31,7 +32,12 @@ func errNoQueries() error {
 }
 
 // viewHandler serves the view to those who run the cluster.
-type viewHandler struct{ *Config }
+type viewHandler struct {
+	*Config
+
+	machines *lookup.Machines
+	volumes  *lookup.Volumes
+}
 
 func (h *viewHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
@@ -48,6 +54,9 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 			return errNoQueries()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
+		if r.Method == http.MethodPost { // a new question; a resumed one continues with changes
+			lookup.AwaitView(r.Context(), h.machines, h.volumes)
+		}
 		return do(h.Queries, w, r.Request)
 	}
 }

@@ -1,0 +1,88 @@
+package lookup
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The view usually receives a worker's changes within milliseconds. A query waits for
+// them no longer than viewWait, because a worker that died after its reply publishes
+// nothing.
+const (
+	viewWait = time.Second
+	viewLook = 5 * time.Millisecond // between two reads of the view
+)
+
+// AwaitView waits until the view contains the machines and volumes as their workers
+// have recently reported them in replies through this broker, so that a query finds
+// what the broker has already told its clients. It gives up after a second, when the
+// view can't be read, and when ctx ends.
+func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
+	ctx, cancel := context.WithTimeout(ctx, viewWait)
+	defer cancel()
+	missingMachines, missingVolumes := machines.fresh.of(""), volumes.fresh.of("")
+	for {
+		if machines.drop(ctx, missingMachines) && volumes.drop(ctx, missingVolumes) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(viewLook):
+		}
+	}
+}
+
+// drop removes the machines that the view contains in the same or a later version from
+// missing, and reports whether none remains. It returns true if the view can't be read,
+// because waiting would not help.
+func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {
+	for id, m := range missing {
+		row, ok, err := k.View.Machine(ctx, id)
+		if err != nil {
+			k.viewFailed(ctx, err)
+			return true
+		}
+		ok = ok && k.mayTell(&row)
+		if ok {
+			k.fresh.saw(id, row.UpdatedAt)
+		}
+		if ok && !row.UpdatedAt.Before(m.UpdatedAt) || !ok && m.State == bourse.StateDestroyed {
+			delete(missing, id)
+		}
+	}
+	return len(missing) == 0
+}
+
+// drop does the same for volumes.
+func (k *Volumes) drop(ctx context.Context, missing map[bourse.VolumeID]bourse.Volume) bool {
+	if len(missing) == 0 {
+		return true
+	}
+	rows, err := k.View.Volumes(ctx, "")
+	if err != nil {
+		k.viewFailed(ctx, err)
+		return true
+	}
+	listed := make(map[bourse.VolumeID]bool, len(missing))
+	for i := range rows {
+		row := &rows[i]
+		v, awaited := missing[row.ID]
+		if !awaited || !k.owns(row.Worker, row.ID.Tag()) {
+			continue
+		}
+		listed[row.ID] = true
+		k.fresh.saw(row.ID, row.UpdatedAt)
+		if !row.UpdatedAt.Before(v.UpdatedAt) {
+			delete(missing, row.ID)
+		}
+	}
+	for id, v := range missing {
+		if v.State == bourse.VolumeDestroyed && !listed[id] {
+			delete(missing, id)
+		}
+	}
+	return len(missing) == 0
+}
