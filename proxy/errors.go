@@ -64,6 +64,8 @@ func (x *exchange) sentence(err error) (status int, text string) {
 		return http.StatusServiceUnavailable, "no machine could be started: its host is full"
 	case coded && (e.Code == bourse.CodeUnavailable || e.Code == bourse.CodeRateLimited) && x.lastTry != readying:
 		return http.StatusServiceUnavailable, e.Message
+	case coded && e.Code == bourse.CodeFailedPrecondition && x.lastTry == readying:
+		return http.StatusServiceUnavailable, "the app is not running: its program exited or could not be started"
 	case x.lastTry == readying:
 		return http.StatusServiceUnavailable, "no machine could be made ready"
 	}

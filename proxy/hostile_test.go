@@ -288,7 +288,7 @@ func TestNotReady(t *testing.T) {
 		text   string
 	}{
 		"full":   {bourse.Errorf(bourse.CodeInsufficient, "memory of machine of another"), 503, "its host is full"},
-		"failed": {bourse.Errorf(bourse.CodeFailedPrecondition, "exec /srv/secret: no such file"), 503, "no machine could be made ready"},
+		"failed": {bourse.Errorf(bourse.CodeFailedPrecondition, "exec /srv/secret: no such file"), 503, "the app is not running"},
 		"slow":   {context.DeadlineExceeded, 504, "no machine was ready in time"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,14 @@ const (
 	mostRequests = 1 << 20
 )
 
+// A program that was restarted at least crashLoop times, and whose last run was shorter
+// than shortRun, is expected to exit again: requests fail at once instead of waiting for
+// it. Requests do wait for a program that crashes only now and then.
+const (
+	crashLoop = 3
+	shortRun  = 10 * time.Second
+)
+
 // Machines are the records of a worker's machines.
 type Machines interface {
 	// Machine reads a machine. CodeNotFound: there is none, and was none lately.
@@ -65,9 +73,10 @@ func New(c Config) *Reach { return &Reach{c} }
 
 // Use counts a machine as in use and, when the request waits for it, has it run
 // and accept connections. Errors: not_found when the machine is gone;
-// failed_precondition when it does not run and is not to be started, cannot be, or
-// has no such port; timeout when it did not come as far within the wait;
-// unavailable when it ended by itself; and those of starting a machine.
+// failed_precondition when it does not run and is not to be started, cannot be, has no
+// such port, or its program ends again and again; timeout when it did not come as far
+// within the wait; unavailable when someone stopped it while it was waited for; and
+// those of starting a machine.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
@@ -186,15 +195,22 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 		switch m.State {
 		case bourse.StateStarted:
 			return m, nil
-		case bourse.StateCreated, bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
+		case bourse.StateRestarting:
+			if loops(&m) {
+				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in a crash loop: its program was restarted %d times, and has ended again%s",
+					m.ID, len(m.Boot.Restarts)-1, exit(&m))
+			}
+		case bourse.StateCreated, bourse.StateStarting, bourse.StateReplacing:
 		case bourse.StateStopping, bourse.StateSuspending:
 			if !req.Start {
 				return m, idle(&m)
 			}
 		case bourse.StateStopped, bourse.StateSuspended:
 			switch {
+			case *started && m.Boot.Requested:
+				return m, bourse.Errorf(bourse.CodeUnavailable, "machine %s was stopped while a request waited for it", m.ID)
 			case *started:
-				return m, bourse.Errorf(bourse.CodeUnavailable, "machine %s was started and has ended before it accepted connections%s", m.ID, exit(&m))
+				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s was started and has ended before it accepted connections%s", m.ID, exit(&m))
 			case !req.Start:
 				return m, idle(&m)
 			}
@@ -212,6 +228,13 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 			return m, err
 		}
 	}
+}
+
+// loops reports whether a restarting machine's program ends shortly after each start.
+func loops(m *bourse.Machine) bool {
+	ends := m.Boot.Restarts // the last is the end that this restart follows
+	n := len(ends)
+	return n >= crashLoop && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
 // start starts a machine, unless it has moved on by itself.

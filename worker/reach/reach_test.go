@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -263,10 +264,20 @@ func TestRefusals(t *testing.T) {
 			with: func(h *host) { h.dialErr = bourse.Errorf(bourse.CodeForbidden, "not its port") },
 		},
 		{
-			name: "ends by itself", state: bourse.StateStopped, code: bourse.CodeUnavailable, text: "exit code 3",
+			name: "ends by itself", state: bourse.StateStopped, code: bourse.CodeFailedPrecondition, text: "exit code 3",
 			with: func(h *host) {
 				time.AfterFunc(time.Second, func() {
 					h.change(func(m *bourse.Machine) { m.State, m.Boot.Exit = bourse.StateStopped, &bourse.Exit{Code: 3} })
+				})
+			},
+		},
+		{
+			name: "is stopped by someone", state: bourse.StateStopped, code: bourse.CodeUnavailable, text: "was stopped",
+			with: func(h *host) {
+				time.AfterFunc(time.Second, func() {
+					h.change(func(m *bourse.Machine) {
+						m.State, m.Boot.Requested, m.Boot.Exit = bourse.StateStopped, true, &bourse.Exit{Signal: 15}
+					})
 				})
 			},
 		},
@@ -310,6 +321,81 @@ func TestARestartIsWaitedFor(t *testing.T) {
 		if got, err := h.ask(t, nil); err != nil || got.Boot != 4 || h.starts != 0 {
 			t.Errorf("%+v, %v, %d starts", got, err, h.starts)
 		}
+	})
+}
+
+// A program that ends shortly after each start is not waited for: the caller learns
+// within a second that it crashes, and how it ended.
+func TestACrashLoopIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(bourse.StateStarted)
+		h.crashAfter(20*time.Millisecond, 1000)
+		for range 5 {
+			began := time.Now()
+			_, err := h.ask(t, nil)
+			if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "crash loop") || !strings.Contains(bourse.MessageOf(err), "exit code 3") {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("answered after %s", took)
+			}
+			time.Sleep(7 * time.Second)
+		}
+		if h.starts != 0 {
+			t.Errorf("%d starts by requests", h.starts)
+		}
+	})
+}
+
+// A program that ran for a minute before it ended, though not for the first time, is
+// waited for, as is one that comes up at its third start.
+func TestARecoveringProgramIsWaitedFor(t *testing.T) {
+	t.Run("after a minute", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(bourse.StateStarted)
+			h.crashAfter(time.Minute, 4)
+			time.Sleep(4*time.Minute + time.Second)
+			h.change(func(m *bourse.Machine) {
+				if h.opens = true; m.State != bourse.StateRestarting {
+					t.Errorf("the machine is %s", m.State)
+				}
+			})
+			if _, err := h.ask(t, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("at the third start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(bourse.StateStarted)
+			h.crashAfter(20*time.Millisecond, 2)
+			time.AfterFunc(2*time.Second, func() { h.change(func(*bourse.Machine) { h.opens = true }) })
+			if _, err := h.ask(t, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// crashAfter has the machine's program end after each run, so many times, and its
+// policy restart it.
+func (h *host) crashAfter(run time.Duration, times int) {
+	if times == 0 {
+		return
+	}
+	time.AfterFunc(run, func() {
+		var pause time.Duration
+		h.change(func(m *bourse.Machine) {
+			m.State, m.Boot.Exit = bourse.StateRestarting, &bourse.Exit{Code: 3}
+			m.Boot.Restarts = append(slices.Clone(m.Boot.Restarts), time.Now())
+			pause = bourse.RestartBackoff(len(m.Boot.Restarts))
+		})
+		time.AfterFunc(pause, func() {
+			h.change(func(m *bourse.Machine) {
+				m.State, m.Boot.Exit, m.Boot.Number = bourse.StateStarted, nil, m.Boot.Number+1
+			})
+			h.crashAfter(run, times-1)
+		})
 	})
 }
 
