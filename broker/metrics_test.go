@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -43,21 +44,41 @@ func TestMetricsOfABroker(t *testing.T) {
 // Prometheus asks for its targets, and finds each worker behind this broker: also
 // those that are absent, which it is to see as down.
 func TestMetricsTargets(t *testing.T) {
-	s := start(t, withScraper)
+	s := start(t, withScraper, func(c *broker.Config) {
+		c.Proxies = func() []bourse.Member {
+			return []bourse.Member{{ID: "p1", Role: bourse.RoleProxy, Region: "gru"}, {ID: "p2", Role: bourse.RoleProxy, Region: "gru"}}
+		}
+		c.Workers = measured{c.Workers}
+	})
 	s.absent = []bourse.Absence{{Member: s.members[2], Since: time.Now()}}
 	s.members = s.members[:2]
 	rec := s.call(t, "GET", "http://api.example.com:4280/v1/metrics/targets", "", "Authorization", "Bearer prom")
-	want := `[{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/workers/w1/metrics","instance":"w1","region":"gru"}},` +
+	want := `[{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/proxies/p1/metrics","instance":"p1","region":"gru"}},` +
+		`{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/proxies/p2/metrics","instance":"p2","region":"gru"}},` +
+		`{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/workers/w1/metrics","instance":"w1","region":"gru"}},` +
 		`{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/workers/w2/metrics","instance":"w2","region":"gru"}},` +
 		`{"targets":["api.example.com:4280"],"labels":{"__metrics_path__":"/v1/workers/w3/metrics","instance":"w3","region":"mad"}}]`
 	if got := strings.TrimSpace(rec.Body.String()); got != want || !strings.HasPrefix(rec.Header().Get("Content-Type"), "application/json") {
 		t.Errorf("got %s\n%s\nwant %s", rec.Header().Get("Content-Type"), got, want)
 	}
-	for path, want := range map[string]int{"/v1/workers/w3/metrics": 503, "/v1/workers/w9/metrics": 404} {
+	for path, want := range map[string]int{"/v1/workers/w3/metrics": 503, "/v1/workers/w9/metrics": 404, "/v1/proxies/p1/metrics": 200, "/v1/proxies/p2/metrics": 503, "/v1/proxies/p9/metrics": 404} {
 		if rec := s.call(t, "GET", path, "", "Authorization", "Bearer prom"); rec.Code != want {
 			t.Errorf("%s: status %d, want %d: %s", path, rec.Code, want, rec.Body)
 		}
 	}
+}
+
+// measured is a fabric with a proxy p1 that has metrics, and a p2 that doesn't respond.
+type measured struct{ fabric.Fabric }
+
+func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (*http.Response, error) {
+	switch {
+	case r.URL.Path != metrics.ProxyPath:
+		return m.Fabric.Call(ctx, to, r)
+	case to.ID == "p1":
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("bourse_proxy_requests_total 1\n"))}, nil
+	}
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)
 }
 
 // What a worker calls its metrics is relayed as plain text, and at most so much.

@@ -35,6 +35,7 @@ var reaches = []struct{ path, of string }{
 	{"/metrics", "metrics"},
 	{"/v1/metrics/", "metrics"},
 	{"/v1/workers/{worker}/metrics", "metrics"},
+	{"/v1/proxies/{proxy}/metrics", "metrics"},
 
 	{"/v1/images", "cluster"},
 	{"/v1/proxies", "cluster"},

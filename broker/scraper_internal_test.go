@@ -24,7 +24,7 @@ func TestAScraperReadsMetricsOnly(t *testing.T) {
 	s, routes, _ := compose(&Config{Tokens: aScraper{}, Certified: func(*tls.ConnectionState) (access.Identity, bool) {
 		return access.Identity{Name: "prometheus", Scraper: true}, true
 	}})
-	metrics := map[string]bool{"GET /metrics": true, "GET /v1/metrics/targets": true, "GET /v1/workers/{worker}/metrics": true}
+	metrics := map[string]bool{"GET /metrics": true, "GET /v1/metrics/targets": true, "GET /v1/workers/{worker}/metrics": true, "GET /v1/proxies/{proxy}/metrics": true}
 	public := map[string]bool{"GET /v1/health": true, "GET /v1/platform/regions": true, "GET /openapi.json": true}
 	for _, rt := range routes {
 		if public[rt.Pattern] {

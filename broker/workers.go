@@ -28,6 +28,7 @@ func (h *workerHandler) routes() []endpoint.Route {
 		endpoint.On("GET /metrics", access.Metrics, h.metrics).Sends("text/plain"),
 		endpoint.On("GET /v1/metrics/targets", access.Metrics, h.targets).Writes([]metrics.Target{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/metrics", access.Metrics, h.relayMetrics).Sends("text/plain"),
+		endpoint.On("GET /v1/proxies/{proxy}/metrics", access.Metrics, h.relayProxyMetrics).Sends("text/plain"),
 		endpoint.On("DELETE "+endpoint.OneWorker, access.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
 		endpoint.On("POST "+endpoint.OneWorker+"/cordon", access.Cluster, h.cordon(true)).ReadsNothing().Writes(machinesapi.Worker{}),
 		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", access.Cluster, h.cordon(false)).ReadsNothing().Writes(machinesapi.Worker{}),
@@ -153,7 +154,15 @@ func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) erro
 
 func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) error {
 	here, away := h.Directory.All()
-	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, here, away))
+	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, here, away, h.proxies()))
+}
+
+// proxies returns the proxies that are members.
+func (h *workerHandler) proxies() []bourse.Member {
+	if h.Proxies == nil {
+		return nil
+	}
+	return h.Proxies()
 }
 
 func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request) error {
@@ -162,6 +171,15 @@ func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request)
 		return err
 	}
 	return endpoint.WorkerError(r.Context(), member.ID, endpoint.Reading, metrics.Relay(w, r.Request, h.Workers, member))
+}
+
+func (h *workerHandler) relayProxyMetrics(w http.ResponseWriter, r *endpoint.Request) error {
+	list := h.proxies()
+	i := slices.IndexFunc(list, func(m bourse.Member) bool { return string(m.ID) == r.PathValue("proxy") })
+	if i < 0 {
+		return bourse.Errorf(bourse.CodeNotFound, "proxy %s not found", bourse.Quoted(r.PathValue("proxy")))
+	}
+	return metrics.Relay(w, r.Request, h.Workers, list[i])
 }
 
 func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/bourse-dev/bourse"
+	brokermetrics "github.com/bourse-dev/bourse/broker/metrics"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -25,7 +26,7 @@ import (
 )
 
 // Paths of a proxy's own API, for servers of the cluster and scrapers.
-const pathProxyMetrics = "/proxy/metrics"
+const pathProxyMetrics = brokermetrics.ProxyPath
 
 // proxyServer is a proxy with the parts that it uses.
 type proxyServer struct {
