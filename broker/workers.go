@@ -99,11 +99,7 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 		defer cancel()
-		req := fabric.CordonRequest{Cordon: cordon}
-		if r.Who.Name != "*" { // that says nothing: it is the token of the whole cluster
-			req.By = r.Who.Name
-		}
-		facts, err := fabric.WorkerCordon.Call(ctx, h.Workers, member, req)
+		facts, err := fabric.WorkerCordon.Call(ctx, h.Workers, member, fabric.CordonRequest{Cordon: cordon, By: r.Who.Name})
 		if err != nil {
 			return endpoint.WorkerError(r.Context(), member.ID, endpoint.Changing, err)
 		}

@@ -143,14 +143,6 @@ func Count[N int | int64 | float64](n N, noun string) string {
 	return fmt.Sprintf("%v %ss", n, noun)
 }
 
-// Who shows who did something; "" for the token of the whole cluster, which is no one's.
-func Who(user string) string {
-	if user == "*" {
-		return ""
-	}
-	return user
-}
-
 // Guest shows the size of a machine in a few characters: "2 cpus, 512 MiB".
 func Guest(g *bourse.Guest) string {
 	if g == nil {

@@ -175,8 +175,8 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 	f.Add("app", string(st.App))
 	if r := st.Release; r != nil {
 		text := fmt.Sprintf("v%d %s, %s", r.Version, r.Status, cli.Since(r.CreatedAt, s.Now()))
-		if who := cli.Who(r.User); who != "" {
-			text += ", by " + who
+		if r.User != "" {
+			text += ", by " + r.User
 		}
 		f.Add("release", text)
 		f.Add("image", r.Image)

@@ -163,7 +163,7 @@ func newEventTable() *cli.Table {
 
 func eventRow(e *machinesapi.Event) []string {
 	by, exit := e.Source, "-"
-	if e.Added != nil && e.Added.By != "*" { // that is the token of the whole cluster
+	if e.Added != nil && e.Added.By != "" {
 		by += " (" + e.Added.By + ")"
 	}
 	if e.Request != nil && e.Request.ExitEvent != nil {

@@ -207,15 +207,16 @@ func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
 }
 
-// Owner says who works on machines, to those who wait for their leases.
+// Owner describes where a command runs, what it does and since when, for those who wait for
+// its leases. The API adds the name of the token.
 func Owner(s *cli.Shell, doing string) string {
+	text := fmt.Sprintf("%s, since %s UTC", doing, s.Now().UTC().Format(time.TimeOnly))
 	host, err := os.Hostname()
-	if err != nil {
-		host = "somewhere"
+	switch user := s.Getenv("USER"); {
+	case err != nil:
+		return text
+	case user != "":
+		host = user + "@" + host
 	}
-	user := s.Getenv("USER")
-	if user == "" {
-		user = "someone"
-	}
-	return fmt.Sprintf("%s@%s, %s, since %s UTC", user, host, doing, s.Now().UTC().Format(time.TimeOnly))
+	return host + ", " + text
 }

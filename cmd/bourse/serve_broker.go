@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/access"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/broker/metrics"
 	"github.com/bourse-dev/bourse/broker/quota"
@@ -119,7 +120,9 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}
+	name := access.Everything // as a file of tokens has it; no organization has that name
 	if local != nil {
+		name = access.Local.Name
 		if set, err = admission.OneToken(local.Text); err != nil {
 			return nil, nil, err
 		}
@@ -129,7 +132,7 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 		return nil, local, nil
 	}
 	s.watched = append(s.watched, set)
-	return s.newTokens(set), local, nil
+	return s.newTokens(set, name), local, nil
 }
 
 // nameIn returns the name of a server that was given none: a new one, or the

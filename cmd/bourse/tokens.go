@@ -16,15 +16,16 @@ import (
 // those that brokers have made.
 type tokens struct {
 	set    *admission.TokenSet
+	name   string // of the set's tokens for the whole cluster
 	issued *access.Issued
 	grants grants
 }
 
 var _ access.Tokens = (*tokens)(nil)
 
-func (s *server) newTokens(set *admission.TokenSet) *tokens {
+func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	kept := grants{brokerView{s.replica}, s.replica.Watch(wire.TableTokens)}
-	return &tokens{set, access.NewIssued(kept, time.Now), kept}
+	return &tokens{set, name, access.NewIssued(kept, time.Now), kept}
 }
 
 // close ends what newTokens began; of nil there is nothing.
@@ -43,7 +44,7 @@ func (t *tokens) Identify(ctx context.Context, token string) (access.Identity, e
 	case scope.Scraper:
 		return access.Identity{Name: "scraper", Scraper: true}, nil
 	case scope.Cluster:
-		return access.Identity{Name: "*"}, nil // as it is written in the file; no organisation has that name
+		return access.Identity{Name: t.name}, nil
 	}
 	who := access.Identity{Name: scope.Org, Org: scope.Org}
 	if scope.App != "" {

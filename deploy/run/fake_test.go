@@ -256,7 +256,7 @@ func (c *cluster) Machine(ctx context.Context, id bourse.MachineID) (machinesapi
 	}
 	out := m.Machine
 	if time.Now().Add(c.skew).Before(m.expires) {
-		out.Lease = &machinesapi.LeaseInfo{Owner: m.by, Description: m.by, ExpiresAt: m.expires.Unix()}
+		out.Lease = &machinesapi.LeaseInfo{Owner: "acme", Description: m.by, ExpiresAt: m.expires.Unix()}
 	}
 	return out, nil
 }

@@ -217,9 +217,9 @@ func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	if err != nil || m.Lease == nil {
 		return "by another"
 	}
-	who := m.Lease.Description
-	if who == "" {
-		who = m.Lease.Owner
+	who := m.Lease.Owner
+	if m.Lease.Description != "" {
+		who += " (" + m.Lease.Description + ")"
 	}
 	return fmt.Sprintf("by %s, until %s UTC unless it is extended", who, time.Unix(m.Lease.ExpiresAt, 0).UTC().Format(time.TimeOnly))
 }

@@ -9,7 +9,8 @@ import (
 
 // Options say how a plan is carried out. The zero value is useful.
 type Options struct {
-	// Owner says who deploys what, to those who wait for the leases: "ana@laptop, release v12".
+	// Owner describes where the deploy runs and what it does, to those who wait for its leases:
+	// "ana@laptop, release v12". The name of its token is shown before it.
 	Owner string
 	// Release is the record that is kept up to date: running, then complete, failed
 	// (all is as it was before) or interrupted (something is not). "": none.

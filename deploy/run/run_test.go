@@ -336,7 +336,7 @@ func TestALeaseIsHeld(t *testing.T) {
 		m := c.machines[c.ids()[1]]
 		m.nonce, m.by, m.expires = "other", "bo@desk, release v7", time.Now().Add(time.Hour)
 		result, err := Run(t.Context(), c, rolling(c), Options{LeaseWait: -1})
-		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(err.Error(), "bo@desk, release v7") || len(result.Left) > 0 {
+		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(err.Error(), "acme (bo@desk, release v7)") || len(result.Left) > 0 {
 			t.Errorf("Run: %v, left %+v", err, result.Left)
 		}
 		c.check(t, "")
