@@ -77,6 +77,9 @@ type GroupStatus struct {
 	Asleep  int   `json:"asleep"`  // that a request would start
 	// Trouble says of each machine that is not as it should be why.
 	Trouble []string `json:"trouble,omitempty"`
+
+	lost bool // a machine's worker is not reached
+	ill  bool // another machine is in trouble
 }
 
 func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, error) {
@@ -123,11 +126,15 @@ func groupsOf(machines []machinesapi.Machine) []GroupStatus {
 func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 	g.Machines++
 	g.States[m.State]++
-	failing := false
+	failing, reached := false, m.HostStatus == "" || m.HostStatus == machinesapi.HostOK
 	for _, c := range m.Checks {
+		if m.State == bourse.StateStopped || m.State == bourse.StateSuspended {
+			break // nothing is checked while it doesn't run
+		}
 		g.Checks[c.Status]++
 		failing = failing || c.Status == bourse.CheckCritical
 		if c.Status == bourse.CheckCritical {
+			g.ill = g.ill || reached
 			g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": check "+c.Name+": "+strings.Join(strings.Fields(c.Output), " "))
 		}
 	}
@@ -135,13 +142,15 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.Releases = append(g.Releases, v)
 		slices.Sort(g.Releases)
 	}
-	reached := m.HostStatus == "" || m.HostStatus == machinesapi.HostOK
 	switch {
 	case !reached:
+		g.lost = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: worker %s is %s", cmp.Or(m.Name, string(m.ID)), m.Worker, m.HostStatus))
 	case m.State == bourse.StateFailed:
+		g.ill = true
 		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": it failed")
 	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // until it starts again
+		g.ill = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: it crashed, with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}
 	var services []place.Service
@@ -233,8 +242,11 @@ func (st *Status) trouble() []string {
 // next says what can be done about trouble.
 func (st *Status) next() []string {
 	var out []string
-	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return len(g.Trouble) > 0 }) {
+	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.ill }) {
 		out = append(out, "bourse logs -a "+string(st.App), "bourse events -a "+string(st.App))
+	}
+	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.lost }) {
+		out = append(out, "bourse worker list")
 	}
 	if r := st.Release; r != nil && r.Status == release.Interrupted {
 		out = append(out, "bourse deploy --resume -a "+string(st.App), "bourse rollback -a "+string(st.App))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,24 @@ func TestStatusScreens(t *testing.T) {
 	line.Screens(t, "status", clitest.Paths(map[string]any{"/v1/apps/shop/machines": good, "/v1/apps/shop/releases": shopRelease(release.Complete)}), "status", "-a", "shop")
 	line.Screens(t, "status_none", clitest.Paths(map[string]any{"/v1/apps/shop/machines": []machinesapi.Machine{}, "/v1/apps/shop/releases": machinesapi.ReleaseList{}}), "status", "-a", "shop")
 	line.Screens(t, "status_troubled", clitest.Paths(map[string]any{"/v1/apps/shop/machines": shopMachines(), "/v1/apps/shop/releases": shopRelease(release.Interrupted)}), "status", "-a", "shop")
+}
+
+// What is suggested fits what is wrong: no logs can be read of a machine whose worker is
+// lost. A stopped machine has no checks to count.
+func TestStatusOfLostAndStoppedMachines(t *testing.T) {
+	all := shopMachines()
+	lost := Status{App: "shop", Groups: groupsOf(all[3:])}
+	if got := lost.next(); !slices.Equal(got, []string{"bourse worker list"}) {
+		t.Errorf("for a lost worker: %q", got)
+	}
+	failing := Status{App: "shop", Groups: groupsOf(all[:1])}
+	if got := failing.next(); len(got) == 0 || slices.Contains(got, "bourse worker list") {
+		t.Errorf("for a failing check: %q", got)
+	}
+	all[2].Checks[0].Status = bourse.CheckWarning // as a worker reports of one that does not run
+	if stopped := groupsOf(all[2:3]); stopped[0].checks() != "-" || stopped[0].Asleep != 1 {
+		t.Errorf("of a stopped machine: %+v", stopped[0])
+	}
 }
 
 // TestWatchFrames: what stands on a terminal while it follows an app, and when no one answers
