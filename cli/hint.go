@@ -34,7 +34,7 @@ var hintOfCode = map[bourse.Code]advice{
 	bourse.CodeForbidden:          hintForbidden,
 	bourse.CodeNotFound:           none, // verbs know where to look
 	bourse.CodeAlreadyExists:      none,
-	bourse.CodeConflict:           just("look at it again, then repeat: another request has changed it, or holds its lease"),
+	bourse.CodeConflict:           hintConflict,
 	bourse.CodeFailedPrecondition: none,
 	bourse.CodeInsufficient:       just("another --region, or later; who answers: bourse worker list"),
 	bourse.CodeRateLimited:        just("try again in a moment: nothing happened"),
@@ -194,6 +194,13 @@ func hintUnauthorized(s *Shell, err error) []string {
 	return []string{"another one with BOURSE_API_TOKEN or --token; is --api the right cluster? (now " + s.api + ")"}
 }
 
+func hintConflict(_ *Shell, err error) []string {
+	if _, replied := errors.AsType[*machinesapi.ReplyError](err); !replied {
+		return nil
+	}
+	return []string{"look at it again, then repeat: another request has changed it, or holds its lease"}
+}
+
 func hintForbidden(_ *Shell, err error) []string {
 	switch message := bourse.MessageOf(err); {
 	case strings.HasPrefix(message, machinesapi.QuotaText):
@@ -248,8 +255,17 @@ func (s *Shell) hintOfCause(err error) []string {
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	_, misnamed := errors.AsType[x509.HostnameError](err)
 	lookup, unresolved := errors.AsType[*net.DNSError](err)
+	_, ofAPI := errors.AsType[*machinesapi.NoReplyError](err)
 	switch {
 	case errors.Is(err, context.Canceled):
+		return nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return []string{"another port, or end the program that listens on this one"}
+	case errors.Is(err, syscall.ENOSPC):
+		return []string{"free space on the disk, then try again"}
+	case errors.Is(err, os.ErrPermission):
+		return []string{"run as a user who may, or choose another --data directory"}
+	case !ofAPI: // a registry or another server, which --api does not choose
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
@@ -264,10 +280,6 @@ func (s *Shell) hintOfCause(err error) []string {
 		return []string{"name the CA that the API's certificate is of with --ca FILE or BOURSE_CA"}
 	case misnamed:
 		return []string{"--api or BOURSE_API with a name that the certificate has (now " + s.api + ")"}
-	case errors.Is(err, syscall.ENOSPC):
-		return []string{"free space on the disk, then try again"}
-	case errors.Is(err, os.ErrPermission):
-		return []string{"run as a user who may, or choose another --data directory"}
 	}
 	return nil
 }

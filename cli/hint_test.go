@@ -142,26 +142,41 @@ func TestHintsOfErrors(t *testing.T) {
 		},
 		"a refusal that is not the API's": {err: bourse.Errorf(bourse.CodeUnauthorized, "NATS does not let us in"), text: "NATS does not let us in"},
 		"no broker": {
-			err:   bourse.Errorf(bourse.CodeUnavailable, "no answer: %w", syscall.ECONNREFUSED),
+			err:   bourse.Errorf(bourse.CodeUnavailable, "no answer: %w", &machinesapi.NoReplyError{Err: syscall.ECONNREFUSED}),
 			text:  "no answer: connection refused",
 			hints: "is it running? start a cluster with: bourse dev\nor name another API with --api or BOURSE_API (now http://api:1)",
 		},
 		"no such host": {
-			err:   bourse.Errorf(bourse.CodeUnavailable, "no answer: %w", &net.DNSError{Err: "no such host", Name: "api", IsNotFound: true}),
+			err:   bourse.Errorf(bourse.CodeUnavailable, "no answer: %w", &machinesapi.NoReplyError{Err: &net.DNSError{Err: "no such host", Name: "api", IsNotFound: true}}),
 			text:  "no answer: lookup api: no such host",
 			hints: "is the name right? --api or BOURSE_API (now http://api:1)",
 		},
 		"http to an https port": {
-			err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", http.ErrSchemeMismatch), text: "wrong: " + http.ErrSchemeMismatch.Error(),
+			err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", &machinesapi.NoReplyError{Err: http.ErrSchemeMismatch}), text: "wrong: " + http.ErrSchemeMismatch.Error(),
 			hints: "--api or BOURSE_API with https://api:1",
 		},
 		"https to an http port": {
-			err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", http.ErrSchemeMismatch), text: "wrong: " + http.ErrSchemeMismatch.Error(),
+			err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", &machinesapi.NoReplyError{Err: http.ErrSchemeMismatch}), text: "wrong: " + http.ErrSchemeMismatch.Error(),
 			api: "https://api:1", hints: "--api or BOURSE_API with http://api:1",
 		},
 		"a CA that is not known": {
-			err: bourse.Errorf(bourse.CodeUnavailable, "no: %w", x509.UnknownAuthorityError{}), text: "no: x509: certificate signed by unknown authority",
+			err: bourse.Errorf(bourse.CodeUnavailable, "no: %w", &machinesapi.NoReplyError{Err: x509.UnknownAuthorityError{}}), text: "no: x509: certificate signed by unknown authority",
 			hints: "name the CA that the API's certificate is of with --ca FILE or BOURSE_CA",
+		},
+		"a registry that speaks http": {
+			err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", http.ErrSchemeMismatch), text: "wrong: " + http.ErrSchemeMismatch.Error(),
+		},
+		"a registry that is down": {
+			err: bourse.Errorf(bourse.CodeInvalid, "no answer: %w", syscall.ECONNREFUSED), text: "no answer: connection refused",
+		},
+		"an address in use": {
+			err:   bourse.Errorf(bourse.CodeConflict, "--api: %w", syscall.EADDRINUSE),
+			text:  "--api: address already in use",
+			hints: "another port, or end the program that listens on this one",
+		},
+		"changed by another request": {
+			err: replied(bourse.CodeConflict, "lease currently held"), text: "lease currently held",
+			hints: "look at it again, then repeat: another request has changed it, or holds its lease",
 		},
 		"no worker there": {
 			err: replied(bourse.CodeInsufficient, "no worker takes orders in mad"), text: "no worker takes orders in mad",

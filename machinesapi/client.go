@@ -154,7 +154,7 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 		err = e.Err // its text repeats the address
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) { // nothing was sent but a greeting
-		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " speaks http, and was asked over https", Err: err}
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " speaks http, and was asked over https", Err: &NoReplyError{err}}
 	}
 	code := bourse.CodeTimeout
 	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
@@ -166,8 +166,18 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		code = bourse.CodeUnavailable // nothing was sent yet
 	}
-	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, err)
+	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
+
+// NoReplyError is the cause of an error when the API did not reply to a request. It
+// distinguishes a failed connection to the API from one to another server.
+type NoReplyError struct{ Err error }
+
+// Error returns the cause's text.
+func (e *NoReplyError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NoReplyError) Unwrap() error { return e.Err }
 
 // replyError rebuilds the error that the server had.
 func replyError(resp *http.Response) error {
@@ -180,7 +190,7 @@ func replyError(resp *http.Response) error {
 		body.Code = CodeOfStatus(resp.StatusCode)
 	}
 	if resp.StatusCode == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.HasPrefix(raw, []byte(wantsTLS)) {
-		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " speaks https, and was asked over http", Err: http.ErrSchemeMismatch}
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " speaks https, and was asked over http", Err: &NoReplyError{http.ErrSchemeMismatch}}
 	}
 	return &bourse.Error{Code: body.Code, Message: withoutPrefix(body.Code, body.Error), Err: &ReplyError{
 		Status: resp.StatusCode, Word: body.Status, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,

@@ -178,8 +178,7 @@ func (d *config) portFree() error {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(a))
 	if err != nil {
 		return cli.Hint(bourse.Errorf(bourse.CodeConflict, "cannot listen on %s: %w", a, err),
-			"is another bourse dev running? it can be used as it is",
-			"or choose another address with --api 127.0.0.1:PORT (port 0: any free one)")
+			"another address, such as --api 127.0.0.1:0 (any free port)")
 	}
 	return l.Close()
 }

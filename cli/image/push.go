@@ -2,6 +2,9 @@ package image
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -112,6 +115,10 @@ func Push(ctx context.Context, s *cli.Shell, name string, do func(context.Contex
 		bars.Set(cli.Bar{Name: name, Status: "pushing", Done: p.Sent, Total: p.Total})
 	})
 	stop()
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // what it sent is no HTTP either, to net/http
+	if noTLS || errors.Is(err, http.ErrSchemeMismatch) {
+		return image, cli.Hint(err, "the same with --insecure: the registry speaks plain HTTP")
+	}
 	if err == nil {
 		bars.Set(cli.Bar{Name: name, Status: "pushed, " + cli.Bytes(last.Total), Over: true})
 	}

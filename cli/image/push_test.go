@@ -2,8 +2,11 @@ package image
 
 import (
 	"archive/tar"
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,9 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/image/push"
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
@@ -58,5 +64,17 @@ func TestImagePush(t *testing.T) {
 	}
 	if got := line.Run(t, "image", "push", archive, name, "--registry-user", "ann"); got.Code != 2 || !strings.Contains(got.Err, "BOURSE_REGISTRY_PASSWORD") {
 		t.Errorf("a name without a password: %+v", got)
+	}
+}
+
+// A registry without TLS is reached with a flag of the push; --api has nothing to do with it.
+func TestAPushToARegistryWithoutTLS(t *testing.T) {
+	for _, cause := range []error{http.ErrSchemeMismatch, tls.RecordHeaderError{}} {
+		_, err := Push(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {
+			return "", bourse.Errorf(bourse.CodeUnavailable, "push: %w", cause)
+		})
+		if hints := cli.Hints(err); len(hints) != 1 || !strings.Contains(hints[0], "--insecure") || !errors.Is(err, cause) {
+			t.Errorf("after %v: %v, hints %q", cause, err, hints)
+		}
 	}
 }
