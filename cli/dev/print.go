@@ -61,6 +61,17 @@ func (c *cluster) writeReady() error {
 	return nil
 }
 
+// noContainerd explains why the workers run no images other than "host".
+func (d *config) noContainerd() string {
+	switch {
+	case d.containerd == serve.ContainerdNone:
+		return "Machines are commands of this host (image host): --containerd is none."
+	case os.Geteuid() != 0:
+		return "Machines are commands of this host (image host): other images need containerd, and root."
+	}
+	return "Machines are commands of this host (image host): no containerd was found for other images."
+}
+
 // announce prints that the cluster is ready and what to type next.
 func (c *cluster) announce(took time.Duration) error {
 	if err := c.writeReady(); err != nil {
@@ -94,6 +105,9 @@ func (c *cluster) announce(took time.Duration) error {
 	if c.config.temporary {
 		b.WriteString(" Files are temporary; --data DIR keeps them.")
 	}
+	if serve.ContainerdAddress(c.config.containerd) == "" {
+		b.WriteString("\n" + c.config.noContainerd())
+	}
 	b.WriteString("\n\nIn another terminal:\n\n")
 	api := c.broker().API
 	if !isDefaultAPI(api) {
@@ -111,6 +125,7 @@ func (c *cluster) announce(took time.Duration) error {
 	if proxy != "" {
 		fmt.Fprintf(&b, "\nThe proxy starts what is asked for, and answers for it: app web, port 80 of its services, is http://web.localhost%s/.\n\n",
 			strings.TrimPrefix(proxy, "http://127.0.0.1"))
+		b.WriteString("  bourse app create web\n")
 		b.WriteString("  bourse machine run host --app web --port 80 -- sh -c 'exec python3 -m http.server $PORT'\n")
 		fmt.Fprintf(&b, "  curl http://web.localhost%s/\n", strings.TrimPrefix(proxy, "http://127.0.0.1"))
 		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is the proxy's own\n", strings.TrimPrefix(secure, "https://127.0.0.1"))

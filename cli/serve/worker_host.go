@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -48,6 +49,24 @@ const (
 	ContainerdAuto = "auto"
 	ContainerdNone = "none"
 )
+
+// usualContainerd is where containerd listens by default.
+const usualContainerd = "/run/containerd/containerd.sock"
+
+// ContainerdAddress returns the socket that a value of --containerd means, "" for none.
+func ContainerdAddress(stated string) string {
+	switch stated {
+	case ContainerdNone:
+		return ""
+	case ContainerdAuto:
+		info, err := os.Stat(usualContainerd)
+		if err != nil || info.Mode()&os.ModeSocket == 0 || os.Geteuid() != 0 {
+			return ""
+		}
+		return usualContainerd
+	}
+	return stated
+}
 
 // bind binds the flags to the config.
 func (c *HostConfig) bind(b binder) {

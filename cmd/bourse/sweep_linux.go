@@ -11,6 +11,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/network"
 )
 
@@ -24,7 +25,7 @@ const sweepPatience = 20 * time.Second
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()
-	err := removeNamespaces(ctx, containerdAddress(socket), prefix)
+	err := removeNamespaces(ctx, serve.ContainerdAddress(socket), prefix)
 	mounts, errMounts := mountsBelow(dir)
 	if len(mounts) == 0 {
 		return errors.Join(err, errMounts)

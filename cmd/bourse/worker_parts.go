@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -23,9 +22,6 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// usualContainerd is where containerd listens by default.
-const usualContainerd = "/run/containerd/containerd.sock"
-
 // parts are what a worker has of its host beside processes. Fields are nil for
 // what the host, or its operator, does not let us use.
 type parts struct {
@@ -42,7 +38,7 @@ type parts struct {
 // asked before it is needed.
 func (h *host) openParts() error {
 	c := &h.config.Host
-	if address := containerdAddress(c.Containerd); address != "" {
+	if address := serve.ContainerdAddress(c.Containerd); address != "" {
 		if err := h.openContainers(address); err != nil {
 			return err
 		}
@@ -68,21 +64,6 @@ func (h *host) openVolumes() error {
 	}
 	h.parts.volumes = volumes
 	return err
-}
-
-// containerdAddress returns the socket to use, "" for none.
-func containerdAddress(stated string) string {
-	switch stated {
-	case serve.ContainerdNone:
-		return ""
-	case serve.ContainerdAuto:
-		info, err := os.Stat(usualContainerd)
-		if err != nil || info.Mode()&os.ModeSocket == 0 || os.Geteuid() != 0 {
-			return ""
-		}
-		return usualContainerd
-	}
-	return stated
 }
 
 func (h *host) openContainers(address string) error {
