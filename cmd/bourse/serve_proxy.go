@@ -165,6 +165,9 @@ func (p *proxyServer) openCertificates(secure int) error {
 		if certs.Files, err = edge.OpenFiles(c.Dir); err != nil {
 			return err
 		}
+		if len(certs.Files.Files()) == 0 {
+			p.log.Warn("no certificates found", "dir", c.Dir, "wanted", "NAME.pem with NAME.key, or NAME/fullchain.pem with NAME/privkey.pem")
+		}
 		p.watched = append(p.watched, certs.Files)
 	}
 	if c.Email == "" {

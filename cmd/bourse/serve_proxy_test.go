@@ -1,10 +1,13 @@
 package main
 
 import (
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/serve"
 )
 
 // TestAProxyIsAMember: with certificates and without, it joins, learns, and is
@@ -30,4 +33,15 @@ func TestAProxyIsAMember(t *testing.T) {
 		})
 	}
 	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1")...).refused(t, 2, "not of proxy w-1")
+}
+
+// A directory without certificates is worth a warning: HTTPS would serve no one.
+func TestADirectoryWithoutCertificatesIsReported(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	p := &proxyServer{server: &server{log: slog.New(slog.NewTextHandler(&log, nil))}, config: &serve.ProxyConfig{}}
+	p.config.Certs.Dir = t.TempDir()
+	if err := p.openCertificates(0); err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), p.config.Certs.Dir) {
+		t.Errorf("%v, logged %q", err, log.String())
+	}
 }
