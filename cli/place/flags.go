@@ -35,6 +35,16 @@ type Flags struct {
 	Volume                    string // VOLUME:/PATH; the caller resolves the volume, as only the API knows which id a name means
 }
 
+// flagGroups divides the flags into groups in a command's help.
+var flagGroups = []cli.FlagGroup{
+	{Title: "Where it runs", Flags: []string{"region", "require", "reservation", "standby-for", "race", "deadline", "order-id"}},
+	{Title: "Its size", Flags: []string{"vm-size", "vm-cpus", "vm-cpu-kind", "vm-memory", "vm-gpus", "vm-gpu-kind", "rootfs-size"}},
+	{Title: "Its program", Flags: []string{"entrypoint", "env", "file-literal", "file-local", "read-only", "tty", "user", "vm-runtime", "volume", "workdir"}},
+	{Title: "When it starts and stops", Flags: []string{"kill-signal", "kill-timeout", "restart", "rm", "schedule", "skip-launch"}},
+	{Title: "Requests and checks", Flags: []string{"autostart", "autostop", "check", "min-machines-running", "port"}},
+	{Title: "Tasks", Flags: []string{"task", "task-concurrency", "task-port", "task-protocol", "task-timeout"}},
+}
+
 // Bind adds the flags to a command.
 func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 	flags := c.Flags()
@@ -61,6 +71,7 @@ func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 	flags.IntVar(&f.race, "race", 0, "start on so `many` workers at once, keep the first")
 	flags.StringVar(&f.reservation, "reservation", "", "take what is held for the reservation of this `id`")
 	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s, of an image 1m)")
+	cli.GroupFlags(c, flagGroups...)
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "vm-size", sizes...)
 	cli.CompleteFixed(c, "schedule", string(bourse.Hourly), string(bourse.Daily), string(bourse.Weekly), string(bourse.Monthly))
