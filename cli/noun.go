@@ -58,23 +58,68 @@ func unknownVerb(c *cobra.Command, word string) error {
 	if !c.HasParent() {
 		text = "unknown command " + bourse.Quoted(word)
 	}
-	var hints []string
-	for _, near := range near(c, strings.ToLower(word)) {
-		hints = append(hints, c.CommandPath()+" "+near)
+	hint := c.CommandPath() + " --help"
+	word = strings.ToLower(word)
+	if command := meant(c, word); command != "" {
+		hint = c.CommandPath() + " " + command
+	} else if command := meant(c.Root(), word); command != "" {
+		hint = c.Root().CommandPath() + " " + command
 	}
-	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), append(hints, c.CommandPath()+" --help")...)
+	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), hint)
 }
 
-func near(c *cobra.Command, word string) []string {
+// meant returns the subcommand of c that a user most likely meant by word, or "".
+func meant(c *cobra.Command, word string) string {
 	noun := ""
 	if c.HasParent() {
 		noun = c.Name()
 	}
 	if command := Meant[noun][word]; command != "" {
-		return []string{command}
+		return command
 	}
-	c.SuggestionsMinimumDistance = 2
-	return c.SuggestionsFor(word)
+	c.SuggestionsMinimumDistance = mostTypos
+	return Nearest(word, c.SuggestionsFor(word))
+}
+
+// mostTypos is the largest number of wrong, missing or extra letters in a word for which
+// another word is suggested.
+const mostTypos = 2
+
+// Nearest returns the word in list that is most similar to a misspelled word, or "" if
+// none is similar.
+func Nearest(word string, list []string) string {
+	best, least := "", mostTypos+1
+	for _, other := range list {
+		n := typos(word, other)
+		if strings.HasPrefix(other, word) {
+			n = min(n, 1)
+		}
+		if n < least && word != "" && (n < len(word) || n == 1) {
+			best, least = other, n
+		}
+	}
+	return best
+}
+
+// typos returns the Levenshtein distance of two words.
+func typos(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
+			}
+			before = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // flagError returns the error of flags that a command does not have. Those

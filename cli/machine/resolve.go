@@ -70,6 +70,13 @@ func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.Machin
 		return bourse.MachineID(found[0]), nil
 	case 0:
 		err := bourse.Errorf(bourse.CodeNotFound, "app %s has no machine %s", app, bourse.Quoted(word))
+		names := make([]string, len(list))
+		for i := range list {
+			names[i] = list[i].Name
+		}
+		if name := cli.Nearest(word, names); name != "" {
+			return "", cli.Hint(err, "the machine "+name)
+		}
 		return "", cli.Hint(err, "bourse machine list -a "+app)
 	}
 	err = bourse.Errorf(bourse.CodeInvalid, "%s is the beginning of several machine ids", bourse.Quoted(word))
