@@ -14,6 +14,15 @@ import (
 // CanAsk reports whether a person is there to answer.
 func (s *Shell) CanAsk() bool { return s.In.TTY && s.Err.TTY }
 
+// YesFlag returns " --yes" if the flag was given, for a hint that repeats the command:
+// without it, the suggested command would fail with another hint.
+func YesFlag(yes bool) string {
+	if yes {
+		return " --yes"
+	}
+	return ""
+}
+
 // Confirm asks before something is destroyed. Where no one can answer it
 // is CodeInvalid, so that a script never destroys by accident.
 func (s *Shell) Confirm(ctx context.Context, yes bool, question string) error {

@@ -33,7 +33,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 			switch bourse.CodeOf(err) {
 			case "":
 			case bourse.CodeFailedPrecondition:
-				return cli.Hint(err, "stop its machines first, or destroy it with --force")
+				return cli.Hint(err, "bourse app destroy "+string(name)+" --force"+cli.YesFlag(yes))
 			case bourse.CodeNotFound:
 				return cli.Hint(err, "bourse app list")
 			default:

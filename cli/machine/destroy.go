@@ -23,7 +23,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !force && !yes && s.CanAsk() {
-				if err := each(c.Context(), s, app, args, mayDestroy(c.Context(), s, app)); err != nil {
+				if err := each(c.Context(), s, app, args, mayDestroy(c.Context(), s, app, yes)); err != nil {
 					return err
 				}
 			}
@@ -35,7 +35,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 				err := s.Client().Destroy(c.Context(), bourse.AppName(app), id, machinesapi.DestroyMachine{Force: force}, "")
 				end()
 				if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && !force {
-					return stillRuns(id, err)
+					return stillRuns(app, id, yes, err)
 				}
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 
 // mayDestroy refuses a machine that its worker would refuse to destroy, before a
 // person is asked whether it is to be.
-func mayDestroy(ctx context.Context, s *cli.Shell, app string) func(bourse.MachineID) error {
+func mayDestroy(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
 	return func(id bourse.MachineID) error {
 		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
 		if err != nil {
@@ -60,7 +60,7 @@ func mayDestroy(ctx context.Context, s *cli.Shell, app string) func(bourse.Machi
 		}
 		switch m.State {
 		case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
-			return stillRuns(id, bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s", m.State))
+			return stillRuns(app, id, yes, bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s", m.State))
 		case bourse.StateCreated, bourse.StateSuspended, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed:
 		}
 		return nil
@@ -68,6 +68,6 @@ func mayDestroy(ctx context.Context, s *cli.Shell, app string) func(bourse.Machi
 }
 
 // stillRuns returns the error of a machine that must be stopped, or forced.
-func stillRuns(id bourse.MachineID, err error) error {
-	return cli.Hint(ofMachine(id, err), "stop it first: bourse machine stop "+string(id), "or destroy it with --force")
+func stillRuns(app string, id bourse.MachineID, yes bool, err error) error {
+	return cli.Hint(ofMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

@@ -233,7 +233,7 @@ func TestDestroyRefusesBeforeItAsks(t *testing.T) {
 		code int
 		text string
 	}{
-		bourse.StateStarted: {5, "error: machine 148e21ea1d5389: it is started\n  try: stop it first: bourse machine stop 148e21ea1d5389\n       or destroy it with --force\n"},
+		bourse.StateStarted: {5, "error: machine 148e21ea1d5389: it is started\n  try: bourse machine destroy 148e21ea1d5389 --force\n"},
 		bourse.StateStopped: {130, "destroy 148e21ea1d5389? [y/N] error: nothing was done\n"},
 	} {
 		m := machineFixture()
