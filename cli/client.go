@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -15,10 +13,6 @@ import (
 // DefaultAPI is where a broker listens and where the verbs look for one,
 // by default.
 const DefaultAPI = "127.0.0.1:4280"
-
-// DefaultApp holds the machines of people who name no app. Brokers know it
-// without its being made.
-const DefaultApp = "default"
 
 // baseURL returns the API's address with its scheme.
 func (s *Shell) baseURL() string {
@@ -45,12 +39,6 @@ func (s *Shell) credential() string {
 		return token
 	}
 	return loopback.Find(s.Getenv, s.baseURL())
-}
-
-// BindApp adds the flag --app to a command.
-func (s *Shell) BindApp(c *cobra.Command, app *string) {
-	c.Flags().StringVarP(app, "app", "a", cmp.Or(s.Getenv("BOURSE_APP"), DefaultApp), "`app`; also BOURSE_APP")
-	CompleteFlag(c, "app", s.Apps)
 }
 
 // WarnMissing warns which workers' machines, or what else, a list lacks.

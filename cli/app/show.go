@@ -15,15 +15,16 @@ import (
 )
 
 func newShow(s *cli.Shell) *cobra.Command {
-	return &cobra.Command{
-		Use:               "show APP",
+	var app string
+	c := &cobra.Command{
+		Use:               "show [APP]",
 		Aliases:           []string{"status"},
 		Short:             "Show an app: whose it is, and what it has where",
 		Example:           "  bourse app show shop",
-		Args:              cli.Exactly(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
-		RunE: func(c *cobra.Command, args []string) error {
-			a, err := s.Client().App(c.Context(), bourse.AppName(args[0]))
+		RunE: func(c *cobra.Command, _ []string) error {
+			a, err := s.Client().App(c.Context(), bourse.AppName(app))
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return cli.Hint(err, "bourse app list")
 			}
@@ -36,6 +37,8 @@ func newShow(s *cli.Shell) *cobra.Command {
 			return printApp(c.Context(), s, &a)
 		},
 	}
+	s.BindApp(c, &app).OrArgument()
+	return c
 }
 
 func printApp(ctx context.Context, s *cli.Shell, a *machinesapi.App) error {

@@ -69,12 +69,18 @@ func (l Line) Run(t testing.TB, args ...string) Result {
 	return l.run(t, "", false, args)
 }
 
-func (l Line) run(t testing.TB, in string, terminal bool, args []string) Result {
-	return l.runIn(t.Context(), in, terminal, args)
+// RunWith runs the command line as Run does, with an environment.
+func (l Line) RunWith(t testing.TB, vars map[string]string, args ...string) Result {
+	t.Helper()
+	return l.runIn(t.Context(), "", false, vars, args)
 }
 
-func (l Line) runIn(ctx context.Context, in string, terminal bool, args []string) Result {
-	env := cli.Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return Now }}
+func (l Line) run(t testing.TB, in string, terminal bool, args []string) Result {
+	return l.runIn(t.Context(), in, terminal, nil, args)
+}
+
+func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[string]string, args []string) Result {
+	env := cli.Env{Getenv: func(name string) string { return vars[name] }, Now: func() time.Time { return Now }}
 	var out, errs *bytes.Buffer
 	env.In, _ = Buffer(in)
 	env.Out, out = Buffer("")
@@ -101,7 +107,7 @@ func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...str
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	return l.runIn(ctx, "", false, append([]string{"--api", server.URL}, args...))
+	return l.runIn(ctx, "", false, nil, append([]string{"--api", server.URL}, args...))
 }
 
 // AtTerminal runs the command line with a handler as the API and a person at

@@ -19,18 +19,19 @@ import (
 
 func newSave(s *cli.Shell) *cobra.Command {
 	var f file
+	var named string
 	var yes bool
 	c := &cobra.Command{
-		Use:   "save APP",
+		Use:   "save [APP]",
 		Short: "Write the configuration that an app was deployed with",
 		Long: `Write the configuration that an app was deployed with: what its newest release has
 of it. Of an app that no release has a configuration of, it is made of its machines, as
 far as they say; a comment in the file says so, and what it lacks.`,
 		Example:           "  bourse config save shop\n  bourse config save shop -c - | less",
-		Args:              cli.Exactly(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
-		RunE: func(c *cobra.Command, args []string) error {
-			app := bourse.AppName(args[0])
+		RunE: func(c *cobra.Command, _ []string) error {
+			app := bourse.AppName(named)
 			if err := app.Validate(); err != nil {
 				return err
 			}
@@ -44,6 +45,7 @@ far as they say; a comment in the file says so, and what it lacks.`,
 			return save(c.Context(), s, f.name, object, comments, yes)
 		},
 	}
+	s.BindApp(c, &named).OrArgument()
 	c.Flags().StringVarP(&f.name, "config", "c", "", "`file` to write, - for standard output (default: fly.toml, or bourse.toml when it has what flyctl does not know)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "overwrite the file without asking")
 	return c

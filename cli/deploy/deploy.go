@@ -88,7 +88,9 @@ rollback. docs/deploy.md tells more.`,
 
 func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags := c.Flags()
-	f.target.bind(s, c)
+	flags.StringVarP(&f.app, "app", "a", s.Getenv("BOURSE_APP"), "`app`, instead of the configuration's; also BOURSE_APP")
+	cli.CompleteFlag(c, "app", s.Apps)
+	f.bindConfig(c)
 	f.planFlags.bind(c)
 	flags.StringVar(&f.apply, "apply", "", "carry out the plan that this `file` has")
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
@@ -160,29 +162,26 @@ type target struct {
 	config string // file; "": the one that is here
 }
 
-func (t *target) bind(s *cli.Shell, c *cobra.Command) {
-	c.Flags().StringVarP(&t.app, "app", "a", s.Getenv("BOURSE_APP"), "`app`, instead of the configuration's; also BOURSE_APP")
-	c.Flags().StringVarP(&t.config, "config", "c", "", "`file` with the configuration (default: fly.toml or another one that is here)")
-	cli.CompleteFlag(c, "app", s.Apps)
+// bind adds the flags to a command that needs no more of the configuration than the app.
+func (t *target) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
+	t.bindConfig(c)
+	return s.BindApp(c, &t.app).Required(c, &t.config)
 }
 
-// name returns the app's name: as flags say, or as the configuration does that is here.
+func (t *target) bindConfig(c *cobra.Command) {
+	c.Flags().StringVarP(&t.config, "config", "c", "", "`file` with the configuration (default: fly.toml or another one that is here)")
+}
+
+// name returns the app that the flags name, or the one that the configuration does.
 func (t *target) name() (bourse.AppName, error) {
-	name := bourse.AppName(t.app)
-	if name == "" {
-		c, err := t.load()
-		if err != nil && (c == nil || c.AppName == "") { // what else is wrong with it is for those who deploy it
-			if t.config == "" && bourse.CodeOf(err) == bourse.CodeNotFound {
-				return "", cli.Hint(bourse.Errorf(bourse.CodeInvalid, "which app? There is no configuration here that names one"), "the same with --app NAME; see: bourse app list")
-			}
-			return "", err
-		}
-		name = bourse.AppName(c.AppName)
+	if t.app != "" {
+		return bourse.AppName(t.app), bourse.AppName(t.app).Validate()
 	}
-	if name == "" {
-		return "", cli.Hint(bourse.Errorf(bourse.CodeInvalid, "which app? The configuration does not name one"), "the same with --app NAME")
+	name, _, err := cli.ConfiguredApp(t.config)
+	if err == nil && name == "" {
+		return "", cli.NoApp()
 	}
-	return name, name.Validate()
+	return name, err
 }
 
 // vName is how a release is called.

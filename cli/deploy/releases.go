@@ -35,17 +35,19 @@ func NewReleases(s *cli.Shell) *cobra.Command {
 
 // NewAppReleases returns the same command below app.
 func NewAppReleases(s *cli.Shell) *cobra.Command {
+	var app string
 	var limit int
 	c := &cobra.Command{
-		Use:               "releases APP",
+		Use:               "releases [APP]",
 		Short:             "List what an app was deployed as, the newest first",
 		Example:           "  bourse app releases shop --limit 5",
-		Args:              cli.Exactly(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
-		RunE: func(c *cobra.Command, args []string) error {
-			return listReleases(c.Context(), s, bourse.AppName(args[0]), limit)
+		RunE: func(c *cobra.Command, _ []string) error {
+			return listReleases(c.Context(), s, bourse.AppName(app), limit)
 		},
 	}
+	s.BindApp(c, &app).OrArgument()
 	limitFlag(c, &limit)
 	return c
 }

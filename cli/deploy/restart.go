@@ -19,15 +19,12 @@ before the next. Machines that do not run are left alone.`,
   bourse app restart shop --group web --max-unavailable 1`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				f.app = args[0]
-			}
+		RunE: func(c *cobra.Command, _ []string) error {
 			return f.run(c.Context(), s, "restart", func(have *there) (deploy.Plan, error) {
 				return deploy.Restart(have.State, f.groups(), f.pace()), nil
 			})
 		},
 	}
-	f.bind(s, c)
+	f.bind(s, c).OrArgument()
 	return c
 }

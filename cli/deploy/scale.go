@@ -115,8 +115,8 @@ type workFlags struct {
 	wait           time.Duration
 }
 
-func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) {
-	f.target.bind(s, c)
+func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
+	app := f.target.bind(s, c)
 	flags := c.Flags()
 	flags.BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	flags.StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")
@@ -124,6 +124,7 @@ func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) {
 	_ = flags.MarkHidden("process-group") // fails for an unknown flag only
 	flags.Float64Var(&f.maxUnavailable, "max-unavailable", config.DefaultMaxUnavailable, "`how many` machines of a group at once, or which share")
 	flags.DurationVar(&f.wait, "wait-timeout", config.DefaultWait, "how `long` a machine may take until it is ready")
+	return app
 }
 
 func (f *workFlags) pace() deploy.Pace {

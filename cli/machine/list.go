@@ -78,7 +78,7 @@ type listFlags struct {
 }
 
 func (f *listFlags) bind(s *cli.Shell, c *cobra.Command) {
-	s.BindApp(c, &f.app)
+	s.BindApp(c, &f.app).Instead("all-apps", "org")
 	flags := c.Flags()
 	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "of every app that the token may use")
 	flags.StringVarP(&f.org, "org", "o", "", "of all apps of this `organisation`")

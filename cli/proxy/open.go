@@ -17,25 +17,27 @@ import (
 
 // NewOpen returns the command that opens an app.
 func NewOpen(s *cli.Shell) *cobra.Command {
+	var app string
 	var all bool
 	c := &cobra.Command{
-		Use:   "open APP",
+		Use:   "open [APP]",
 		Short: "Print the URL of an app, and open it in a browser",
 		Long: `Print the URL at which a proxy serves an app. At a terminal it is opened as well, by
 the program that $BROWSER names, or else by xdg-open, where there is one.`,
-		Example: `  bourse open shop
+		Example: `  bourse open
+  bourse open shop
   curl "$(bourse open shop)"`,
-		Args:              cli.Exactly(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
-		RunE: func(c *cobra.Command, args []string) error {
-			list, err := machinesapi.Proxies{Client: s.Client()}.Of(c.Context(), bourse.AppName(args[0]))
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := machinesapi.Proxies{Client: s.Client()}.Of(c.Context(), bourse.AppName(app))
 			if err != nil {
 				return notFound(err)
 			}
 			found := urls(list)
 			if len(found) == 0 {
-				return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no proxy serves app %s", bourse.Quoted(args[0])),
-					"bourse proxy status "+args[0], "bourse machine run --port 80 --app "+args[0])
+				return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no proxy serves app %s", bourse.Quoted(app)),
+					"bourse proxy status "+app, "bourse machine run --port 80 --app "+app)
 			}
 			if !all {
 				found = found[:1]
@@ -52,6 +54,7 @@ the program that $BROWSER names, or else by xdg-open, where there is one.`,
 			return browse(c.Context(), s, found[0])
 		},
 	}
+	s.BindApp(c, &app).OrArgument()
 	c.Flags().BoolVar(&all, "all", false, "print all URLs, and open none")
 	return c
 }

@@ -64,7 +64,7 @@ the last error. Those that are not started take none.`,
 			})
 		},
 	}
-	s.BindApp(c, &app)
+	s.BindApp(c, &app).Instead("all-apps")
 	c.Flags().BoolVarP(&all, "all-apps", "A", false, "of every app that the token may use")
 	return c
 }

@@ -36,7 +36,7 @@ func newList(s *cli.Shell) *cobra.Command {
 			return cli.PrintList(s, list, none, volumeTable(org != ""), func(v *machinesapi.Volume) []string { return volumeRow(s, v) })
 		},
 	}
-	s.BindApp(c, &app)
+	s.BindApp(c, &app).Instead("org")
 	c.Flags().StringVarP(&org, "org", "o", "", "of all apps of this `organisation`")
 	return c
 }

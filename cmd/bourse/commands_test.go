@@ -72,6 +72,36 @@ func everyCommand(look func(c *cobra.Command)) {
 	walk(cli.Root(&cli.Shell{Env: env}, commands))
 }
 
+// TestEveryCommandUsesTheDirectorysApp: where a command takes --app, it reads the
+// configuration of the working directory before it asks the API for anything; a broken
+// one is its error.
+func TestEveryCommandUsesTheDirectorysApp(t *testing.T) {
+	var paths []string
+	everyCommand(func(c *cobra.Command) {
+		if f := c.Flags().Lookup("app"); f != nil && c.HasParent() && f.Value.Type() == "string" {
+			paths = append(paths, strings.TrimPrefix(c.CommandPath(), "bourse "))
+		}
+	})
+	if len(paths) < 40 {
+		t.Fatalf("only %d commands take --app", len(paths))
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("fly.toml", []byte("app = \"shop\nbroken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		var got clitest.Result
+		for _, words := range [][]string{{}, {"x"}, {"x", "y"}} {
+			if got = line.Run(t, slices.Concat([]string{"--api", "http://127.0.0.1:1"}, strings.Fields(path), words)...); strings.Contains(got.Err, "fly.toml:1:") {
+				break
+			}
+		}
+		if got.Code != 2 || !strings.Contains(got.Err, "fly.toml:1:") {
+			t.Errorf("bourse %s: %+v, want an error of fly.toml", path, got)
+		}
+	}
+}
+
 // A placeholder that is too long would put every flag's words on a line below
 // it.
 func TestFlagsHaveTheirWordsBeside(t *testing.T) {

@@ -1,0 +1,98 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+)
+
+// which returns a command line whose commands print the app that they act on.
+func which() clitest.Line {
+	command := func(use string, bind func(*cli.Shell, *cobra.Command, *string)) func(*cli.Shell) *cobra.Command {
+		return func(s *cli.Shell) *cobra.Command {
+			var app string
+			c := &cobra.Command{Use: use, RunE: func(*cobra.Command, []string) error {
+				_, err := fmt.Fprintf(s.Out, "%s\n", app)
+				return err
+			}}
+			bind(s, c, &app)
+			return c
+		}
+	}
+	return clitest.Of(
+		command("any", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app) }),
+		command("last", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app); s.CommandLast(c) }),
+		command("named", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app).OrArgument() }),
+		command("must", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app).Required(c, new(string)) }),
+		command("list", func(s *cli.Shell, c *cobra.Command, app *string) {
+			s.BindApp(c, app).Instead("all")
+			c.Flags().Bool("all", false, "")
+			c.Flags().Bool("quiet", false, "")
+		}),
+	)
+}
+
+// TestTheDirectorysApp: the flag, then BOURSE_APP, then the file of the working
+// directory, then the default app.
+func TestTheDirectorysApp(t *testing.T) {
+	const shop = "app = \"shop\"\n"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		env   string
+		args  []string
+		code  int
+		out   string
+		said  []string // on standard error; none: nothing is
+	}{
+		"no file":                     {args: []string{"any"}, out: "default\n"},
+		"a file":                      {files: map[string]string{"fly.toml": shop}, args: []string{"any"}, out: "shop\n", said: []string{"shop", "fly.toml"}},
+		"ours is read first":          {files: map[string]string{"fly.toml": shop, "bourse.toml": "app = \"zoo\""}, args: []string{"any"}, out: "zoo\n", said: []string{"zoo", "bourse.toml"}},
+		"the flag":                    {files: map[string]string{"fly.toml": shop}, env: "env", args: []string{"any", "--app", "zoo"}, out: "zoo\n"},
+		"the environment":             {files: map[string]string{"fly.toml": shop}, env: "env", args: []string{"any"}, out: "env\n"},
+		"the flag, behind a word":     {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--app", "zoo"}, out: "zoo\n"},
+		"a command behind":            {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--", "--app", "zoo"}, out: "shop\n", said: []string{"fly.toml"}},
+		"an argument":                 {files: map[string]string{"fly.toml": shop}, args: []string{"named", "zoo"}, out: "zoo\n"},
+		"no argument":                 {files: map[string]string{"fly.toml": shop}, args: []string{"named"}, out: "shop\n", said: []string{"fly.toml"}},
+		"an argument and the flag":    {args: []string{"named", "zoo", "--app", "shop"}, code: 2, said: []string{"zoo", "shop"}},
+		"of several apps":             {files: map[string]string{"fly.toml": "broken"}, args: []string{"list", "--all"}, out: "\n"},
+		"quiet":                       {files: map[string]string{"fly.toml": shop}, args: []string{"list", "--quiet"}, out: "shop\n"},
+		"with --json":                 {files: map[string]string{"fly.toml": shop}, args: []string{"any", "--json"}, out: "shop\n"},
+		"a file that is broken":       {files: map[string]string{"fly.toml": "app = \"shop\nx"}, args: []string{"any"}, code: 2, said: []string{"fly.toml:1:", "--app"}},
+		"a broken one and the flag":   {files: map[string]string{"fly.toml": "app = \"shop\nx"}, args: []string{"any", "-a", "zoo"}, out: "zoo\n"},
+		"broken elsewhere":            {files: map[string]string{"fly.toml": shop + "kill_timeout = true\n"}, args: []string{"any"}, out: "shop\n", said: []string{"fly.toml"}},
+		"a file that names no app":    {files: map[string]string{"fly.toml": "primary_region = \"gru\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml"}},
+		"a name that none can have":   {files: map[string]string{"fly.toml": "app = \"No Name\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml", "No Name"}},
+		"an empty flag":               {args: []string{"any", "--app="}, code: 2, said: []string{"--app"}},
+		"a command without a default": {args: []string{"must"}, code: 2, said: []string{"which app?"}},
+		"a parent's file":             {files: map[string]string{"../fly.toml": shop}, args: []string{"any"}, out: "default\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "here")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(dir)
+			for file, text := range tc.files {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := which().RunWith(t, map[string]string{"BOURSE_APP": tc.env}, tc.args...)
+			if got.Code != tc.code || got.Out != tc.out || len(tc.said) == 0 && got.Err != "" {
+				t.Errorf("%q: %+v, want %d and %q", tc.args, got, tc.code, tc.out)
+			}
+			for _, want := range tc.said {
+				if !strings.Contains(got.Err, want) {
+					t.Errorf("%q: %q lacks %q", tc.args, got.Err, want)
+				}
+			}
+		})
+	}
+}
