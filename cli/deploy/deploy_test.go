@@ -425,6 +425,54 @@ func TestScalePlans(t *testing.T) {
 	}
 }
 
+// TestScaleRegions: a number is for the regions that are listed, together and in equal
+// shares, so that the same command again changes nothing.
+func TestScaleRegions(t *testing.T) {
+	type counts = map[bourse.Region]int
+	for name, tt := range map[string]struct {
+		now    counts
+		region string
+		n      int
+		want   counts
+	}{
+		"from one":                     {counts{"gru": 1}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
+		"as listed":                    {counts{"ord": 1}, "mad, gru", 3, counts{"ord": 1, "mad": 2, "gru": 1}},
+		"what there is stays":          {counts{"gru": 1, "mad": 2}, "gru,mad", 3, counts{"gru": 1, "mad": 2}},
+		"all of them in one":           {counts{"gru": 3}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
+		"fewer":                        {counts{"gru": 3, "mad": 3, "ord": 1}, "gru,mad", 2, counts{"gru": 1, "mad": 1, "ord": 1}},
+		"none":                         {counts{"gru": 3, "mad": 3}, "gru,mad", 0, counts{"gru": 0, "mad": 0}},
+		"one region":                   {counts{"gru": 1, "mad": 1}, "mad", 4, counts{"gru": 1, "mad": 4}},
+		"twice":                        {counts{"gru": 1}, "mad,mad,gru", 2, counts{"gru": 1, "mad": 1}},
+		"without a list, over those":   {counts{"gru": 1, "mad": 1}, "", 4, counts{"gru": 2, "mad": 2}},
+		"more regions than there are ": {counts{"gru": 1}, "gru,mad,ord", 1, counts{"gru": 1, "mad": 0, "ord": 0}},
+	} {
+		have := &there{}
+		for region, n := range tt.now {
+			for range n {
+				c := &bourse.Config{Metadata: map[string]string{deploy.KeyPlatform: deploy.Platform, deploy.KeyGroup: "web"}}
+				have.Machines = append(have.Machines, machinesapi.Machine{Summary: machinesapi.Summary{Region: region, State: bourse.StateStarted}, Detail: machinesapi.Detail{Config: c}})
+			}
+		}
+		regions, err := regionsOf(tt.region)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := counts{}
+		all, err := countsOf(have, "", regions, []string{fmt.Sprint(tt.n)})
+		for _, c := range all["web"] {
+			got[c.Region] += c.Count
+		}
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	for _, list := range []string{"any", "gru,", "gru,eu", "GRU MAD"} {
+		if _, err := regionsOf(list); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%q: %v, want invalid", list, err)
+		}
+	}
+}
+
 // FuzzSavedPlan: whatever a file has, it is a plan that was saved or an error.
 func FuzzSavedPlan(f *testing.F) {
 	f.Add([]byte(`{"plan":{"app":"shop","basis":"b","steps":[]},"want":{"app":"shop"}}`))

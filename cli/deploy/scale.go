@@ -188,16 +188,23 @@ func newScaleCount(s *cli.Shell) *cobra.Command {
 		Use:   "count [GROUP=]N...",
 		Short: "Change how many machines an app has",
 		Long: `Change how many machines an app has: of its only group, of the one that --group
-names, or of those before the numbers. With --region so many in that region; without
-it so many in all, spread over the regions that have some. New ones are like those that are
-there, which stay as they are.`,
+names, or of those before the numbers. Without --region the number is the total,
+and the regions that have machines share what is added or removed. With --region it is
+the total of the regions that are listed: machines are created and destroyed until these
+regions have equal shares. Other regions keep their machines. New machines are like the
+existing ones.`,
 		Example: `  bourse scale count 3
   bourse scale count web=4 worker=2
+  bourse scale count 3 --region gru,mad
   bourse scale count 2 --region mad --plan`,
 		Args: cli.AtLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			listed, err := regionsOf(region)
+			if err != nil {
+				return err
+			}
 			return f.run(c.Context(), s, "scale count "+strings.Join(args, " "), func(have *there) (deploy.Plan, error) {
-				counts, err := countsOf(have, f.group, bourse.Region(region), args)
+				counts, err := countsOf(have, f.group, listed, args)
 				if err != nil {
 					return deploy.Plan{}, err
 				}
@@ -206,7 +213,7 @@ there, which stay as they are.`,
 		},
 	}
 	f.bind(s, c)
-	c.Flags().StringVarP(&region, "region", "r", "", "`region` that is meant")
+	c.Flags().StringVarP(&region, "region", "r", "", "`region` that the number is for, or several such as gru,mad")
 	s.CompleteRegions(c)
 	return c
 }
@@ -245,6 +252,24 @@ it. A configuration that has a size sets it again at the next deploy.`,
 	return c
 }
 
+// regionsOf reads a list of regions, such as "gru,mad".
+func regionsOf(list string) ([]bourse.Region, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []bourse.Region
+	for word := range strings.SplitSeq(list, ",") {
+		region := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
+		if err := region.Validate(); err != nil {
+			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "--region %s: name regions, such as gru,mad", bourse.Quoted(list)), "bourse region list")
+		}
+		if !slices.Contains(out, region) {
+			out = append(out, region)
+		}
+	}
+	return out, nil
+}
+
 // groupsThere are the groups that have machines, in order.
 func groupsThere(have *there) []string {
 	var out []string
@@ -258,7 +283,7 @@ func groupsThere(have *there) []string {
 }
 
 // countsOf reads how many machines there are to be of groups.
-func countsOf(have *there, group string, region bourse.Region, args []string) (map[string][]deploy.Count, error) {
+func countsOf(have *there, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
 	groups := groupsThere(have)
 	out := map[string][]deploy.Count{}
 	for _, arg := range args {
@@ -278,14 +303,15 @@ func countsOf(have *there, group string, region bourse.Region, args []string) (m
 		case name == "":
 			name = deploy.DefaultGroup
 		}
-		out[name] = counts(have, name, region, n)
+		out[name] = counts(have, name, regions, n)
 	}
 	return out, nil
 }
 
-// counts are so many machines of a group in one region, with as many as there are in the others;
-// without a region so many in all: as evenly as it goes in those regions that have some.
-func counts(have *there, group string, region bourse.Region, n int) []deploy.Count {
+// counts returns how many machines a group is to have in each region: n in the given regions
+// together, in equal shares, and as many as now elsewhere. Without regions n is the total of
+// the regions that have machines.
+func counts(have *there, group string, regions []bourse.Region, n int) []deploy.Count {
 	there := map[bourse.Region]int{}
 	for i := range have.Machines {
 		m := &have.Machines[i]
@@ -298,14 +324,29 @@ func counts(have *there, group string, region bourse.Region, n int) []deploy.Cou
 		}
 		there[m.Region]++
 	}
-	if region != "" {
-		there[region] = n
+	if len(regions) > 0 {
+		maps.Copy(there, shares(there, regions, n))
 		return listed(there)
 	}
 	if len(there) == 0 {
 		return []deploy.Count{{Count: n}}
 	}
 	return listed(spread(there, n))
+}
+
+// shares divides n among regions. The regions with the most machines now get what does not
+// divide evenly, so that as few machines as possible change; ties go to those listed first.
+func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
+	most := slices.Clone(regions)
+	slices.SortStableFunc(most, func(a, b bourse.Region) int { return now[b] - now[a] })
+	out := map[bourse.Region]int{}
+	for i, region := range most {
+		out[region] = n / len(most)
+		if i < n%len(most) {
+			out[region]++
+		}
+	}
+	return out
 }
 
 // spread makes n of what is there, one at a time: one more where the fewest are, or one less
