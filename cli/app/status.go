@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,7 @@ machine that a request would start is asleep. With --watch the screen follows.`,
 type Status struct {
 	App     bourse.AppName    `json:"app"`
 	Release *release.Release  `json:"release,omitempty"` // the newest; nil: there is none
+	URLs    []string          `json:"urls,omitempty"`    // at which proxies serve it, the best first
 	Groups  []GroupStatus     `json:"groups"`            // by name and region
 	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer
 }
@@ -91,6 +93,9 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, er
 		return Status{}, err
 	}
 	st := Status{App: app, Groups: groupsOf(machines), Silent: silent}
+	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.Served > 0 }) {
+		st.URLs = urlsOf(ctx, s, app)
+	}
 	list, err := s.Client().Releases(app).List(ctx, 1)
 	if bourse.CodeOf(err) == bourse.CodeNotFound { // the default app has none before it is made
 		err = nil
@@ -99,6 +104,19 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, er
 		st.Release = &list[0]
 	}
 	return st, err
+}
+
+// urlPatience bounds how long proxies are waited for: the rest of the status is worth more.
+const urlPatience = 2 * time.Second
+
+func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
+	ctx, cancel := context.WithTimeout(ctx, urlPatience)
+	defer cancel()
+	list, err := machinesapi.Proxies{Client: s.Client()}.Of(ctx, app)
+	if err != nil {
+		return nil
+	}
+	return cli.URLs(list)
 }
 
 // groupsOf sums machines up.
@@ -189,6 +207,9 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 		}
 		f.Add("release", text)
 		f.Add("image", r.Image)
+	}
+	if len(st.URLs) > 0 {
+		f.Add("url", st.URLs[0])
 	}
 	if len(st.Silent) > 0 {
 		f.Add("missing", fmt.Sprintf("what %v have: they do not answer", st.Silent))

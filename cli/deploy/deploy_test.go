@@ -74,6 +74,9 @@ func newFake(t *testing.T, have there4) *fake {
 		f.releases = append(f.releases, in)
 		clitest.Failure(bourse.CodeInternal, "it has been recorded").ServeHTTP(w, r) // and here it ends
 	})
+	mux.Handle("GET /v1/apps/shop/proxies", reply(machinesapi.ProxyList{Proxies: []machinesapi.Proxy{
+		{ID: "proxy-gru", Routes: []machinesapi.ProxyRoute{{App: "shop", URLs: []string{"http://shop.localhost:8080/"}}}},
+	}}))
 	mux.HandleFunc("POST /v1/apps", func(w http.ResponseWriter, r *http.Request) {
 		var in machinesapi.CreateApp
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -469,6 +472,25 @@ func TestScaleRegions(t *testing.T) {
 	for _, list := range []string{"any", "gru,", "gru,eu", "GRU MAD"} {
 		if _, err := regionsOf(list); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%q: %v, want invalid", list, err)
+		}
+	}
+}
+
+// TestTheURLIsPrinted: a deploy of an app with ports ends with the URL that proxies serve it at.
+func TestTheURLIsPrinted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		more string
+		args []string
+		want string
+	}{
+		"without ports": {"", nil, ""},
+		"with ports":    {"[http_service]\ninternal_port = 8080\nprocesses = [\"web\"]\n", nil, "http://shop.localhost:8080/\n"},
+		"with --json":   {"[http_service]\ninternal_port = 8080\nprocesses = [\"web\"]\n", []string{"--json"}, ""},
+	} {
+		file := shopFile(t, tt.more)
+		got := line.Against(t, newFake(t, deployed(t, file)), append([]string{"deploy", file}, tt.args...)...)
+		if has := strings.Contains(got.Out, "http://"); got.Code != 0 || !strings.HasSuffix(got.Out, tt.want) || has != (tt.want != "") {
+			t.Errorf("%s: %+v, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -84,7 +84,10 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 		return err
 	}
 	if len(p.Steps) == 0 {
-		return d.nothing(&p)
+		if err := d.nothing(&p); err != nil {
+			return err
+		}
+		return d.printURL(ctx, &w.App)
 	}
 	if err := d.fits(ctx, &p, have); err != nil {
 		return err
@@ -104,7 +107,10 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	if w.Description != "" {
 		title += " (" + w.Description + ")"
 	}
-	return d.carry(ctx, &p, title, r.ID)
+	if err := d.carry(ctx, &p, title, r.ID); err != nil {
+		return err
+	}
+	return d.printURL(ctx, &w.App)
 }
 
 // maxLines bounds the warnings and reasons that are shown at a time.

@@ -34,7 +34,7 @@ the program that $BROWSER names, or else by xdg-open, where there is one.`,
 			if err != nil {
 				return notFound(err)
 			}
-			found := urls(list)
+			found := cli.URLs(list)
 			if len(found) == 0 {
 				return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no proxy serves app %s", bourse.Quoted(app)),
 					"bourse proxy status "+app, "bourse machine run --port 80 --app "+app)

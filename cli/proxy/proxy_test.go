@@ -48,6 +48,13 @@ func TestOpen(t *testing.T) {
 	if got := line.Against(t, replies, "open", "web"); got.Out != first || got.Code != 0 {
 		t.Errorf("open: %+v", got)
 	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("fly.toml", []byte("app = \"web\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := line.Against(t, clitest.Paths(map[string]any{"/v1/apps/web/proxies": some()}), "open"); got.Out != first || got.Code != 0 {
+		t.Errorf("open of the directory's app: %+v", got)
+	}
 	if got := line.Against(t, replies, "open", "--all", "web"); got.Out != first+"http://web.localhost:8080/\nhttp://web.example.com/\n" {
 		t.Errorf("open --all: %+v", got)
 	}

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -92,24 +91,4 @@ func row(p *machinesapi.Proxy, t *machinesapi.ProxyRoute, m *machinesapi.ProxyMa
 	return []string{
 		string(p.ID), string(t.App), t.Ports, string(m.Machine), string(m.Region), string(m.State), requests, string(m.Use), m.Why,
 	}
-}
-
-// urls returns the URLs of an app, each once, the best of each proxy first.
-func urls(list []machinesapi.Proxy) (out []string) {
-	most := 0
-	for i := range list {
-		for j := range list[i].Routes {
-			most = max(most, len(list[i].Routes[j].URLs))
-		}
-	}
-	for rank := range most {
-		for i := range list {
-			for j := range list[i].Routes {
-				if all := list[i].Routes[j].URLs; rank < len(all) && !slices.Contains(out, all[rank]) {
-					out = append(out, all[rank])
-				}
-			}
-		}
-	}
-	return out
 }
