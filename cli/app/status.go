@@ -77,6 +77,8 @@ type GroupStatus struct {
 	Served  int   `json:"served"`  // machines that have such ports
 	Serving int   `json:"serving"` // of them, that requests are passed on to
 	Asleep  int   `json:"asleep"`  // that a request would start
+	// OneWorker is set if all machines are on one worker and others would take some.
+	OneWorker *OneWorker `json:"one_worker,omitempty"`
 	// Trouble says of each machine that is not as it should be why.
 	Trouble []string `json:"trouble,omitempty"`
 
@@ -95,6 +97,10 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, er
 	st := Status{App: app, Groups: groupsOf(machines), Silent: silent}
 	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.Served > 0 }) {
 		st.URLs = urlsOf(ctx, s, app)
+	}
+	for i := range st.Groups {
+		g := &st.Groups[i]
+		g.OneWorker = oneWorker(ctx, s, app, g, machines)
 	}
 	list, err := s.Client().Releases(app).List(ctx, 1)
 	if bourse.CodeOf(err) == bourse.CodeNotFound { // the default app has none before it is made
@@ -253,6 +259,9 @@ func (st *Status) trouble() []string {
 	var out []string
 	for i := range st.Groups {
 		out = append(out, st.Groups[i].Trouble...)
+		if one := st.Groups[i].OneWorker; one != nil {
+			out = append(out, fmt.Sprintf("all machines of group %s in %s are on worker %s: if it fails, none is left", st.Groups[i].Group, st.Groups[i].Region, one.Worker))
+		}
 	}
 	if r := st.Release; r != nil && r.Status == release.Interrupted {
 		out = append(out, fmt.Sprintf("release v%d was broken off", r.Version))
@@ -271,6 +280,11 @@ func (st *Status) next() []string {
 	}
 	if r := st.Release; r != nil && r.Status == release.Interrupted {
 		out = append(out, "bourse deploy --resume -a "+string(st.App), "bourse rollback -a "+string(st.App))
+	}
+	for i := range st.Groups {
+		if one := st.Groups[i].OneWorker; one != nil {
+			out = append(out, one.commands(st.App)...)
+		}
 	}
 	return out
 }

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
@@ -71,6 +74,66 @@ func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	all[2].Checks[0].Status = bourse.CheckWarning // as a worker reports of one that does not run
 	if stopped := groupsOf(all[2:3]); stopped[0].checks() != "-" || stopped[0].Asleep != 1 {
 		t.Errorf("of a stopped machine: %+v", stopped[0])
+	}
+}
+
+// TestOneWorker: a group whose machines are all on one worker is reported with the moves that
+// spread them, where other workers would take some.
+func TestOneWorker(t *testing.T) {
+	t.Parallel()
+	machine := func(id bourse.MachineID, worker bourse.WorkerID, group string) machinesapi.Machine {
+		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Region: "gru", State: bourse.StateStarted, Worker: worker})
+		m.Config = &bourse.Config{Image: "host", Metadata: map[string]string{deploy.KeyPlatform: deploy.Platform, deploy.KeyGroup: group}}
+		return m
+	}
+	const a, b, c = "148e21ea1d53a0", "148e21ea1d53b0", "148e21ea1d53c0"
+	standby := machine(b, "gru-1", "web")
+	standby.Config.Standbys = json.RawMessage(`["` + a + `"]`)
+	stopped := machine(b, "gru-1", "web")
+	stopped.State = bourse.StateStopped
+	mine := machine(b, "gru-1", "web")
+	mine.Config.Metadata = nil
+	for name, tt := range map[string]struct {
+		machines []machinesapi.Machine
+		ranked   []bourse.WorkerID
+		want     []Move
+	}{
+		"two":                 {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1", "gru-2"}, []Move{{Machine: b, To: "gru-2"}}},
+		"three on three":      {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web"), machine(c, "gru-1", "web")}, []bourse.WorkerID{"gru-3", "gru-2"}, []Move{{Machine: b, To: "gru-3"}, {Machine: c, To: "gru-2"}}},
+		"two workers":         {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-2", "web")}, []bourse.WorkerID{"gru-2"}, nil},
+		"no other worker":     {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1"}, nil},
+		"one each":            {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "worker")}, []bourse.WorkerID{"gru-2"}, nil},
+		"with its standby":    {[]machinesapi.Machine{machine(a, "gru-1", "web"), standby}, []bourse.WorkerID{"gru-2"}, nil},
+		"a running one moves": {[]machinesapi.Machine{stopped, machine(a, "gru-1", "web")}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: a, To: "gru-2"}}},
+		"two stopped":         {[]machinesapi.Machine{stopped, stopped}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: b, To: "gru-2", Start: true}}},
+		"of no deploy":        {[]machinesapi.Machine{machine(a, "gru-1", "web"), mine}, []bourse.WorkerID{"gru-2"}, nil},
+	} {
+		quote := bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: make([]bourse.Round, 1)}
+		for _, w := range tt.ranked {
+			quote.Rounds[0].Ranked = append(quote.Rounds[0].Ranked, bourse.Ranking{Worker: w})
+		}
+		mux := http.NewServeMux()
+		mux.Handle("POST /v1/apps/shop/quotes", clitest.Replies(http.StatusOK, quote))
+		mux.Handle("/", clitest.Paths(map[string]any{"/v1/apps/shop/machines": tt.machines, "/v1/apps/shop/releases": shopRelease(release.Complete)}))
+		var st Status
+		if err := json.Unmarshal([]byte(statusLine.Against(t, mux, "status", "-a", "shop", "--json").Out), &st); err != nil {
+			t.Fatal(err)
+		}
+		var moves []Move
+		for _, g := range st.Groups {
+			if g.OneWorker != nil {
+				moves = append(moves, g.OneWorker.Moves...)
+			}
+		}
+		if diff := cmp.Diff(tt.want, moves); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		text := statusLine.Against(t, mux, "status", "-a", "shop").Out
+		for _, m := range tt.want {
+			if command := "bourse machine move -a shop " + string(m.Machine) + " --to " + string(m.To); !strings.Contains(text, command) {
+				t.Errorf("%s: %q is not in\n%s", name, command, text)
+			}
+		}
 	}
 }
 

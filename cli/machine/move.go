@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -79,6 +80,8 @@ worker, or nowhere; it is not bound to it afterwards.`,
 func toWorker(ctx context.Context, s *cli.Shell, options *move.Options) error {
 	w, err := s.Client().Worker(ctx, options.To)
 	switch {
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // an app's token shows no workers; the quote tells whether this one would take it
+		return nil
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return cli.Hint(err, "bourse worker list")
 	case err != nil:
@@ -122,6 +125,9 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	i := slices.IndexFunc(list, func(m machinesapi.Machine) bool { return m.ID == id })
 	if i < 0 {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s not found", id)
+	}
+	if options.To != "" {
+		options.Region = cmp.Or(options.Region, list[i].Region)
 	}
 	end := cli.Spin(s.Err, "asking for its volumes and its worker")
 	defer end()
