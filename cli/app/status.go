@@ -33,7 +33,7 @@ machine that a request would start is asleep. With --watch the screen follows.`,
 		Example: "  bourse status -a shop --watch",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			look := func() (Status, error) { return statusOf(c.Context(), s, bourse.AppName(app)) }
+			look := func() (Status, error) { return statusOf(c.Context(), s, bourse.AppName(app), !follow) }
 			if follow {
 				w := watch{shell: s, look: look, wait: pause}
 				return w.run(c.Context())
@@ -86,7 +86,9 @@ type GroupStatus struct {
 	ill  bool // another machine is in trouble
 }
 
-func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, error) {
+// statusOf asks how an app is. quotes also looks for workers that would take machines of
+// groups that are all on one worker: a quote asks registries, so it is not repeated often.
+func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool) (Status, error) {
 	machines, silent, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return Status{}, cli.Hint(err, "bourse app list")
@@ -99,6 +101,9 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (Status, er
 		st.URLs = urlsOf(ctx, s, app)
 	}
 	for i := range st.Groups {
+		if !quotes {
+			break
+		}
 		g := &st.Groups[i]
 		g.OneWorker = oneWorker(ctx, s, app, g, machines)
 	}
