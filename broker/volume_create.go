@@ -74,6 +74,11 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	order := bourse.Order{App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, First: in.FirstTry}}
 	chosen.name(&order)
 	order.Config.Requirements = in.Requirements
+	if in.ComputeImage != "" {
+		if order.Config.Image = machinesapi.ImageName(in.ComputeImage); !isImageName(order.Config.Image) {
+			return bourse.Order{}, errImageName(order.Config.Image)
+		}
+	}
 	return order, order.Validate()
 }
 

@@ -77,10 +77,22 @@ func (f *Failure) err(from bourse.Member) error {
 }
 
 // Unsent is the error of a Fabric when the worker has not seen the request:
-// CodeUnavailable, also when the caller left before it could be sent.
+// CodeUnavailable, also when the caller left before it could be sent. It is [ErrUnsent].
 func Unsent(to bourse.Member, cause error) error {
-	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, cause)
+	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, unsent{cause})
 }
+
+// ErrUnsent is in the error of a call that the worker has not seen; see [Unsent].
+var ErrUnsent = errors.New("the request was not sent")
+
+// unsent is the cause of a request that was not sent.
+type unsent struct{ error }
+
+// Is reports whether target is ErrUnsent.
+func (unsent) Is(target error) bool { return target == ErrUnsent }
+
+// Unwrap returns the cause.
+func (u unsent) Unwrap() error { return u.error }
 
 // ErrLost is in the error of a call whose answer did not arrive; see [Lost]. A caller whose
 // request does no harm when it is repeated repeats it.

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/bourse-dev/bourse"
@@ -51,6 +52,27 @@ func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		return reply, end.Failure.err(to)
 	}
 	return *end.Reply, nil
+}
+
+// Pullable asks a worker whether it can pull an image for an organization now. It returns
+// the worker's refusal, and nil if it can or that is not known.
+func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal {
+	_, err := ImageResolve.Call(ctx, t.Fabric, to, ResolveRequest{Image: image, Org: org})
+	if err == nil || errors.Is(err, ErrUnsent) {
+		return nil
+	}
+	r := &bourse.Refusal{Worker: to.ID, Region: to.Region, Resource: image, Detail: bourse.MessageOf(err)}
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound:
+		r.Reason = bourse.RefusedNoImage
+	case bourse.CodeInvalid:
+		r.Reason = bourse.RefusedImage
+	case bourse.CodeUnavailable:
+		r.Reason = bourse.RefusedRegistry
+	default:
+		return nil
+	}
+	return r
 }
 
 // Cancel makes sure that the order is not filled by this worker, now or later.

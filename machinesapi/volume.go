@@ -100,6 +100,7 @@ type CreateVolume struct {
 	Snapshot          bourse.SnapshotID `json:"snapshot_id,omitempty"`          // filled from it
 	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // a fork of it
 	Compute           *Compute          `json:"compute,omitempty"`              // the worker has capacity for such a machine, too
+	ComputeImage      string            `json:"compute_image,omitempty"`        // the worker runs this image, and can pull it
 
 	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // ours: for the whole order; default 10 s
 	FirstTry     bool                `json:"first_try,omitempty"`    // ours: the order's id was never sent before

@@ -1,9 +1,11 @@
 package market_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
 	"github.com/bourse-dev/bourse/market/markettest"
 )
 
@@ -76,5 +78,62 @@ func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 	o.Config.Image = "example.com/web:1"
 	if a := place(t.Context(), broker(c, nil), o); a.err != nil {
 		t.Error(a.err)
+	}
+}
+
+// TestAsksAboutImages: what a quote says fits can be pulled there; what no worker can pull is refused
+// as a claim would refuse it, and the next region is tried. A volume goes to a worker that can
+// pull the image of the machine that it is for.
+func TestAsksAboutImages(t *testing.T) {
+	const web = "example.com/web:1"
+	pulls := func(reason bourse.RefusalReason) *markettest.Lies {
+		return &markettest.Lies{Pulls: func() *bourse.Refusal { return &bourse.Refusal{Reason: reason, Resource: web, Detail: string(reason)} }}
+	}
+	ranked := func(d *bourse.Decision) (out []bourse.WorkerID) {
+		for _, r := range d.Rounds[len(d.Rounds)-1].Ranked {
+			out = append(out, r.Worker)
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		image string
+		says  map[bourse.WorkerID]bourse.RefusalReason
+		code  bourse.Code
+		want  []bourse.WorkerID // that would take it
+	}{
+		"all":             {web, nil, "", []bourse.WorkerID{"w0", "w1"}},
+		"one":             {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w1"}},
+		"another variant": {web, map[bourse.WorkerID]bourse.RefusalReason{"w1": bourse.RefusedImage}, "", []bourse.WorkerID{"w0"}},
+		"none":            {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, bourse.CodeUnavailable, nil},
+		"no such image":   {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedNoImage}, bourse.CodeNotFound, nil},
+		"no registry's":   {"host", map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w0", "w1"}},
+	} {
+		cluster := floor(2, room(5))
+		for id, reason := range tt.says {
+			cluster.Tell(id, pulls(reason))
+		}
+		o := order("gru")
+		o.Config.Image = tt.image
+		d, err := broker(cluster, nil).Quote(t.Context(), o)
+		if bourse.CodeOf(err) != tt.code {
+			t.Errorf("%s: %v, want %q", name, err, tt.code)
+			continue
+		}
+		if got := slices.Sorted(slices.Values(ranked(&d))); tt.code == "" && !slices.Equal(got, tt.want) || len(d.Rounds[0].Refusals) > len(tt.says) {
+			t.Errorf("%s: %v would take it, %+v", name, got, d.Rounds)
+		}
+		volume := volumeOrder("gru")
+		volume.Config.Image = tt.image
+		v := place(t.Context(), broker(cluster, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader} }), volume)
+		if bourse.CodeOf(v.err) != tt.code || v.err == nil && !slices.Contains(tt.want, v.fill.Volume.Worker) {
+			t.Errorf("%s: a volume: %+v, %v", name, v.decision, v.err)
+		}
+	}
+	cluster := markettest.New(markettest.Spec{ID: "w0", Region: "gru", Total: room(5)}, markettest.Spec{ID: "w1", Region: "mad", Total: room(5)})
+	cluster.Tell("w0", pulls(bourse.RefusedRegistry))
+	o := order("gru", "mad")
+	o.Config.Image = web
+	if d, err := broker(cluster, nil).Quote(t.Context(), o); err != nil || !slices.Equal(ranked(&d), []bourse.WorkerID{"w1"}) {
+		t.Errorf("in the next region: %+v, %v", d, err)
 	}
 }

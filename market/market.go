@@ -75,6 +75,9 @@ type Trader interface {
 	// error with CodeUnavailable the worker has not seen the claim; after any
 	// other error the outcome is unknown.
 	Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
+	// Pullable asks a worker whether it can pull an image for an organization now. It
+	// returns the worker's refusal, and nil if it can or that is not known.
+	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
 	// Cancel makes sure that the order is not filled by this worker, now or
 	// later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)

@@ -116,7 +116,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	if len(members) == 0 {
 		return nil, nil
 	}
-	if len(members) == 1 && !t.quoteOnly {
+	if len(members) == 1 && !t.quoteOnly && !t.asksAboutImage() {
 		// There is nothing to choose, and a claim is checked against the
 		// ledger anyway: the quote would cost a round trip and decide nothing.
 		return t.claims(ctx, members, []Ranked{{}})
@@ -146,6 +146,10 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 		return nil, err
 	}
 	ranked := t.rank(members, quotes, t.x.cfg.QuoteWithin)
+	ranked = t.pullable(ctx, members, ranked)
+	if err := t.noes.final(t.order); err != nil {
+		return nil, err
+	}
 	if t.quoteOnly && len(ranked) > 0 {
 		return nil, errQuoted
 	}

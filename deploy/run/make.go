@@ -114,7 +114,8 @@ func (r *runner) createVolume(ctx context.Context, i int) error {
 	if s.Volume.SizeGB > 0 {
 		in.SizeGB = &s.Volume.SizeGB
 	}
-	if s.Config != nil { // the worker has to have room for the machine, too
+	if s.Config != nil { // the worker has to have room for the machine, too, and to run its image
+		in.ComputeImage = s.Config.Image
 		if s.Config.Guest != nil {
 			in.Compute = &machinesapi.Compute{Guest: *s.Config.Guest}
 		}

@@ -201,6 +201,7 @@ func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 type Lies struct {
 	Quote func(*bourse.Quote)
 	Claim func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error)
+	Pulls func() *bourse.Refusal // whether an image can be pulled; without it, it can
 }
 
 // Clear destroys all machines and deletes all orders.

@@ -15,9 +15,10 @@ type Verb string
 
 // The verbs of a market.Trader.
 const (
-	Ask    Verb = "ask"
-	Claim  Verb = "claim"
-	Cancel Verb = "cancel"
+	Ask      Verb = "ask"
+	Claim    Verb = "claim"
+	Cancel   Verb = "cancel"
+	Pullable Verb = "pullable"
 )
 
 // Call is one message to one worker.
@@ -110,6 +111,20 @@ func (l *Link) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim)
 		return nil, nil, err
 	}
 	return r.fill, r.refusal, r.err
+}
+
+// Pullable implements market.Trader.
+func (l *Link) Pullable(_ context.Context, to bourse.Member, _, _ string) *bourse.Refusal {
+	w, _, err := l.dial(Pullable, to.ID, "")
+	if err != nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lies == nil || w.lies.Pulls == nil {
+		return nil
+	}
+	return w.lies.Pulls()
 }
 
 // Cancel implements market.Trader.

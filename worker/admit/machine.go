@@ -48,6 +48,14 @@ func (h *Host) Ever(order *bourse.Order) *bourse.Refusal {
 	if order.Kind() == bourse.KindHold && order.Config.Image == "" { // whatever will run
 		return h.labels(order.Config.Requirements, h.Labels.Load().All)
 	}
+	if r := h.runs(order); r != nil {
+		return r
+	}
+	return h.labels(order.Config.Requirements, h.Labels.Load().Of[order.Config.ImageKind()])
+}
+
+// runs returns why the worker does not run machines with the order's image.
+func (h *Host) runs(order *bourse.Order) *bourse.Refusal {
 	kind := order.Config.ImageKind()
 	if !slices.Contains(h.Drivers, string(kind)) {
 		return &bourse.Refusal{
@@ -56,11 +64,9 @@ func (h *Host) Ever(order *bourse.Order) *bourse.Refusal {
 		}
 	}
 	if kind == bourse.RegistryImage {
-		if r := h.image(order); r != nil {
-			return r
-		}
+		return h.image(order)
 	}
-	return h.labels(order.Config.Requirements, h.Labels.Load().Of[kind])
+	return nil
 }
 
 // orderID returns the reasons that lie in the order's id: it was canceled, or

@@ -35,6 +35,11 @@ func (h *Host) volumeEver(order *bourse.Order, spec *bourse.VolumeOrder) *bourse
 	if spec.Encrypted && h.VolumeLabels[bourse.LabelEncrypted] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: bourse.LabelEncrypted, Detail: "the worker cannot encrypt volumes"}
 	}
+	if order.Config.Image != "" { // of the machine that is to mount it, here
+		if r := h.runs(order); r != nil {
+			return r
+		}
+	}
 	return h.labels(order.Config.Requirements, h.Labels.Load().All)
 }
 
