@@ -102,8 +102,14 @@ func (w *wirePort) port() (p Port, err error) {
 	p.Handlers, p.ForceHTTPS = w.Handlers, w.ForceHTTPS
 	if w.TLS != nil {
 		p.TLS = TLSOptions{ALPN: w.TLS.ALPN, Versions: w.TLS.Versions, SelfSigned: w.TLS.SelfSigned}
+		if err := p.tlsSupported(); err != nil {
+			return p, err
+		}
 	}
 	if w.ProxyProto != nil {
+		if v := w.ProxyProto.Version; v != "" && v != "v1" && v != "v2" {
+			return p, bad(".proxy_proto_options.version %s: use v1 or v2", bourse.Quoted(v))
+		}
 		p.ProxyV2 = w.ProxyProto.Version == "v2"
 	}
 	if w.HTTP != nil {
@@ -111,6 +117,28 @@ func (w *wirePort) port() (p Port, err error) {
 	}
 	return p, err
 }
+
+// tlsSupported reports CodeInvalid for options that no connection could be
+// served with. The error's message begins with the path below the port.
+func (p *Port) tlsSupported() error {
+	for _, v := range p.TLS.Versions {
+		if v != "TLSv1.2" && v != "TLSv1.3" {
+			return bad(".tls_options.versions: %s: use TLSv1.2 or TLSv1.3", bourse.Quoted(v))
+		}
+	}
+	for _, protocol := range p.TLS.ALPN {
+		switch {
+		case protocol == "" || len(protocol) > maxALPN:
+			return bad(".tls_options.alpn: %s: the name of a protocol has 1 to %d bytes", bourse.Quoted(protocol), maxALPN)
+		case p.Has(HTTP) && protocol != "h2" && protocol != "http/1.1":
+			return bad(".tls_options.alpn: %s: handler http supports h2 and http/1.1", bourse.Quoted(protocol))
+		}
+	}
+	return nil
+}
+
+// maxALPN is the longest protocol name that TLS can carry (RFC 7301, section 3.1).
+const maxALPN = 255
 
 func (w *wireHTTP) options() (o HTTPOptions, err error) {
 	o.Compress = w.Compress != nil && *w.Compress
