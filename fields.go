@@ -17,7 +17,7 @@ const (
 // its image.
 type Field struct {
 	Path              string // from the body down, config.guest.cpus: [] is each item of a list, * each name of a map
-	Below             string // the members below it that are treated alike, separated by spaces; none: it is one
+	Below             string // the members below Path that are treated like it, separated by spaces; empty if Path itself is the member
 	Host, Pull, Image Treatment
 	Reason            string   // why it is not acted on everywhere
 	Idle              []string // values that ask for nothing, beside the empty ones
@@ -40,8 +40,15 @@ func (f *Field) Err() error {
 	return Errorf(CodeInvalid, "invalid %s: %s", f.Name(), f.Reason)
 }
 
-// FieldOf returns the line about a member, nil when there is none.
-func FieldOf(path string) *Field { return fieldsByPath[path] }
+// FieldOf returns the line about a member, or nil if the table has none. As
+// in encoding/json, the case of letters does not matter.
+func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
+
+// Opens reports whether path leads to members with lines of their own for this
+// kind of image, because only the members below it are acted on.
+func (f *Field) Opens(path string, kind ImageKind) bool {
+	return f.Below != "" && f.By(kind) == ActedOn && strings.EqualFold(f.Path, path)
+}
 
 // Name is the path as people write it.
 func (f *Field) Name() string { return strings.TrimRight(f.Path, "[].*") }
@@ -58,7 +65,11 @@ func (w Warning) String() string { return w.Field + ": " + w.Message }
 var fieldsByPath = func() map[string]*Field {
 	out := map[string]*Field{}
 	for i := range fields {
-		out[fields[i].Path] = &fields[i]
+		f := &fields[i]
+		out[f.Path] = f
+		for below := range strings.FieldsSeq(f.Below) {
+			out[f.Path+"."+below] = f
+		}
 	}
 	return out
 }()

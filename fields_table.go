@@ -27,7 +27,7 @@ var fields = slices.Concat(
 	byImage(JustKept, JustKept, ActedOn, "only the program of a registry's image has a terminal of its own", "config.init.tty"),
 	alike(JustKept, "a machine has no swap: memory_mb is all that it has", "config.init.swap_size_mb"),
 	alike(ActedOn, "", "config.env", "config.metadata", "config.requirements"),
-	byImage(ActedOn, Refused, ActedOn, "the program of a poller cannot be reached", "config.task"),
+	[]Field{{"config.task", "name concurrency port protocol timeout", ActedOn, Refused, ActedOn, "the program of a poller cannot be reached", nil}},
 	byImage(Refused, Refused, ActedOn, "only containerd has runtimes", "config.runtime"),
 
 	alike(ActedOn, "", "config.auto_destroy", "config.restart.policy", "config.restart.max_retries"),
@@ -36,7 +36,11 @@ var fields = slices.Concat(
 	byImage(ActedOn, JustKept, ActedOn, "a poller ends its job in its own way", "config.stop_config.signal"),
 	alike(ActedOn, "", "config.schedule"),
 	byImage(ActedOn, Refused, ActedOn, "a poller that is lost is replaced by the next one that asks for work", "config.standbys"),
-	byImage(ActedOn, Refused, ActedOn, "a poller's job is what its init says", "config.processes"),
+	[]Field{{
+		"config.processes[]",
+		"exec entrypoint cmd user env secrets[].env_var secrets[].name env_from[].env_var env_from[].field_ref ignore_app_secrets",
+		ActedOn, Refused, ActedOn, "a poller's job is what its init says", nil,
+	}},
 	alike(Refused, "a machine has one program: make a machine for each", "config.containers"),
 	alike(Refused, "a machine has one program, which shares its directories with no other", "config.volumes"),
 
@@ -73,14 +77,15 @@ var fields = slices.Concat(
 	keptWhole("a proxy has none of the files of a machine's image: its program serves them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
 	keptWhole("no one collects a program's own metrics yet", "config.metrics", "port path https"),
 
-	byImage(JustKept, JustKept, ActedOn, "a machine without an address of its own has the names of its host",
-		"config.dns.skip_registration", "config.dns.nameservers", "config.dns.searches", "config.dns.options", "config.dns.hostname",
-		"config.dns.hostname_fqdn"),
+	byImage(JustKept, JustKept, ActedOn, hostNames,
+		"config.dns.skip_registration", "config.dns.nameservers", "config.dns.searches", "config.dns.hostname", "config.dns.hostname_fqdn"),
+	[]Field{{"config.dns.options[]", "name value", JustKept, JustKept, ActedOn, hostNames, nil}},
 	alike(JustKept, "names are not forwarded yet", "config.dns.dns_forward_rules"),
 )
 
 const (
 	checkFields = "port type interval timeout grace_period method path protocol tls_skip_verify tls_server_name headers[].name headers[].values"
+	hostNames   = "a machine without an address of its own has the names of its host"
 	notChecked  = "there is no way to the ports of a poller's program"
 )
 

@@ -45,13 +45,15 @@ func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 var added = []string{"deadline", "race", "first_try", "reservation", "config.dns"}
 
 // elsewhere are the lines about what other packages read, of what a config keeps:
-// network, service and check.
-var elsewhere = []string{"config.dns.skip_registration", "config.services[]", "config.services[].checks[]", "config.checks.*"}
+// network, service, check and program.
+var elsewhere = []string{
+	"config.dns.skip_registration", "config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
+}
 
 // whole are the lines that are about all that is below them.
 var whole = []string{
-	"config.env", "config.metadata", "config.requirements", "config.task", "config.dns.options", "config.dns.dns_forward_rules",
-	"config.processes", "config.containers", "config.volumes",
+	"config.env", "config.metadata", "config.requirements", "config.task", "config.dns.dns_forward_rules",
+	"config.containers", "config.volumes",
 }
 
 // named reports whether the table has a line about a member.
@@ -103,6 +105,8 @@ func deep(t reflect.Type) bool {
 
 func TestReview(t *testing.T) {
 	const (
+		unknown  = `Bourse does not know it: it is kept and given back, not acted on`
+		instance = `kept and given back, not acted on: a request names its machine with fly-force-instance-id`
 		services = `config.services: kept and given back, not acted on: no proxy reaches a machine that runs where its poller is`
 		stranded = `config.services[0].ports: no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again`
 	)
@@ -119,6 +123,14 @@ func TestReview(t *testing.T) {
 		"checks":           {`"image":"nginx","checks":{"a":{"port":1},"b":{"port":2}}`, ""},
 		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: kept and given back, not acted on: there is no way to the ports of a poller's program"},
 		"unknown":          {`"image":"nginx","color":"red","guest":{"shade":{"a":1}}`, "config.color: Bourse does not know it: it is kept and given back, not acted on\nconfig.guest.shade.a: Bourse does not know it: it is kept and given back, not acted on"},
+		"in a service":     {`"image":"nginx","services":[{"internal_port":80,"color":"red","ports":[{"port":80,"tls_options":{"shade":1}}],"force_instance_key":"a"}]`, strings.Join([]string{"config.services[].color: " + unknown, "config.services[].force_instance_key: " + instance, "config.services[].ports[].tls_options.shade: " + unknown}, "\n")},
+		"in its checks":    {`"image":"nginx","services":[{"internal_port":80,"checks":[{"type":"tcp","restart_limit":3}]}]`, "config.services[].checks[].restart_limit: " + unknown},
+		"in a check":       {`"image":"nginx","checks":{"a":{"port":1,"headers":[{"name":"x","values":["y"],"only":true}],"successes":2}}`, "config.checks.*.headers[].only: " + unknown + "\nconfig.checks.*.successes: " + unknown},
+		"headers' names":   {`"image":"nginx","services":[{"internal_port":80,"ports":[{"port":80,"handlers":["http"],"http_options":{"response":{"headers":{"X-Any":"a"}}}}]}]`, ""},
+		"other letters":    {`"image":"nginx","services":[{"Internal_Port":80}]`, ""},
+		"in a process":     {`"image":"nginx","processes":[{"cmd":["a"],"env":{"ANY":"1"},"nice":5,"secrets":[{"env_var":"A","as":"b"}]}]`, "config.processes[].nice: " + unknown + "\nconfig.processes[].secrets[].as: " + unknown},
+		"in a task":        {`"image":"nginx","task":{"name":"a","retries":3}`, "config.task.retries: " + unknown},
+		"in an option":     {`"image":"nginx","dns":{"options":[{"name":"ndots","value":"1","only":"a"}]}`, "config.dns.options[].only: " + unknown},
 		"a strange name":   {`"image":"nginx","a\nb":1`, `config."a\nb": Bourse does not know it: it is kept and given back, not acted on`},
 		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: kept and given back, not acted on: only the program of a registry's image has a terminal of its own"},
 		"of an image":      {`"image":"nginx","init":{"tty":true}`, ""},

@@ -104,7 +104,7 @@ func (r *review) json(path string, raw []byte) error {
 
 // walk looks at a member that came as JSON, and all below it.
 func (r *review) walk(path string, value any) error {
-	if field := bourse.FieldOf(path); field != nil {
+	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
 		if asks(value, field.Idle) {
 			return r.treat(field)
 		}
