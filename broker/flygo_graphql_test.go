@@ -71,6 +71,29 @@ func TestFlyGoGraphQL(t *testing.T) {
 	if bad, err := client.ValidateWireGuardPeers(ctx, []string{"fdaa::1"}); err != nil || len(bad) != 0 {
 		t.Errorf("peers: %v, %v", bad, err)
 	}
+	if peers, err := client.GetWireGuardPeers(ctx, "personal"); err != nil || len(peers) != 0 {
+		t.Errorf("peers: %v, %v", peers, err)
+	}
+	if tokens, err := client.GetDelegatedWireGuardTokens(ctx, "personal"); err != nil || len(tokens) != 0 {
+		t.Errorf("delegated tokens: %v, %v", tokens, err)
+	}
+}
+
+// flyctl's agent asks for the nearest region, reads its code, and then for a
+// WireGuard peer: what users see is the answer to that.
+func TestTheAgentGetsAnAnswer(t *testing.T) {
+	for _, region := range []bourse.Region{"gru", "nowhere", ""} {
+		s := start(t, func(c *broker.Config) { c.Region = region })
+		client := graphQLClients(t, s, "root")[0]
+		nearest, err := client.ClosestWireguardGatewayRegion(t.Context())
+		if err != nil || nearest == nil || nearest.Code == "" {
+			t.Fatalf("of a broker in %q: %+v, %v", region, nearest, err)
+		}
+		_, err = client.CreateWireGuardPeer(t.Context(), "personal", nearest.Code, "laptop", "key", "")
+		if err == nil || !strings.Contains(err.Error(), "no WireGuard gateway") {
+			t.Errorf("a peer: %v", err)
+		}
+	}
 }
 
 // A tenant sees what /v1 shows it: its own.

@@ -132,7 +132,7 @@ func shownOrganization(o machinesapi.Organization) object {
 	return object{
 		typename: "Organization", "id": o.Slug, "internalNumericId": strconv.Itoa(int(o.NumericID)), "slug": o.Slug, "rawSlug": o.Slug, "name": o.Name,
 		"type": kind, "paidPlan": true, "billable": true, "viewerRole": "admin", "remoteBuilderImage": "", "addOns": none(), "members": none(),
-		"wireGuardPeers": none(), "limitedAccessTokens": none(),
+		"wireGuardPeers": none(), "delegatedWireGuardTokens": none(), "limitedAccessTokens": none(),
 	}
 }
 

@@ -2,6 +2,7 @@ package flycompat
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -41,6 +42,9 @@ func mutations() object {
 	return object{
 		typename:                 "Mutation",
 		"validateWireGuardPeers": object{"invalidPeerIps": []any{}},
+		"addWireGuardPeer": finder(func(context.Context, arguments) (any, error) {
+			return nil, bourse.Errorf(bourse.CodeNotFound, "Bourse has no WireGuard gateway: use bourse machine exec -it and bourse machine forward")
+		}),
 	}
 }
 
@@ -85,17 +89,19 @@ func (c *caller) platform(ctx context.Context, _ arguments) (any, error) {
 	return object{"requestRegion": all.Nearest, "regions": list, "vmSizes": []any{}}, nil
 }
 
+// nearestRegion finds the region that is nearest to the broker, or the first one
+// if their places are not known. It is never null, because flyctl's agent reads
+// its code without a look.
 func (c *caller) nearestRegion(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.Regions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range all.Regions {
-		if all.Regions[i].Code == all.Nearest {
-			return shownRegion(&all.Regions[i]), nil
-		}
+	if len(all.Regions) == 0 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no region has a worker")
 	}
-	return nil, nil //nolint:nilnil // no region is nearest: null
+	nearest := max(0, slices.IndexFunc(all.Regions, func(r machinesapi.Region) bool { return r.Code == all.Nearest }))
+	return shownRegion(&all.Regions[nearest]), nil
 }
 
 func shownRegion(r *machinesapi.Region) object {
