@@ -54,22 +54,24 @@ func TestWhoMayWhat(t *testing.T) {
 		{"GET", "/v1/workers/w1/runs", "", map[string]int{"root": 200, "acme": 403, "shop": 403}},
 	} {
 		for token, want := range c.want {
-			s := start(t, withTokens)
-			s.app(t, "shop", "acme")
-			s.app(t, "zoo", "zoological")
-			var header []string
-			if token != "" {
-				header = []string{"Authorization", "Bearer " + token}
-			}
-			rec := s.call(t, c.method, c.path, c.body, header...)
-			if rec.Code != want {
-				t.Errorf("%s %s with token %q: status %d, want %d: %s", c.method, c.path, token, rec.Code, want, rec.Body)
-			}
-			switch got := rec.Body.String(); {
-			case want == 401 && !strings.HasPrefix(got, `{"error":"Authenticate: token validation error"`):
-				t.Errorf("401 says %s", got)
-			case want == 403 && !strings.HasPrefix(got, `{"error":"unauthorized`):
-				t.Errorf("403 says %s", got)
+			for _, path := range []string{c.path, c.path + "/"} { // a slash at the end changes nothing
+				s := start(t, withTokens)
+				s.app(t, "shop", "acme")
+				s.app(t, "zoo", "zoological")
+				var header []string
+				if token != "" {
+					header = []string{"Authorization", "Bearer " + token}
+				}
+				rec := s.call(t, c.method, path, c.body, header...)
+				if rec.Code != want {
+					t.Errorf("%s %s with token %q: status %d, want %d: %s", c.method, path, token, rec.Code, want, rec.Body)
+				}
+				switch got := rec.Body.String(); {
+				case want == 401 && !strings.HasPrefix(got, `{"error":"Authenticate: token validation error"`):
+					t.Errorf("401 says %s", got)
+				case want == 403 && !strings.HasPrefix(got, `{"error":"unauthorized`):
+					t.Errorf("403 says %s", got)
+				}
 			}
 		}
 	}

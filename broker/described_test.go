@@ -176,7 +176,8 @@ func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
 		"POST /v1/apps/shop/machines/148e21ea1d5389/memory/reclaim": "is not offered: a machine's memory does not change while it runs",
 		"POST /v1/tokens/oidc":                                      "is not offered: tokens are opaque",
 		"POST /v1/postgres":                                         "is not offered: Managed Postgres",
-		"GET /v1/tokens/oidc/":                                      "no such endpoint",
+		"POST /v1/tokens/oidc/":                                     "is not offered: tokens are opaque",
+		"GET /v1/tokens/oidc/x":                                     "no such endpoint",
 		"PUT /v1/postgres":                                          "no such endpoint",
 	} {
 		method, path, _ := strings.Cut(call, " ")

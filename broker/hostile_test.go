@@ -159,6 +159,8 @@ func TestHostilePaths(t *testing.T) {
 		"/v1/apps/shop/machines/" + string(id) + "/nonsense":        404,
 		"/v1/orders/nonsense":                                       400,
 		"/v1/orders/01J00000000000000000000000":                     404,
+		"/v1/apps/shop%2F":                                          404, // the slash is part of the name
+		"/v1/apps/shop%2F/":                                         404,
 		"/v1/workers/..%2f..%2fetc":                                 404,
 		"/v1/nonsense":                                              404,
 		"/v1/apps/shop/machines/" + string(id) + "/wait?state=x":    400,

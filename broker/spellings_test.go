@@ -39,6 +39,7 @@ func TestSpellings(t *testing.T) {
 		{"/restart?timeout=5x", ``, 400},
 		{"/restart?force_stop=maybe", ``, 400},
 		{"/lease?ttl=30", ``, 201},
+		{"/lease/?ttl=30", ``, 201}, // as the Terraform provider sends it
 		{"/lease", `{"ttl":30}`, 201},
 		{"/lease", `{"ttl":"30"}`, 400},
 		{"/v1/apps/shop/machines", config(`"stop_config":{"timeout":"5s","signal":"SIGTERM"}`), 200},

@@ -42,7 +42,9 @@ const (
 	OneReservation = "/v1/reservations/{reservation}"
 )
 
-// Routed puts routes into a mux, with JSON for what it does not know.
+// Routed puts routes into a mux, with JSON for what it does not know. A slash at
+// the end of a path changes nothing: it is removed before the path is matched, so
+// that the endpoint, the authorization and the log all see the same path.
 func (s *Server) Routed(routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -54,7 +56,22 @@ func (s *Server) Routed(routes []Route) http.Handler {
 		}
 		return unknownPath(mux, w, r)
 	})))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.ServeHTTP(w, withoutSlash(r))
+	})
+}
+
+// withoutSlash returns r without the slash at the end of its path. An encoded
+// slash (%2F) is part of a name and stays.
+func withoutSlash(r *http.Request) *http.Request {
+	if p := r.URL.EscapedPath(); len(p) < 2 || !strings.HasSuffix(p, "/") {
+		return r
+	}
+	u := *r.URL
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.RawPath, "/")
+	out := *r
+	out.URL = &u
+	return &out
 }
 
 const anyPath = "/"
