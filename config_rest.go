@@ -63,6 +63,12 @@ func decodeNumbers(raw []byte, into any) error {
 	return d.Decode(into)
 }
 
+// Unread returns the members of raw, a JSON value that was decoded into v, that
+// v's type has no fields for: a map of such members, a list in which nil stands
+// for an item that has none, and nil if there are none. A type that decodes
+// itself is taken to read everything.
+func Unread(raw []byte, v any) any { return unread(raw, reflect.TypeOf(v)) }
+
 // unread returns the part of raw, a JSON value of type t, that t has no fields
 // for: an object of such members, a list in which null stands for an item that has
 // none, and nil for nothing.

@@ -93,3 +93,48 @@ func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 		t.Errorf("orders were placed: %+v", s.orders)
 	}
 }
+
+// The reply to any other request names the members that are ignored, also when
+// the answer is another than was asked for.
+func TestIgnoredMembersAreNamed(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "personal")
+	m := s.machine(t, "w1", "web", bourse.StateStarted)
+	const ignored = "Bourse does not support it: it is ignored"
+	for _, c := range []struct {
+		path, body string
+		want       []string
+	}{
+		{"/v1/apps", `{"name":"a1","org_slug":"personal","network":"","app_role_id":"","enable_subdomains":false}`, nil},
+		{"/v1/apps", `{"name":"a2","app_role_id":"pg","enable_subdomains":true}`, []string{"app_role_id: " + ignored, "enable_subdomains: " + ignored}},
+		{"/v1/apps/shop/volumes", `{"name":"data","region":"gru","compute_image":"nginx"}`, []string{"compute_image: " + ignored}},
+		{"/v1/apps/shop/volumes", `{"name":"data","region":"gru","compute":{"cpus":1}}`, nil},
+		{"/v1/apps/shop/ip_assignments", `{"type":"private_v6"}`, nil},
+		{"/v1/apps/shop/ip_assignments", ``, nil},
+		{"/v1/apps/shop/ip_assignments", `{"type":"v4","region":"gru"}`, []string{
+			"region: " + ignored,
+			"type: an app has its private_v6 address and no other: the reply is that one, and nothing was assigned",
+		}},
+		{"/v1/apps/shop/machines", `{"config":` + hostConfig + `,"lsvd":true}`, []string{"lsvd: " + ignored}},
+		{"/v1/apps/shop/machines/" + string(m.ID) + "/stop", `{"id":"x","signal":"SIGTERM","timeout":"0s"}`, nil},
+		{"/v1/apps/shop/machines/" + string(m.ID) + "/metadata", `{"metadata":{"any":"thing"}}`, nil},
+	} {
+		method := "POST"
+		if strings.HasSuffix(c.path, "metadata") {
+			method = "PUT"
+		}
+		rec := s.call(t, method, c.path, c.body)
+		if got := rec.Header()[machinesapi.HeaderWarning]; rec.Code > 299 || cmp.Diff(c.want, got) != "" {
+			t.Errorf("%s %s: status %d %s, warnings %q, want %q", c.path, c.body, rec.Code, rec.Body, got, c.want)
+		}
+	}
+	for _, body := range []string{
+		`{"name":"data","region":"gru","host_dedication_id":"x"}`,
+		`{"name":"data","region":"gru","compute":{"host_dedication_id":"x"}}`,
+		`{"name":"data","region":"gru","compute":{"guest":{"host_dedication_id":"x"}}}`,
+	} {
+		if rec := s.call(t, "POST", "/v1/apps/shop/volumes", body); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "invalid host_dedication_id") {
+			t.Errorf("%s: %d %s", body, rec.Code, rec.Body)
+		}
+	}
+}

@@ -151,9 +151,7 @@ func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warn
 	if err != nil {
 		return nil, err
 	}
-	for _, warning := range warnings {
-		w.Header().Add(machinesapi.HeaderWarning, warning.String())
-	}
+	endpoint.Warn(w, warnings...)
 	if _, err = program.Of(c); err == nil {
 		_, err = check.Of(c)
 	}

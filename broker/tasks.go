@@ -38,7 +38,7 @@ func (h *taskHandler) routes() []endpoint.Route {
 // or with every refusal.
 func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.RunTask
-	if err := endpoint.Decode(w, r, false, &in); err != nil {
+	if err := endpoint.DecodeTask(w, r, &in); err != nil {
 		return err
 	}
 	if strings.Contains(r.Header.Get("Accept"), machinesapi.TypeLines) {
@@ -84,7 +84,7 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 // body is that of runTask.
 func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
-	if err := endpoint.Decode(w, r, false, &short); err != nil {
+	if err := endpoint.DecodeTask(w, r, &short); err != nil {
 		return err
 	}
 	if _, err := h.gate.Usable(r, bourse.DefaultAppName); err != nil {

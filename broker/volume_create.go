@@ -45,6 +45,9 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return bourse.Order{}, err
 	}
+	if err := in.Review(); err != nil {
+		return bourse.Order{}, err
+	}
 	chosen, err := chosenID(r)
 	if err != nil {
 		return bourse.Order{}, err

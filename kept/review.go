@@ -137,6 +137,31 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
+// Unknown returns a warning for each member of raw, a JSON body that was decoded
+// into v, that v has no field for and that asks for something.
+func Unknown(raw []byte, v any) []bourse.Warning {
+	var r review
+	r.unknown("", bourse.Unread(raw, v))
+	return r.warnings
+}
+
+func (r *review) unknown(path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			r.unknown(strings.TrimPrefix(path+"."+member(name), "."), value[name])
+		}
+	case []any:
+		for _, v := range value {
+			r.unknown(path+"[]", v)
+		}
+	default:
+		if asks(value, nil) {
+			r.warn(path, "Bourse does not support it: it is ignored")
+		}
+	}
+}
+
 func (r *review) treat(f *bourse.Field) error {
 	switch f.By(r.kind) {
 	case bourse.Refused:

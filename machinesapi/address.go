@@ -19,8 +19,7 @@ type IPAssignments struct {
 	IPs []IPAssignment `json:"ips"`
 }
 
-// AssignIP is the body of a request for an address. Clients send more, which
-// changes nothing.
+// AssignIP is the body of a request for an address.
 type AssignIP struct {
 	Type string `json:"type"` // v4, v6, shared_v4, private_v6
 }

@@ -101,6 +101,7 @@ type CreateVolume struct {
 	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // a fork of it
 	Compute           *Compute          `json:"compute,omitempty"`              // the worker has capacity for such a machine, too
 	ComputeImage      string            `json:"compute_image,omitempty"`        // the worker runs this image, and can pull it
+	HostDedication    string            `json:"host_dedication_id,omitempty"`   // refused: see Review
 
 	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // ours: for the whole order; default 10 s
 	FirstTry     bool                `json:"first_try,omitempty"`    // ours: the order's id was never sent before
@@ -109,21 +110,34 @@ type CreateVolume struct {
 
 // Compute is the guest that a volume is for. Clients write it as such, or as
 // {"guest": …}.
-type Compute struct{ bourse.Guest }
+type Compute struct {
+	bourse.Guest
+	HostDedication string `json:"host_dedication_id,omitempty"` // refused: see [CreateVolume.Review]
+}
 
 // UnmarshalJSON reads both spellings.
 func (c *Compute) UnmarshalJSON(b []byte) error {
+	type plain Compute
 	var nested struct {
-		Guest *bourse.Guest `json:"guest"`
+		Guest *plain `json:"guest"`
 	}
 	if err := json.Unmarshal(b, &nested); err != nil {
 		return err
 	}
 	if nested.Guest != nil {
-		c.Guest = *nested.Guest
+		*c = Compute(*nested.Guest)
 		return nil
 	}
-	return json.Unmarshal(b, &c.Guest)
+	return json.Unmarshal(b, (*plain)(c))
+}
+
+// Review reports CodeInvalid for a member that would promise a host of the
+// caller's own, as a machine's config may not either.
+func (c *CreateVolume) Review() error {
+	if c.HostDedication == "" && (c.Compute == nil || c.Compute.HostDedication == "") {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "invalid host_dedication_id: %s", bourse.FieldOf("config.guest.host_dedication_id").Reason)
 }
 
 // Spec returns what is ordered.

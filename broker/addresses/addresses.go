@@ -59,7 +59,7 @@ var kinds = []string{"", "v4", "v6", "shared_v4", "private_v6"}
 
 // assign answers with the address that the app has, whichever kind is asked for:
 // clients ask for one of each kind before the first deploy of an app with services,
-// and end when they get none.
+// and stop if they get none. A warning says when the address is of another kind.
 func (h *Handler) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.AssignIP
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -72,6 +72,9 @@ func (h *Handler) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	if !slices.Contains(kinds, in.Type) {
 		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Err: bourse.Errorf(bourse.CodeInvalid,
 			"invalid type %s: an app has its private address and no other; what it sends comes from its worker's", bourse.Quoted(in.Type))}
+	}
+	if in.Type != "" && in.Type != "private_v6" {
+		endpoint.Warn(w, bourse.Warning{Field: "type", Message: "an app has its private_v6 address and no other: the reply is that one, and nothing was assigned"})
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, assignment(&app))
 }

@@ -11,12 +11,37 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // Decode reads a JSON body into into; an empty body leaves it as it is, when
-// optional. Unknown fields are ignored. Codes: invalid.
+// optional. Members that into has no field for are ignored, and the reply says so
+// in a header for each. Codes: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
+	return decode(w, r, optional, func(raw []byte) error {
+		err := unmarshal(raw, into)
+		if err == nil {
+			Warn(w, kept.Unknown(raw, into)...)
+		}
+		return err
+	})
+}
+
+// DecodeTask is Decode for a task's payload, without the warnings: looking for
+// unknown members would read a large payload twice.
+func DecodeTask(w http.ResponseWriter, r *Request, into any) error {
+	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, into) })
+}
+
+// Warn says in the reply's headers which members of the request are not acted on.
+func Warn(w http.ResponseWriter, warnings ...bourse.Warning) {
+	for _, warning := range warnings {
+		w.Header().Add(machinesapi.HeaderWarning, warning.String())
+	}
+}
+
+func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []byte) error) error {
 	raw, err := ReadBody(w, r)
 	if err != nil {
 		return err
@@ -27,7 +52,7 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 		}
 		return bourse.Errorf(bourse.CodeInvalid, "the request has no body: send JSON")
 	}
-	return bodies.Decode(r.Request, len(raw), func() error { return unmarshal(raw, into) })
+	return bodies.Decode(r.Request, len(raw), func() error { return read(raw) })
 }
 
 // unmarshal decodes JSON and says in CodeInvalid what is wrong with it.

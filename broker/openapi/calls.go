@@ -63,7 +63,7 @@ var calls = slices.Concat(
 		{Pattern: "GET /v1/orgs/{org}/machines"},
 
 		{Pattern: "GET " + app + "/volumes"},
-		{Pattern: "POST " + app + "/volumes", Differs: "encrypted is false unless it is asked for, and 412 where no worker can; 422 with every worker's refusal when none has room"},
+		{Pattern: "POST " + app + "/volumes", Differs: "encrypted is false unless it is asked for, and 412 where no worker can; host_dedication_id is refused; 422 with every worker's refusal when none has room"},
 		{Pattern: "GET " + volume},
 		{Pattern: "PUT " + volume},
 		{Pattern: "DELETE " + volume, Differs: "it is gone at once: nothing of it is kept"},

@@ -33,9 +33,9 @@ func TestWhatBourseAddsIsMarked(t *testing.T) {
 	}
 }
 
-// documented are members of the Machines API that its client does not read.
+// documented are members of the Machines API that its client neither reads nor sends.
 var documented = []string{
-	"App.created_at", "Machine.lease", "Volume.block_size", "Volume.blocks", "Volume.blocks_avail", "Volume.blocks_free", "Volume.bytes_total",
+	"App.created_at", "CreateVolume.host_dedication_id", "Machine.lease", "Volume.block_size", "Volume.blocks", "Volume.blocks_avail", "Volume.blocks_free", "Volume.bytes_total",
 	"Volume.bytes_used", "Volume.fstype", "Volume.type",
 }
 
