@@ -73,7 +73,7 @@ var fields = slices.Concat(
 		{"config.services[].checks[]", checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
 		{"config.checks.*", "kind " + checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
 	},
-	alike(JustKept, "a machine is started by requests if its services say autostart", "config.disable_machine_autostart"),
+	alike(JustKept, "services decide it: set autostart to false in each", "config.disable_machine_autostart"),
 	keptWhole("a proxy has none of the files of a machine's image: its program serves them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
 	keptWhole("no one collects a program's own metrics yet", "config.metrics", "port path https"),
 

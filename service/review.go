@@ -33,7 +33,7 @@ func Review(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	case !reached:
 		warn(0, "ports", "no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again")
 	case !started:
-		warn(0, "autostart", "the machine is stopped when no one uses it, and no request starts it again: no service with ports has autostart")
+		warn(0, "autostart", "the machine is stopped when no one uses it, and no request starts it again: autostart is false in every service with ports")
 	}
 	return out
 }

@@ -18,9 +18,10 @@ func TestReview(t *testing.T) {
 		"none":              {services: `[]`},
 		"nothing is asked":  {services: `[{"internal_port":80}]`},
 		"to zero and back":  {services: `[{"autostop":"stop","autostart":true,` + ports + `}]`},
-		"started by hand":   {services: `[{"autostop":"suspend",` + ports + `}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
-		"one of two starts": {services: `[{"autostop":"stop",` + ports + `},{"autostop":"stop","autostart":true,` + ports + `}]`},
-		"that has no ports": {services: `[{"autostop":"stop",` + ports + `},{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
+		"by default":        {services: `[{"autostop":"suspend",` + ports + `}]`},
+		"started by hand":   {services: `[{"autostop":"suspend","autostart":false,` + ports + `}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
+		"one of two starts": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true,` + ports + `}]`},
+		"that has no ports": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
 		"no ports":          {services: `[{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].ports: no service has any"}},
 		"udp": {
 			services: `[{"protocol":"udp","autostop":"stop","autostart":true,` + ports + `}]`,

@@ -19,7 +19,7 @@ type Service struct {
 	Protocol     Protocol
 	InternalPort int    // of the machine, 1 to 65535; 0: what its $PORT says
 	Ports        []Port // that it is reached at from outside; none: by nobody
-	Autostart    bool   // a request starts the machine
+	Autostart    bool   // a request starts the machine; default true, as flyctl, which leaves it out, has it
 	Autostop     Autostop
 	MinRunning   int // machines of the app that autostop leaves running in its primary region
 	Concurrency  Concurrency
@@ -161,7 +161,7 @@ func validPort(n int) bool { return n > 0 && n < 65536 }
 func (w *wire) into(s *Service) error {
 	*s = Service{
 		Protocol: Protocol(strings.ToLower(w.Protocol)), InternalPort: w.InternalPort,
-		Autostart: w.Autostart != nil && *w.Autostart, Autostop: Autostop(w.Autostop),
+		Autostart: w.Autostart == nil || *w.Autostart, Autostop: Autostop(w.Autostop),
 		Concurrency: Concurrency{Soft: defaultSoft},
 	}
 	if s.Protocol == "" {

@@ -189,7 +189,7 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 	wakes := false
 	services = slices.DeleteFunc(services, func(s place.Service) bool { return len(s.Ports) == 0 })
 	for _, service := range services {
-		wakes = wakes || service.Autostart != nil && *service.Autostart
+		wakes = wakes || service.Autostart == nil || *service.Autostart
 		for _, p := range service.Ports {
 			if !slices.Contains(g.Ports, p.Port) {
 				g.Ports = append(g.Ports, p.Port)

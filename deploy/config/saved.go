@@ -210,10 +210,6 @@ func (s *saver) services(d *Definition, name string, c *bourse.Config, processes
 		case string:
 			out.AutoStop = Autostop(stop)
 		}
-		if in.Autostart == nil { // which files mean otherwise
-			off := false
-			out.AutoStart = &off
-		}
 		for j := range in.Checks {
 			if check := &in.Checks[j]; check.isHTTP() {
 				out.HTTPChecks = append(out.HTTPChecks, HTTPCheck{check.times(), check.request()})
