@@ -154,3 +154,16 @@ func golden(t *testing.T, file, got string) {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
+
+// A list of processes is dropped, as flyctl does, with a warning if it says anything.
+func TestAListOfProcesses(t *testing.T) {
+	for text, want := range map[string]int{"[[processes]]\n": 0, "[[processes]]\nweb = \"run\"\n": 1} {
+		c, err := config.Parse("fly.toml", []byte("app = \"a\"\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings := c.Warnings(); len(warnings) != want || want == 1 && warnings[0].Field != "processes" {
+			t.Errorf("%q: %+v", text, warnings)
+		}
+	}
+}

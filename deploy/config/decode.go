@@ -182,6 +182,8 @@ func (d *decoder) duration(n *node, w where, into *bourse.Duration, tag reflect.
 	var t time.Duration
 	var err error
 	switch {
+	case n.kind == text && n.text == "": // old files have it for a time that is not set
+		return
 	case n.kind == text:
 		if t, err = time.ParseDuration(n.text); err != nil && bare > 0 { // a number as a text
 			var number int64
@@ -224,8 +226,16 @@ func (d *decoder) list(n *node, w where, v reflect.Value, tag reflect.StructTag)
 
 // names decodes a table whose names are the author's.
 func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag) {
-	if n.kind == list && len(n.items) == 0 { // old files have it
+	switch {
+	case n.kind == list && len(n.items) == 0: // old files have it
 		return
+	case n.kind == list && w.field == "processes":
+		if asks(n) {
+			d.warn(n.at, w.path, "a list of processes is ignored, as flyctl does: write [processes], with the command of each group")
+		}
+		return
+	case n.kind == list && v.Type().Elem() == reflect.TypeFor[Values]():
+		n = headersOf(n)
 	}
 	if n.kind != table {
 		d.wrong(n, w, "a table")
@@ -240,8 +250,32 @@ func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag
 	v.Set(out)
 }
 
+// headersOf returns the table that a list of headers stands for in old files: each
+// item has a name with its value or values, or is a table of headers itself. It
+// returns n if it is another list.
+func headersOf(n *node) *node {
+	out := &node{kind: table, at: n.at}
+	for _, item := range n.items {
+		if item.kind != table {
+			return n
+		}
+		name, value := item.member("name"), item.member("value")
+		if value == nil {
+			value = item.member("values")
+		}
+		if name == nil || name.kind != text || value == nil {
+			for _, m := range item.members {
+				out.put(m.name, m.at, m.value)
+			}
+			continue
+		}
+		out.put(name.text, name.at, value)
+	}
+	return out
+}
+
 // formerly are fields by the names that they had.
-var formerly = map[string]string{"mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
+var formerly = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
 
 // fields decodes a table whose names are the fields of a struct.
 func (d *decoder) fields(n *node, w where, v reflect.Value) {
