@@ -81,8 +81,12 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for _, rt := range routes {
 		method, path, _ := strings.Cut(rt.Pattern, " ")
 		item, _ := doc["paths"].(map[string]any)[strings.ReplaceAll(path, "...}", "}")].(map[string]any)
-		if item[strings.ToLower(method)] == nil {
+		operation, _ := item[strings.ToLower(method)].(map[string]any)
+		if operation == nil {
 			t.Errorf("%s is not in the description", rt.Pattern)
+		}
+		if operation["summary"] == "" {
+			t.Errorf("%s has no summary: write one in openapi/summaries.go", rt.Pattern)
 		}
 		reads := method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 		streams := rt.About.Media == "application/octet-stream" // both ways

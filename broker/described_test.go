@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/openapi"
 )
@@ -183,6 +185,58 @@ func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
 		method, path, _ := strings.Cut(call, " ")
 		if rec := s.call(t, method, path, ""); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %q", call, rec.Code, rec.Body, want)
+		}
+	}
+}
+
+// Each value that the description has for a parameter is accepted, and one that it
+// does not have is refused.
+func TestDescribedValues(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	m := s.machine(t, "w1", "web", bourse.StateStarted)
+	var doc struct {
+		Servers []struct{ URL string }
+		Paths   map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(s.call(t, "GET", "/openapi.json", "").Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Servers) != 1 || doc.Servers[0].URL != "/" {
+		t.Errorf("servers %+v", doc.Servers)
+	}
+	values := map[string][]string{}
+	for _, path := range []string{"/v1/apps/{app}/machines/{machine}/wait", "/v1/apps/{app}/machines/{machine}/ps"} {
+		var operation struct {
+			Parameters []struct {
+				Name   string
+				Schema struct {
+					Enum  []string
+					Items struct{ Enum []string }
+				}
+			}
+		}
+		if err := json.Unmarshal(doc.Paths[path]["get"], &operation); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range operation.Parameters {
+			at := strings.NewReplacer("{app}", "shop", "{machine}", string(m.ID)).Replace(path) + "?timeout=1ms&" + p.Name + "="
+			if all := slices.Concat(p.Schema.Enum, p.Schema.Items.Enum); len(all) > 0 {
+				values[at] = all
+			}
+		}
+	}
+	if len(values) != 3 {
+		t.Errorf("values of %d parameters: %v", len(values), values)
+	}
+	for at, all := range values {
+		for _, value := range all {
+			if rec := s.call(t, "GET", at+value, ""); rec.Code == http.StatusBadRequest {
+				t.Errorf("GET %s%s: %s", at, value, rec.Body)
+			}
+		}
+		if rec := s.call(t, "GET", at+"other", ""); rec.Code != http.StatusBadRequest {
+			t.Errorf("GET %sother: %d", at, rec.Code)
 		}
 	}
 }

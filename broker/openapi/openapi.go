@@ -58,7 +58,8 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 			"title": "Bourse", "version": cmp.Or(version, "unreleased"),
 			"description": "The Machines API and what Bourse adds to it, which is marked with x-bourse. A request may have members that are not here: those of a config are kept.",
 		},
-		"paths": paths,
+		"servers": []object{{"url": "/", "description": "the broker that serves this description"}},
+		"paths":   paths,
 		"components": object{
 			"schemas":         s.named,
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
@@ -72,6 +73,7 @@ func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 	about := &rt.About
 	out := object{
 		"operationId": operationID(method, path),
+		"summary":     summaries[rt.Pattern],
 		"tags":        list(tagOf(path)),
 		"responses": object{
 			strconv.Itoa(statusOf(about)): s.reply(about),
@@ -87,7 +89,7 @@ func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 	if len(about.Query) > 0 {
 		var parameters []object
 		for _, name := range about.Query {
-			parameters = append(parameters, object{"name": name, "in": "query", "schema": object{"type": "string"}})
+			parameters = append(parameters, queryParameter(rt.Pattern, name))
 		}
 		out["parameters"] = parameters
 	}
