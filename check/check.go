@@ -25,6 +25,7 @@ type Check struct {
 	Type     Type          // tcp or http
 	Kind     Kind          // whether it decides if requests reach the machine
 	Port     int           // of the machine, 1 to 65535; 0: what its $PORT says
+	Named    int           // the port that the config names, where a probe asks its $PORT instead
 	Service  int           // place of its service among the config's, from 1; 0: it is of none
 	Interval time.Duration // from the end of a probe to the next, 1 s to 1 h
 	Timeout  time.Duration // of a probe, 1 s to 60 s

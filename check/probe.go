@@ -44,7 +44,7 @@ func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output strin
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return false, printable(failure(err))
+		return false, printable(c.failure(err))
 	}
 	return true, printable(output)
 }
@@ -54,8 +54,19 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "connected to port " + strconv.Itoa(c.Port), conn.Close()
+	return "connected to " + c.asked(), conn.Close()
 }
+
+// asked names the port that was asked, and why if the config names another.
+func (c *Check) asked() string {
+	if !c.moved() {
+		return "port " + strconv.Itoa(c.Port)
+	}
+	return fmt.Sprintf("port %d, the machine's $PORT, because its host could not give it port %d", c.Port, c.Named)
+}
+
+// moved reports whether a probe asks another port than the config names.
+func (c *Check) moved() bool { return c.Named != 0 && c.Named != c.Port }
 
 // errReply is a reply that is none of success.
 type errReply struct{ text string }
@@ -110,18 +121,20 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// failure returns why a probe failed, without the addresses of the host.
-func failure(err error) string {
-	if reply, ok := errors.AsType[errReply](err); ok {
-		return reply.text
-	}
+// failure returns why a probe failed, without the addresses of the host. It begins
+// with the port if that could not be connected to, or is not the one that the config
+// names.
+func (c *Check) failure(err error) string {
+	text, port := err.Error(), c.moved()
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Op + ": " + op.Err.Error()
+		text, port = op.Op+": "+op.Err.Error(), true
+	} else if coded, ok := errors.AsType[*bourse.Error](err); ok {
+		text = coded.Message
 	}
-	if coded, ok := errors.AsType[*bourse.Error](err); ok {
-		return coded.Message
+	if port {
+		return c.asked() + ": " + text
 	}
-	return err.Error()
+	return text
 }
 
 // printable returns text without control characters, and at most MaxOutput

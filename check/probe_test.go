@@ -89,9 +89,14 @@ func TestProbeTCP(t *testing.T) {
 		t.Errorf("%t %q", passed, output)
 	}
 	l.Close()
-	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "dial: connect: connection refused" {
+	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80: dial: connect: connection refused" {
 		t.Errorf("%t %q: it should say why, without the host's address", passed, output)
 	}
+	k.Named = 4000
+	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80, the machine's $PORT, because its host could not give it port 4000: dial: connect: connection refused" {
+		t.Errorf("%t %q: it should say which port it asked, and why", passed, output)
+	}
+	k.Named = 0
 	none := one(t, "{}")
 	if passed, output := none.Probe(t.Context(), to(l)); passed || output != "the machine has no $PORT: the check needs a port" {
 		t.Errorf("%t %q", passed, output)

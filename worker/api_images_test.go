@@ -162,22 +162,29 @@ func TestTunnels(t *testing.T) {
 	if text, err := s.tunnel(private.ID, 8080); err != nil || text != "hello" {
 		t.Errorf("tunnel to a machine of its own network: %q, %v", text, err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if conn, err := listener.Accept(); err == nil {
-			_, _ = conn.Write([]byte("hi"))
-			_ = conn.Close()
+	listen := func(port int) int {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	defer serving.Wait()
-	defer listener.Close()
-	own := listener.Addr().(*net.TCPAddr).Port
-	shared := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":` + strconv.Itoa(own) + `}]`) })
-	if text, err := s.tunnel(shared.ID, own); err != nil || text != "hi" {
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			if conn, err := listener.Accept(); err == nil {
+				_, _ = conn.Write([]byte("hi"))
+				_ = conn.Close()
+			}
+		})
+		t.Cleanup(serving.Wait)
+		t.Cleanup(func() { listener.Close() })
+		return listener.Addr().(*net.TCPAddr).Port
+	}
+	taken := listen(0) // by another program: the machine that names it has another port
+	shared := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":` + strconv.Itoa(taken) + `}]`) })
+	if text, err := s.tunnel(shared.ID, taken); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("tunnel to a port that the machine names and another program has: %q, %v", text, err)
+	}
+	listen(shared.Boot.Port)
+	if text, err := s.tunnel(shared.ID, taken); err != nil || text != "hi" {
 		t.Errorf("tunnel to a service: %q, %v", text, err)
 	}
 	for port, want := range map[int]bourse.Code{22: bourse.CodeForbidden, 0: bourse.CodeInvalid} {

@@ -85,7 +85,7 @@ func TestChecks(t *testing.T) {
 	const w, p, c = bourse.CheckWarning, bourse.CheckPassing, bourse.CheckCritical
 	// Nothing listens: the grace of the first check is over at once, that of
 	// the second is not.
-	if got := h.becomes(m.ID, c, w); got[0].Output != "dial: connect: connection refused" || got[1].Output != "waiting for the first result" {
+	if got := h.becomes(m.ID, c, w); got[0].Output != "port "+strconv.Itoa(port)+": dial: connect: connection refused" || got[1].Output != "waiting for the first result" {
 		t.Errorf("%+v", got)
 	}
 	var s checkedServer

@@ -144,6 +144,52 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 	}
 }
 
+// A machine has the port that its service names when that is free, and another one
+// when something else has it: a program of the host, a machine that is stopped, or
+// one of Bourse's servers by default.
+func TestADeclaredPort(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, 8) })
+	free := freePorts(t, 12)
+	declared, busy := free.Last, free.Last-1
+	names := func(port int) func(*bourse.Order) {
+		return func(o *bourse.Order) {
+			o.Config.Services = fmt.Appendf(nil, `[{"protocol":"tcp","internal_port":%d}]`, port)
+		}
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", busy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first := h.place(names(declared))
+	if first.Boot.Port != declared {
+		t.Errorf("the first machine has port %d, it names %d", first.Boot.Port, declared)
+	}
+	h.must(h.machines.Stop(t.Context(), first.ID, fabric.Act{}))
+	h.reaches(first.ID, bourse.StateStopped)
+	given := func(port int) bool { return port >= h.cfg.Ports.First && port <= h.cfg.Ports.Last }
+	second := h.place(names(declared))
+	for _, port := range []int{second.Boot.Port, h.place(names(busy)).Boot.Port, h.place(names(80)).Boot.Port, h.place(names(4280)).Boot.Port} {
+		if !given(port) {
+			t.Errorf("a machine has port %d, which is not the worker's to give", port)
+		}
+	}
+	if moved, err := admit.PortOf(&second, declared); err != nil || moved != second.Boot.Port {
+		t.Errorf("requests for the second machine go to port %d, %v; its $PORT is %d", moved, err, second.Boot.Port)
+	}
+	// A start looks again, and a port that the machine has is kept.
+	if now := h.must(h.machines.Start(t.Context(), first.ID, fabric.Act{})); now.Boot.Port != declared {
+		t.Errorf("the first machine has port %d at its second start", now.Boot.Port)
+	}
+	h.must(h.machines.Destroy(t.Context(), first.ID, fabric.Act{Force: true}))
+	h.must(h.machines.Stop(t.Context(), second.ID, fabric.Act{}))
+	h.reaches(second.ID, bourse.StateStopped)
+	if now := h.must(h.machines.Start(t.Context(), second.ID, fabric.Act{})); now.Boot.Port != declared {
+		t.Errorf("the second machine has port %d, and %d is free", now.Boot.Port, declared)
+	}
+	h.verify()
+}
+
 // A machine that is made to be started later has its port from the start.
 func TestAMachineHasItsPortBeforeItStarts(t *testing.T) {
 	h := newHost(t, nil)

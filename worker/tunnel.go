@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
@@ -36,9 +37,14 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 		}
 		return w.cfg.Network.Dial(ctx, m.ID, uint16(port))
 	}
-	if !ownsPort(m, port) {
+	own, err := admit.PortOf(m, port)
+	if err != nil {
+		return nil, err
+	}
+	if port != own && !serves(m, port) {
 		return nil, bourse.Errorf(bourse.CodeForbidden, "machine %s uses the host's network, and port %d is neither its $PORT nor one of its services'", m.ID, port)
 	}
+	port = own // what a service calls by another number may be another machine's
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		err = bourse.Errorf(bourse.CodeUnavailable, "connect to port %d of machine %s: %w", port, m.ID, err)
@@ -46,21 +52,8 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 	return conn, err
 }
 
-// ownsPort reports whether a port of the host is m's, as far as it can be known.
-func ownsPort(m *bourse.Machine, port int) bool {
-	if port == m.Boot.Port || m.Config.Env[admit.EnvPort] == strconv.Itoa(port) {
-		return true
-	}
-	var services []struct {
-		InternalPort int `json:"internal_port"`
-	}
-	if len(m.Config.Services) == 0 || json.Unmarshal(m.Config.Services, &services) != nil {
-		return false
-	}
-	for _, s := range services {
-		if s.InternalPort == port {
-			return true
-		}
-	}
-	return false
+// serves reports whether a service of m is on this internal port.
+func serves(m *bourse.Machine, port int) bool {
+	services, err := service.Of(&m.Config)
+	return err == nil && slices.ContainsFunc(services, func(s service.Service) bool { return s.InternalPort == port })
 }

@@ -2,9 +2,11 @@ package admit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -36,6 +38,32 @@ func NeedsPort(c *bourse.Config, private bool) bool {
 	return !own && !private && c.ImageKind() != bourse.PollerImage
 }
 
+// declarable reports whether a program may be given a port of the host because a
+// service of its machine names it. Ports below 1024 and those that Bourse's own
+// servers have by default are left to the host, also while nothing listens there:
+// a machine that had one would keep the server from starting, or be reached in
+// its place.
+func declarable(port int) bool { return port >= 1024 && !slices.Contains(ownPorts, port) }
+
+// ownPorts are the default ports of NATS, brokers, gateways and gossip.
+var ownPorts = []int{4222, 4280, 4281, 7946}
+
+// DeclaredPort returns the port that a machine on the host's network is given as
+// its $PORT if nothing else has it: the one that its services name. It is 0 if
+// they name none that may be given.
+func DeclaredPort(c *bourse.Config) int {
+	services, err := service.Of(c)
+	if err != nil {
+		return 0
+	}
+	for i := range services {
+		if s := &services[i]; s.Protocol == service.TCP && declarable(s.InternalPort) {
+			return s.InternalPort
+		}
+	}
+	return 0
+}
+
 // PortOf returns the port on which a machine serves what its service says is on
 // internal port service; 0 means $PORT. A machine on the host's network has the
 // port that its $PORT says and no other, whatever the service calls it: the number
@@ -50,10 +78,10 @@ func PortOf(m *bourse.Machine, service int) (int, error) {
 	if own, err := strconv.Atoi(m.Config.Env[EnvPort]); err == nil && own > 0 && own < 65536 {
 		return own, nil
 	}
-	if service == 0 {
+	if m.PrivateIP.IsValid() {
 		return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: name the internal_port of its service", m.ID)
 	}
-	return service, nil
+	return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: its environment has a PORT that is no port", m.ID)
 }
 
 // port refuses an order whose machine would find no port that is not another

@@ -13,22 +13,35 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// portOf returns m's port: the one that it has, for it is kept for life, or else one
-// that is free. It is 0 for a machine that has all ports of an address of its own or
-// whose environment names one. The transaction that records it looks
-// again: see portUntaken.
+// portOf returns m's port: the one that its services name if that is free, or else
+// the one that it has, which it keeps for life, or else any that is free. It is 0 for
+// a machine that has all ports of an address of its own or whose environment names
+// one. The transaction that records it looks again: see portUntaken.
 func (o *operations) portOf(m *bourse.Machine) (port int, err error) {
 	if !admit.NeedsPort(&m.Config, m.PrivateIP.IsValid()) {
 		return 0, nil
 	}
-	if m.Boot.Port != 0 {
-		return m.Boot.Port, nil
+	declared := admit.DeclaredPort(&m.Config)
+	if port = m.Boot.Port; port != 0 && (declared == 0 || declared == port) {
+		return port, nil
 	}
 	viewErr := o.state.Store.View(func(tx *store.Tx) error {
-		port, err = freePort(tx, o.host.Ports)
+		switch {
+		case declared != 0 && isFree(tx, declared):
+			port = declared
+		case port == 0:
+			port, err = freePort(tx, o.host.Ports)
+		}
 		return nil
 	})
 	return port, cmp.Or(viewErr, err)
+}
+
+// isFree reports whether no machine has a port, stopped ones included, and nothing
+// on the host listens on it.
+func isFree(tx *store.Tx, port int) bool {
+	_, taken := tx.PortUser(port)
+	return !taken && bind(port) == nil
 }
 
 // freePort returns a port that no machine has and no one on the host listens on
@@ -38,7 +51,7 @@ func freePort(tx *store.Tx, p admit.PortRange) (int, error) {
 	from := rand.IntN(n)
 	for i := range n {
 		port := p.First + (from+i)%n
-		if _, taken := tx.PortUser(port); !taken && bind(port) == nil {
+		if isFree(tx, port) {
 			return port, nil
 		}
 	}
