@@ -91,7 +91,7 @@ func (c *caller) platform(ctx context.Context, _ arguments) (any, error) {
 
 // nearestRegion finds the region that is nearest to the broker, or the first one
 // if their places are not known. It is never null, because flyctl's agent reads
-// its code without a look.
+// its code without a check.
 func (c *caller) nearestRegion(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.Regions(ctx)
 	if err != nil {

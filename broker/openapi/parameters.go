@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the values of a route's state parameter: what a wait may be for,
-// or what a machine of a list may be.
+// statesOf returns the values of a route's state parameter: the states that a wait accepts,
+// or all states of machines for a list.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")
