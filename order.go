@@ -16,6 +16,9 @@ type Order struct {
 	// Reservation is what a machine's capacity comes from: only workers that
 	// hold for it fill the order.
 	Reservation ReservationID `json:"reservation,omitempty"`
+	// AppKeys decrypt the app's secrets. The claim carries them, and not the order: that
+	// is shown to workers which are only asked for a quote.
+	AppKeys AppKeys `json:"-"`
 	Options
 }
 
@@ -127,6 +130,7 @@ func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 // what it is told, and the payload of a task are not their business yet.
 func (o *Order) Asked() *Order {
 	asked := *o
+	asked.AppKeys = nil
 	asked.Config = o.Config.asked()
 	if o.Task != nil {
 		task := *o.Task
@@ -264,7 +268,8 @@ func (r Refusal) Shortages() []Refusal {
 // about; the worker keeps that with the machine.
 type Claim struct {
 	Order    Order    `json:"order"`
-	Decision Decision `json:"decision,omitzero"` // none of an order for work
+	AppKeys  AppKeys  `json:"app_keys,omitempty"` // open the secrets of the order's app; empty: its broker has no keys
+	Decision Decision `json:"decision,omitzero"`  // none of an order for work
 	// Placement is the broker's signed [Placement] of the order on this worker.
 	Placement []byte `json:"placement,omitempty"`
 }

@@ -95,9 +95,9 @@ type Config struct {
 
 	Proxies func() []bourse.Member // those that are heard from; nil: there are none
 
-	Secrets secrets.View        // keeps the secrets of apps
-	Sealer  func() *seal.Sealer // seals them; nil: none can be set here
-	Writer  seal.Writer         // who this broker is in versions of secrets
+	Secrets secrets.View      // keeps the secrets of apps
+	Keys    func() *seal.Keys // seal them, and are given to workers; nil: none can be set here
+	Writer  seal.Writer       // who this broker is in versions of secrets
 
 	Orders throttle.TurnsConfig // orders in progress
 	Quotas quota.Quotas
@@ -142,7 +142,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) 
 	store, quotas := apps.NewStore(sources, c.Copies), quota.NewChecker(c.Quotas, machines)
 	g := &endpoint.Gate{Tokens: c.Tokens, Certified: c.Certified, Apps: store, Quota: quotas, Turns: throttle.NewTurns(c.Orders)}
 	sealed := secrets.New(secrets.Config{
-		View: c.Secrets, Apps: store, Sealer: c.Sealer, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Patience: c.Patience,
+		View: c.Secrets, Apps: store, Keys: c.Keys, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Patience: c.Patience,
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &releases.Handler{View: c.Releases, Apps: store, Now: c.Now}

@@ -82,22 +82,13 @@ func (v *fakeSecrets) ClearSecrets(_ context.Context, app string) error {
 	return nil
 }
 
-// sealing makes a broker of a cluster with keys, and returns its secrets and what
-// opens them.
-func sealing(view *fakeSecrets) (func(*broker.Config), *seal.Opener) {
-	private, public, err := seal.Generate()
-	if err != nil {
-		panic(err)
-	}
-	worker, err := seal.Read(private)
-	if err != nil {
-		panic(err)
-	}
-	keys, err := seal.Read(public)
+// sealing makes a broker of a cluster with keys, and returns those.
+func sealing(view *fakeSecrets) (func(*broker.Config), *seal.Keys) {
+	keys, err := seal.Read(seal.Generate())
 	if err != nil {
 		panic(err)
 	}
 	return func(c *broker.Config) {
-		c.Secrets, c.Sealer, c.Writer = view, func() *seal.Sealer { return keys.Sealer }, 7
-	}, worker.Opener
+		c.Secrets, c.Keys, c.Writer = view, func() *seal.Keys { return keys }, 7
+	}, keys
 }

@@ -34,16 +34,19 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	if err != nil {
 		return err
 	}
-	secrets, err := h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion)
+	secrets, keys, err := h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion)
 	if err != nil {
 		return err
+	}
+	if in.SkipSecrets {
+		keys = nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), updatePatience)
 	defer cancel()
 	done, err := fabric.MachineUpdate.Call(ctx, h.Workers, to.worker, fabric.UpdateRequest{
 		Machine: to.id, Nonce: r.Header.Get(machinesapi.HeaderNonce), Config: *in.Config, Current: in.CurrentVersion,
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, Name: in.Name, Region: in.Region,
-		LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name, Secrets: secrets, Renew: in.MinSecretsVersion, SkipSecrets: in.SkipSecrets,
+		LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name, Secrets: secrets, Renew: in.MinSecretsVersion, SkipSecrets: in.SkipSecrets, AppKeys: keys,
 	})
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)

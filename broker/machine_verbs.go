@@ -40,11 +40,11 @@ func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *v
 }
 
 func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request) error {
-	secrets, err := h.latestSecrets(r)
+	secrets, keys, err := h.latestSecrets(r)
 	if err != nil {
 		return err
 	}
-	done, err := h.act(r, &fabric.MachineStart, fabric.Act{Secrets: secrets})
+	done, err := h.act(r, &fabric.MachineStart, fabric.Act{Secrets: secrets, AppKeys: keys})
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,12 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 }
 
 // latestSecrets returns the version of the app's secrets with which a machine of
-// the path's app is to start: what was set before is not to be missed.
-func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, error) {
+// the path's app is to start, and the keys that open them: what was set before is
+// not to be missed.
+func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	return h.secrets.Require(r.Context(), app.ID, 0)
 }
@@ -82,11 +83,11 @@ func (h *machineHandler) restartMachine(w http.ResponseWriter, r *endpoint.Reque
 	if err != nil {
 		return err
 	}
-	secrets, err := h.latestSecrets(r)
+	secrets, keys, err := h.latestSecrets(r)
 	if err != nil {
 		return err
 	}
-	act := fabric.Act{Force: force, Timeout: bourse.Duration(timeout), Secrets: secrets}
+	act := fabric.Act{Force: force, Timeout: bourse.Duration(timeout), Secrets: secrets, AppKeys: keys}
 	if s := r.URL.Query().Get("signal"); s != "" {
 		if act.Signal, err = bourse.ParseSignal(s); err != nil {
 			return err

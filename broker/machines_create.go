@@ -130,7 +130,7 @@ func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bo
 	}
 	chosen.name(&order)
 	if order.SkipSecrets = in.SkipSecrets; !order.SkipSecrets {
-		if order.Secrets, err = h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion); err != nil {
+		if order.Secrets, order.AppKeys, err = h.secrets.Require(r.Context(), app.ID, in.MinSecretsVersion); err != nil {
 			return bourse.Order{}, nil, err
 		}
 	}

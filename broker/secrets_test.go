@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +23,13 @@ import (
 const secretsPath = "/v1/apps/shop/secrets"
 
 // startSealing makes a broker that seals, with an app "shop".
-func startSealing(t *testing.T, change ...func(*broker.Config)) (*setup, *fakeSecrets, *seal.Opener) {
+func startSealing(t *testing.T, change ...func(*broker.Config)) (*setup, *fakeSecrets, *seal.Keys) {
 	t.Helper()
 	view := newFakeSecrets()
-	seals, opener := sealing(view)
+	seals, keys := sealing(view)
 	s := start(t, append([]func(*broker.Config){seals}, change...)...)
 	wantStatus(t, s.call(t, "POST", "/v1/apps", `{"name":"shop"}`), 201)
-	return s, view, opener
+	return s, view, keys
 }
 
 func wantStatus(t *testing.T, rec *httptest.ResponseRecorder, want int) {
@@ -46,7 +47,7 @@ func decode(t *testing.T, rec *httptest.ResponseRecorder, into any) {
 }
 
 func TestSecretsAreSealedAndNeverShown(t *testing.T) {
-	s, view, opener := startSealing(t)
+	s, view, keys := startSealing(t)
 	set := s.call(t, "POST", secretsPath, `{"values":{"PASSWORD":"hunter2","URL":"postgres://hunter2@db"}}`)
 	wantStatus(t, set, 200)
 	var first machinesapi.SecretList
@@ -74,7 +75,7 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	if strings.Contains(string(stored.Sealed), "hunter2") {
 		t.Error("the view has the value in clear")
 	}
-	if value, err := opener.Open(seal.Place{App: app, Name: "PASSWORD"}, stored.Sealed); err != nil || string(value) != "hunter2" {
+	if value, err := seal.Open(keys.OfApp(app), seal.Place{App: app, Name: "PASSWORD"}, stored.Sealed); err != nil || string(value) != "hunter2" {
 		t.Errorf("opens as %q, %v", value, err)
 	}
 }
@@ -270,5 +271,56 @@ func TestOrdersNameTheirSecrets(t *testing.T) {
 	view.mu.Unlock()
 	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker has a view of its own
 		t.Errorf("while the view cannot be read: %+v", o)
+	}
+}
+
+// Every order, update, start and restart carries the keys of its app, so that its
+// worker opens the app's secrets at later starts without a broker, also those that
+// are set later. Nothing else does: neither a question for a quote, nor another call.
+func TestWorkersAreGivenTheKeysOfTheirApps(t *testing.T) {
+	view := newFakeSecrets()
+	seals, keys := sealing(view)
+	s := start(t, seals)
+	id := s.serving(t, nil)
+	m := s.workers["w1"].machines[id]
+	want := keys.OfApp(m.AppID)
+	one := "/v1/apps/shop/machines/" + string(id)
+	calls := func(w bourse.WorkerID) int { return len(s.workers[w].acts) }
+
+	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`), 200)
+	placed := s.lastOrder(t)
+	if !slices.Equal(placed.AppKeys, want) || placed.Asked().AppKeys != nil {
+		t.Errorf("an order does not have the keys of its app, or a quote does")
+	}
+	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"skip_secrets":true}`), 200)
+	if len(s.lastOrder(t).AppKeys) != 0 {
+		t.Error("an order without secrets has keys")
+	}
+	if _, err := s.broker.OrderElsewhere(t.Context(), id); err != nil || !slices.Equal(s.lastOrder(t).AppKeys, want) {
+		t.Errorf("an order for a proxy does not have the keys: %v", err)
+	}
+	for _, c := range []struct {
+		verb, body string
+		keys       bourse.AppKeys
+	}{{"/start", "", want}, {"/restart", "", want}, {"/stop", "{}", nil}, {"/cordon", "", nil}} {
+		before := calls("w1")
+		wantStatus(t, s.call(t, "POST", one+c.verb, c.body), 200)
+		if acts := s.workers["w1"].acts; len(acts) != before+1 || !slices.Equal(acts[before].AppKeys, c.keys) {
+			t.Errorf("%s: the call has other keys than it should", c.verb)
+		}
+	}
+	wantStatus(t, s.call(t, "POST", one, `{"config":`+hostConfig+`}`), 200)
+	wantStatus(t, s.call(t, "POST", one, `{"config":`+hostConfig+`,"skip_secrets":true}`), 200)
+	updates := s.workers["w1"].updates
+	if len(updates) != 2 || !slices.Equal(updates[0].AppKeys, want) || len(updates[1].AppKeys) != 0 {
+		t.Errorf("%d updates, or other keys than they should have", len(updates))
+	}
+	wantStatus(t, s.call(t, "POST", tasksPath, `{"image":"host","command":["wc","-c"],"payload":"12345"}`), 200)
+	if o := s.lastOrder(t); o.Task == nil || !slices.Equal(o.AppKeys, want) {
+		t.Error("a task with a machine of its own has no keys")
+	}
+	wantStatus(t, s.call(t, "POST", tasksPath, `{"task":"inc","payload":"text"}`), 200)
+	if o := s.lastOrder(t); len(o.AppKeys) != 0 {
+		t.Error("a task on a warm machine has keys")
 	}
 }

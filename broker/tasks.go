@@ -165,7 +165,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 	}
 	chosen.name(&order)
 	if !order.Warm() { // it has a machine of its own
-		order.Secrets, err = h.secrets.Require(r.Context(), order.App.ID, 0)
+		order.Secrets, order.AppKeys, err = h.secrets.Require(r.Context(), order.App.ID, 0)
 	}
 	return order, err
 }

@@ -102,12 +102,13 @@ type LogLine struct {
 // not know are ignored.
 type Act struct {
 	Machine bourse.MachineID `json:"machine"`
-	Nonce   string           `json:"nonce,omitempty"`   // of the machine's lease
-	Signal  bourse.Signal    `json:"signal,omitempty"`  // stop, restart, signal
-	Timeout bourse.Duration  `json:"timeout,omitempty"` // stop, restart; 0 means the machine's own
-	Secrets uint64           `json:"secrets,omitempty"` // start, restart: version of the app's that it must have, at least
-	Force   bool             `json:"force,omitempty"`   // destroy a machine that runs; restart with SIGKILL
-	By      string           `json:"by,omitempty"`      // the name of the token that asks, for the machine's events
+	Nonce   string           `json:"nonce,omitempty"`    // of the machine's lease
+	Signal  bourse.Signal    `json:"signal,omitempty"`   // stop, restart, signal
+	Timeout bourse.Duration  `json:"timeout,omitempty"`  // stop, restart; 0 means the machine's own
+	Secrets uint64           `json:"secrets,omitempty"`  // start, restart: version of the app's that it must have, at least
+	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // start, restart: open the app's secrets; empty: the broker has no keys
+	Force   bool             `json:"force,omitempty"`    // destroy a machine that runs; restart with SIGKILL
+	By      string           `json:"by,omitempty"`       // the name of the token that asks, for the machine's events
 }
 
 // ActReply is the machine after the verb and its state before.
@@ -131,6 +132,7 @@ type UpdateRequest struct {
 	Secrets     uint64            `json:"secrets,omitempty"` // version of the app's that the new version starts with, at least
 	Renew       uint64            `json:"renew,omitempty"`   // that its program must have: one that has a lower one starts again
 	SkipSecrets bool              `json:"skip_secrets,omitempty"`
+	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // open the app's secrets; empty: the broker has no keys
 }
 
 // LeaseRequest takes a lease, or extends it when Nonce is the current one.

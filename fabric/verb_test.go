@@ -64,8 +64,8 @@ func TestCall(t *testing.T) {
 	act := fabric.Act{Machine: machine, Nonce: "n", Force: true}
 	done := fabric.ActReply{Previous: bourse.StateStarted, Machine: bourse.Machine{ID: machine}}
 	fabric.MachineStop.Handle(&mux, func(_ context.Context, got fabric.Act) (fabric.ActReply, error) {
-		if got != act {
-			t.Errorf("the worker was sent %+v, want %+v", got, act)
+		if diff := cmp.Diff(act, got); diff != "" {
+			t.Errorf("the worker was not sent what it was to be (-want +got):\n%s", diff)
 		}
 		return done, nil
 	})

@@ -31,7 +31,7 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 // sofar returns the claim with the decision as it is now, for a worker to keep.
 // The rounds are copied because they go on being written here.
 func (t *trade) sofar() *bourse.Claim {
-	t.claim.Order = *t.order
+	t.claim.Order, t.claim.AppKeys = *t.order, t.order.AppKeys
 	if t.order.Kind() == bourse.KindTask { // its worker keeps the end of it, and we the decision
 		return &t.claim
 	}

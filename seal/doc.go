@@ -1,8 +1,9 @@
-// Package seal closes the values of secrets so that only workers open them. A
-// broker has the public half of a cluster's keys: it seals, and what it has
-// sealed it cannot read. What is sealed names the app and the secret that it is
-// of, and opens nowhere else.
+// Package seal encrypts the values of secrets. Brokers have a file of keys. From
+// each of them a key for every app is derived, and a value is encrypted with the
+// key of its app. The app and the name of the secret are authenticated with the
+// value, so it cannot be decrypted as that of another app or name. The keys of one
+// app decrypt the values of that app only.
 //
-// The keys are lines of a file: of the first one a broker seals, all of them
-// open. So a key is replaced by putting another line before it.
+// The file has one key on each line: the first one encrypts, and each of them
+// decrypts.
 package seal

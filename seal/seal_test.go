@@ -2,8 +2,12 @@ package seal_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,17 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/seal"
 )
 
-// made returns both halves of a new key, and their lines.
-func made(t testing.TB) (private, public seal.Keys, lines [2]string) {
+// made returns the keys of a new file with one line, and that line.
+func made(t testing.TB) (*seal.Keys, string) {
 	t.Helper()
-	a, b, err := seal.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read(t, a), read(t, b), [2]string{string(a), string(b)}
+	line := seal.Generate()
+	return read(t, line), string(line)
 }
 
-func read(t testing.TB, text []byte) seal.Keys {
+func read(t testing.TB, text []byte) *seal.Keys {
 	t.Helper()
 	k, err := seal.Read(text)
 	if err != nil {
@@ -32,26 +33,28 @@ func read(t testing.TB, text []byte) seal.Keys {
 
 var home = seal.Place{App: "01JCANARY", Name: "PASSWORD"}
 
-func TestABrokerSealsAndAWorkerOpens(t *testing.T) {
-	worker, broker, _ := made(t)
-	if broker.Opener != nil {
-		t.Fatal("the public half opens")
-	}
+func TestTheKeysOfAnAppOpenItsValues(t *testing.T) {
+	broker, _ := made(t)
+	keys := broker.OfApp(home.App)
 	for _, value := range []string{"", "hunter2", strings.Repeat("x", 1<<16)} {
-		sealed, err := broker.Sealer.Seal(home, []byte(value))
+		sealed, err := broker.Seal(home, []byte(value))
 		if err != nil || len(value) > 0 && bytes.Contains(sealed, []byte(value)) || len(sealed) != len(value)+seal.Overhead {
 			t.Fatalf("seal %d bytes: %d bytes, %v", len(value), len(sealed), err)
 		}
-		got, err := worker.Opener.Open(home, sealed)
+		got, err := seal.Open(keys, home, sealed)
 		if err != nil || string(got) != value {
 			t.Errorf("open: %q, %v, want %q", got, err, value)
+		}
+		again, err := broker.Seal(home, []byte(value))
+		if err != nil || bytes.Equal(again, sealed) {
+			t.Errorf("the same value is sealed alike twice (%v): it shows that it has not changed", err)
 		}
 	}
 }
 
 func TestWhatIsSealedOpensAtItsPlaceOnly(t *testing.T) {
-	worker, broker, _ := made(t)
-	sealed, err := broker.Sealer.Seal(home, []byte("hunter2"))
+	broker, _ := made(t)
+	sealed, err := broker.Seal(home, []byte("hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,68 +63,99 @@ func TestWhatIsSealedOpensAtItsPlaceOnly(t *testing.T) {
 		"another name": {App: home.App, Name: "LOGIN"},
 		"a cut place":  {App: home.App + "\x00" + home.Name[:1], Name: home.Name[1:]},
 	} {
-		if got, err := worker.Opener.Open(p, sealed); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %q, %v, want invalid", what, got, err)
+		if got, err := seal.Open(broker.OfApp(home.App), p, sealed); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s, the app's own keys: %q, %v, want invalid", what, got, err)
+		}
+		if got, err := seal.Open(broker.OfApp(p.App), p, sealed); err == nil {
+			t.Errorf("%s, the keys of that: opens as %q", what, got)
 		}
 	}
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
-		if got, err := worker.Opener.Open(home, bad); err == nil {
+		if got, err := seal.Open(broker.OfApp(home.App), home, bad); err == nil {
 			t.Fatalf("byte %d changed: opens as %q", i, got)
 		}
 	}
-	stranger, _, _ := made(t)
-	if _, err := stranger.Opener.Open(home, sealed); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("another key: %v, want failed_precondition", err)
+}
+
+// A worker with the keys of one app opens no value of another, whatever it says
+// that the value is.
+func TestTheKeysOfAnotherAppOpenNothing(t *testing.T) {
+	broker, line := made(t)
+	stranger, _ := made(t)
+	sealed, err := broker.Seal(home, []byte("hunter2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := broker.OfApp(home.App)
+	for what, keys := range map[string]bourse.AppKeys{
+		"of another app":     broker.OfApp("01JOTHER"),
+		"of a longer id":     broker.OfApp(home.App + "\x00"),
+		"of another cluster": stranger.OfApp(home.App),
+		"none":               nil,
+		"half a key":         own[:16],
+		"a key and a half":   append(bytes.Clone(own), own[:16]...),
+		"too many":           bytes.Repeat(own, bourse.MaxAppKeys+1),
+	} {
+		for _, p := range []seal.Place{home, {App: "01JOTHER", Name: home.Name}} {
+			if got, err := seal.Open(keys, p, sealed); err == nil {
+				t.Errorf("%s at %+v: opens as %q", what, p, got)
+			}
+		}
+	}
+	if bytes.Contains(own, read(t, []byte(line)).OfApp("")) {
+		t.Error("the keys of an app contain those of another")
 	}
 }
 
-// A key is replaced by a line before it: brokers seal with the new one, and
-// workers open what either has sealed.
+// A key is replaced by a line before it: brokers seal with the new one, and who has
+// both of an app opens what either has sealed.
 func TestKeysRotate(t *testing.T) {
-	_, oldBroker, old := made(t)
-	newWorker, _, next := made(t)
-	before, err := oldBroker.Sealer.Seal(home, []byte("old"))
+	before, old := made(t)
+	after, next := made(t)
+	first, err := before.Seal(home, []byte("old"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := read(t, []byte("# since today\n"+next[0]+"\n"+old[0]))
-	broker := read(t, []byte(next[1]+old[1]))
-	after, err := broker.Sealer.Seal(home, []byte("new"))
+	both := read(t, []byte("# since today\n"+next+"\n"+old))
+	second, err := both.Seal(home, []byte("new"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, sealed := range map[string][]byte{"old": before, "new": after} {
-		if got, err := both.Opener.Open(home, sealed); err != nil || string(got) != want {
+	for want, sealed := range map[string][]byte{"old": first, "new": second} {
+		if got, err := seal.Open(both.OfApp(home.App), home, sealed); err != nil || string(got) != want {
 			t.Errorf("open with both keys: %q, %v, want %q", got, err, want)
 		}
 	}
-	if _, err := newWorker.Opener.Open(home, before); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+	if got, err := seal.Open(after.OfApp(home.App), home, second); err != nil || string(got) != "new" {
+		t.Errorf("the first line does not seal: %q, %v", got, err)
+	}
+	if _, err := seal.Open(after.OfApp(home.App), home, first); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("open with the new key alone: %v, want failed_precondition", err)
 	}
 }
 
 func TestDigestsTellValuesApart(t *testing.T) {
-	worker, broker, _ := made(t)
-	other, _, _ := made(t)
-	d := broker.Sealer.Digest(home, []byte("hunter2"))
-	if d != worker.Sealer.Digest(home, []byte("hunter2")) {
-		t.Error("the halves of one key make different digests")
+	broker, line := made(t)
+	other, _ := made(t)
+	d := broker.Digest(home, []byte("hunter2"))
+	if d != read(t, []byte(line)).Digest(home, []byte("hunter2")) {
+		t.Error("two brokers with one file make different digests")
 	}
-	if d == broker.Sealer.Digest(home, []byte("hunter3")) || d == other.Sealer.Digest(home, []byte("hunter2")) ||
-		d == broker.Sealer.Digest(seal.Place{App: home.App, Name: "X"}, []byte("hunter2")) {
+	if d == broker.Digest(home, []byte("hunter3")) || d == other.Digest(home, []byte("hunter2")) ||
+		d == broker.Digest(seal.Place{App: home.App, Name: "X"}, []byte("hunter2")) {
 		t.Error("another value, key or name has the same digest")
 	}
 }
 
 func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
-	_, _, lines := made(t)
+	_, line := made(t)
 	path := filepath.Join(t.TempDir(), "secrets.key")
-	if err := os.WriteFile(path, []byte(lines[0]), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := seal.Load(path); err != nil || k.Opener == nil {
+	if _, err := seal.Load(path); err != nil {
 		t.Fatalf("load: %v", err)
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
@@ -130,38 +164,88 @@ func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
 	if _, err := seal.Load(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a file that others may read: %v", err)
 	}
-	for _, text := range []string{"", "# nothing\n", "hunter2", "bourse-secrets-key aGk=", "bourse-secrets-public " + lines[0][len("bourse-secrets-key "):]} {
+	for _, text := range []string{"", "# nothing\n", "hunter2", "bourse-secrets-key aGk=", strings.Repeat(line, bourse.MaxAppKeys+1)} {
 		if _, err := seal.Read([]byte(text)); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want invalid without the text", text, err)
 		}
 	}
 }
 
+// Neither a message, nor a log, nor JSON shows the keys that an order carries.
+func TestKeysAreNotPrinted(t *testing.T) {
+	broker, _ := made(t)
+	keys := broker.OfApp(home.App)
+	claim := bourse.Claim{AppKeys: keys, Order: bourse.Order{AppKeys: keys}}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("claim", "claim", claim, "keys", keys)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("claim", "claim", claim, "keys", keys)
+	text, err := json.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := log.String() + string(text) + fmt.Sprintf("%v %+v %#v %s %x %d %q", claim, claim, claim, keys, keys, keys, keys)
+	coded, err := json.Marshal([]byte(keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{
+		string(keys), strings.Trim(string(coded), `"=`)[:40], fmt.Sprintf("%x", []byte(keys)), strings.Trim(fmt.Sprint([]byte(keys)), "[]"),
+		strings.Join(hexOf(keys), ", "),
+	} {
+		if strings.Contains(all, shown) {
+			t.Errorf("%q is shown in %q", shown, all)
+		}
+	}
+}
+
+// hexOf returns bytes as %#v writes those of a slice.
+func hexOf(b []byte) []string {
+	out := make([]string, len(b))
+	for i := range b {
+		out[i] = fmt.Sprintf("%#x", b[i])
+	}
+	return out
+}
+
 func FuzzOpen(f *testing.F) {
-	worker, broker, _ := made(f)
-	sealed, err := broker.Sealer.Seal(home, []byte("hunter2"))
+	broker, _ := made(f)
+	sealed, err := broker.Seal(home, []byte("hunter2"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(sealed)
-	f.Add([]byte{})
-	f.Add([]byte{1})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := worker.Opener.Open(home, b)
+	keys := broker.OfApp(home.App)
+	f.Add([]byte(keys), sealed)
+	f.Add([]byte(keys), []byte{})
+	f.Add([]byte(keys), []byte{2})
+	f.Add([]byte{1}, sealed)
+	f.Add([]byte(slices.Concat(broker.OfApp("x"), keys)), sealed[:seal.Overhead])
+	f.Fuzz(func(t *testing.T, k, b []byte) {
+		got, err := seal.Open(k, home, b)
 		if err == nil && !bytes.Equal(b, sealed) && string(got) == "hunter2" {
 			t.Errorf("%x opens too", b)
+		}
+		if err == nil && bytes.Equal(b, sealed) && !bytes.Contains(k, keys) {
+			t.Errorf("the keys %x open it, too", k)
 		}
 	})
 }
 
 func FuzzRead(f *testing.F) {
-	_, _, lines := made(f)
-	f.Add([]byte(lines[0] + lines[1]))
+	_, line := made(f)
+	f.Add([]byte(line + line))
 	f.Add([]byte("# x\n\nbourse-secrets-key AAAA"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		k, err := seal.Read(b)
-		if err == nil && k.Sealer == nil {
-			t.Error("no error and no key")
+		if err != nil {
+			return
+		}
+		keys := k.OfApp(home.App)
+		sealed, err := k.Seal(home, b)
+		if err != nil || keys.Validate() != nil {
+			t.Fatalf("seal with %q: %v", b, err)
+		}
+		if got, err := seal.Open(keys, home, sealed); err != nil || !bytes.Equal(got, b) {
+			t.Errorf("opens as %q, %v", got, err)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Package store is the durable memory of a worker: its records, with what follows
 // from them, in a file of package kv.
 //
-// # Schema, version 10
+// # Schema, version 11
 //
 //	worker.wal.0, worker.wal.1               the log, see package kv
 //	worker.db
@@ -65,6 +65,8 @@
 //	│   └── int64 time 00 OrderID            (empty)
 //	├── versions                             living machines; since version 10
 //	│   └── MachineID 00 InstanceID          bourse.Version
+//	├── app_keys                             living machines whose order brought some; since version 11
+//	│   └── MachineID                        bourse.AppKeys, as they are
 //	└── tallies                              since version 8
 //	    └── bucket                           how many keys that has and the sum of their values' checksums, uint64 each, big endian
 //

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"iter"
 
 	"github.com/bourse-dev/bourse"
@@ -37,7 +38,7 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	case old.State != now.State && !old.State.CanBecome(now.State):
 		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot go from %q to %q", now.ID, old.State, now.State)
 	case now.State == bourse.StateDestroyed && old.State != now.State:
-		if err := t.forgetVersions(now.ID); err != nil {
+		if err := errors.Join(t.forgetVersions(now.ID), t.kv.Delete(bucketAppKeys, []byte(now.ID))); err != nil {
 			return err
 		}
 	}

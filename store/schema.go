@@ -37,6 +37,7 @@ const (
 	bucketHoldOf        = "hold_of"
 	bucketHoldEnd       = "hold_end"
 	bucketVersions      = "versions"
+	bucketAppKeys       = "app_keys"
 )
 
 // The buckets that each version added.
@@ -48,7 +49,8 @@ var (
 	buckets2   = []string{bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots}
 	buckets3   = []string{bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHolds, bucketHoldOf, bucketHoldEnd}
 	buckets10  = []string{bucketVersions}
-	allBuckets = slices.Concat(buckets1, buckets2, buckets3, buckets10)
+	buckets11  = []string{bucketAppKeys}
+	allBuckets = slices.Concat(buckets1, buckets2, buckets3, buckets10, buckets11)
 )
 
 // derivedBuckets are those that follow from the others.
@@ -80,6 +82,7 @@ func schema() *kv.Schema {
 			kv.Checksums(slices.Concat(buckets1, buckets2, buckets3)...), // from here on each value has a checksum in front
 			kv.Records(recordsToCBOR),                                    // from here on records are CBOR
 			kv.CreateBuckets(buckets10...),
+			kv.CreateBuckets(buckets11...),
 		},
 	}
 }

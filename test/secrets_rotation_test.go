@@ -1,11 +1,14 @@
 package test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,29 +21,30 @@ import (
 )
 
 // The cluster's key of secrets is changed as docs/operations.md says, under servers
-// that run: each start has all values at each step, whichever key sealed them, and the
-// old key can go once nothing is sealed with it.
+// that run: at each step a machine starts with all its secrets, through a broker and by
+// its policy, whichever key sealed them, and the old key can go once nothing is sealed
+// with it.
 func TestTheSecretsKeyIsChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	public, private := filepath.Join(dir, "secrets.pub"), filepath.Join(dir, "secrets.key")
-	oldPrivate, oldPublic := generate(t)
-	newPrivate, newPublic := generate(t)
-	replace(t, public, oldPublic)
-	replace(t, private, oldPrivate)
-	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", public)
-	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--secrets-key", private)
+	keys := filepath.Join(dir, "secrets.key")
+	old, next := seal.Generate(), seal.Generate()
+	replace(t, keys, old)
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)
+	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
 	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
-	if _, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"}); err != nil {
+	vaultApp, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"})
+	if err != nil {
 		t.Fatal(err)
 	}
-	c := &vault{t: t, api: api}
+	c := &vault{t: t, api: api, end: filepath.Join(dir, "end")}
 	before := c.set("ONE", "first")
 	c.set("TWO", "second")
 	made, err := api.Create(t.Context(), "vault", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
-		Image: "host", Init: bourse.Init{Exec: []string{"sh", "-c", `printf %s "$ONE-$TWO" | sha256sum; exec sleep 600`}},
+		Image: "host", Restart: &bourse.Restart{Policy: bourse.RestartAlways},
+		Init: bourse.Init{Exec: []string{"sh", "-c", `printf %s "$ONE-$TWO" | sha256sum; until rm ` + c.end + ` 2>&-; do sleep 0.1; done; exit 1`}},
 	}}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -48,40 +52,50 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.machine = made.ID
 	c.has("first-second", 1)
 
-	replace(t, private, newPrivate, oldPrivate)
-	replace(t, public, newPublic, oldPublic)
+	// The new key comes second: nothing is sealed with it before machines have it.
+	replace(t, keys, old, next)
+	nextKeys, err := seal.Read(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the machine's worker has the app's new key", func() error {
+		return errors.Join(c.restart(), contains(data, nextKeys.OfApp(vaultApp.ID)))
+	})
+	replace(t, keys, next, old)
 	eventually(t, 20*time.Second, "the broker seals with the new key", func() error {
 		if c.set("ONE", "first") == before {
 			return fmt.Errorf("the digest is that of the old key")
 		}
 		return nil
 	})
-	c.restarted()
-	c.has("first-second", 2) // each sealed with another key
+	c.revives("first-second") // with a value of each key
 
-	replace(t, private, newPrivate)
-	eventually(t, 20*time.Second, "the worker has the new key alone", func() error {
+	replace(t, keys, next)
+	eventually(t, 20*time.Second, "the broker has the new key alone", func() error {
 		err := c.restart()
-		switch bourse.CodeOf(err) { //nolint:exhaustive // all others are not what is waited for
-		case bourse.CodeUnavailable, bourse.CodeTimeout: // the latter: it was let in before, and waits for its secrets
-			if !strings.Contains(err.Error(), "second") {
-				return nil
-			}
+		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && strings.Contains(err.Error(), "TWO") && !strings.Contains(err.Error(), "second") {
+			return nil
 		}
 		return errors.Join(errors.New("a restart with a value that the old key sealed"), err)
 	})
 	c.set("TWO", "third")
 	c.restarted()
 	c.has("first-third", 1)
+	c.revives("first-third")
 }
 
-func generate(t *testing.T) (private, public []byte) {
-	t.Helper()
-	private, public, err := seal.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return private, public
+// contains reports an error unless a file below a directory contains some bytes.
+func contains(dir string, want []byte) error {
+	missing := errors.New("no file has it")
+	return cmp.Or(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, want) {
+				missing = nil
+				return fs.SkipAll
+			}
+		}
+		return nil // files come and go while the worker runs
+	}), missing)
 }
 
 // replace writes a file of keys as an operator should: whole, or not at all.
@@ -104,6 +118,32 @@ type vault struct {
 	t       *testing.T
 	api     *machinesapi.Client
 	machine bourse.MachineID
+	end     string // a file that ends the program when it is there
+}
+
+// revives has the program end by itself, and waits until the machine's policy has
+// started it again with these secrets.
+func (c *vault) revives(secrets string) {
+	c.t.Helper()
+	before, err := c.starts(secrets)
+	if err == nil {
+		err = os.WriteFile(c.end, nil, 0o600)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.has(secrets, before+1)
+}
+
+// starts counts how often the machine's program has found these secrets.
+func (c *vault) starts(secrets string) (int, error) {
+	digest := sha256.Sum256([]byte(secrets))
+	var text strings.Builder
+	err := c.api.Logs(c.t.Context(), "vault", c.machine, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
+		text.WriteString(l.Text + "\n")
+		return nil
+	})
+	return strings.Count(text.String(), hex.EncodeToString(digest[:])), err
 }
 
 // set sets a secret and returns the digest that is shown of it.
@@ -130,15 +170,10 @@ func (c *vault) restarted() {
 // has waits until the machine's program has found the secrets so many times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
-	digest := sha256.Sum256([]byte(secrets))
 	eventually(c.t, 20*time.Second, "the program has "+secrets, func() error {
-		var text strings.Builder
-		err := c.api.Logs(c.t.Context(), "vault", c.machine, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
-			text.WriteString(l.Text + "\n")
-			return nil
-		})
-		if err == nil && strings.Count(text.String(), hex.EncodeToString(digest[:])) < times {
-			err = fmt.Errorf("it printed %q", text.String())
+		n, err := c.starts(secrets)
+		if err == nil && n < times {
+			err = fmt.Errorf("it found them %d times, want %d", n, times)
 		}
 		return err
 	})

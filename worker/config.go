@@ -9,7 +9,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/publish"
@@ -48,10 +47,9 @@ type Parts struct {
 	Images    Images
 	Network   Network
 	Volumes   Volumes
-	Pull      Puller              // runs image "pull"
-	Secrets   secrets.View        // has the secrets of apps; nil: machines get none
-	Opener    func() *seal.Opener // opens them; nil: machines of apps with secrets are refused
-	Peers     volumes.Peers       // where volumes and snapshots of other workers come from
+	Pull      Puller        // runs image "pull"
+	Secrets   secrets.View  // has the secrets of apps; nil: machines get none
+	Peers     volumes.Peers // where volumes and snapshots of other workers come from
 }
 
 // Policy says how a worker runs machines. The zero value is the default.

@@ -21,7 +21,7 @@ func (w *Worker) newMachines() *machines.Machines {
 	cfg := &w.cfg
 	c := machines.Config{
 		State: w.state, Admit: w.host, Drivers: map[bourse.ImageKind]driver.Driver{bourse.HostImage: cfg.Driver},
-		Volumes: w.volumes, Secrets: &secrets.Secrets{View: cfg.Secrets, Opener: cfg.Opener}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
+		Volumes: w.volumes, Secrets: &secrets.Secrets{View: cfg.Secrets}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
 		Policy: spec.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, Awake: w.awakeEnv, Forget: cfg.Forget,
 	}
 	if cfg.Container != nil {

@@ -130,7 +130,7 @@ func (o *Orders) orderLike(ctx context.Context, like bourse.MachineID) (bourse.O
 	}
 	order := bourse.Order{ID: bourse.NewOrderID().In(app.ID), App: app, Regions: []bourse.Choice{{m.Region}}, Config: m.Config}
 	order.Config.AutoDestroy = true
-	if order.Secrets, err = c.Secrets.Require(ctx, app.ID, 0); err != nil {
+	if order.Secrets, order.AppKeys, err = c.Secrets.Require(ctx, app.ID, 0); err != nil {
 		return bourse.Order{}, err
 	}
 	return order, order.Validate()

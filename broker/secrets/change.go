@@ -51,14 +51,14 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	if err := check(name, value); err != nil {
 		return seal.Secret{}, err
 	}
-	if s.Sealer == nil {
+	if s.Keys == nil {
 		return seal.Secret{}, bourse.Errorf(bourse.CodeFailedPrecondition,
 			"failed_precondition: this broker cannot seal secrets: it was started without --secrets-key")
 	}
-	now, p, sealer := s.Now().UTC(), seal.Place{App: c.App.ID, Name: name}, s.Sealer()
-	text, err := sealer.Seal(p, []byte(value))
+	now, p, keys := s.Now().UTC(), seal.Place{App: c.App.ID, Name: name}, s.Keys()
+	text, err := keys.Seal(p, []byte(value))
 	return seal.Secret{
-		Name: name, Digest: sealer.Digest(p, []byte(value)), Sealed: text, Version: c.Mark.Version, CreatedAt: now, UpdatedAt: now,
+		Name: name, Digest: keys.Digest(p, []byte(value)), Sealed: text, Version: c.Mark.Version, CreatedAt: now, UpdatedAt: now,
 	}, err
 }
 

@@ -67,7 +67,7 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 		return 0, nil, err
 	}
 	if shows {
-		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are sealed, and only workers open them: run a command in a machine to see one")
+		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are sealed, and no reply shows one: run a command in a machine to see it")
 	}
 	least, err := leastVersion(r)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package secrets serves the secrets of apps. A broker seals values, which it
-// cannot open afterwards, and puts them into the view; the worker that starts a
-// machine of the app opens them. So no reply ever has a value.
+// Package secrets serves the secrets of apps. A broker seals values and puts them
+// into the view; the worker that starts a machine of the app opens them, with keys
+// that came with the machine's order. A broker opens none, and no reply ever has a
+// value.
 //
 // Each change has a version, which is greater than all that the broker has heard
 // of the app's. A machine's order names the one that its worker must have.
@@ -38,7 +39,7 @@ type View interface {
 type Config struct {
 	View     View
 	Apps     *apps.Store
-	Sealer   func() *seal.Sealer         // nil: none can be set here
+	Keys     func() *seal.Keys           // seal them, and are given to workers; nil: none can be set here
 	Writer   seal.Writer                 // who this broker is in versions
 	MayHave  func(bourse.App, int) error // whether an app may have so many
 	Now      func() time.Time
@@ -63,20 +64,26 @@ const (
 )
 
 // Require returns the version that a machine of an app must have: the latest that
-// is known here, once that has the one that the caller asks for. Codes:
-// failed_precondition (it is not known here), unavailable.
-func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, error) {
+// is known here, once that has the one that the caller asks for; and the keys that
+// its worker opens secrets with, none when this broker has none. The keys are also
+// those of an app without secrets: there may be some when the machine starts again.
+// Codes: failed_precondition (the version is not known here), unavailable.
+func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
+	var keys bourse.AppKeys
+	if s.Keys != nil {
+		keys = s.Keys().OfApp(app)
+	}
 	marks, err := s.await(ctx, app, least)
 	if err != nil && least == 0 {
-		return 0, nil // the view is a hint, and cannot be read now: the worker has one of its own (invariant 8)
+		return 0, keys, nil // the view is a hint, and cannot be read now: the worker has one of its own (invariant 8)
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if latest := marks.Version(); marks.Includes(latest, least) {
-		return latest, nil
+		return latest, keys, nil
 	}
-	return least, nil // two brokers changed them at once
+	return least, keys, nil // two brokers changed them at once
 }
 
 // await returns how far changes have come, once that is a version.

@@ -18,7 +18,6 @@ const (
 	gossipFile     = "gossip.key"
 	tokensFile     = "tokens"
 	secretsKeyFile = "secrets.key"
-	secretsPubFile = "secrets.pub"
 )
 
 func newInit(s *cli.Shell) *cobra.Command {
@@ -27,17 +26,12 @@ func newInit(s *cli.Shell) *cobra.Command {
 		Use:   "init",
 		Short: "Make a cluster's CA, the keys of its membership and secrets, and a first token",
 		Long: `Make what a whole cluster has in common: a CA, the key that encrypts its
-membership, those that seal and open secrets, and a file of tokens with one that
-is good for everything. What is
-there already is never overwritten.`,
+membership, the one that its secrets are encrypted with, and a file of tokens
+with one that is good for everything. What is there already is never overwritten.`,
 		Example: "  bourse credentials init",
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ca, err := admission.NewCA("bourse", s.Now())
-			if err != nil {
-				return err
-			}
-			private, public, err := seal.Generate()
 			if err != nil {
 				return err
 			}
@@ -46,8 +40,7 @@ there already is never overwritten.`,
 				{Name: caKeyFile, For: "making certificates: keep it off the servers", data: ca.Pair().Key, secret: true},
 				{Name: gossipFile, For: "every server", data: []byte(random(32) + "\n"), secret: true},
 				{Name: tokensFile, For: "every broker; its token is good for everything", data: []byte(random(16) + " *\n"), secret: true},
-				{Name: secretsKeyFile, For: "every worker: opens secrets", data: private, secret: true},
-				{Name: secretsPubFile, For: "every broker: seals secrets", data: public, secret: true},
+				{Name: secretsKeyFile, For: "every broker: the key of secrets", data: seal.Generate(), secret: true},
 			}
 			if err := create(dir, files); err != nil {
 				return err

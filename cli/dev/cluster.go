@@ -39,7 +39,6 @@ type cluster struct {
 	servers []*server // the broker first, the proxy last
 	nats    *server   // what they reach one another by; nil: nothing
 	name    string    // of the cluster
-	keys    string    // file of the keys that open secrets
 	running sync.WaitGroup
 	failed  chan error // of a server that could not be started at all
 
@@ -95,13 +94,12 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := c.addNATS(ctx); err != nil {
 		return err
 	}
-	private, public, err := makeKeys(c.config.data)
+	key, err := makeKey(c.config.data)
 	if err != nil {
 		return err
 	}
-	c.keys = private
 	c.add(&server{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
-		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--secrets-key", public,
+		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--secrets-key", key,
 	}})
 	if err := c.await(ctx, c.servers[0]); err != nil {
 		return err
@@ -152,7 +150,7 @@ func (c *cluster) addWorkers() {
 			c.add(&server{name: name, role: bourse.RoleWorker, listen: "127.0.0.1:0", args: []string{
 				"serve", "worker", "--ephemeral", "--region", region, "--data", filepath.Join(c.config.data, name),
 				"--cpus", c.config.cpus, "--memory", c.config.memory, "--idle-after", c.config.idleAfter, "--disk", "64GiB", "--resource", "slots=10",
-				"--ports", ports(i*c.config.workers + n), "--registry-private", "--secrets-key", c.keys, "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
+				"--ports", ports(i*c.config.workers + n), "--registry-private", "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
 			}})
 		}
 	}

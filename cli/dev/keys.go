@@ -3,27 +3,25 @@ package dev
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/bourse-dev/bourse/seal"
 )
 
-// makeKeys returns the files of the keys that open and seal the cluster's
-// secrets. They are made once for a data directory.
-func makeKeys(data string) (private, public string, err error) {
-	private, public = filepath.Join(data, "secrets.key"), filepath.Join(data, "secrets.pub")
-	_, errPrivate := os.Stat(private)
-	_, errPublic := os.Stat(public)
-	if errPrivate == nil && errPublic == nil {
-		return private, public, nil
-	}
-	opens, seals, err := seal.Generate() // also after a death between the two: nothing was sealed yet
-	if err == nil {
-		err = errors.Join(os.WriteFile(private, opens, 0o600), os.WriteFile(public, seals, 0o600))
+// makeKey returns the file of the key of the cluster's secrets. It is made once for
+// a data directory.
+func makeKey(data string) (string, error) {
+	path := filepath.Join(data, "secrets.key")
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) { // whole, or not at all
+		if err = os.WriteFile(path+".new", seal.Generate(), 0o600); err == nil {
+			err = os.Rename(path+".new", path)
+		}
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("keys of secrets: %w", err)
+		return "", fmt.Errorf("key of secrets: %w", err)
 	}
-	return private, public, nil
+	return path, nil
 }

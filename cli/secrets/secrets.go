@@ -53,7 +53,7 @@ func about(err error, app string) error {
 	case bourse.CodeNotFound:
 		return cli.Hint(err, "make it: bourse app create "+app)
 	case bourse.CodeFailedPrecondition:
-		return cli.Hint(err, "give brokers secrets.pub and workers secrets.key, of: bourse credentials init")
+		return cli.Hint(err, "start brokers with --secrets-key and the secrets.key of: bourse credentials init")
 	default:
 		return err
 	}

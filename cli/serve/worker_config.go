@@ -13,19 +13,18 @@ import (
 // WorkerConfig is the whole configuration of "bourse serve worker".
 type WorkerConfig struct {
 	ServerConfig
-	Data       string          // directory; required
-	Name       bourse.WorkerID // required; fixed at the first start
-	Capacity   Capacity
-	Host       HostConfig
-	Pull       PullConfig
-	Ports      cli.PortRange // for $PORT; zero: the worker's default
-	SecretsKey string        // file of the keys that open secrets; "" means that machines of apps with secrets are refused
-	AllowHost  bool          // take orders for image "host"
-	Forget     bool          // remove machines that the store does not know
-	NoLimits   bool          // do not enforce limits of machines of image "host"
-	Ephemeral  bool          // at the end destroy every machine and leave no process
-	Standby    time.Duration // patience of its spares; 0: the worker's default
-	IdleAfter  time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that
+	Data      string          // directory; required
+	Name      bourse.WorkerID // required; fixed at the first start
+	Capacity  Capacity
+	Host      HostConfig
+	Pull      PullConfig
+	Ports     cli.PortRange // for $PORT; zero: the worker's default
+	AllowHost bool          // take orders for image "host"
+	Forget    bool          // remove machines that the store does not know
+	NoLimits  bool          // do not enforce limits of machines of image "host"
+	Ephemeral bool          // at the end destroy every machine and leave no process
+	Standby   time.Duration // patience of its spares; 0: the worker's default
+	IdleAfter time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that
 }
 
 // Bounds of --idle-after: less than the first is less than a start takes.
@@ -63,7 +62,6 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	readsEach(b, "overcommit", "sell a resource so many times over, `NAME=F`; shared=8 sells 8 shared cpus per core", c.Capacity.addOvercommit)
 	reads(b, &c.Ports, "ports", "", "`range` of the machines' $PORT, one each (default 20000-29999)", cli.ParsePorts)
 	flags.BoolVar(&c.AllowHost, "allow-host", false, "take orders for image host: commands of this very host (default true on loopback)")
-	flags.StringVar(&c.SecretsKey, "secrets-key", "", "`file` of the keys that open secrets: secrets.key of bourse credentials init (default: orders of apps with secrets are refused)")
 	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes of this host that the data directory does not know; without it their presence is a reason not to start")
 	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines of image host, and show that in the worker's labels")
 	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` for which a worker is not heard from before machines here start that stand by for its machines")

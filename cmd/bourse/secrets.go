@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/secrets"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/seal"
@@ -102,39 +101,16 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 // has been compared with another one.
 const syncedStep = 10 * time.Millisecond
 
-// sealing are the keys of secrets that a server was given, which are read again
-// when their file changes.
-type sealing = admission.Live[seal.Keys]
-
-// openKeys reads the keys of secrets, if the server was given a file of them.
-func (s *server) openKeys(file string) (*sealing, error) {
+// openKeys reads the broker's file of keys, and reads it again when it changes. It
+// returns nil if the broker was started without one.
+func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 	if file == "" {
 		return nil, nil
 	}
-	live, err := admission.NewLive([]string{file}, func() (seal.Keys, error) { return seal.Load(file) }, nil)
+	live, err := admission.NewLive([]string{file}, func() (*seal.Keys, error) { return seal.Load(file) }, nil)
 	if err != nil {
 		return nil, err
 	}
 	s.watched = append(s.watched, live)
-	return live, nil
-}
-
-// sealerOf returns what a broker seals with, nil for nothing.
-func sealerOf(keys *sealing) func() *seal.Sealer {
-	if keys == nil {
-		return nil
-	}
-	return func() *seal.Sealer { return keys.Get().Sealer }
-}
-
-// openerOf returns what a worker opens with. CodeInvalid: the file has only what
-// seals.
-func openerOf(keys *sealing) (func() *seal.Opener, error) {
-	if keys == nil {
-		return nil, nil
-	}
-	if keys.Get().Opener == nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key: the file seals and does not open: a worker needs the private key")
-	}
-	return func() *seal.Opener { return keys.Get().Opener }, nil
+	return live.Get, nil
 }

@@ -89,7 +89,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		View: known, Queries: queries{engine, s.replica.replicator, &lookup.Sources{View: known, Directory: s.replica.directory, Log: s.log}},
 		Log: s.log, Region: c.Region, Version: version().Release,
 		Proxies:  s.proxies,
-		Releases: known, Secrets: known, Sealer: sealerOf(keys), Writer: seal.WriterOf(c.Name),
+		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
 		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
 	}
 	if asked != nil {

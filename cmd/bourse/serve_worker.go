@@ -21,7 +21,6 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/oomscore"
-	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/worker"
@@ -42,9 +41,8 @@ type host struct {
 	capacity worker.Capacity
 	driver   *process.Driver
 	parts    parts
-	opener   func() *seal.Opener // of secrets; nil: it has no key
-	gateway  *pullGateway        // nil: it is none
-	worker   *worker.Worker      // set once opened is closed
+	gateway  *pullGateway   // nil: it is none
+	worker   *worker.Worker // set once opened is closed
 	opened   chan struct{}
 }
 
@@ -68,14 +66,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	keys, err := s.openKeys(c.SecretsKey)
-	if err != nil {
-		return err
-	}
 	h := &host{server: s, config: &c, opened: make(chan struct{})}
-	if h.opener, err = openerOf(keys); err != nil {
-		return err
-	}
 	h.capacity = capacity(&c)
 	h.capacity.Devices = gpus(ctx, &c.Host, s.log)
 	defer func() { err = errors.Join(err, h.parts.close()) }()
@@ -141,7 +132,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 // offered is what the worker has beside processes.
 func (h *host) offered() worker.Parts {
 	out := h.parts.offered(peers{h.fabric(), h.replica.directory})
-	out.Secrets, out.Opener = workerSecrets{h.replica, h.server}, h.opener
+	out.Secrets = workerSecrets{h.replica, h.server}
 	if h.gateway != nil {
 		out.Pull = h.gateway.driver
 	}

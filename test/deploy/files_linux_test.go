@@ -65,17 +65,11 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	containerd, registry := containerdtest.New(t), registrytest.Start(t, registrytest.Options{})
-	private, public, err := seal.Generate()
-	if err != nil {
+	keys := filepath.Join(t.TempDir(), "secrets.key")
+	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	keys := t.TempDir()
-	for name, text := range map[string][]byte{"key": private, "pub": public} {
-		if err := os.WriteFile(filepath.Join(keys, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &site{house: &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", filepath.Join(keys, "pub"))}}
+	s := &site{house: &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)}}
 	s.api = servertest.Client(t, s.broker)
 	for name, region := range map[string]string{"w1": "gru", "w2": "gru", "w3": "fra", "w4": "nrt"} {
 		if region != "gru" && !*all {
@@ -83,7 +77,7 @@ func newSite(t *testing.T) *site {
 		}
 		s.workers = append(s.workers, servertest.New(t, name, "serve", "worker", "--name", name, "--region", region, "--data", filepath.Join(t.TempDir(), name),
 			"--label", "site=rack-4", "--label", "nvme=true", "--resource", "licenses=10", "--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral",
-			"--secrets-key", filepath.Join(keys, "key"), "--registry-private", "--containerd", containerd.Address,
+			"--registry-private", "--containerd", containerd.Address,
 			"--containerd-namespace", servertest.Cluster(t)+"-"+name, "--join", s.broker.Addr))
 	}
 	s.proxy = servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--self-signed",

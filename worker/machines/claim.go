@@ -224,6 +224,11 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	if err := tx.PutMachine(&m); err != nil {
 		return err
 	}
+	if withSecrets(&m) {
+		if err := keepKeys(tx, m.ID, c.AppKeys); err != nil {
+			return err
+		}
+	}
 	launch := bourse.Event{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser, By: c.Order.LeaseOwner, At: m.CreatedAt}
 	if err := state.AppendEvent(tx, &m, "", launch); err != nil {
 		return err

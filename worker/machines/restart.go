@@ -22,7 +22,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 		return fabric.ActReply{}, err
 	}
 	if may(&old, bourse.CallRestart, act.Nonce) == nil {
-		if err := ms.awaitSecrets(ctx, &old, act.Secrets); err != nil {
+		if err := ms.awaitSecrets(ctx, &old, act.Secrets, act.AppKeys); err != nil {
 			return fabric.ActReply{}, err
 		}
 	}
@@ -34,6 +34,11 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 			}
 			if m.State != bourse.StateStarted {
 				return false, nil, errAlready // nothing to stop
+			}
+			if withSecrets(m) {
+				if err := keepKeys(tx, id, act.AppKeys); err != nil {
+					return false, nil, err
+				}
 			}
 			m.Boot.Requested, m.Boot.StandsIn = true, "" // it is the caller's from now on
 			m.Secrets = max(m.Secrets, act.Secrets)

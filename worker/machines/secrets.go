@@ -4,22 +4,43 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
-// Secrets are the secrets of machines' apps, which are known by their ids.
+// Secrets are the secrets of machines' apps, which are known by their ids, and
+// opened with the keys that came with a machine's order, update or start.
 type Secrets interface {
 	// Await waits until a start can have an app's secrets up to a version, for a
-	// bounded time. Codes: unavailable.
-	Await(ctx context.Context, app string, version uint64) error
+	// bounded time. Codes: unavailable, failed_precondition (the keys do not open
+	// them).
+	Await(ctx context.Context, app string, version uint64, keys bourse.AppKeys) error
 	// Of returns them by name, and up to which version they are. Codes: as Await.
-	Of(ctx context.Context, app string, version uint64) (map[string]string, uint64, error)
+	Of(ctx context.Context, app string, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error)
 }
 
 // withSecrets reports whether a machine gets its app's secrets. A poller's host is
 // none of the cluster's, and gets none.
 func withSecrets(m *bourse.Machine) bool {
 	return !m.SkipSecrets && m.Config.ImageKind() != bourse.PollerImage
+}
+
+// keepKeys records the keys that a broker has sent for a machine, if it has sent any:
+// later starts by a policy, a request or a schedule come without a broker.
+func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return tx.PutAppKeys(id, keys)
+}
+
+// keysOf returns the keys that are recorded for a machine.
+func (o *operations) keysOf(m *bourse.Machine) (keys bourse.AppKeys, err error) {
+	err = o.state.Store.View(func(tx *store.Tx) error {
+		keys = tx.AppKeys(m.ID)
+		return nil
+	})
+	return keys, err
 }
 
 // secretsOf returns what m's program gets of its app's secrets, and their version.
@@ -31,7 +52,14 @@ func (o *operations) secretsOf(ctx context.Context, m *bourse.Machine) (map[stri
 	if err != nil {
 		return nil, 0, err
 	}
-	values, version, err := o.secrets.Of(ctx, app, m.Secrets)
+	keys, err := o.keysOf(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	values, version, err := o.secrets.Of(ctx, app, m.Secrets, keys)
+	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // another attempt with these keys would end the same way
+		err = bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -51,14 +79,18 @@ func (o *operations) appOf(m *bourse.Machine) (string, error) {
 }
 
 // awaitSecrets refuses to start m, or to stop it for another start, while its
-// secrets cannot be had.
-func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64) error {
+// secrets cannot be had: with the keys that came for that, or with those of its
+// record if none did.
+func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) error {
 	if !withSecrets(m) {
 		return nil
 	}
 	app, err := ms.ops.appOf(m)
+	if err == nil && len(keys) == 0 {
+		keys, err = ms.ops.keysOf(m)
+	}
 	if err != nil {
 		return err
 	}
-	return ms.ops.secrets.Await(ctx, app, max(m.Secrets, version))
+	return ms.ops.secrets.Await(ctx, app, max(m.Secrets, version), keys)
 }

@@ -26,7 +26,7 @@ var errAlready = errors.New("already there")
 // conflict while another holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{
-		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets,
+		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
 }
 
@@ -41,6 +41,7 @@ type starting struct {
 	may     func(m *bourse.Machine) error                   // whether it goes; see may
 	write   func(m *bourse.Machine) (events []bourse.Event) // what is recorded beside the next boot; may be nil
 	secrets uint64                                          // version of its app's that it must have, at least
+	keys    bourse.AppKeys                                  // that open them; none: those of its record do
 }
 
 func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
@@ -59,7 +60,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 	}
 	frozen := old.State == bourse.StateSuspended
 	if !frozen && s.may(&old) == nil {
-		if err := cmp.Or(ms.state.Store.Short(), portForeign(ctx, ms.state, &old), ms.awaitSecrets(ctx, &old, s.secrets)); err != nil {
+		if err := cmp.Or(ms.state.Store.Short(), portForeign(ctx, ms.state, &old), ms.awaitSecrets(ctx, &old, s.secrets, s.keys)); err != nil {
 			return fabric.ActReply{}, err
 		}
 	}
@@ -86,6 +87,11 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 				m.Secrets = max(m.Secrets, s.secrets)
 				if err := ms.takeBoot(tx, m, port); err != nil {
 					return true, nil, err
+				}
+			}
+			if withSecrets(m) {
+				if err := keepKeys(tx, id, s.keys); err != nil {
+					return false, nil, err
 				}
 			}
 			if s.write == nil {

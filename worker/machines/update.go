@@ -60,7 +60,7 @@ func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (
 		Secrets: max(old.Secrets, req.Secrets), SkipSecrets: req.SkipSecrets, Renew: req.Renew > old.Secrets || req.SkipSecrets != old.SkipSecrets,
 	}
 	if next.Launch && !next.SkipSecrets {
-		if err := ms.awaitSecrets(ctx, &old, next.Secrets); err != nil {
+		if err := ms.awaitSecrets(ctx, &old, next.Secrets, req.AppKeys); err != nil {
 			return fabric.ActReply{}, err
 		}
 	}
@@ -82,6 +82,11 @@ func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (
 			}
 			if err := ms.ops.takeNext(tx, m, next); err != nil {
 				return false, nil, err
+			}
+			if !next.SkipSecrets {
+				if err := keepKeys(tx, m.ID, req.AppKeys); err != nil {
+					return false, nil, err
+				}
 			}
 			if req.LeaseTTL > 0 {
 				takeLease(m, req.Nonce, req.LeaseOwner, "", time.Duration(req.LeaseTTL)*time.Second)

@@ -1,5 +1,7 @@
 // Package secrets opens, on the worker that starts a machine, the secrets of the
-// machine's app. They are read from the view at each start and kept nowhere.
+// machine's app. They are read from the view at each start and kept nowhere. What
+// opens them are the keys of the machine's app, which a broker has sent with the
+// machine's order, its last update or its last start.
 //
 // The view is a hint, and here it decides what a program gets: so a start waits
 // until it has what the machine's record says that there is, and, after the view
@@ -25,20 +27,21 @@ type View interface {
 	AwaitSynced(ctx context.Context)
 }
 
+const howToGiveKeys = "start or update it through a broker that has --secrets-key: bourse machine restart, or bourse deploy"
+
 // Patience is how long a start waits for what the view does not have.
 const Patience = 5 * time.Second
 
 // Secrets opens secrets.
 type Secrets struct {
-	View   View                // nil: the worker has no view, and so no secrets
-	Opener func() *seal.Opener // nil: it has no key
+	View View // nil: the worker has no view, and so no secrets
 }
 
 // Await waits until a machine that must have an app's secrets up to a version can
 // have them, and tries whether they open: nothing is stopped for a start that could
-// not be. Codes: unavailable.
-func (s *Secrets) Await(ctx context.Context, app string, version uint64) error {
-	_, _, err := s.Of(ctx, app, version)
+// not be. Codes: as Of.
+func (s *Secrets) Await(ctx context.Context, app string, version uint64, keys bourse.AppKeys) error {
+	_, _, err := s.Of(ctx, app, version, keys)
 	return err
 }
 
@@ -60,8 +63,8 @@ func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.M
 }
 
 // Of returns an app's secrets by name, up to a version at least, and up to which
-// they are. Codes: unavailable.
-func (s *Secrets) Of(ctx context.Context, app string, version uint64) (map[string]string, uint64, error) {
+// they are. Codes: unavailable, failed_precondition (the keys do not open one).
+func (s *Secrets) Of(ctx context.Context, app string, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	marks, err := s.await(ctx, app, version)
 	if err != nil || len(marks) == 0 {
 		return nil, 0, err
@@ -70,14 +73,14 @@ func (s *Secrets) Of(ctx context.Context, app string, version uint64) (map[strin
 	if err != nil || len(list) == 0 {
 		return nil, marks.Version(), err
 	}
-	if s.Opener == nil {
-		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "the app has secrets, and this worker was started without --secrets-key to open them")
+	if len(keys) == 0 {
+		return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "the app has secrets, and the machine was given no keys to open them: %s", howToGiveKeys)
 	}
-	opener, out := s.Opener(), make(map[string]string, len(list))
+	out := make(map[string]string, len(list))
 	for i := range list {
-		value, err := opener.Open(seal.Place{App: app, Name: list[i].Name}, list[i].Sealed)
-		if err != nil { // another key may come, or another value
-			return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w", err)
+		value, err := seal.Open(keys, seal.Place{App: app, Name: list[i].Name}, list[i].Sealed)
+		if err != nil {
+			return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "%w: %s", err, howToGiveKeys)
 		}
 		out[list[i].Name] = string(value)
 	}

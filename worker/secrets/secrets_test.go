@@ -57,10 +57,10 @@ func (v *view) AwaitSynced(ctx context.Context) {
 }
 
 // filled returns a view with PASSWORD, sealed with keys, and its version.
-func filled(t *testing.T, keys seal.Keys) (*view, uint64) {
+func filled(t *testing.T, keys *seal.Keys) (*view, uint64) {
 	t.Helper()
 	v := &view{marks: seal.Marks{}, synced: make(chan struct{}), came: make(chan struct{})}
-	sealed, err := keys.Sealer.Seal(seal.Place{App: "app", Name: "PASSWORD"}, []byte("hunter2"))
+	sealed, err := keys.Seal(seal.Place{App: "app", Name: "PASSWORD"}, []byte("hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,20 +70,14 @@ func filled(t *testing.T, keys seal.Keys) (*view, uint64) {
 	return v, mark.Version
 }
 
-func newKeys(t *testing.T) seal.Keys {
+func newKeys(t *testing.T) *seal.Keys {
 	t.Helper()
-	private, _, err := seal.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := seal.Read(private)
+	keys, err := seal.Read(seal.Generate())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return keys
 }
-
-func opens(k seal.Keys) func() *seal.Opener { return func() *seal.Opener { return k.Opener } }
 
 // A start waits until the view was compared with another, also of a machine that
 // had no secrets before: there may be some by now.
@@ -91,13 +85,13 @@ func TestAStartWaitsForANewView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newKeys(t)
 		v, version := filled(t, keys)
-		s := &secrets.Secrets{View: v, Opener: opens(keys)}
+		s, own := &secrets.Secrets{View: v}, keys.OfApp("app")
 		go func() {
 			time.Sleep(time.Second)
 			close(v.came)
 			close(v.synced)
 		}()
-		got, at, err := s.Of(t.Context(), "app", 0)
+		got, at, err := s.Of(t.Context(), "app", 0, own)
 		if err != nil || got["PASSWORD"] != "hunter2" || at != version {
 			t.Errorf("secrets %v at %d, %v", got, at, err)
 		}
@@ -109,32 +103,53 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newKeys(t)
 		v, version := filled(t, keys)
-		s := &secrets.Secrets{View: v, Opener: opens(keys)}
+		s, own := &secrets.Secrets{View: v}, keys.OfApp("app")
 		began := time.Now()
-		if _, _, err := s.Of(t.Context(), "app", version); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		if _, _, err := s.Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("a version that has not come: %v, want unavailable", err)
 		}
 		if took := time.Since(began); took > secrets.Patience {
 			t.Errorf("it waited %s", took)
 		}
 		close(v.came) // no one to compare with, as in a cut network: what was there before is enough
-		if got, _, err := s.Of(t.Context(), "app", version); err != nil || got["PASSWORD"] != "hunter2" {
+		if got, _, err := s.Of(t.Context(), "app", version, own); err != nil || got["PASSWORD"] != "hunter2" {
 			t.Errorf("cut off, with the version: %v, %v", got, err)
 		}
-		if _, _, err := s.Of(t.Context(), "app", version+1024); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		if _, _, err := s.Of(t.Context(), "app", version+1024, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("a later version: %v, want unavailable", err)
 		}
-		for what, s := range map[string]*secrets.Secrets{
-			"no key":      {View: v},
-			"another key": {View: v, Opener: opens(newKeys(t))},
-			"no view":     {},
-		} {
-			if _, _, err := s.Of(t.Context(), "app", version); bourse.CodeOf(err) != bourse.CodeUnavailable || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%s: %v, want unavailable", what, err)
-			}
-		}
-		if _, _, err := s.Of(t.Context(), "other", version); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("rows of one app as those of another: %v, want unavailable", err)
+		if _, _, err := (&secrets.Secrets{}).Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("without a view: %v, want unavailable", err)
 		}
 	})
+}
+
+// Only the keys of the very app open its secrets, and the error says what to do.
+func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
+	keys := newKeys(t)
+	v, version := filled(t, keys)
+	close(v.came)
+	close(v.synced)
+	s := &secrets.Secrets{View: v}
+	for what, c := range map[string]struct {
+		app  string
+		keys bourse.AppKeys
+	}{
+		"no keys":            {"app", nil},
+		"another app's keys": {"app", keys.OfApp("other")},
+		"another cluster's":  {"app", newKeys(t).OfApp("app")},
+		"moved rows":         {"other", keys.OfApp("other")}, // this view has one list for all apps
+		"moved, own keys":    {"other", keys.OfApp("app")},
+	} {
+		got, _, err := s.Of(t.Context(), c.app, version, c.keys)
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, %v, want failed_precondition and what to do", what, got, err)
+		}
+		if s.Await(t.Context(), c.app, version, c.keys) == nil {
+			t.Errorf("%s: a machine is stopped for a start that cannot be", what)
+		}
+	}
+	if got, _, err := s.Of(t.Context(), "app", version, keys.OfApp("app")); err != nil || got["PASSWORD"] != "hunter2" {
+		t.Errorf("its own keys: %v, %v", got, err)
+	}
 }

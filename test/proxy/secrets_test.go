@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// Once machines are ordered, their secrets need no broker: with none alive a request
+// through a proxy starts a machine, a restart policy does, also after the death of the
+// worker's daemon, and a spare starts for a machine whose worker is lost. Each program
+// has its app's secret.
+func TestSecretsWithoutABroker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "secrets.key")
+	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{T: t, broker: servertest.New(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)}
+	servertest.StartAll(t, h.broker)
+	join := []string{"--join", h.broker.Addr}
+	h.furnish(2, 1, append(join, "--standby-after", "2s", "--idle-after", "1h"), join, h.broker.Launch)
+	h.workers[0].Settle()
+	h.app("vault")
+	if _, err := h.api.Secrets("vault").Set(t.Context(), "PASSWORD", "hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("hunter2"))
+	digest := hex.EncodeToString(sum[:])
+	// A program writes the digest of its secret into a file, one line for each start.
+	file := func(name string) string { return filepath.Join(dir, name) }
+	note := func(name string) string { return `printf %s "$PASSWORD" | sha256sum >> ` + file(name) + `; ` }
+	started := func(what, name string, times int) {
+		t.Helper()
+		h.eventually(what, func() error {
+			text, err := os.ReadFile(file(name))
+			if err == nil && strings.Count(string(text), "\n") != times {
+				err = fmt.Errorf("%d starts, want %d", strings.Count(string(text), "\n"), times)
+			}
+			if err == nil && strings.Count(string(text), digest) != times {
+				t.Fatalf("%s: its program did not have the secret: %q", what, text)
+			}
+			return err
+		})
+	}
+
+	web := h.order(kindWeb)
+	web.Config.Init.Exec = []string{"/bin/sh", "-c", note("web") + "exec " + web.Config.Init.Exec[0]}
+	asked := h.run("vault", web, "w1")
+	// It ends when there is a file named like its number of starts.
+	failing := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Restart: &bourse.Restart{Policy: bourse.RestartAlways},
+		Init: bourse.Init{Exec: []string{"/bin/sh", "-c", note("failing") + `end=` + file("end") + `$(wc -l < ` + file("failing") + `); until [ -e $end ]; do sleep 0.1; done; exit 1`}},
+	}}
+	primary := h.run("vault", failing, "w1")
+	spare := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Init: bourse.Init{Exec: []string{"/bin/sh", "-c", note("spare") + "exec sleep 600"}},
+	}}
+	standbys, err := json.Marshal([]bourse.MachineID{primary.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spare.Config.Standbys = standbys
+	h.run("vault", spare, "w2")
+	started("the machine of the proxy is made", "web", 1)
+	started("the machine that fails is made", "failing", 1)
+	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0]+"/", "vault.localhost")
+	h.stop("vault", asked.ID)
+	h.agreed()
+	if err := h.broker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := get(http.DefaultClient, "http://"+h.proxies[0].Web[0]+"/", "vault.localhost", "second"); err != nil {
+		t.Errorf("a request, with no broker alive: %v", err)
+	}
+	started("a request starts it", "web", 2)
+	end := func(n int) {
+		t.Helper()
+		if err := os.WriteFile(file("end"+strconv.Itoa(n)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(1)
+	started("its policy starts it", "failing", 2)
+	if err := h.workers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	end(2)
+	if err := h.workers[0].Start(); err != nil {
+		t.Fatal(err)
+	}
+	started("its policy starts it after its worker's restart", "failing", 3)
+	if err := h.workers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	started("the spare starts", "spare", 1)
+}

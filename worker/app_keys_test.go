@@ -1,0 +1,299 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// safe is a view that has the secret PASSWORD of each app, sealed with the first of
+// its keys.
+type safe struct {
+	keys *seal.Keys
+	mark seal.Mark
+	mu   sync.Mutex
+	none bool // no app has a secret
+}
+
+// newSafe makes keys, and another one of which they are the second line.
+func newSafe(t testing.TB) (old *seal.Keys, both *safe) {
+	t.Helper()
+	line := seal.Generate()
+	old, err := seal.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.Read(slices.Concat(seal.Generate(), line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return old, &safe{keys: keys, mark: seal.Marks{}.Next(1, time.Now())}
+}
+
+func (s *safe) setup(c *Config) { c.Secrets = s }
+
+func (s *safe) empty(none bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.none = none
+}
+
+func (s *safe) Secrets(_ context.Context, app string) ([]seal.Secret, error) {
+	sealed, err := s.keys.Seal(seal.Place{App: app, Name: "PASSWORD"}, []byte("hunter2"))
+	return []seal.Secret{{Name: "PASSWORD", Sealed: sealed}}, err
+}
+
+func (s *safe) AwaitSecrets(context.Context, string, uint64) (seal.Marks, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	marks := seal.Marks{}
+	if !s.none {
+		marks.Add(s.mark)
+	}
+	return marks, nil
+}
+
+func (*safe) AwaitSynced(context.Context) {}
+
+// keysOf returns the keys that the store has of a machine.
+func (h *host) keysOf(id bourse.MachineID) (keys bourse.AppKeys) {
+	h.t.Helper()
+	if err := h.store.View(func(tx *store.Tx) error { keys = tx.AppKeys(id); return nil }); err != nil {
+		h.t.Fatal(err)
+	}
+	return keys
+}
+
+// claimWith claims an order with the keys of its app.
+func (h *host) claimWith(ctx context.Context, keys *seal.Keys, change ...func(*bourse.Order)) (bourse.Machine, error) {
+	order := newOrder(h.t, change...)
+	fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order, AppKeys: keys.OfApp(order.App.ID)})
+	if err == nil && refusal != nil {
+		err = bourse.Errorf(bourse.CodeUnavailable, "%s", refusal.Detail)
+	}
+	if err != nil {
+		return bourse.Machine{}, err
+	}
+	return fill.Machine, nil
+}
+
+// A machine starts again without a broker: by its policy, by a request, after a death
+// of the daemon, and also when its app had no secrets as it was ordered.
+func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, safe := newSafe(t)
+		safe.empty(true)
+		h := newHost(t, safe.setup)
+		defer func() { h.crash() }()
+		failing, err := h.claimWith(t.Context(), safe.keys, run("sleep", "1m", "exit", "4"), restart(bourse.RestartOnFailure, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		steady, err := h.claimWith(t.Context(), safe.keys, run("run"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := h.claimWith(t.Context(), safe.keys, run("run"), func(o *bourse.Order) { o.App.Name, o.App.ID = "other", "02" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		safe.empty(false)
+		h.must(h.machines.Stop(t.Context(), steady.ID, fabric.Act{}))
+		h.crash()
+		h.start(nil)
+		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.Act{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
+			t.Errorf("a request starts it: %s with secrets %d, want %d", m.State, m.Secrets, safe.mark.Version)
+		}
+		time.Sleep(90 * time.Second) // virtual: it exits, and its policy starts it again
+		if m := h.get(failing.ID); m.State != bourse.StateStarted || m.Boot.Number != 2 || m.Secrets != safe.mark.Version {
+			t.Errorf("its policy starts it: %s at boot %d with secrets %d", m.State, m.Boot.Number, m.Secrets)
+		}
+		if own, others := h.keysOf(steady.ID), h.keysOf(other.ID); !slices.Equal(own, safe.keys.OfApp("01")) || !slices.Equal(others, safe.keys.OfApp("02")) {
+			t.Error("machines do not have the keys of their own apps, and those alone")
+		}
+		h.must(h.machines.Destroy(t.Context(), steady.ID, fabric.Act{Force: true}))
+		if len(h.keysOf(steady.ID)) != 0 {
+			t.Error("keys of a machine that is destroyed are kept")
+		}
+	})
+}
+
+// A machine whose keys do not open its app's secrets does not start, is not stopped
+// for a start, and says what to do; a start through a broker brings the keys.
+func TestAStartBringsTheKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, safe := newSafe(t)
+		safe.empty(true)
+		h := newHost(t, safe.setup)
+		defer h.crash()
+		app := newOrder(t).App.ID
+		m, err := h.claimWith(t.Context(), old, run("run"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare := h.place(run("run")) // by a broker without --secrets-key
+		safe.empty(false)
+		for what, id := range map[string]bourse.MachineID{"a key that is no more": m.ID, "no key": bare.ID} {
+			_, err := h.machines.Restart(t.Context(), id, fabric.Act{})
+			if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || h.get(id).State != bourse.StateStarted {
+				t.Errorf("%s: %v, and the machine is %s", what, err, h.get(id).State)
+			}
+		}
+		if _, err := h.machines.Restart(t.Context(), m.ID, fabric.Act{AppKeys: safe.keys.OfApp("other")}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+			t.Errorf("another app's keys: %v", err)
+		}
+		if !slices.Equal(h.keysOf(m.ID), old.OfApp(app)) {
+			t.Error("keys that open nothing are kept")
+		}
+		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
+		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), bare.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
+		for _, id := range []bourse.MachineID{m.ID, bare.ID} {
+			h.must(h.machines.Restart(t.Context(), id, fabric.Act{})) // from now on without a broker
+		}
+		updated := h.place(run("run"), func(o *bourse.Order) { o.SkipSecrets = true })
+		req, err := h.updateOf(t.Context(), updated.ID, env("VERSION", "2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.AppKeys = safe.keys.OfApp(app)
+		h.must(h.machines.Update(t.Context(), req))
+		h.must(h.machines.Restart(t.Context(), updated.ID, fabric.Act{}))
+	})
+}
+
+// An order whose keys do not open its app's secrets is refused, and leaves nothing.
+func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, safe := newSafe(t)
+		h := newHost(t, safe.setup)
+		defer h.crash()
+		order := newOrder(t, run("run"))
+		for what, keys := range map[string]bourse.AppKeys{"none": nil, "old ones": old.OfApp(order.App.ID), "no keys at all": {1, 2}} {
+			order.ID = bourse.NewOrderID()
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order, AppKeys: keys})
+			if fill != nil || refusal == nil && err == nil {
+				t.Errorf("%s: %+v, %+v, %v, want a refusal", what, fill, refusal, err)
+			}
+			if refusal != nil && (refusal.Reason != bourse.RefusedProgram || !strings.Contains(refusal.Detail, "secret")) {
+				t.Errorf("%s: refused with %+v", what, refusal)
+			}
+		}
+		if len(h.mem.Running()) != 0 {
+			t.Error("something runs")
+		}
+	})
+}
+
+// The daemon dies before and after every commit of claims, starts and updates that
+// bring keys. Afterwards each machine has the keys that its caller was told of, or
+// those before, and starts with them; a destroyed one has none.
+func TestKeysSurviveEveryCrash(t *testing.T) {
+	old, safe := newSafe(t)
+	safe.empty(true)
+	app := newOrder(t).App.ID
+	const before, after = "before", "after"
+	values := map[string]bourse.AppKeys{before: old.OfApp(app), after: safe.keys.OfApp(app)}
+	// life returns which keys each machine has as far as its caller knows: "" is any.
+	life := func(h *host) map[bourse.MachineID]string {
+		ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+		defer cancel()
+		told := map[bourse.MachineID]string{}
+		claimed := make([]bourse.MachineID, 4)
+		for i := range claimed {
+			m, err := h.claimWith(ctx, old, run("run"))
+			if err != nil {
+				return told
+			}
+			claimed[i], told[m.ID] = m.ID, before
+		}
+		act := fabric.Act{AppKeys: values[after]}
+		for i, do := range []func(id bourse.MachineID) error{
+			func(id bourse.MachineID) error { _, err := h.machines.Restart(ctx, id, act); return err },
+			func(id bourse.MachineID) error {
+				if _, err := h.machines.Stop(ctx, id, fabric.Act{}); err != nil {
+					return err
+				}
+				_, err := h.machines.Start(ctx, id, act)
+				return err
+			},
+			func(id bourse.MachineID) error {
+				req, err := h.updateOf(ctx, id, env("VERSION", "2"))
+				if err == nil {
+					req.AppKeys = values[after]
+					_, err = h.machines.Update(ctx, req)
+				}
+				return err
+			},
+			func(id bourse.MachineID) error {
+				_, err := h.machines.Destroy(ctx, id, fabric.Act{Force: true})
+				return err
+			},
+		} {
+			told[claimed[i]] = ""
+			if do(claimed[i]) != nil {
+				return told
+			}
+			told[claimed[i]] = after
+		}
+		return told
+	}
+	check := func(h *host, told map[bourse.MachineID]string) {
+		time.Sleep(10 * time.Minute) // virtual: every run is over
+		all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for i := range all {
+			m, keys := &all[i], h.keysOf(all[i].ID)
+			switch want, known := told[m.ID], values[told[m.ID]]; {
+			case m.State == bourse.StateDestroyed:
+				if len(keys) != 0 {
+					h.t.Errorf("machine %s is destroyed and has keys", m.ID)
+				}
+			case known != nil && !slices.Equal(keys, known):
+				h.t.Errorf("machine %s does not have the keys from %s: %v", m.ID, want, story(*m))
+			case !slices.Equal(keys, values[before]) && !slices.Equal(keys, values[after]):
+				h.t.Errorf("machine %s has no keys: %v", m.ID, story(*m))
+			}
+		}
+	}
+	var commits uint64
+	synctest.Test(t, func(t *testing.T) {
+		h := newHostDown(t, safe.setup)
+		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+		if told := life(h); len(told) != 4 {
+			t.Fatalf("the scenario fails by itself: %v", told)
+		}
+		h.crash()
+	})
+	t.Logf("%d commits", commits)
+	for n := uint64(2); n <= commits; n++ {
+		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHostDown(t, safe.setup)
+					told := map[bourse.MachineID]string{}
+					if h.tryStart(crashAt(stage, n)) == nil {
+						told = life(h)
+						h.crash()
+					}
+					h.start(nil)
+					check(h, told)
+					h.verify()
+					h.crash()
+				})
+			})
+		}
+	}
+}
