@@ -59,10 +59,10 @@ func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		if fault := x.body.fault(); fault != nil {
-			t.done(nil) // the machine is not to blame
+			t.done(mark(x, t, fault))
 			return nil, fault
 		}
-		t.done(err)
+		t.done(mark(x, t, err))
 		if p.another(x, req, t, err) {
 			continue
 		}
@@ -298,11 +298,9 @@ func over(w Way) bool {
 	}
 }
 
-// done ends what the attempt has of its machine. It may be called twice.
+// done ends what the attempt has of its machine: see [mark] for failed. It may be
+// called twice.
 func (t *try) done(failed error) {
-	if failed != nil && t.stage == choosing {
-		failed = context.Canceled // nothing new is known of the machine, as when the client has left
-	}
 	if t.backend != nil && failed != nil && !errors.Is(failed, context.Canceled) {
 		t.backend.CloseIdleConnections() // they may be as bad
 	}

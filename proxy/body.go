@@ -45,11 +45,12 @@ type body struct {
 	stalled time.Duration
 	timed   bool // the connection's read deadline is ours while the body is read
 
-	ended   atomic.Bool
-	settled atomic.Bool // there will be no other attempt
-	broken  atomic.Bool // the client did not send all of it
-	read    atomic.Int64
-	lost    atomic.Pointer[error] // why it is not kept any more; nil: it is
+	ended    atomic.Bool
+	settled  atomic.Bool // there will be no other attempt
+	broken   atomic.Bool // the client did not send all of it
+	complete atomic.Bool // the client has sent all of it
+	read     atomic.Int64
+	lost     atomic.Pointer[error] // why it is not kept any more; nil: it is
 
 	mu     sync.Mutex  // held while reading from the client
 	kept   keeper      // what was read
@@ -64,6 +65,9 @@ func (b *body) reader() *bodyReader { return &bodyReader{of: b} }
 
 // untouched reports whether nothing was read of it.
 func (b *body) untouched() bool { return b == nil || b.read.Load() == 0 }
+
+// whole reports whether all of it was read from the client.
+func (b *body) whole() bool { return b == nil || b.complete.Load() }
 
 // again reports whether another attempt could read it from its start.
 func (b *body) again() bool { return b == nil || b.lost.Load() == nil }
@@ -178,7 +182,11 @@ func (b *body) next(p []byte) (int, error) {
 			b.drop(lost)
 		}
 	}
-	if err != nil && err != io.EOF {
+	switch err {
+	case nil:
+	case io.EOF:
+		b.complete.Store(true)
+	default:
 		b.broken.Store(true)
 		b.late = timedOut(err)
 	}

@@ -86,7 +86,10 @@ func (p *Proxy) Handler(l Listener) http.Handler {
 }
 
 func (p *Proxy) serve(x *exchange) {
-	host, err := p.find(x)
+	host, err := "", validate(x.in)
+	if err == nil {
+		host, err = p.find(x)
+	}
 	if err == nil && x.target.Port.ForceHTTPS && !x.secure() {
 		p.redirect(x, host)
 		return
@@ -153,29 +156,6 @@ func (p *Proxy) redirect(x *exchange, host string) {
 	x.out.Header().Set("Location", "https://"+host+x.in.URL.RequestURI())
 	p.own(x, x.out.Header())
 	x.out.WriteHeader(http.StatusMovedPermanently)
-}
-
-// hostOf returns the host name that a request is for, without a port, in lower
-// case. Codes: invalid.
-func hostOf(r *http.Request) (string, error) {
-	host := r.Host
-	if h, port, err := net.SplitHostPort(host); err == nil {
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
-			return "", bourse.Errorf(bourse.CodeInvalid, "the request's host has a port that is no number")
-		}
-		host = h
-	}
-	if r.URL.Opaque != "" { // "GET http:web.example", which no two servers read alike
-		return "", bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor a whole address")
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	switch {
-	case host == "":
-		return "", bourse.Errorf(bourse.CodeInvalid, "the request names no host")
-	case len(host) > 253 || strings.ContainsAny(host, "/\\@?#% \t\""):
-		return "", bourse.Errorf(bourse.CodeInvalid, "the request's host is no host name")
-	}
-	return host, nil
 }
 
 // gone reports whether the client left.

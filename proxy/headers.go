@@ -114,9 +114,14 @@ func (x *exchange) address(out *http.Request) {
 	u := *out.URL
 	u.Scheme, u.Host = "http", "machine" // the transport is one machine's; Host is the client's
 	out.URL = &u
-	if x.missed != "" || x.attempts > 1 {
+	upgrades := x.target.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
+	if x.missed != "" || x.attempts > 1 || upgrades {
 		out.Header = out.Header.Clone() // the attempt before may still be sending it
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
+	}
+	if upgrades { // HTTP/2 has none, and a server may ignore them (RFC 9110, section 7.8)
+		out.Header.Del("Upgrade")
+		out.Header.Del("Connection")
 	}
 	if x.missed != "" {
 		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(x.missed))

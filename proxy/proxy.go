@@ -52,7 +52,7 @@ type Want = balance.Want
 type Turn interface {
 	Backend() route.Backend
 	// Done ends the place. An error says that the backend failed: others are preferred
-	// for a while. Canceled says nothing of it: the client left.
+	// for a while. Canceled says nothing about the backend.
 	Done(failed error)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // hold has the attempt end when the body of its reply is closed.
 func (p *Proxy) hold(x *exchange, t *try, resp *http.Response) {
-	e := &ending{t: t}
+	e := &ending{x: x, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
 		s := &switched{ReadWriteCloser: both, ending: e}
 		if !p.HoldSwitched {
@@ -31,11 +31,12 @@ func (p *Proxy) hold(x *exchange, t *try, resp *http.Response) {
 // ending ends an attempt once.
 type ending struct {
 	once sync.Once
+	x    *exchange
 	t    *try
 	err  error
 }
 
-func (e *ending) end() { e.once.Do(func() { e.t.done(e.err) }) }
+func (e *ending) end() { e.once.Do(func() { e.t.done(mark(e.x, e.t, e.err)) }) }
 
 // replyBody is the body of a machine's reply.
 type replyBody struct {

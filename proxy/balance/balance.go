@@ -59,8 +59,9 @@ type Balancer struct {
 
 // use is what is counted of a machine that has anything to count.
 type use struct {
-	ours    int
-	suspect suspicion
+	ours     int
+	suspect  suspicion
+	answered time.Time // when a request ended well last, while any is in progress
 }
 
 // New makes a balancer. It starts nothing.

@@ -409,6 +409,26 @@ func TestSuspicion(t *testing.T) {
 	})
 }
 
+// TestOneBadRequestDoesNotMarkABusyMachine: a machine that has answered another
+// request since the one that failed began works, whatever that one asked for.
+func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := balance.New(balance.Config{Region: "gru"})
+		one, other := backend(1), backend(2, in("syd"))
+		bad := take(t, b, target(one), balance.Want{})
+		time.Sleep(time.Second)
+		take(t, b, target(one), balance.Want{}).Done(nil)
+		time.Sleep(time.Minute)
+		bad.Done(errBroken)
+		turn := take(t, b, target(one, other), balance.Want{})
+		defer turn.Done(nil)
+		if got := turn.Backend().Machine; got != one.Machine {
+			t.Errorf("%s is chosen, want the machine that answered", got)
+		}
+	})
+}
+
 // TestWorkersAreSuspected: when two machines of a worker fail, so will the others.
 func TestWorkersAreSuspected(t *testing.T) {
 	t.Parallel()

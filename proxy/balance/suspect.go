@@ -58,6 +58,9 @@ func (b *Balancer) suspect(t *Turn) {
 	now, m := time.Now(), &t.backend
 	b.forget(now)
 	u := b.machines[m.Machine]
+	if u.answered.After(t.began) {
+		return // it has answered others since: what failed is more likely due to this request
+	}
 	if s := &u.suspect; s.instance != m.Instance || s.boot != m.Boot && m.Runs() {
 		*s = suspicion{instance: m.Instance, boot: m.Boot}
 	}
@@ -79,7 +82,9 @@ func (b *Balancer) suspect(t *Turn) {
 // trust notes that a turn's machine answered. What began before the last failure says
 // nothing of what came after. The caller holds the mutex.
 func (b *Balancer) trust(t *Turn) {
-	if u := b.machines[t.backend.Machine]; t.began.After(u.suspect.failed) {
+	u := b.machines[t.backend.Machine]
+	u.answered = time.Now()
+	if t.began.After(u.suspect.failed) {
 		u.suspect = suspicion{}
 	}
 	if w := b.workers[t.backend.Worker]; w != nil && t.began.After(w.failed) {

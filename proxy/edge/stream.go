@@ -221,7 +221,7 @@ func (e *Edge) reach(ctx context.Context, t *route.Target) (*reached, error) {
 		}
 		last = err
 		if ctx.Err() != nil {
-			err = nil // the client left, or time is up: nothing is known of the machine
+			err = context.Canceled // the client left, or time is up: nothing is known of the machine
 		}
 		m.end(err)
 		if ctx.Err() != nil {

@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// validate returns an error for a request that could not be sent to any machine,
+// whatever is listening there. It runs before a machine is chosen or started. A
+// request that passes it can be written by net/http's transport over HTTP/1.1 and
+// over HTTP/2, so a failure to write one is never the request's fault.
+//
+// net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither
+// the method nor the announced trailers, and accepts spaces in the query.
+// Codes: invalid.
+func validate(r *http.Request) error {
+	if !httpguts.ValidHeaderFieldName(r.Method) { // both are tokens (RFC 9110, sections 5.1 and 9.1)
+		return bourse.Errorf(bourse.CodeInvalid, "the request's method is not a token")
+	}
+	if r.Method != http.MethodConnect {
+		if err := validateTarget(r); err != nil {
+			return err
+		}
+	}
+	for _, fields := range []http.Header{r.Header, r.Trailer} {
+		for name, values := range fields {
+			if !httpguts.ValidHeaderFieldName(name) {
+				return bourse.Errorf(bourse.CodeInvalid, "the request has a header whose name is not a token")
+			}
+			for _, v := range values {
+				if !httpguts.ValidHeaderFieldValue(v) {
+					return bourse.Errorf(bourse.CodeInvalid, "the request's header %s contains a control character", bourse.Quoted(name))
+				}
+			}
+		}
+	}
+	for _, protocol := range r.Header["Upgrade"] {
+		if strings.ContainsFunc(protocol, func(c rune) bool { return c < ' ' || c > '~' }) {
+			return bourse.Errorf(bourse.CodeInvalid, "the request's Upgrade header is not ASCII")
+		}
+	}
+	return nil
+}
+
+// validateTarget checks the request target, which must be a path with an optional
+// query. net/http answers "OPTIONS *" itself.
+func validateTarget(r *http.Request) error {
+	if r.URL.Opaque != "" { // "GET http:web.example", which no two servers read alike
+		return bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor an absolute URL")
+	}
+	uri := r.URL.RequestURI()
+	if !strings.HasPrefix(uri, "/") {
+		return bourse.Errorf(bourse.CodeInvalid, "the request's path does not begin with /")
+	}
+	// A space would end the target in the request line of HTTP/1.1.
+	if strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return bourse.Errorf(bourse.CodeInvalid, "the request's target contains a space or a control character")
+	}
+	return nil
+}
+
+// hostOf returns the host name that a request is for, without its port and in lower
+// case. Codes: invalid.
+func hostOf(r *http.Request) (string, error) {
+	host := r.Host
+	if h, port, err := net.SplitHostPort(host); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+			return "", bourse.Errorf(bourse.CodeInvalid, "the request's host has a port that is not a number")
+		}
+		host = h
+	} else if inner, ok := strings.CutPrefix(host, "["); ok && strings.HasSuffix(inner, "]") {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	switch {
+	case host == "":
+		return "", bourse.Errorf(bourse.CodeInvalid, "the request names no host")
+	case len(host) > 253 || strings.ContainsFunc(r.Host, notOfHosts) || !httpguts.ValidHostHeader(r.Host):
+		return "", bourse.Errorf(bourse.CodeInvalid, "the request's host is not a host name")
+	}
+	return host, nil
+}
+
+// notOfHosts reports whether a character occurs in no host name, address or port.
+func notOfHosts(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/\\@?#%\"", c) }

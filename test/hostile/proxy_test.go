@@ -1,0 +1,224 @@
+package hostile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// runMachine is a machine's program: it answers "ok", and requests for /slow never.
+func runMachine() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, "ok")
+	})}
+	context.AfterFunc(ctx, func() { _ = s.Close() })
+	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// startProxy starts a proxy in front of a broker's cluster. With descriptors, it
+// may have as many open.
+func startProxy(t *testing.T, broker *servertest.Server, descriptors int) *servertest.Server {
+	t.Helper()
+	p := servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", broker.Addr)
+	if descriptors > 0 {
+		p.Launch = func(c *exec.Cmd) error {
+			c.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, descriptors), c.Path}, c.Args[1:]...)
+			c.Path = "/bin/sh"
+			return c.Start()
+		}
+	}
+	servertest.StartAll(t, p)
+	return p
+}
+
+// serveApp makes an app of an organization with one running machine, and waits until
+// the proxy answers for it.
+func serveApp(t *testing.T, broker, proxy *servertest.Server, app bourse.AppName, org string) bourse.MachineID {
+	t.Helper()
+	api := servertest.Client(t, broker)
+	if _, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: app, Org: org}); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{machineVariable: "web"},
+		Init: bourse.Init{Exec: []string{self}},
+	}
+	c.Services = json.RawMessage(`[{"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`)
+	m, err := api.Create(t.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: c}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !servertest.Within(30*time.Second, func() bool { return ask(t.Context(), proxy, app, "/") == nil }) {
+		t.Fatalf("the proxy does not answer for app %s", app)
+	}
+	return m.ID
+}
+
+// ask sends a request to an app on a connection of its own.
+func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxy.Web[0]+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Host = string(app) + ".localhost"
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d %s %w", resp.StatusCode, text, err)
+	}
+	return nil
+}
+
+// h2Conn is a client's connection on which it may send what no real client would.
+type h2Conn struct {
+	net.Conn
+	*http2.Framer
+
+	block   strings.Builder
+	encoder *hpack.Encoder
+	streams uint32
+}
+
+// dialH2 begins an HTTP/2 connection.
+func dialH2(t *testing.T, addr string) *h2Conn {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	h := &h2Conn{Conn: c, Framer: http2.NewFramer(c, c)}
+	h.encoder = hpack.NewEncoder(&h.block)
+	h.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// request sends the head of a request without a body, as name and value alternately.
+func (h *h2Conn) request(fields ...string) error {
+	h.block.Reset()
+	for f := range slices.Chunk(fields, 2) {
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	h.streams++
+	return h.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: 2*h.streams - 1, BlockFragment: []byte(h.block.String()), EndStream: true, EndHeaders: true,
+	})
+}
+
+// reply returns the status of the next reply, or "" if it is a reset.
+func (h *h2Conn) reply() string {
+	_ = h.SetReadDeadline(time.Now().Add(30 * time.Second))
+	for {
+		f, err := h.ReadFrame()
+		if err != nil {
+			return ""
+		}
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			return f.PseudoValue("status")
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			return ""
+		}
+	}
+}
+
+// A stranger sends requests that no machine could be sent: they neither start a
+// stopped machine nor make a healthy one count as failed.
+func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
+	broker, _ := startPair(t)
+	proxy := startProxy(t, broker, 0)
+	id := serveApp(t, broker, proxy, "web", "")
+	api := servertest.Client(t, broker)
+	attack := func() {
+		t.Helper()
+		for _, change := range [][2]string{
+			{":method", "GE T"},
+			{":method", "G(T"},
+			{":path", "/?a HTTP/1.1"},
+			{":authority", "w\u00e9b.localhost"},
+			{"trailer", "a b"},
+		} {
+			fields := []string{":method", "GET", ":scheme", "http", ":path", "/", ":authority", "web.localhost"}
+			if i := slices.Index(fields, change[0]); i >= 0 {
+				fields[i+1] = change[1]
+			} else {
+				fields = append(fields, change[0], change[1])
+			}
+			c := dialH2(t, proxy.Web[0])
+			if err := c.request(fields...); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.reply(); got != "" && got[0] != '4' {
+				t.Errorf("%q: status %s, want 4xx", change, got)
+			}
+			_ = c.Close()
+		}
+	}
+	attack()
+	status, err := machinesapi.Proxies{Client: api}.Of(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := status[0].Routes[0].Machines[0]; m.Use != machinesapi.UseYes {
+		t.Errorf("after invalid requests the machine is used %s: %s", m.Use, m.Why)
+	}
+	if err := api.Stop(t.Context(), "web", id, machinesapi.StopMachine{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	stopped := func() bool {
+		m, err := api.Machine(t.Context(), "web", id)
+		return err == nil && m.State == bourse.StateStopped
+	}
+	if !servertest.Within(10*time.Second, stopped) {
+		t.Fatal("the machine does not stop")
+	}
+	attack()
+	if !stopped() {
+		t.Error("invalid requests have started the machine")
+	}
+	if err := ask(t.Context(), proxy, "web", "/"); err != nil {
+		t.Errorf("a valid request: %v", err)
+	}
+}
