@@ -153,6 +153,7 @@ var floors = map[string]int{
 	"internal/oomscore":         2,
 	"internal/bodies":           2,
 	"internal/throttle":         2,
+	"internal/fair":             1,
 	"internal/quiet":            1,
 	"internal/samehost":         1,
 	"internal/redial":           1,

@@ -91,6 +91,9 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	if err := s.Gate.Authorise(&rt, r); err != nil {
 		return err
 	}
+	if r.Who.Org != "" {
+		bodies.For(r.Request, "organization "+r.Who.Org)
+	}
 	if !early(rt.Pattern) {
 		if err := s.Ready(); err != nil {
 			return err

@@ -17,14 +17,17 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/fair"
 )
 
 const (
@@ -43,7 +46,8 @@ const (
 
 // Limits are the limits of one server. Make them with [New].
 type Limits struct {
-	budget  *budget
+	budget  *fair.Budget
+	total   int64
 	replies *budget
 	decode  *semaphore.Weighted
 }
@@ -58,7 +62,7 @@ func New(total int64) *Limits {
 			total = min(max(limit/ofMemory, leastTotal), mostTotal)
 		}
 	}
-	return &Limits{budget: newBudget(total), replies: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
+	return &Limits{budget: fair.New(total), total: total, replies: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
 // Handler makes h read the bodies of its requests within the limits, and answer
@@ -73,10 +77,11 @@ func (l *Limits) Handler(h http.Handler) http.Handler {
 		}
 		now := time.Now()
 		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(whole)}
+		b.hold = l.budget.Open(sender(r), b.cut)
 		// Also for a body that h does not read: the server itself reads on
 		// before it answers.
 		b.deadline(now)
-		defer func() { l.budget.put(b.held) }()
+		defer b.end()
 		limited := *r // the server looks at what type r.Body has
 		limited.Body = b
 		h.ServeHTTP(w, &limited)
@@ -89,8 +94,47 @@ type body struct {
 	limits  *Limits
 	control *http.ResponseController
 	until   time.Time // when it must have come
-	held    int64     // of the budget
+	hold    *fair.Hold
+	held    int64 // of the budget
 	stream  bool
+
+	mu    sync.Mutex
+	ended bool // the request has; guarded by mu
+}
+
+// sender is the principal of a request whose caller is not known yet.
+func sender(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return "address " + host
+}
+
+// For says for whom a request's body is read, once that is known: an organization.
+// Until then it is the address that the request came from. When the bodies of all
+// requests take the whole budget, the one that holds the most gives way.
+func For(r *http.Request, principal string) {
+	if b, ok := r.Body.(*body); ok {
+		b.hold.Move(principal)
+	}
+}
+
+// cut breaks off the reading of the body: another principal needs the space, and this
+// one's holds the most.
+func (b *body) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(time.Now().Add(-time.Second)) // not every writer can
+	}
+}
+
+func (b *body) end() {
+	b.hold.Release()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
 }
 
 // Read reads within the limits. Codes: invalid (too slow), rate_limited.
@@ -99,8 +143,13 @@ func (b *body) Read(p []byte) (int, error) {
 		return b.ReadCloser.Read(p)
 	}
 	b.deadline(time.Now())
+	if b.hold.Over() { // after the deadline was set: cut sets an earlier one
+		return 0, errFull()
+	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
+	case b.hold.Over():
+		return 0, errFull()
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, bourse.Errorf(bourse.CodeInvalid, "the body came too slowly: at most %s between bytes, %s in all: %w", idle, whole, err)
@@ -108,11 +157,27 @@ func (b *body) Read(p []byte) (int, error) {
 		// The server goes on reading after the body, to see the caller leave.
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
-	if n > 0 && !b.limits.budget.take(int64(n), b.held) {
-		return 0, bourse.Errorf(bourse.CodeRateLimited, "the server is reading as much as it can hold: repeat this later")
+	if n > 0 && !b.take(int64(n)) {
+		return 0, errFull()
 	}
-	b.held += int64(n)
+	if err == io.EOF {
+		b.hold.Keep() // it is being worked on, and soon gone
+	}
 	return n, err
+}
+
+// take takes n bytes of the budget. Large bodies leave a part to small ones:
+// requests stay possible while large bodies fill the rest.
+func (b *body) take(n int64) bool {
+	spare := int64(0)
+	if b.held += n; b.held > small {
+		spare = b.limits.total / reserve
+	}
+	return b.hold.Take(n, spare)
+}
+
+func errFull() error {
+	return bourse.Errorf(bourse.CodeRateLimited, "the server is reading as much as it can hold: repeat this later")
 }
 
 func (b *body) deadline(now time.Time) {
@@ -128,6 +193,7 @@ func (b *body) deadline(now time.Time) {
 func Stream(r *http.Request) {
 	if b, ok := r.Body.(*body); ok {
 		b.stream = true
+		b.hold.Release()
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 }

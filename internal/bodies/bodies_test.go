@@ -219,3 +219,47 @@ func TestBudget(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestTheLargestGivesWay: one organization's slow bodies take the whole budget. A
+// body of another is read at once, and the oldest slow one is answered with 429.
+// More of the first organization's are refused.
+func TestTheLargestGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, large = 1 << 20, 200 << 10
+		dial := server(t, bodies.New(total), func(w http.ResponseWriter, r *http.Request) {
+			bodies.For(r, r.Header.Get("Org"))
+			readAll(w, r)
+		})
+		send := func(org string, declared, sent int) net.Conn {
+			c := dial()
+			go func() {
+				fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nOrg: %s\r\nContent-Length: %d\r\n\r\n%s", org, declared, strings.Repeat("x", sent))
+			}()
+			synctest.Wait()
+			return c
+		}
+		began := time.Now()
+		var slow []net.Conn
+		for range 3 {
+			slow = append(slow, send("acme", large+1, large))
+		}
+		if got := answer(t, send("acme", large, large)); got != string(bourse.CodeRateLimited) {
+			t.Errorf("another of the same organization: %q, want %s", got, bourse.CodeRateLimited)
+		}
+		if got := answer(t, send("rival", large, large)); got != fmt.Sprint(large) {
+			t.Errorf("a body of another organization: %q, want %d", got, large)
+		}
+		if got := answer(t, slow[0]); got != string(bourse.CodeRateLimited) {
+			t.Errorf("the oldest of the largest: %q, want %s", got, bourse.CodeRateLimited)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		for _, c := range slow[1:] {
+			_, _ = c.Write([]byte("x"))
+			if got := answer(t, c); got != fmt.Sprint(large+1) {
+				t.Errorf("the others of the largest: %q, want %d", got, large+1)
+			}
+		}
+	})
+}

@@ -6,7 +6,7 @@ import "sync"
 // stay possible while large bodies fill the rest.
 const reserve = 4
 
-// budget is a number of bytes that many bodies share.
+// budget is a number of bytes that large replies share.
 type budget struct {
 	total int64
 
@@ -15,22 +15,6 @@ type budget struct {
 }
 
 func newBudget(total int64) *budget { return &budget{total: total} }
-
-// take takes n bytes more for a body that has taken held already. It reports
-// whether there was space; if not, nothing was taken.
-func (b *budget) take(n, held int64) bool {
-	room := b.total
-	if held+n > small {
-		room -= b.total / reserve
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > room-b.used {
-		return false
-	}
-	b.used += n
-	return true
-}
 
 // takeOne takes n bytes for something that is one piece. It reports whether there
 // was space, which there always is when nothing else is held.

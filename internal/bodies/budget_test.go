@@ -16,15 +16,16 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 		total := rapid.Int64Range(256<<10, 4<<20).Draw(t, "total")
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 2<<20), 1, 8).Draw(t, "sizes")
 		step := rapid.Int64Range(1<<10, 64<<10).Draw(t, "step")
-		b := newBudget(total)
+		l := New(total)
 		var all, large atomic.Int64 // never more than what is held
 		var wg sync.WaitGroup
 		for _, size := range sizes {
 			wg.Go(func() {
+				b := &body{limits: l, hold: l.budget.Open("acme", nil)}
 				held, big := int64(0), int64(0)
 				for held < size {
 					n := min(step, size-held)
-					if !b.take(n, held) {
+					if !b.take(n) {
 						break
 					}
 					held += n
@@ -40,12 +41,12 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 				}
 				all.Add(-held)
 				large.Add(-big)
-				b.put(held)
+				b.hold.Release()
 			})
 		}
 		wg.Wait()
-		if b.used != 0 {
-			t.Errorf("%d bytes were not given back", b.used)
+		if all := l.budget.Open("acme", nil); !all.Take(total, 0) {
+			t.Error("some bytes were not given back")
 		}
 	})
 }

@@ -1,0 +1,63 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// One organization sends more bodies than a broker can hold, all but their last
+// byte. Another sends a large one, and it is read: the first gives way.
+func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
+	c := startTenants(t)
+	c.must(acmeToken, "POST", "/v1/apps", `{"app_name":"shop","org_slug":"acme"}`)
+	c.must(rivalToken, "POST", "/v1/apps", `{"app_name":"rival","org_slug":"rival"}`)
+	body := `{"config":{"image":"` + strings.Repeat("x", 3<<20) + `"}}`
+	send := func(token, app string, n int) net.Conn {
+		t.Helper()
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", c.broker.API)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		// Its answer may come, and the connection end, before all was sent.
+		_, _ = fmt.Fprintf(conn, "POST /v1/apps/%s/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+			app, c.broker.API, token, len(body), body[:n])
+		return conn
+	}
+	var wg sync.WaitGroup
+	slow := make([]net.Conn, 30) // 90 MiB: more than any broker's 64
+	for i := range slow {
+		wg.Go(func() { slow[i] = send(acmeToken, "shop", len(body)-1) })
+	}
+	wg.Wait()
+	for range 5 {
+		resp, err := http.ReadResponse(bufio.NewReader(send(rivalToken, "rival", len(body))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			t.Error("a body of another organization is refused")
+		}
+	}
+	refused := 0
+	for _, conn := range slow {
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("the broker had room for all bodies: nothing was tried")
+	}
+}
