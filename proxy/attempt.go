@@ -23,6 +23,7 @@ type try struct {
 	way     Way
 	unused  func() // ends the request's use of the way
 	backend *backend
+	conn    *counted // that the request was sent on
 	stage   stage
 	sent    bool // a byte may have reached the machine
 	early   bool // a 1xx reply has reached the client
@@ -277,11 +278,15 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 	resp, err := t.backend.RoundTrip(out)
 	span.Set("bourse.machine", string(x.backend.Machine))
 	span.End(err)
-	if c := on.Load(); c != nil {
+	if t.conn = on.Load(); t.conn != nil {
+		c := t.conn
 		// Requests of others on the same connection count, too: HTTP/2 is on the safe side.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early, x.sent = early.Load(), t.sent
+	if err != nil && t.conn.isShed() {
+		return resp, errShed()
+	}
 	if err != nil && over(t.way) {
 		err = bourse.Errorf(bourse.CodeUnavailable, "the way to the machine was lost: %s", err) // no end of some time of ours
 	}

@@ -25,7 +25,7 @@ const (
 // attempt marks its machine as failed exactly if the fault is the machine's.
 func faultOf(x *exchange, t *try, err error) fault {
 	switch _, refused := errors.AsType[*refusal](err); {
-	case refused || t.stage == choosing:
+	case refused || t.stage == choosing || t.conn.isShed():
 		return ofProxy
 	case x.gone() || bourse.CodeOf(err) == bourse.CodeCanceled || x.body.fault() != nil:
 		return ofClient

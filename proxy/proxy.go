@@ -23,6 +23,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/fair"
 	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/replay"
@@ -102,6 +103,7 @@ type Config struct {
 	Region  bourse.Region  // of this proxy
 	Trusted []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Limits  Limits
+	Conns   *fair.Budget // connections to machines, shared by organizations; nil: as many as there are
 	Log     *slog.Logger
 
 	// HoldSwitched has a connection that changed protocols (WebSocket) count as a request
@@ -165,7 +167,7 @@ func New(c Config) *Proxy {
 	}
 	p := &Proxy{Config: c, cache: replay.NewCache()}
 	p.waiting.most = c.Limits.Waiting
-	p.pool.limits = c.Limits
+	p.pool.limits, p.pool.conns = c.Limits, c.Conns
 	p.reverse = httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: attempts{p}, ModifyResponse: p.modify, ErrorHandler: p.fail,
 		BufferPool: &buffers{}, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),

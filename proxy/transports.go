@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/fair"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
@@ -27,6 +28,7 @@ const (
 // backendKey is all that a connection to a machine depends on.
 type backendKey struct {
 	way    Way
+	owner  string // whose connections they are: see Owner
 	h2     bool
 	answer time.Duration
 }
@@ -34,6 +36,7 @@ type backendKey struct {
 // pool has a transport for each way that was used lately.
 type pool struct {
 	limits Limits
+	conns  *fair.Budget
 
 	mu      sync.Mutex
 	entries map[backendKey]*backend
@@ -48,7 +51,7 @@ type backend struct {
 
 // of returns the connections over a way.
 func (p *pool) of(t *route.Target, way Way) *backend {
-	key := backendKey{way, t.Port.HTTP.H2Backend, p.limits.Answer}
+	key := backendKey{way, Owner(t), t.Port.HTTP.H2Backend, p.limits.Answer}
 	if d := t.Port.HTTP.IdleTimeout; d > 0 {
 		key.answer = d
 	}
@@ -63,7 +66,7 @@ func (p *pool) of(t *route.Target, way Way) *backend {
 		p.sweep(now)
 	}
 	if e == nil {
-		e = newBackend(key, p.limits.Dial)
+		e = newBackend(key, p.limits.Dial, p.conns)
 		p.entries[key] = e
 	}
 	e.lastUse = now
@@ -100,7 +103,51 @@ func (p *pool) close() {
 	}
 }
 
-func newBackend(key backendKey, limit time.Duration) *backend {
+// Owner returns whose share of the proxy a target's requests use: its organization's.
+// An app without one is on its own.
+func Owner(t *route.Target) string {
+	if t.App.Org != "" {
+		return "organization " + t.App.Org
+	}
+	return "app " + t.App.ID
+}
+
+// errShed is the answer to a request whose connection to a machine would take, or
+// took, more than its organization's share.
+func errShed() error {
+	const text = "this proxy has as many connections as it can open, and this app's organization has the most of them"
+	return &refusal{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
+}
+
+// Dial connects to a machine within the budget of connections. The connection is
+// closed when its owner has the most of them and another needs one. Without a place
+// the code is rate_limited, and a request is answered with 503.
+func Dial(ctx context.Context, conns *fair.Budget, owner string, way Way) (net.Conn, error) {
+	c := &counted{}
+	if conns != nil {
+		c.hold = conns.Open(owner, func() { go c.shed() })
+		if !c.hold.Take(1, 0) {
+			c.hold.Release()
+			return nil, errShed()
+		}
+	}
+	inner, err := way.Dial(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Conn = inner; err == nil && c.over {
+		_ = inner.Close()
+		err = errShed()
+	}
+	if err != nil && c.hold != nil {
+		c.hold.Release()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newBackend(key backendKey, limit time.Duration, conns *fair.Budget) *backend {
 	var speaks http.Protocols
 	speaks.SetHTTP1(!key.h2)
 	speaks.SetUnencryptedHTTP2(key.h2)
@@ -120,14 +167,11 @@ func newBackend(key backendKey, limit time.Duration) *backend {
 			}
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			c, err := key.way.Dial(soon)
+			c, err := Dial(soon, conns, key.owner, key.way)
 			if err != nil && ctx.Err() == nil && timedOut(err) { // the machine was not reached, and is not at anything: see timedOut
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
-			if err != nil {
-				return nil, err
-			}
-			return &counted{Conn: c}, nil
+			return c, err
 		},
 		DisableCompression:     true, // what it says goes through as it is
 		MaxIdleConnsPerHost:    maxIdle,
@@ -139,10 +183,35 @@ func newBackend(key backendKey, limit time.Duration) *backend {
 	}}
 }
 
-// counted is a connection that knows whether anything was sent on it.
+// counted is a connection that knows whether anything was sent on it, and has a place
+// in the budget until it is closed.
 type counted struct {
 	net.Conn
 	written atomic.Int64
+	hold    *fair.Hold // nil: there is no budget
+
+	mu   sync.Mutex // guards over, and Conn until it is dialed
+	over bool       // its place is another's
+}
+
+// shed closes the connection, whose place another has taken.
+func (c *counted) shed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over = true; c.Conn != nil {
+		_ = c.Conn.Close()
+	}
+}
+
+// isShed reports whether the connection was closed for another's sake.
+func (c *counted) isShed() bool { return c != nil && c.hold != nil && c.hold.Over() }
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	if c.hold != nil {
+		c.hold.Release()
+	}
+	return c.Conn.Close()
 }
 
 // Write implements net.Conn.

@@ -38,6 +38,7 @@ type proxyServer struct {
 	proxy   *proxy.Proxy
 	counts  *metrics.Counts
 	edge    edge.Config
+	shares  shares
 }
 
 // serveProxy runs a proxy until ctx ends. What it knows of the cluster is its
@@ -58,10 +59,14 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	}}
 	p.routes.current.Store(new(route.Table))
 	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: samehost.ID(), Log: s.log})
-	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others})
+	shares, err := descriptorShares()
+	if err != nil {
+		return err
+	}
+	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others, Queue: min(2048, shares.waiting)})
 	p.balance, p.routes.changed = balanceOf{balancer}, balancer.Update
 	p.counts = metrics.New(string(c.Region))
-	spools, err := replay.OpenSpools("", replay.Limits{}, s.log)
+	spools, err := replay.OpenSpools("", replay.Limits{OpenFiles: shares.spools}, s.log)
 	if err != nil {
 		return err
 	}
@@ -69,7 +74,9 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	p.proxy = proxy.New(proxy.Config{
 		Orders: brokerOrders{s}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
 		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
+		Limits: proxy.Limits{Waiting: min(10_000, shares.waiting)}, Conns: shares.machines,
 	})
+	p.shares = shares
 	defer p.closeListeners()
 	if err := p.listen(); err != nil {
 		return err
@@ -95,7 +102,7 @@ func (p *proxyServer) listen() error {
 	c := p.config
 	p.edge = edge.Config{
 		Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, HoldOpen: c.Hold, Behind: c.Behind,
-		Limits: edge.Limits{Connections: c.Most, Drain: c.Drain}, Log: p.log,
+		Limits: edge.Limits{Connections: c.Most, Drain: c.Drain}, Log: p.log, Clients: p.shares.clients, Conns: p.shares.machines,
 	}
 	for _, x := range c.TCP {
 		l, err := listen("--tcp", x.Addr)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/fair"
 )
 
 // bounded is a listener with a bound on its open connections, in all and by where
@@ -14,9 +16,10 @@ import (
 // takes no one's place but his neighbours'.
 type bounded struct {
 	net.Listener
-	limits Limits
-	free   []netip.Prefix // whose connections are counted in all only
-	log    *slog.Logger
+	limits  Limits
+	clients *fair.Budget   // of all listeners; nil: there is none
+	free    []netip.Prefix // whose connections are counted in all only
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	open    int
@@ -55,8 +58,38 @@ func (b *bounded) Accept() (net.Conn, error) {
 			_ = conn.Close()
 			continue
 		}
-		return &boundedConn{conn, sync.OnceFunc(func() { b.release(source, bound) })}, nil
+		release := func() { b.release(source, bound) }
+		if b.clients != nil {
+			hold := b.share(conn, source, bound)
+			if hold == nil {
+				release()
+				_ = conn.SetLinger(0)
+				_ = conn.Close()
+				continue
+			}
+			release = func() { b.release(source, bound); hold.Release() }
+		}
+		return &boundedConn{conn, sync.OnceFunc(release)}, nil
 	}
+}
+
+// share takes a place for a connection, nil if there is none: when the process has as
+// many as it can, a source that has the most gives its oldest up. A load balancer's
+// connections are many sources' and are not closed.
+func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *fair.Hold {
+	principal, cut := source.String(), func() { _ = c.Close() }
+	if !bound {
+		principal, cut = "load balancers", nil
+	}
+	hold := b.clients.Open(principal, cut)
+	if !hold.Take(1, 0) {
+		hold.Release()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.refuse(source)
+		return nil
+	}
+	return hold
 }
 
 // sourceOf returns what a connection is counted by: an address, or for IPv6 what

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/fair"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	HoldOpen     bool           // a stream counts as a request in progress for as long as it is open
 	Behind       []netip.Prefix // that begin connections with a PROXY header
 	Limits       Limits
+	Clients      *fair.Budget // connections of all listeners, shared by the addresses they come from; nil: only Limits
+	Conns        *fair.Budget // connections of streams to machines, shared by organizations; nil: no limit
 	Log          *slog.Logger
 }
 
@@ -121,7 +124,7 @@ func (e *Edge) Run(ctx context.Context) error {
 // bounded returns the listener with its bounds, and with the addresses of those for
 // whom others come.
 func (e *Edge) bounded(l net.Listener) net.Listener {
-	return e.announced(&bounded{Listener: l, limits: e.Limits, free: e.Behind, log: e.Log, sources: map[netip.Prefix]int{}})
+	return e.announced(&bounded{Listener: l, limits: e.Limits, clients: e.Clients, free: e.Behind, log: e.Log, sources: map[netip.Prefix]int{}})
 }
 
 // serveWeb serves HTTP.

@@ -216,12 +216,12 @@ func (e *Edge) reach(ctx context.Context, t *route.Target) (*reached, error) {
 			return nil, errors.Join(last, err)
 		}
 		m := &reached{turn: turn}
-		if err = e.connect(ctx, m); err == nil {
+		if err = e.connect(ctx, t, m); err == nil {
 			return m, nil
 		}
 		last = err
-		if ctx.Err() != nil {
-			err = context.Canceled // the client left, or time is up: nothing is known of the machine
+		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
+			err = context.Canceled // the client left, time is up, or there is no place: nothing is known of the machine
 		}
 		m.end(err)
 		if ctx.Err() != nil {
@@ -232,7 +232,7 @@ func (e *Edge) reach(ctx context.Context, t *route.Target) (*reached, error) {
 	return nil, last
 }
 
-func (e *Edge) connect(ctx context.Context, m *reached) error {
+func (e *Edge) connect(ctx context.Context, t *route.Target, m *reached) error {
 	b := m.turn.Backend()
 	way, err := e.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
 	if err != nil {
@@ -241,7 +241,7 @@ func (e *Edge) connect(ctx context.Context, m *reached) error {
 	if e.HoldOpen {
 		m.done = way.Begin()
 	}
-	m.conn, err = way.Dial(ctx)
+	m.conn, err = proxy.Dial(ctx, e.Conns, proxy.Owner(t), way)
 	return err
 }
 

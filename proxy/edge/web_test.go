@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"github.com/bourse-dev/bourse/internal/fair"
 )
 
 // told answers with what the server knows of the request.
@@ -179,6 +181,46 @@ func TestBounds(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("a place that was left is not given to another")
 		}
+	}
+}
+
+// TestTheLargestSourceGivesWay: when the process has as many connections as it can,
+// another address gets a place of the one that has the most.
+func TestTheLargestSourceGivesWay(t *testing.T) {
+	t.Parallel()
+	w := web(t, told, false)
+	start(t, Config{Web: []Web{w}, Clients: fair.New(3)})
+	from := func(ip string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
+		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		return c
+	}
+	served := func(c net.Conn) bool {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err == nil
+	}
+	var crowd []net.Conn
+	for range 3 {
+		c := from("127.0.0.2")
+		if !served(c) {
+			t.Fatal("a source alone may have all places")
+		}
+		crowd = append(crowd, c)
+	}
+	if !served(from("127.0.0.3")) {
+		t.Error("another source gets no place")
+	}
+	if served(crowd[0]) || !served(crowd[1]) || !served(crowd[2]) {
+		t.Error("not the oldest of the largest source gave way")
 	}
 }
 

@@ -18,13 +18,14 @@ type Limits struct {
 	InMemory   int64 // bytes of one body before its file begins; default 64 KiB
 	Memory     int64 // bytes of all in memory; default 64 MiB
 	Files      int64 // bytes of all in files; default 1 GiB
+	OpenFiles  int64 // files at once; default 4096
 }
 
 func (l *Limits) setDefaults() {
 	for _, d := range []struct {
 		value *int64
 		usual int64
-	}{{&l.PerRequest, 64 << 20}, {&l.InMemory, 64 << 10}, {&l.Memory, 64 << 20}, {&l.Files, 1 << 30}} {
+	}{{&l.PerRequest, 64 << 20}, {&l.InMemory, 64 << 10}, {&l.Memory, 64 << 20}, {&l.Files, 1 << 30}, {&l.OpenFiles, 4096}} {
 		if *d.value <= 0 {
 			*d.value = d.usual
 		}
@@ -39,7 +40,7 @@ type Spools struct {
 	dir    *tempdir.Dir
 	log    *slog.Logger
 
-	memory, files atomic.Int64
+	memory, files, open atomic.Int64
 }
 
 const spoolPrefix = "bourse-spool-"
@@ -85,6 +86,7 @@ type Spool struct {
 	memory []byte
 	file   *os.File // begins where the memory ends
 	size   int64
+	opened bool // it counts among the open files
 	closed bool
 }
 
@@ -114,8 +116,12 @@ func (b *Spool) append(p []byte) error {
 		return nil
 	case !take(&s.files, n, s.limits.Files):
 		return lost("the proxy remembers no more bodies now: all of them have %d bytes", s.limits.Files)
+	case !b.opened && !take(&s.open, 1, s.limits.OpenFiles):
+		s.files.Add(-n)
+		return lost("the proxy remembers no more bodies now: %d have files", s.limits.OpenFiles)
 	}
-	b.size += n // Close gives it back, written or not
+	b.opened = true
+	b.size += n // Close gives both back, written or not
 	if err := b.write(p, b.size-n-int64(len(b.memory))); err != nil {
 		s.log.Warn("write spool failed", "err", err)
 		return lost("the request's body could not be remembered")
@@ -162,6 +168,9 @@ func (b *Spool) Close() {
 	b.closed = true
 	b.of.memory.Add(-int64(len(b.memory)))
 	b.of.files.Add(-(b.size - int64(len(b.memory))))
+	if b.opened {
+		b.of.open.Add(-1)
+	}
 	if b.file != nil {
 		_ = b.file.Close() // it has no name, and no one reads it again
 	}

@@ -222,3 +222,45 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 		t.Errorf("a valid request: %v", err)
 	}
 }
+
+// Ten HTTP/2 connections have 2 500 requests in progress at a slow machine, through a
+// proxy that may open 1 024 files. Another organization's app is answered within a
+// second all the while, and so is a new connection for it.
+func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
+	broker, _ := startPair(t)
+	proxy := startProxy(t, broker, 1024)
+	serveApp(t, broker, proxy, "slow", "acme")
+	serveApp(t, broker, proxy, "other", "rival")
+	for range 10 {
+		c := dialH2(t, proxy.Web[0])
+		go func() { // replies must be read, or the proxy would wait for that
+			for {
+				if _, err := c.ReadFrame(); err != nil {
+					return
+				}
+			}
+		}()
+		for range 250 {
+			if err := c.request(":method", "GET", ":scheme", "http", ":path", "/slow", ":authority", "slow.localhost"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	full := func() bool {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", proxy.Cmd.Process.Pid))
+		return err == nil && len(files) > 256
+	}
+	if !servertest.Within(30*time.Second, full) {
+		t.Fatal("the flood does not reach the machine")
+	}
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), limitOfAnAnswer)
+		if err := ask(ctx, proxy, "other", "/"); err != nil {
+			t.Errorf("another organization's app: %v", err)
+		}
+		cancel()
+	}
+}
+
+// limitOfAnAnswer is how long a request may take beside a flood.
+const limitOfAnAnswer = time.Second

@@ -1,0 +1,67 @@
+package proxy_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/proxy"
+)
+
+// TestTheLargestOrganizationGivesWay: one organization's requests to a slow machine
+// have all connections. Another gets one of them at once; the request that had it,
+// and further ones of the first, are answered with 503. No machine is marked.
+func TestTheLargestOrganizationGivesWay(t *testing.T) {
+	at := make(chan struct{}, 8)
+	w := newWorld(t)
+	addr := rawMachine(t, func(_ net.Conn, in *bufio.Reader) {
+		if _, err := http.ReadRequest(in); err == nil {
+			at <- struct{}{}
+			_, _ = in.ReadByte() // until the proxy leaves
+		}
+	})
+	w.machine(addr)
+	w.config.Conns = fair.New(2)
+	w.start(proxy.Listener{})
+	ask := func() *bufio.Reader {
+		_, in := w.send("GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n")
+		return in
+	}
+	status := func(in *bufio.Reader) int {
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	first := ask()
+	<-at
+	_ = ask()
+	<-at
+	other, err := proxy.Dial(t.Context(), w.config.Conns, "organization other", &way{w: w, addr: addr, done: make(chan struct{})})
+	if err != nil {
+		t.Fatalf("another organization gets no connection: %v", err)
+	}
+	if got := status(first); got != 503 {
+		t.Errorf("the request that gave way: status %d, want 503", got)
+	}
+	if got := status(ask()); got != 503 {
+		t.Errorf("one more of the largest: status %d, want 503", got)
+	}
+	_, err = proxy.Dial(t.Context(), w.config.Conns, "organization other", &way{w: w, addr: addr, done: make(chan struct{})})
+	if bourse.CodeOf(err) != bourse.CodeRateLimited {
+		t.Errorf("one more of one that has as many: %v", err)
+	}
+	_, _ = io.WriteString(other, "x")
+	_ = other.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.failed) > 0 {
+		t.Error("the machine was blamed")
+	}
+}
