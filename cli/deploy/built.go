@@ -42,6 +42,11 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	if in != nil {
 		out = *in
 	}
+	for _, name := range []string{out.Dockerfile, out.Ignorefile} {
+		if filepath.IsAbs(name) {
+			return out, bourse.Errorf(bourse.CodeInvalid, "[build] names %s, which is not below the directory of the configuration; use --dockerfile for a Dockerfile elsewhere", bourse.Quoted(name))
+		}
+	}
 	args, err := cli.ParsePairs(b.args)
 	if err != nil {
 		return out, cli.FlagError("--build-arg", err)

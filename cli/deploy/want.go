@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -42,7 +43,12 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := f.options(filepath.Dir(c.File()))
+	root, err := os.OpenRoot(filepath.Dir(c.File())) // no symbolic link leads out of it
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	options, err := f.options(root.FS())
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +72,13 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	return w, nil
 }
 
-// options are the flags as package config knows them; dir is the configuration's.
-func (f *deployFlags) options(dir string) (config.Options, error) {
+// options are the flags as package config knows them; files are those of the
+// configuration's directory.
+func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	o := config.Options{
 		Image: f.image, App: bourse.AppName(f.app), Primary: bourse.Region(f.region), NoSpares: !f.ha,
 		Strategy: deploy.Strategy(f.strategy), MaxUnavailable: f.maxUnavailable, Wait: f.wait, CommandTimeout: f.commandTimeout,
-		NoCommand: f.noCommand, NoSmoke: !f.smoke, Reserve: f.reserve, Files: os.DirFS(dir),
+		NoCommand: f.noCommand, NoSmoke: !f.smoke, Reserve: f.reserve, Files: files,
 	}
 	var err error
 	if o.Env, err = cli.ParsePairs(f.env); err != nil {

@@ -33,11 +33,34 @@ type Request struct {
 }
 
 // Dockerfile returns the path of the Dockerfile that a build in dir would use, and whether
-// it is there. name is as [Request.Dockerfile].
+// it exists. name is as [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
+	info, err := os.Lstat(path) // Check looks at where a symbolic link leads
+	return path, err == nil && !info.IsDir()
+}
+
+// check returns an error if a file to read does not exist, or if its relative name leads
+// out of the directory, directly or by a symbolic link. An absolute name is what the
+// user typed. Codes: not_found, invalid.
+func (r Request) check(what, name, hint string) error {
+	path := under(r.Dir, name)
 	info, err := os.Stat(path)
-	return path, err == nil && info.Mode().IsRegular()
+	if !filepath.IsAbs(name) {
+		var root *os.Root
+		if root, err = os.OpenRoot(r.Dir); err != nil {
+			return err
+		}
+		defer root.Close()
+		info, err = root.Stat(name)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && !info.Mode().IsRegular():
+		return bourse.Errorf(bourse.CodeNotFound, "no %s at %s: %s", what, path, hint)
+	case err != nil:
+		return bourse.Errorf(bourse.CodeInvalid, "%s %s is not used: it must be below the directory of the configuration, links included: %w", what, path, err)
+	}
+	return nil
 }
 
 // under returns a path that is relative to dir when it is not absolute.
@@ -86,16 +109,16 @@ const tempPrefix = "bourse-build-"
 // Check looks at what can be told without a builder: whether the files are there, and the
 // name. Build does so first.
 func (r Request) Check() error {
-	if path, ok := Dockerfile(r.Dir, r.Dockerfile); !ok {
-		return bourse.Errorf(bourse.CodeNotFound, "no Dockerfile at %s: name an image that is built already (--image), or another file", path)
+	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "name an image that is built already (--image), or another file"); err != nil {
+		return err
 	}
 	if r.PushTo == "" {
 		return bourse.Errorf(bourse.CodeInvalid,
 			"where is the image to be pushed? Workers fetch it from a registry: name one with --push-to registry/name, or as [build] image")
 	}
 	if r.Ignorefile != "" {
-		if _, err := os.Stat(under(r.Dir, r.Ignorefile)); err != nil {
-			return bourse.Errorf(bourse.CodeNotFound, "ignore file: %w", err)
+		if err := r.check("ignore file", r.Ignorefile, "create it, or remove [build] ignorefile"); err != nil {
+			return err
 		}
 	}
 	return push.CheckName(r.PushTo)

@@ -25,14 +25,19 @@ type Config struct {
 func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
 // Find returns the configuration of a directory: the first of [Names] that is
-// there. Error: not_found.
+// there. A symbolic link that leads out of the directory is an error: nobody has
+// named that file. Error: not_found.
 func Find(dir string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
 	for _, name := range Names() {
-		file := filepath.Join(dir, name)
-		if _, err := os.Stat(file); err == nil {
-			return file, nil
+		if _, err := root.Stat(name); err == nil {
+			return filepath.Join(dir, name), nil
 		} else if !errors.Is(err, os.ErrNotExist) {
-			return "", err
+			return "", bourse.Errorf(bourse.CodeInvalid, "configuration in %s: %w", dir, err)
 		}
 	}
 	return "", bourse.Errorf(bourse.CodeNotFound, "there is no configuration in %s: no %s", dir, oneOf(Names()))

@@ -100,7 +100,7 @@ func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path
 	}
 	defer resp.Body.Close()
 	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d %s %w", resp.StatusCode, text, err)
+		return fmt.Errorf("status %d %s %v", resp.StatusCode, text, err)
 	}
 	return nil
 }
