@@ -120,8 +120,8 @@ func errShed() error {
 }
 
 // Dial connects to a machine within the budget of connections. The connection is
-// closed when its owner has the most of them and another needs one. Without a place
-// the code is rate_limited, and a request is answered with 503.
+// closed when its owner has the most connections and another owner needs one. It
+// returns CodeRateLimited if the budget is used up and no other owner has more.
 func Dial(ctx context.Context, conns *fair.Budget, owner string, way Way) (net.Conn, error) {
 	c := &counted{}
 	if conns != nil {
@@ -203,7 +203,7 @@ func (c *counted) shed() {
 	}
 }
 
-// isShed reports whether the connection was closed for another's sake.
+// isShed reports whether the connection was closed to give its place to another owner.
 func (c *counted) isShed() bool { return c != nil && c.hold != nil && c.hold.Over() }
 
 // Close implements net.Conn.

@@ -111,9 +111,10 @@ func sender(r *http.Request) string {
 	return "address " + host
 }
 
-// For says for whom a request's body is read, once that is known: an organization.
-// Until then it is the address that the request came from. When the bodies of all
-// requests take the whole budget, the one that holds the most gives way.
+// For sets the principal whose share of the budget the request's body uses, such as
+// the organization of the caller's token. The default is the caller's address. When
+// the budget is used up, the principal that holds the most loses its oldest body that
+// is still being read.
 func For(r *http.Request, principal string) {
 	if b, ok := r.Body.(*body); ok {
 		b.hold.Move(principal)

@@ -1,11 +1,10 @@
 // Package fair divides a limited resource of a server, such as memory or file
-// descriptors, among the principals that use it: organizations, addresses.
+// descriptors, among its principals, such as organizations or addresses.
 //
-// There are no quotas. A principal may use everything while nobody else wants it.
-// When nothing is left, a principal that wants more takes it from the one that holds
-// the most, unless that would leave the taker with as much as it: the largest user's
-// oldest hold is cut off. So a principal that is refused holds at least as much as
-// every other, and one that is cut off held the most.
+// There are no quotas. A principal may use the whole budget while nobody else wants
+// it. Once the budget is used up, a principal that requests more takes it from the
+// principal that holds the most: that one's oldest hold is cut off. The request is
+// refused if the taker would then hold as much as the largest principal or more.
 package fair
 
 import (
@@ -56,8 +55,8 @@ func (b *Budget) Open(principal string, cut func()) *Hold {
 	return h
 }
 
-// Take takes n units more and reports whether it could; if not, nothing was taken.
-// It leaves spare units to others that take with a smaller spare.
+// Take takes n more units and reports whether it succeeded; otherwise it takes
+// nothing. It leaves at least spare units of the budget free.
 func (h *Hold) Take(n, spare int64) bool {
 	b := h.budget
 	b.mu.Lock()
@@ -83,7 +82,7 @@ func (h *Hold) Take(n, spare int64) bool {
 	return ok
 }
 
-// Move makes another principal the holder.
+// Move transfers the hold, and what it holds, to another principal.
 func (h *Hold) Move(principal string) {
 	b := h.budget
 	b.mu.Lock()
@@ -100,7 +99,7 @@ func (h *Hold) Move(principal string) {
 	}
 }
 
-// Keep makes the hold one that is not cut off any more.
+// Keep protects the hold from being cut off from now on.
 func (h *Hold) Keep() {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()

@@ -73,9 +73,10 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// share takes a place for a connection, nil if there is none: when the process has as
-// many as it can, a source that has the most gives its oldest up. A load balancer's
-// connections are many sources' and are not closed.
+// share reserves a place for a connection in the budget of the process. It returns nil
+// if there is none. When the budget is used up, the oldest connection of the source
+// with the most connections is closed. Load balancers' connections are never closed,
+// because each may carry the requests of many clients.
 func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *fair.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {

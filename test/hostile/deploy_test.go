@@ -45,7 +45,7 @@ func TestAProjectReadsNoFilesOfItsUser(t *testing.T) {
 			deploy.Dir = dir
 			deploy.Env = append(os.Environ(), "BOURSE_API=http://"+broker.API, "BOURSE_API_TOKEN="+strings.TrimSpace(string(token)))
 			out, err := deploy.CombinedOutput()
-			if err == nil || strings.Contains(string(out), canary) || !strings.Contains(string(out), c.link) {
+			if err == nil || strings.Contains(string(out), canary) || !strings.Contains(string(out), c.link+": path escapes") {
 				t.Errorf("%v, want an error that names %s:\n%s", err, c.link, out)
 			}
 		})
