@@ -24,7 +24,7 @@ func TestAProxyIsAMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := "a-proxy-is-a-member-" + name
 			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", token)...)
-			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--cluster", cluster, "--name", "p-1", "--region", "gru", "--join", b.Gossip)...)
+			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--cluster", cluster, "--name", "p-1", "--region", "gru", "--http", "127.0.0.1:0=any", "--join", b.Gossip)...)
 			if p.Role != bourse.RoleProxy || p.Region != "gru" || p.Members != 2 {
 				t.Errorf("ready: %+v, want a proxy in gru that knows 2 members", p.Ready)
 			}
@@ -32,7 +32,7 @@ func TestAProxyIsAMember(t *testing.T) {
 			b.end(t, syscall.SIGTERM)
 		})
 	}
-	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1")...).refused(t, 2, "not of proxy w-1")
+	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1", "--http", "127.0.0.1:0")...).refused(t, 2, "not of proxy w-1")
 }
 
 // A directory without certificates is worth a warning: HTTPS would serve no one.
