@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
@@ -81,12 +80,12 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !Within(10*time.Second, func() bool { return over(pid) }) {
+		if !Within(Patience, func() bool { return over(pid) }) {
 			t.Errorf("process %d goes on", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	if !Within(10*time.Second, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }) {
+	if !Within(Patience, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }) {
 		t.Error("the directory is still there")
 	}
 }

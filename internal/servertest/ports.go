@@ -16,11 +16,11 @@ const (
 	portsPerWorker = 250
 )
 
-// ports returns a range of ports for the machines of one worker, FIRST-LAST, that no other
-// worker has which a test of this host has made, in whatever process: a machine that is stopped
-// keeps its port, and would find another's machine there. It is the test's until its end: a
-// listener at the port before the first one says so.
-func ports(tb testing.TB) string {
+// Ports reserves a range of ports, both ends included, until the test ends. No other test on
+// this host gets the same range, not even in another process, and the kernel assigns none of
+// these ports to outgoing connections. A listener at the port before the first one marks the
+// range as taken. A worker needs its own range because a stopped machine keeps its port.
+func Ports(tb testing.TB) (first, last int) {
 	tb.Helper()
 	for hold := firstPort; hold+portsPerWorker-1 <= lastPort; hold += portsPerWorker {
 		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", hold))
@@ -28,10 +28,17 @@ func ports(tb testing.TB) string {
 			continue
 		}
 		tb.Cleanup(func() { _ = l.Close() }) // nothing was accepted
-		return fmt.Sprintf("%d-%d", hold+1, hold+portsPerWorker-1)
+		return hold + 1, hold + portsPerWorker - 1
 	}
 	tb.Fatalf("no range of %d ports in %d-%d is free", portsPerWorker, firstPort, lastPort)
-	return ""
+	return 0, 0
+}
+
+// away reserves the addresses of a settled server that has ended.
+func (s *Server) away() {
+	if s.settled {
+		s.hold()
+	}
 }
 
 // hold binds the addresses of a server that is away, so that no other program's connection is

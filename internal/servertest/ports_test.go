@@ -2,7 +2,9 @@ package servertest
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
@@ -10,11 +12,15 @@ import (
 
 // Workers that are there at one time have ranges of their own.
 func TestPorts(t *testing.T) {
-	first, second := ports(t), ports(t)
+	had := map[string]bool{}
+	for range 2 {
+		first, last := Ports(t)
+		had[fmt.Sprintf("%d-%d", first, last)] = true
+	}
 	s := New(t, "w1", "serve", "worker")
 	i := slices.Index(s.Args, "--ports")
-	if i < 0 || first == second || s.Args[i+1] == first || s.Args[i+1] == second {
-		t.Errorf("%s, %s and a worker with %v", first, second, s.Args)
+	if i < 0 || len(had) != 2 || had[s.Args[i+1]] {
+		t.Errorf("%v and a worker with %v", had, s.Args)
 	}
 }
 
@@ -48,4 +54,35 @@ func TestHeldAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = again.Close()
+}
+
+// A server that is asked to stop, or killed, has its addresses when it starts again: in
+// the meantime no connection was given them.
+func TestAStoppedServerKeepsItsAddresses(t *testing.T) {
+	for name, end := range map[string]func(*Server) error{"stop": (*Server).Stop, "kill": (*Server).Kill} {
+		t.Run(name, func(t *testing.T) {
+			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &Server{TB: t, API: l.Addr().String(), Addr: "192.0.2.1:80", Cmd: exec.Command("sleep", "1000")}
+			s.Settle()
+			if err := errors.Join(l.Close(), s.Cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			_ = end(s) // it was ended by a signal
+			at, ok := l.Addr().(*net.TCPAddr)
+			if !ok {
+				t.Fatalf("listened at %v", l.Addr())
+			}
+			fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Close(fd)
+			if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}); !errors.Is(err, syscall.EADDRINUSE) {
+				t.Errorf("bind %s for a connection: %v", at, err)
+			}
+		})
+	}
 }

@@ -24,8 +24,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// readyWithin is how long a server has to become ready, on the busiest host.
-const readyWithin = 20 * time.Second
+// Patience is how long a test waits for an event if the test is not about timing. It is
+// long enough for a host that is busy with other tests. Only a failing test waits that long.
+const Patience = time.Minute
 
 // Server is one process of the program.
 type Server struct {
@@ -72,7 +73,8 @@ func New(tb testing.TB, name string, args ...string) *Server {
 	s := &Server{TB: tb, Name: name, Of: Cluster(tb), Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
 	s.Args = append(args, "--cluster", s.Of, "--ready-file", s.Ready, "--log-level", "warn")
 	if len(args) > 1 && args[1] == "worker" {
-		s.Args = append(s.Args, "--ports", ports(tb))
+		first, last := Ports(tb)
+		s.Args = append(s.Args, "--ports", fmt.Sprintf("%d-%d", first, last))
 	}
 	return s
 }
@@ -113,8 +115,8 @@ func StartAll(tb testing.TB, servers ...*Server) {
 	}
 }
 
-// Settle makes later starts use the addresses that the server has now. While it is killed
-// they are held for it.
+// Settle makes later starts use the server's current addresses. Between [Server.Kill] or
+// [Server.Stop] and the next start, no other program is given these addresses.
 func (s *Server) Settle() {
 	s.Args, s.settled = append(s.Args, "--listen", s.API, "--gossip", s.Addr), true
 	s.TB.Cleanup(s.letGo)
@@ -131,7 +133,7 @@ func (s *Server) Start() error {
 	if err := s.Launch(s.Cmd); err != nil {
 		return err
 	}
-	if !Within(readyWithin, func() bool {
+	if !Within(Patience, func() bool {
 		text, err := os.ReadFile(s.Ready)
 		return err == nil && json.Unmarshal(text, s) == nil
 	}) {
@@ -140,16 +142,25 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Kill is what a crash does.
+// Kill sends SIGKILL and waits until the process has ended.
 func (s *Server) Kill() error {
 	if err := s.Cmd.Process.Kill(); err != nil {
 		return err
 	}
 	_ = s.Cmd.Wait() // it says "killed"
-	if s.settled {
-		s.hold()
-	}
+	s.away()
 	return nil
+}
+
+// Stop sends SIGTERM and waits until the process has ended. It returns an error if the
+// exit status is not 0.
+func (s *Server) Stop() error {
+	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := s.Cmd.Wait()
+	s.away()
+	return err
 }
 
 // HTTP returns a client that reaches the server, and shows what clients and
