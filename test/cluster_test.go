@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,6 +25,14 @@ var (
 	client      = servertest.Client
 	within      = servertest.Within
 )
+
+const patience = servertest.Patience
+
+// markOf returns a text for the command lines of a test's machines that no other test
+// uses, and no other run of the tests on this host.
+func markOf(t *testing.T) string {
+	return fmt.Sprintf("bourse-%s-%d-", t.Name(), os.Getpid())
+}
 
 // pidsOf returns the processes whose command line has the mark.
 func pidsOf(t *testing.T, mark string) []string {

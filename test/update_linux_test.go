@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,7 +22,7 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-destroy-%d", os.Getpid())
 	var both sync.WaitGroup
 	for range 12 {
@@ -41,7 +42,7 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 		})
 	}
 	both.Wait()
-	eventually(t, 10*time.Second, "nothing is left", func() error {
+	eventually(t, patience, "nothing is left", func() error {
 		if left := pidsOf(t, mark); len(left) > 0 {
 			return fmt.Errorf("processes %v", left)
 		}
@@ -58,17 +59,23 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
 	order := sleeper("gru", "")
-	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done; : " + mark + "old"}
-	order.Config.StopConfig = &bourse.StopConfig{Timeout: bourse.Duration(3 * time.Second)}
+	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; exec /bin/sh -c 'while :; do sleep 0.1; done' " + mark + "old"}
+	order.Config.StopConfig = &bourse.StopConfig{Timeout: bourse.Duration(5 * time.Minute)}
 	m := create(t, api, order)
 	defer func() {
 		if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
 			t.Error(err)
 		}
 	}()
+	eventually(t, patience, "the old version ignores signals", func() error { // with the mark as an argument of its own
+		if len(pidsOf(t, "\x00"+mark+"old")) == 0 {
+			return errors.New("a signal would end it at once")
+		}
+		return nil
+	})
 	updated := make(chan error, 1)
 	go func() {
 		_, err := api.Update(t.Context(), app, m.ID, machinesapi.UpdateMachine{Config: sleeper("gru", mark+"new").Config}, "")
@@ -81,11 +88,15 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 10*time.Second, "the old version is to end", func() error { return state(bourse.StateReplacing) })
-	if err := worker.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := worker.Cmd.Wait(); err != nil {
+	eventually(t, patience, "the old version is to end", func() error {
+		select {
+		case err := <-updated:
+			t.Fatalf("the update has ended though the old version has not: %v", err)
+		default:
+		}
+		return state(bourse.StateReplacing)
+	})
+	if err := worker.Stop(); err != nil {
 		t.Errorf("the worker's end: %v", err)
 	}
 	if err := <-updated; err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable && bourse.CodeOf(err) != bourse.CodeTimeout {
@@ -94,7 +105,15 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the new version runs, alone", func() error {
+	eventually(t, patience, "the worker goes on with the update", func() error {
+		return errors.Join(agreed(t.Context(), 2, api), state(bourse.StateReplacing))
+	})
+	for _, pid := range pidsOf(t, mark+"old") {
+		if pid, err := strconv.Atoi(pid); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell's may have ended
+		}
+	}
+	eventually(t, patience, "the new version runs, alone", func() error {
 		return errors.Join(agreed(t.Context(), 2, api), state(bourse.StateStarted), alone(t, mark))
 	})
 }
