@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,19 +27,22 @@ type factory struct {
 func newFactory(t *testing.T) *factory {
 	t.Helper()
 	f := &factory{enclave: newEnclave(t, unix.CLONE_NEWNET)}
-	name, inside := fmt.Sprintf("bf%d", os.Getpid()%1e6), "10.79.7.2"
-	f.outside = "10.79.7.1"
+	// The name and the subnet are this process's own: another run of the tests may have a factory, too.
+	block := os.Getpid() % (1 << 14)
+	name, subnet := fmt.Sprintf("bf%d", os.Getpid()), fmt.Sprintf("10.79.%d.", block>>6)
+	inside := subnet + strconv.Itoa(block&63<<2+2)
+	f.outside = subnet + strconv.Itoa(block&63<<2+1)
 	thread := 0
 	if err := f.do(func() error { thread = unix.Gettid(); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	// What the namespace's end of the cable goes with, this end goes with.
 	command(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "out0", "netns", fmt.Sprint(thread))
-	command(t, "ip", "addr", "add", f.outside+"/24", "dev", name)
+	command(t, "ip", "addr", "add", f.outside+"/30", "dev", name)
 	command(t, "ip", "link", "set", name, "up")
 	err := f.do(func() error {
 		var all error
-		for _, words := range []string{"link set lo up", "addr add " + inside + "/24 dev out0", "link set out0 up", "route add default via " + f.outside} {
+		for _, words := range []string{"link set lo up", "addr add " + inside + "/30 dev out0", "link set out0 up", "route add default via " + f.outside} {
 			if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 				all = errors.Join(all, fmt.Errorf("ip %s: %w: %s", words, err, out))
 			}
