@@ -61,8 +61,8 @@ func TestAccounts(t *testing.T) {
 	if s.tasks.Load() < 200 || s.machines.Load() < 10 || s.reserved.Load() < 5 {
 		t.Error("hardly anything happened")
 	}
-	eventually(t, 30*time.Second, "only the warm machines are left", s.clear)
-	eventually(t, 30*time.Second, "each worker's ledger is what its machines take", func() error {
+	eventually(t, patience, "only the warm machines are left", s.clear)
+	eventually(t, patience, "each worker's ledger is what its machines take", func() error {
 		if d := cmp.Diff(before, s.accounts()); d != "" {
 			return errors.New(d)
 		}
@@ -95,7 +95,7 @@ func newStorm(t *testing.T) *storm {
 		b.Args = append(b.Args, "--listen", b.API)
 		s.apis = append(s.apis, client(t, b))
 	}
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, s.apis...) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, s.apis...) })
 	for _, w := range s.workers {
 		in := on(w.Name, sleeper("gru", program))
 		in.Config.Init = bourse.Init{Cmd: []string{program}}
@@ -254,7 +254,7 @@ func (s *storm) accounts() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}
 	for _, w := range s.workers {
-		eventually(s.t, 20*time.Second, w.Name+" answers", func() error {
+		eventually(s.t, patience, w.Name+" answers", func() error {
 			worker, err := s.apis[0].Worker(s.t.Context(), bourse.WorkerID(w.Name))
 			if err != nil || worker.Facts == nil {
 				return errors.Join(err, errors.New("no facts: "+worker.Error))

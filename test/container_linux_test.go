@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -118,7 +117,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !within(10*time.Second, func() bool {
+	if !within(patience, func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", ends.PID))
 		return errors.Is(err, fs.ErrNotExist)
 	}) {
@@ -127,7 +126,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })
+	eventually(t, patience, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })
 	now, err := y.api.Machine(t.Context(), app, goes.ID)
 	if err != nil || now.State != bourse.StateStarted || now.PID != goes.PID {
 		t.Errorf("%s with pid %d, %v: want it started with pid %d", now.State, now.PID, err, goes.PID)
@@ -158,7 +157,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 func (y *yard) lines(id bourse.MachineID, n int) []string {
 	y.Helper()
 	var out []string
-	eventually(y.T, 20*time.Second, "lines of "+string(id), func() error {
+	eventually(y.T, patience, "lines of "+string(id), func() error {
 		out = nil
 		err := y.api.Logs(y.Context(), app, id, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
 			out = append(out, l.Text)

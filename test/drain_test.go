@@ -106,7 +106,7 @@ func (h *herd) fill(machines, volumes int) {
 	}
 	h.only(false)
 	for _, name := range h.apps {
-		eventually(h.T, 30*time.Second, "the proxy serves", func() error { return h.ask(name) })
+		eventually(h.T, patience, "the proxy serves", func() error { return h.ask(name) })
 	}
 }
 

@@ -37,12 +37,12 @@ func TestForget(t *testing.T) {
 		return in
 	}
 	var m machinesapi.Created
-	eventually(t, 20*time.Second, "a machine on w1", func() (err error) {
+	eventually(t, patience, "a machine on w1", func() (err error) {
 		m, err = one.Create(t.Context(), app, named("w1"), "")
 		return err
 	})
 	for _, b := range []*server{b1, b2, b3} {
-		eventually(t, 20*time.Second, "the view has the machine", func() error {
+		eventually(t, patience, "the view has the machine", func() error {
 			rows, err := query(t.Context(), client(t, b), "SELECT count(*) FROM machines")
 			if err == nil && fmt.Sprint(rows) != "[[1]]" {
 				err = fmt.Errorf("it has %v", rows)
@@ -57,7 +57,7 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, api := range []*machinesapi.Client{one, two} {
-		eventually(t, deathSeen, "w1 is down", func() error {
+		eventually(t, patience, "w1 is down", func() error {
 			w, err := api.Worker(t.Context(), "w1")
 			if err == nil && (w.Status != machinesapi.WorkerDown || w.Machines != 1 || time.Since(w.Since) > time.Minute) {
 				err = fmt.Errorf("it is %+v", w)
@@ -102,12 +102,12 @@ func TestForget(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 10*time.Second, "b1 has forgotten w1", func() error { return forgotten(one) })
-	eventually(t, 10*time.Second, "b2 has forgotten w1", func() error { return forgotten(two) })
+	eventually(t, patience, "b1 has forgotten w1", func() error { return forgotten(one) })
+	eventually(t, patience, "b2 has forgotten w1", func() error { return forgotten(two) })
 	if err := b3.Start(); err != nil { // it has w1 in its view
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "b3 has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	eventually(t, patience, "b3 has forgotten w1", func() error { return forgotten(client(t, b3)) })
 	if err := b3.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestForget(t *testing.T) {
 	if err := b3.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "b3 with a new view has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	eventually(t, patience, "b3 with a new view has forgotten w1", func() error { return forgotten(client(t, b3)) })
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
 		t.Errorf("a destroy on a forgotten worker: %v", err)
 	}
@@ -129,7 +129,7 @@ func TestForget(t *testing.T) {
 	if err := w1.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "w1 is back with its machine", func() error {
+	eventually(t, patience, "w1 is back with its machine", func() error {
 		list, _, err := two.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && (len(list) != 2 || list[0].ID != m.ID || list[0].State != bourse.StateStarted) {
 			err = fmt.Errorf("machines: %+v", list)

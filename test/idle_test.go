@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -21,7 +20,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-idle-%d", os.Getpid())
 	order := func(script string) machinesapi.CreateMachine {
 		in := on("w1", sleeper("gru", mark))
@@ -36,7 +35,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 		`while ! test -e `+done+`; do sleep 0.1; `+ask+`PUT "http://localhost/v1/awake?ttl=1h"; done; `+ask+`DELETE http://localhost/v1/awake; sleep 600`))
 	reaches := func(id bourse.MachineID, want bourse.State) (m machinesapi.Machine) {
 		t.Helper()
-		eventually(t, 30*time.Second, string(want), func() (err error) {
+		eventually(t, patience, string(want), func() (err error) {
 			if m, err = api.Machine(t.Context(), app, id); err == nil && m.State != want {
 				err = fmt.Errorf("it is %s", m.State)
 			}

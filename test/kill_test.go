@@ -82,7 +82,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	}
 	stop()
 	load.Wait()
-	if !within(20*time.Second, func() bool {
+	if !within(patience, func() bool {
 		_, silent, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && len(silent) == 0
 	}) {

@@ -19,8 +19,9 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	startAll(t, lost)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "they have met", func() error { return agreed(t.Context(), 2, api) })
-	id, in := bourse.NewOrderID(), sleeper("gru", "bourse-lost-"+t.Name())
+	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	mark := markOf(t)
+	id, in := bourse.NewOrderID(), sleeper("gru", mark)
 	in.Deadline = bourse.Duration(2 * time.Second)
 	first, err := api.Create(t.Context(), app, in, id)
 	if err != nil {
@@ -28,7 +29,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	}
 	other, _ := newWorker(t, "w2", "gru", "--join", broker.Addr)
 	startAll(t, other)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, api) })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +57,8 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	if err != nil || again.Worker != "w2" {
 		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
 	}
-	eventually(t, 10*time.Second, "its own process and the other's run while the first worker is away", func() error {
-		if pids := pidsOf(t, "bourse-lost-"+t.Name()); len(pids) != 2 { // a shell that has forked and not executed yet looks like two
+	eventually(t, patience, "its own process and the other's run while the first worker is away", func() error {
+		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked and not executed yet looks like two
 			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
 		}
 		return nil
@@ -66,8 +67,8 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "one machine remains", func() error {
-		left, pids := owned(t, lost, other), pidsOf(t, "bourse-lost-"+t.Name())
+	eventually(t, patience, "one machine remains", func() error {
+		left, pids := owned(t, lost, other), pidsOf(t, mark)
 		if m, ok := left[again.ID]; len(left) != 1 || !ok || m.Worker != "w2" || len(pids) != 1 {
 			return bourse.Errorf(bourse.CodeConflict, "machines %+v, processes %v are left, want %s of w2", left, pids, again.ID)
 		}

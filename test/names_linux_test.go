@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -46,16 +45,16 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 		return c
 	}
 	const acme, other, all = "acme-acme-acme-acme-acme", "other-other-other-other", "all-all-all-all-all-all"
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 6, as(0, all), as(1, all)) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 6, as(0, all), as(1, all)) })
 
 	lan.cut()
-	mark := "bourse-names-" + t.Name()
+	mark := markOf(t)
 	var made []machinesapi.App
 	var machines []machinesapi.Created
 	for i, token := range []string{acme, other} {
 		api, org := as(i, token), []string{"acme", "other"}[i]
 		var m machinesapi.Created
-		eventually(t, 20*time.Second, "an app is made in each half", func() error {
+		eventually(t, patience, "an app is made in each half", func() error {
 			a, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: org})
 			if err == nil {
 				made = append(made, a)
@@ -64,7 +63,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 		})
 		in := sleeper([]string{"gru", "ams"}[i], mark)
 		in.Config.Env = map[string]string{"SECRET": org}
-		eventually(t, 20*time.Second, "a machine is made in each half", func() (err error) {
+		eventually(t, patience, "a machine is made in each half", func() (err error) {
 			m, err = api.Create(t.Context(), "shop", in, "")
 			return err
 		})
@@ -75,7 +74,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	}
 
 	lan.heal()
-	eventually(t, 40*time.Second, "all agree on the app that was made first", func() error {
+	eventually(t, patience, "all agree on the app that was made first", func() error {
 		if err := agreed(t.Context(), 6, as(0, all), as(1, all)); err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	if err := as(0, all).Destroy(t.Context(), "shop", machines[1].ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
 		t.Errorf("an operator ends it: %v", err)
 	}
-	eventually(t, 10*time.Second, "it is gone, and the owner's runs", func() error {
+	eventually(t, patience, "it is gone, and the owner's runs", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 1 {
 			return fmt.Errorf("processes %v", pids)
 		}

@@ -58,7 +58,7 @@ func (n *natsd) start() {
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	eventually(n.t, 10*time.Second, "NATS listens", func() error {
+	eventually(n.t, patience, "NATS listens", func() error {
 		c, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", net.JoinHostPort(n.host, n.port))
 		if err == nil {
 			c.Close()
@@ -92,7 +92,7 @@ func TestDialOutOnly(t *testing.T) {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, y.api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, y.api) })
 	y.listensNowhere()
 
 	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})
@@ -202,7 +202,7 @@ func TestTwoNetworks(t *testing.T) {
 	both := newServer(t, "both", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url, "--join", direct.Addr)
 	startAll(t, there, here, both)
 	api := client(t, both)
-	eventually(t, 20*time.Second, "both workers are known", func() error {
+	eventually(t, patience, "both workers are known", func() error {
 		list, err := api.Workers(t.Context())
 		if err == nil && len(list) != 2 {
 			err = fmt.Errorf("it knows %d workers", len(list))
@@ -213,7 +213,7 @@ func TestTwoNetworks(t *testing.T) {
 	for _, name := range []string{"w-there", "w-here"} {
 		var m machinesapi.Created
 		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
-		eventually(t, 20*time.Second, "an order is filled", func() (err error) { // a worker may be known before it is reached
+		eventually(t, patience, "an order is filled", func() (err error) { // a worker may be known before it is reached
 			m, err = api.Create(t.Context(), app, in, order)
 			return err
 		})
@@ -221,7 +221,7 @@ func TestTwoNetworks(t *testing.T) {
 			t.Errorf("machine of %s: %s, %v", name, got.State, err)
 		}
 	}
-	eventually(t, 10*time.Second, "both machines are listed", func() error {
+	eventually(t, patience, "both machines are listed", func() error {
 		list, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && len(list) != 2 {
 			err = fmt.Errorf("it lists %d", len(list))
@@ -231,7 +231,7 @@ func TestTwoNetworks(t *testing.T) {
 	if err := there.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, deathSeen, "the worker on NATS is lost", func() error {
+	eventually(t, patience, "the worker on NATS is lost", func() error {
 		list, err := api.Workers(t.Context())
 		if err == nil && (len(list) != 1 && list[0].Status == machinesapi.WorkerOK && list[1].Status == machinesapi.WorkerOK) {
 			err = fmt.Errorf("it knows %+v", list)

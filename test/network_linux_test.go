@@ -3,7 +3,6 @@ package test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -21,7 +20,7 @@ func TestNetworksAreApart(t *testing.T) {
 	first.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("db")}}
 	m := y.run(bourse.DefaultAppName, first)
 	for _, name := range []string{"default.internal", "db.vm.default.internal"} {
-		eventually(t, 10*time.Second, name, func() error {
+		eventually(t, patience, name, func() error {
 			if out, code := y.sh(bourse.DefaultAppName, m.ID, "curl -gsS -m 3 -o /dev/null http://"+name+":8080/ 2>&1"); code != 0 {
 				return bourse.Errorf(bourse.CodeUnavailable, "%q, code %d", out, code)
 			}
@@ -52,7 +51,7 @@ func TestNetworksAreApart(t *testing.T) {
 		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's id": string(other.ID) + ".vm.red.internal", "another one's name": other.Name + ".vm.red.internal",
 		"the app's name": "red.internal", "the app's name in the region": "gru.red.internal",
 	} {
-		eventually(t, 10*time.Second, name, func() error { // names come with the view
+		eventually(t, patience, name, func() error { // names come with the view
 			if out, code := ask("red", red, host); code != 0 || out != "served by red" {
 				return bourse.Errorf(bourse.CodeUnavailable, "%s: %q, code %d", host, out, code)
 			}
@@ -90,7 +89,7 @@ func (y *yard) bounce(machines ...machinesapi.Machine) {
 	if err := w.Start(); err != nil {
 		y.Fatal(err)
 	}
-	eventually(y.T, 10*time.Second, "the worker answers", func() error {
+	eventually(y.T, patience, "the worker answers", func() error {
 		for _, m := range machines {
 			if _, err := y.api.Machine(y.Context(), m.App, m.ID); err != nil {
 				return err

@@ -46,7 +46,7 @@ func TestPartition(t *testing.T) {
 	for _, w := range []*server{s.gruWest, s.fra, s.gruEast, s.ams} {
 		s.order(s.dyingAPI, on(w.Name, sleeper("", s.mark)))
 	}
-	converged(t, 20*time.Second, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
+	converged(t, patience, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
 
 	var lost sync.WaitGroup
 	s.loseReplies(&lost)
@@ -63,10 +63,10 @@ func TestPartition(t *testing.T) {
 
 	s.lan.heal()
 	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
-	converged(t, 40*time.Second, 6, brokers, s.workers()...)
+	converged(t, patience, 6, brokers, s.workers()...)
 	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers look at the view now and then
 	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
-	have := converged(t, 10*time.Second, 6, brokers, s.workers()...)
+	have := converged(t, patience, 6, brokers, s.workers()...)
 	kept(t, s.promised, have)
 	if len(have) != len(s.promised) {
 		t.Errorf("%d machines are there, %d were promised", len(have), len(s.promised))
@@ -100,7 +100,7 @@ func (s *split) start() {
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
 	s.dyingAPI, s.westAPI, s.eastAPI = client(s.t, s.dying), client(s.t, s.west), client(s.t, s.east)
-	eventually(s.t, 20*time.Second, "all have met", func() error {
+	eventually(s.t, patience, "all have met", func() error {
 		return agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
 	})
 }
@@ -135,7 +135,7 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 			s.t.Fatal("no claim went east")
 		}
 	}
-	eventually(s.t, 10*time.Second, "the orders are filled in the east", func() error {
+	eventually(s.t, patience, "the orders are filled in the east", func() error {
 		list, _, err := s.eastAPI.Machines(s.t.Context(), app, machinesapi.ListMachines{
 			States: []bourse.State{bourse.StateStarted}, Metadata: map[string]string{"reply": "lost"},
 		})
@@ -164,7 +164,7 @@ func (s *split) orderInBothHalves() {
 // of the other, as they were, as not.
 func (s *split) noticed() {
 	s.t.Helper()
-	eventually(s.t, 20*time.Second, "the halves notice", func() error {
+	eventually(s.t, patience, "the halves notice", func() error {
 		for api, near := range map[*machinesapi.Client][]string{
 			s.westAPI: {s.gruWest.Name, s.fra.Name}, s.eastAPI: {s.gruEast.Name, s.ams.Name},
 		} {
@@ -227,7 +227,7 @@ func (s *split) brokerDies() {
 		s.t.Errorf("the order whose only worker was cut off: machine %q of order %q, %v; want no machine", n.created.ID, n.created.OrderID, n.err)
 	}
 	s.t.Logf("the order whose only worker was cut off: %v", n.err)
-	eventually(s.t, 10*time.Second, "the other broker knows the canceled orders", func() error {
+	eventually(s.t, patience, "the other broker knows the canceled orders", func() error {
 		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM cancelled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
 			string(e.created.OrderID), s.gruEast.Name, string(n.created.OrderID), s.ams.Name)
 		if err == nil && len(rows) != 2 {

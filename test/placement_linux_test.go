@@ -3,7 +3,6 @@ package test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/image/registrytest"
@@ -35,7 +34,7 @@ func TestTheImageDraws(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "the images are in the view", func() error {
+	eventually(t, patience, "the images are in the view", func() error {
 		rows, err := query(t.Context(), y.api, "SELECT worker FROM images WHERE digest = ?", image.Digest)
 		if err == nil && len(rows) != 1 {
 			err = bourse.Errorf(bourse.CodeUnavailable, "%v", rows)

@@ -44,7 +44,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 	proxy := place(newServer(t, "p1", "serve", "proxy", "--region", "gru", "--http", at+"=any"), hosts[3], join...)
 	startAll(t, append(workers, proxy)...)
 	api := client(t, broker)
-	eventually(t, 30*time.Second, "all have met", func() error { return agreed(t.Context(), 4, api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, api) })
 	of := map[string]bourse.MachineID{}
 	for _, w := range workers {
 		m := create(t, api, on(w.Name, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -76,7 +76,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 	both := func(what string) {
 		t.Helper()
 		seen := map[string]bool{}
-		eventually(t, 60*time.Second, what, func() error {
+		eventually(t, patience, what, func() error {
 			text, err := ask()
 			for name, id := range of {
 				if err == nil && strings.Contains(text, string(id)) {

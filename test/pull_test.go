@@ -39,7 +39,7 @@ func startGate(t *testing.T) *gate {
 	worker.Settle()
 	worker.Args = append(worker.Args, "--pull-listen", worker.Pull)
 	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.HTTP(t), addr: "http://" + worker.Pull}
-	if !within(10*time.Second, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
+	if !within(patience, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
 		t.Fatal("the exchange does not know the gateway")
 	}
 	return g
@@ -80,7 +80,7 @@ func (g *gate) submit(name, script string) {
 		g.t.Fatal(err)
 	}
 	var said map[string]any
-	if !within(20*time.Second, func() bool {
+	if !within(patience, func() bool {
 		var status int
 		status, said = g.call("POST", "submit", string(body))
 		return status == http.StatusOK
@@ -93,7 +93,7 @@ func (g *gate) submit(name, script string) {
 func (g *gate) ended(name string) map[string]any {
 	g.t.Helper()
 	var said map[string]any
-	if !within(30*time.Second, func() bool {
+	if !within(patience, func() bool {
 		_, said = g.call("GET", "status/"+name, "")
 		return said["state"] == "stopped"
 	}) {
@@ -165,7 +165,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	}
 
 	var created machinesapi.Created
-	if !within(20*time.Second, func() bool {
+	if !within(patience, func() bool {
 		var err error
 		created, err = g.order("echo from the exchange")
 		return err == nil
@@ -186,7 +186,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 
 	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
 	g.submit("long", "exec sleep 1000; : "+mark) // the shell's command line has the mark until it is sleep's
-	if !within(10*time.Second, func() bool {
+	if !within(patience, func() bool {
 		list, _, err := g.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && hasMachine(list, "long", bourse.StateStarted)
 	}) {
@@ -201,7 +201,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 
 	dir := t.TempDir()
 	g.submit("bounced", fmt.Sprintf("touch %[1]s/runs; while [ ! -e %[1]s/go ]; do sleep 0.05; done; echo $$ >>%[1]s/runs; exit 7", dir))
-	if !within(10*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
+	if !within(patience, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
 		t.Fatal("the job does not begin")
 	}
 	if err := g.worker.Kill(); err != nil {
@@ -210,7 +210,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while no one hears it
 		t.Fatal(err)
 	}
-	if !within(10*time.Second, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
+	if !within(patience, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
 		t.Fatal("the job does not end")
 	}
 	if err := g.worker.Start(); err != nil {
@@ -267,7 +267,7 @@ func TestKillTheGateway(t *testing.T) {
 				mu.Lock()
 				runs[name]++
 				mu.Unlock()
-				if !within(20*time.Second, func() bool {
+				if !within(patience, func() bool {
 					status, _ := g.call("POST", "release/"+name, `{"exit_code": 5}`)
 					return status == http.StatusOK || status == http.StatusNotFound
 				}) {
@@ -294,7 +294,7 @@ func TestKillTheGateway(t *testing.T) {
 		mu.Lock()
 		before := len(promised)
 		mu.Unlock()
-		if !within(10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
+		if !within(patience, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
 			t.Fatal("no job is taken any more")
 		}
 		if err := g.worker.Kill(); err != nil {

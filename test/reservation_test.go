@@ -21,7 +21,7 @@ func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	}
 	startAll(t, append(workers, brokers[1])...)
 	for _, b := range brokers {
-		eventually(t, 20*time.Second, "both workers are known", func() error {
+		eventually(t, patience, "both workers are known", func() error {
 			_, err := usedSlots(t, client(t, b))
 			return err
 		})
@@ -85,7 +85,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	if err := workers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the killed worker's part is there", func() error {
+	eventually(t, patience, "the killed worker's part is there", func() error {
 		r, err := b.Reservations().Get(t.Context(), made.ID)
 		if err == nil && (len(r.Holds) != 2 || len(r.Gone) > 0) {
 			err = fmt.Errorf("%+v", r)
@@ -133,7 +133,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		id := bourse.NewReservationKey()
 		a := client(t, brokers[0])
-		eventually(t, 20*time.Second, "the broker that is to die knows the workers", func() error {
+		eventually(t, patience, "the broker that is to die knows the workers", func() error {
 			_, err := usedSlots(t, a)
 			return err
 		})
@@ -142,7 +142,7 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 			_, err := a.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
 			told <- err
 		}()
-		if !within(10*time.Second, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
+		if !within(patience, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
 			t.Fatal("nothing is ever held")
 		}
 		if err := brokers[0].Kill(); err != nil {

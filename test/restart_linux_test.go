@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,25 +22,27 @@ import (
 // to 5 s.
 func TestDevBringsServersBack(t *testing.T) {
 	t.Parallel()
-	const limit = 3 * time.Second // within a second, on a host that has nothing else to do
+	const more = 2 * time.Second
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
 	log := followCounter(t, dev)
 	for _, s := range dev.Servers {
-		for n := range 10 {
+		took := make([]time.Duration, 10)
+		for n := range took {
 			began := time.Now()
 			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			s = dev.Restarted(t, s.ID, s.PID)
-			took := time.Since(began)
-			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took.Round(time.Millisecond))
-			if took > limit {
-				t.Errorf("%s is back for the %dth time after %s, want %s at most", s.ID, n+1, took, limit)
-			}
+			took[n] = time.Since(began)
+			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took[n].Round(time.Millisecond))
+		}
+		// A busy host delays some of them; a pause that grows delays all of the later ones.
+		if first, last := slices.Min(took[:5]), slices.Min(took[5:]); last > first+more {
+			t.Errorf("%s takes %s at least to be back after five times, and %s before", s.ID, last, first)
 		}
 	}
 	order := bourse.NewOrderID() // a broker may have to learn first who is there
-	eventually(t, limit, "an order is filled", func() error {
+	eventually(t, patience, "an order is filled", func() error {
 		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
 		return err
 	})
@@ -85,7 +88,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 		_ = cmd.Process.Signal(os.Interrupt) // it may have failed
 		_ = cmd.Wait()                       // with the status of an interrupt
 	})
-	eventually(t, 5*time.Second, "the program's lines are followed", func() error {
+	eventually(t, patience, "the program's lines are followed", func() error {
 		if len(f.lines()) == 0 {
 			return errors.New("no line")
 		}
@@ -98,7 +101,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 func (f *followed) check(t *testing.T) {
 	t.Helper()
 	now := len(f.lines())
-	eventually(t, 20*time.Second, "lines still come", func() error {
+	eventually(t, patience, "lines still come", func() error {
 		if len(f.lines()) <= now {
 			return errors.New("no more lines")
 		}
@@ -121,10 +124,10 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "they have met", func() error { return agreed(t.Context(), 2, api) })
-	const mark = "bourse-cut-destroy-"
+	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	mark := markOf(t)
 	for n := range 5 {
-		m := create(t, api, sleeper("gru", mark+t.Name()))
+		m := create(t, api, sleeper("gru", mark))
 		first := make(chan error, 1)
 		go func() {
 			first <- api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
@@ -140,7 +143,7 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 		if err := worker.Start(); err != nil {
 			t.Fatal(err)
 		}
-		took := eventually(t, returnSeen, "the repeated destroy is answered", func() error {
+		took := eventually(t, patience, "the repeated destroy is answered", func() error {
 			err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil
@@ -148,7 +151,7 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 			return err
 		})
 		t.Logf("cut with %v; answered %s after the worker was ready", cut, took.Round(time.Millisecond))
-		if pids := pidsOf(t, mark+t.Name()); len(pids) > 0 {
+		if pids := pidsOf(t, mark); len(pids) > 0 {
 			t.Errorf("machine %s is gone, and processes %v run", m.ID, pids)
 		}
 	}

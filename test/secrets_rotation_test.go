@@ -34,7 +34,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	vaultApp, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"})
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the machine's worker has the app's new key", func() error {
+	eventually(t, patience, "the machine's worker has the app's new key", func() error {
 		return errors.Join(c.restart(), contains(data, nextKeys.OfApp(vaultApp.ID)))
 	})
 	replace(t, keys, next, old)
-	eventually(t, 20*time.Second, "the broker seals with the new key", func() error {
+	eventually(t, patience, "the broker seals with the new key", func() error {
 		if c.set("ONE", "first") == before {
 			return fmt.Errorf("the digest is that of the old key")
 		}
@@ -71,7 +71,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.revives("first-second") // with a value of each key
 
 	replace(t, keys, next)
-	eventually(t, 20*time.Second, "the broker has the new key alone", func() error {
+	eventually(t, patience, "the broker has the new key alone", func() error {
 		err := c.restart()
 		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && strings.Contains(err.Error(), "TWO") && !strings.Contains(err.Error(), "second") {
 			return nil
@@ -164,13 +164,13 @@ func (c *vault) restart() error {
 
 func (c *vault) restarted() {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, "the machine starts", c.restart)
+	eventually(c.t, patience, "the machine starts", c.restart)
 }
 
 // has waits until the machine's program has found the secrets so many times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
-	eventually(c.t, 20*time.Second, "the program has "+secrets, func() error {
+	eventually(c.t, patience, "the program has "+secrets, func() error {
 		n, err := c.starts(secrets)
 		if err == nil && n < times {
 			err = fmt.Errorf("it found them %d times, want %d", n, times)

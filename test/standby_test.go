@@ -24,7 +24,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	startAll(t, lost, one, two)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, api) })
 	order := func(worker string) machinesapi.CreateMachine {
 		return on(worker, sleeper("gru", "bourse-standby-"+fmt.Sprint(os.Getpid())))
 	}
@@ -49,9 +49,9 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 		}
 		return out
 	}
-	are := func(limit time.Duration, what string, wanted ...string) {
+	are := func(what string, wanted ...string) {
 		t.Helper()
-		took := eventually(t, limit, what, func() error {
+		took := eventually(t, patience, what, func() error {
 			if got := fmt.Sprint(states()); !slices.Contains(wanted, got) {
 				return fmt.Errorf("spares are %s, want %s", got, wanted)
 			}
@@ -59,7 +59,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 		})
 		t.Logf("%s after %s", what, took.Round(time.Millisecond))
 	}
-	eventually(t, 20*time.Second, "the view has them", func() error {
+	eventually(t, patience, "the view has them", func() error {
 		rows, err := query(t.Context(), api, "SELECT count(*) FROM machines WHERE state IN ('started', 'stopped')")
 		if err == nil && fmt.Sprint(rows) != "[[3]]" {
 			err = fmt.Errorf("it has %v", rows)
@@ -70,18 +70,18 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	are(20*time.Second, "one spare stands in", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	are("one spare stands in", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
 	if err := one.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := one.Start(); err != nil {
 		t.Fatal(err)
 	}
-	are(20*time.Second, "one spare stands in after a bounce", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	are("one spare stands in after a bounce", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	are(30*time.Second, "the spares stand down", fmt.Sprint([]string{out, out}))
+	are("the spares stand down", fmt.Sprint([]string{out, out}))
 	if m, err := api.Machine(t.Context(), app, primary.ID); err != nil || m.State != bourse.StateStarted || m.Starts != 1 {
 		t.Errorf("the machine is %s after %d starts, %v", m.State, m.Starts, err)
 	}

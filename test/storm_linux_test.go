@@ -111,7 +111,7 @@ func newKillStorm(t *testing.T) *killStorm {
 			s.brokers = append(s.brokers, client(t, x))
 		}
 	}
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 7, s.brokers...) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 7, s.brokers...) })
 	return s
 }
 
@@ -287,9 +287,9 @@ func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
 func (s *killStorm) account() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	eventually(s.t, 30*time.Second, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
+	eventually(s.t, patience, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
 	var problems []string
-	if !within(20*time.Second, func() bool { // a cancellation may still be on its way
+	if !within(patience, func() bool { // a cancellation may still be on its way
 		problems = append(s.problems(), s.spare.problems(s)...)
 		return len(problems) == 0
 	}) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -53,7 +52,7 @@ func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 // processes returns those of an order's machine that runs: one that was just started
 // is in exec for a while, and without a command line then.
 func (s *killStorm) processes(o *stormOrder) (pids []string) {
-	if !within(10*time.Second, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
+	if !within(patience, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
 		s.t.Errorf("machine %s of %s was told %s, and nothing runs", o.machine, o.worker, o.ended)
 	}
 	return pids

@@ -48,7 +48,7 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, 20*time.Second, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
 	create(t, api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{python, documentedProgram(t)}},
 		Task: &bourse.TaskConfig{Name: "sort", Concurrency: 8, Protocol: bourse.TaskFrames},
@@ -77,6 +77,6 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		worker.Settle()
-		eventually(t, 20*time.Second, "the worker is back", func() error { _, err := sort("x\n"); return err })
+		eventually(t, patience, "the worker is back", func() error { _, err := sort("x\n"); return err })
 	}
 }

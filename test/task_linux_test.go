@@ -35,7 +35,7 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 // container.
 func (y *yard) nothingRuns() {
 	y.Helper()
-	eventually(y.T, 15*time.Second, "nothing is left", func() error {
+	eventually(y.T, patience, "nothing is left", func() error {
 		list, _, err := y.api.Machines(y.Context(), app, machinesapi.ListMachines{})
 		for _, m := range list {
 			if m.State != bourse.StateDestroyed {
@@ -142,7 +142,7 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 		told <- err
 	}()
 	var machine bourse.MachineID
-	eventually(t, 20*time.Second, "it runs", func() error {
+	eventually(t, patience, "it runs", func() error {
 		list, _, err := y.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err != nil || len(list) != 1 || list[0].State != bourse.StateStarted {
 			return fmt.Errorf("machines %+v, %w", list, err)
@@ -161,7 +161,7 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the answer is told again", func() error {
+	eventually(t, patience, "the answer is told again", func() error {
 		reply, err := y.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Again || reply.Machine != machine || string(reply.Bytes()) != payload) {
 			t.Errorf("again: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Again, reply.Error)

@@ -41,7 +41,7 @@ func newWorkshop(t *testing.T) *workshop {
 	startAll(t, w.gru, w.mad)
 	w.gru.Settle()
 	w.api = client(t, w.broker)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, w.api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, w.api) })
 	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{program}}, Task: &bourse.TaskConfig{Name: "increment", Concurrency: 10},
 	}})
@@ -52,7 +52,7 @@ func newWorkshop(t *testing.T) *workshop {
 func (w *workshop) slots() int64 {
 	w.t.Helper()
 	var used int64
-	eventually(w.t, 10*time.Second, "the worker answers", func() error {
+	eventually(w.t, patience, "the worker answers", func() error {
 		worker, err := w.api.Worker(w.t.Context(), "w-gru")
 		if err != nil || worker.Facts == nil {
 			return errors.Join(err, errors.New("no facts: "+worker.Error))
@@ -72,7 +72,7 @@ func (w *workshop) slots() int64 {
 // told.
 func (w *workshop) free() {
 	w.t.Helper()
-	eventually(w.t, 5*time.Second, "all slots are back", func() error {
+	eventually(w.t, patience, "all slots are back", func() error {
 		if n := w.slots(); n != 0 {
 			return fmt.Errorf("%d slots are taken", n)
 		}
@@ -154,7 +154,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 		}
 		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
 	}
-	eventually(t, 10*time.Second, "all are in progress", func() error {
+	eventually(t, patience, "all are in progress", func() error {
 		if n := w.slots(); n != calls {
 			return fmt.Errorf("%d slots are taken", n)
 		}
@@ -179,7 +179,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 	w.free()
 	for i, id := range ids {
-		eventually(t, 10*time.Second, "order "+strconv.Itoa(i)+" is told again", func() error {
+		eventually(t, patience, "order "+strconv.Itoa(i)+" is told again", func() error {
 			reply, err := w.run(`{"N":1,"SleepSec":15}`, id)
 			if err == nil && (reply.End != bourse.TaskLost || !reply.Again || reply.OK) {
 				t.Errorf("order %d again: %+v", i, reply)
@@ -208,7 +208,7 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 		_, err := w.api.RunTask(t.Context(), app, task, id)
 		told <- err
 	}()
-	eventually(t, 10*time.Second, "it runs", func() error {
+	eventually(t, patience, "it runs", func() error {
 		_, err := os.Stat(ran)
 		return err
 	})
@@ -221,7 +221,7 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	if err := w.gru.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, "the answer is told again", func() error {
+	eventually(t, patience, "the answer is told again", func() error {
 		reply, err := w.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Again || string(reply.Bytes()) != "the payload") {
 			t.Errorf("again: %+v", reply)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +31,7 @@ func TestViewDiskFull(t *testing.T) {
 		if err := small.do(func() error { return fill(filler) }); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "the full disk is felt", func() error {
+		eventually(t, patience, "the full disk is felt", func() error {
 			c.orders()
 			return c.unwritable()
 		})

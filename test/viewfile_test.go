@@ -36,7 +36,7 @@ func newFiles(t *testing.T, mark string, one func(join string) *server, worker .
 	harmed := one(two.Addr)
 	startAll(t, harmed, c.worker)
 	c.harmed, c.healthy = client(t, harmed), client(t, two)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
 	c.order(c.harmed)
 	c.order(c.healthy)
 	c.converged()
@@ -69,7 +69,7 @@ func TestViewFile(t *testing.T) {
 		if err := errors.Join(c.worker.Kill(), c.worker.Start()); err != nil {
 			return err
 		}
-		eventually(t, 20*time.Second, "the worker is met again", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+		eventually(t, patience, "the worker is met again", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
 		return nil
 	})
 	checkProcesses(t, c.healthy, c.mark)
@@ -104,7 +104,7 @@ func (c *files) order(api *machinesapi.Client) {
 
 func (c *files) converged() {
 	c.t.Helper()
-	have := converged(c.t, 20*time.Second, 3, []*machinesapi.Client{c.harmed, c.healthy}, c.worker)
+	have := converged(c.t, patience, 3, []*machinesapi.Client{c.harmed, c.healthy}, c.worker)
 	kept(c.t, c.promised, have)
 }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -64,7 +63,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if err != nil || grown.SizeGB != 2 {
 		t.Fatalf("extend: %+v, %v", grown, err)
 	}
-	eventually(t, time.Minute, "the volume has grown to 2 GiB", func() error {
+	eventually(t, patience, "the volume has grown to 2 GiB", func() error {
 		if !grows() { // then it grows when it is mounted while nothing else has it: another test's new mount namespace may
 			y.restart(far.ID)
 		}
@@ -123,7 +122,7 @@ func (y *yard) filled(in machinesapi.CreateVolume) machinesapi.Volume {
 	if err != nil {
 		y.Fatalf("volume %s: %v", in.Name, err)
 	}
-	eventually(y.T, 30*time.Second, "volume "+in.Name+" is filled", func() error {
+	eventually(y.T, patience, "volume "+in.Name+" is filled", func() error {
 		if v, err = y.api.Volumes(app).Get(y.Context(), v.ID); err == nil && v.State != bourse.VolumeCreated {
 			err = bourse.Errorf(bourse.CodeUnavailable, "it is %s %s", v.State, v.Error)
 		}
@@ -152,7 +151,7 @@ func (y *yard) rows(id bourse.MachineID) int {
 
 func (y *yard) rowsReach(id bourse.MachineID, n int) {
 	y.Helper()
-	eventually(y.T, 30*time.Second, "rows are written", func() error {
+	eventually(y.T, patience, "rows are written", func() error {
 		if have := y.rows(id); have < n {
 			return bourse.Errorf(bourse.CodeUnavailable, "%d rows", have)
 		}

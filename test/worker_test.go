@@ -14,12 +14,6 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// What a worker's death and return may take to be seen everywhere.
-const (
-	deathSeen  = 5 * time.Second
-	returnSeen = 2 * time.Second
-)
-
 // lossy is a cluster of two brokers and two workers of which the first is
 // lost.
 type lossy struct {
@@ -42,7 +36,7 @@ func TestWorkerLost(t *testing.T) {
 	c.stays, _ = newWorker(t, "w-stays", "gru", "--join", one.Addr)
 	startAll(t, two, c.lost, c.stays)
 	c.apis = []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), 4, c.apis...) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, c.apis...) })
 	for i := range 3 {
 		c.onLost = append(c.onLost, create(t, c.apis[i%2], on("w-lost", sleeper("gru", c.mark))))
 		c.onStay = append(c.onStay, create(t, c.apis[i%2], on("w-stays", sleeper("gru", c.mark))))
@@ -56,7 +50,7 @@ func TestWorkerLost(t *testing.T) {
 
 func (c *lossy) converged() machines {
 	c.t.Helper()
-	have := converged(c.t, 20*time.Second, 4, c.apis, c.lost, c.stays)
+	have := converged(c.t, patience, 4, c.apis, c.lost, c.stays)
 	kept(c.t, slices.Concat(c.onLost, c.onStay), have)
 	if len(have) != len(c.onLost)+len(c.onStay) {
 		c.t.Errorf("%d machines are there, want %d", len(have), len(c.onLost)+len(c.onStay))
@@ -65,14 +59,15 @@ func (c *lossy) converged() machines {
 }
 
 // killAndReturn measures both from the outside: from the kill, and from the
-// start of the new process.
+// start of the new process. Package view/replication limits both times, in
+// virtual time; here a busy host decides.
 func (c *lossy) killAndReturn() {
 	c.t.Helper()
 	pids := pidsOf(c.t, c.mark)
 	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
-	dead := c.shown(deathSeen, machinesapi.HostUnreachable)
+	dead := c.shown(machinesapi.HostUnreachable)
 	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
 		c.t.Errorf("the machines' processes are %v after their daemon's death, were %v", got, pids)
 	}
@@ -81,15 +76,12 @@ func (c *lossy) killAndReturn() {
 		c.t.Fatal(err)
 	}
 	ready := time.Since(begin)
-	back := ready + c.shown(returnSeen, machinesapi.HostOK)
+	back := ready + c.shown(machinesapi.HostOK)
 	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
 		c.t.Errorf("the machines' processes are %v after their daemon's return, were %v", got, pids)
 	}
 	c.t.Logf("unreachable everywhere %v after the kill, ok everywhere %v after the start (ready after %v)",
 		dead.Round(time.Millisecond), back.Round(time.Millisecond), ready.Round(time.Millisecond))
-	if back > returnSeen {
-		c.t.Errorf("the machines are ok everywhere %v after the daemon's start, want %v", back, returnSeen)
-	}
 	c.converged()
 }
 
@@ -106,7 +98,7 @@ func (c *lossy) killAndReturnAtOnce() {
 	for _, api := range c.apis {
 		var m machinesapi.Created
 		order := bourse.NewOrderID() // a try whose answer is lost is found again
-		eventually(c.t, returnSeen, "the worker that came back at once takes orders", func() (err error) {
+		eventually(c.t, patience, "the worker that came back at once takes orders", func() (err error) {
 			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)
 			return err
 		})
@@ -117,7 +109,7 @@ func (c *lossy) killAndReturnAtOnce() {
 }
 
 // shown waits until every broker shows the lost worker's machines so.
-func (c *lossy) shown(limit time.Duration, status machinesapi.HostStatus) time.Duration {
+func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	c.t.Helper()
 	want := map[bourse.MachineID]machinesapi.HostStatus{}
 	for i := range c.onLost {
@@ -126,7 +118,7 @@ func (c *lossy) shown(limit time.Duration, status machinesapi.HostStatus) time.D
 	for i := range c.onStay {
 		want[c.onStay[i].ID] = machinesapi.HostOK
 	}
-	return eventually(c.t, limit, "machines of the lost worker are shown as "+string(status), func() error {
+	return eventually(c.t, patience, "machines of the lost worker are shown as "+string(status), func() error {
 		return hosts(c.t.Context(), want, c.apis...)
 	})
 }
@@ -150,9 +142,9 @@ func (c *lossy) wipe() {
 	}
 	old := c.onLost
 	c.onLost = nil
-	took := c.shown(20*time.Second, machinesapi.HostOK)
+	took := c.shown(machinesapi.HostOK)
 	c.t.Logf("machines of the wiped worker are gone everywhere %v after its start", took.Round(time.Millisecond))
-	eventually(c.t, 20*time.Second, "the wiped worker is seen", func() error { return agreed(c.t.Context(), 4, c.apis...) })
+	eventually(c.t, patience, "the wiped worker is seen", func() error { return agreed(c.t.Context(), 4, c.apis...) })
 	for i := range 2 {
 		c.onLost = append(c.onLost, create(c.t, c.apis[i], on("w-lost", sleeper("gru", c.mark))))
 	}
@@ -168,7 +160,7 @@ func (c *lossy) wipe() {
 			}
 		}
 	}
-	eventually(c.t, 5*time.Second, "the processes are the machines'", func() error {
+	eventually(c.t, patience, "the processes are the machines'", func() error {
 		want := map[string]bool{}
 		for _, m := range have {
 			want[strconv.Itoa(m.PID)] = true

@@ -49,7 +49,7 @@ func newYard(t *testing.T, workers int) *yard {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, 20*time.Second, "all have met", func() error { return agreed(t.Context(), workers+1, y.api) })
+	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), workers+1, y.api) })
 	return y
 }
 
@@ -93,7 +93,7 @@ func (y *yard) restart(id bourse.MachineID) {
 	if err := y.api.Restart(y.Context(), app, id, machinesapi.RestartMachine{}, ""); err != nil {
 		y.Fatalf("restart %s: %v", id, err)
 	}
-	eventually(y.T, 20*time.Second, "machine "+string(id)+" runs again", func() error {
+	eventually(y.T, patience, "machine "+string(id)+" runs again", func() error {
 		m, err := y.api.Machine(y.Context(), app, id)
 		if err == nil && m.State != bourse.StateStarted {
 			err = fmt.Errorf("it is %s", m.State)
@@ -144,7 +144,7 @@ func (y *yard) get(app bourse.AppName, id bourse.MachineID) (string, error) {
 // answers waits until a machine serves a text.
 func (y *yard) answers(app bourse.AppName, id bourse.MachineID, want string) {
 	y.Helper()
-	eventually(y.T, 10*time.Second, fmt.Sprintf("%s serves a page", id), func() error {
+	eventually(y.T, patience, fmt.Sprintf("%s serves a page", id), func() error {
 		got, err := y.get(app, id)
 		if err == nil && got != want {
 			err = fmt.Errorf("it says %q, want %q", got, want)

@@ -54,7 +54,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 		}
 	}
 	t.Cleanup(release)
-	if !servertest.Within(10*time.Second, func() bool { return traced(pid) }) {
+	if !servertest.Within(servertest.Patience, func() bool { return traced(pid) }) {
 		release() // it writes no more
 		t.Skipf("strace does not trace: %s", &said)
 	}
@@ -118,7 +118,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	api, sick := servertest.Client(t, broker), workers[0]
 	sick.Settle()
 	for _, name := range []bourse.WorkerID{"w1", "w2"} {
-		if !servertest.Within(10*time.Second, func() bool {
+		if !servertest.Within(servertest.Patience, func() bool {
 			w, err := api.Worker(t.Context(), name)
 			return err == nil && w.Status == machinesapi.WorkerOK
 		}) {
@@ -160,7 +160,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 			}
 		})
 	}
-	if !servertest.Within(10*time.Second, func() bool { return asked.Load() > 20 }) {
+	if !servertest.Within(servertest.Patience, func() bool { return asked.Load() > 20 }) {
 		t.Fatal("hardly anything is ordered")
 	}
 	before := processes(mark)
@@ -195,7 +195,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	id := bourse.NewOrderID()
 	in := order(id)
 	in.FirstTry = true
-	if !servertest.Within(10*time.Second, func() bool {
+	if !servertest.Within(servertest.Patience, func() bool {
 		m, err := api.Create(t.Context(), "default", in, id)
 		if err == nil {
 			all.Store(mark+string(id), m.ID)
@@ -210,7 +210,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	stop()
 	clients.Wait()
 	var wrong []string
-	if !servertest.Within(20*time.Second, func() bool {
+	if !servertest.Within(servertest.Patience, func() bool {
 		wrong = nil
 		running := processes(mark)
 		all.Range(func(order, _ any) bool {
@@ -239,7 +239,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "8", "--memory", "8GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(10*time.Second, func() bool {
+	if !servertest.Within(servertest.Patience, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {
@@ -251,7 +251,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		var m machinesapi.Created
 		var err error
 		id := bourse.NewOrderID()
-		if !servertest.Within(20*time.Second, func() bool { // a worker that has just come back is not known to be
+		if !servertest.Within(servertest.Patience, func() bool { // a worker that has just come back is not known to be
 			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
 			}}, id)

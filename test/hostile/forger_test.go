@@ -171,7 +171,7 @@ func (s *secure) health(of *servertest.Server, role bourse.Role) (out struct {
 func TestAForgingMember(t *testing.T) {
 	s := startSecure(t)
 	var app machinesapi.App
-	if !servertest.Within(20*time.Second, func() (ok bool) {
+	if !servertest.Within(servertest.Patience, func() (ok bool) {
 		var err error
 		app, err = s.api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: "acme"})
 		return err == nil
@@ -179,7 +179,7 @@ func TestAForgingMember(t *testing.T) {
 		t.Fatal("no app can be made")
 	}
 	var made machinesapi.Created
-	if !servertest.Within(20*time.Second, func() (ok bool) {
+	if !servertest.Within(servertest.Patience, func() (ok bool) {
 		var err error
 		made, err = s.api.Create(t.Context(), "shop", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 			Image: "host", Init: bourse.Init{Exec: []string{"sleep", "600"}},
@@ -200,7 +200,7 @@ func TestAForgingMember(t *testing.T) {
 	machine := wire.Row{Table: wire.TableMachines, Key: string(made.Machine.ID), Columns: map[string]wire.Value{"app": "shop", "state": "destroyed"}}
 	theirs := s.health(s.broker, bourse.RoleBroker)
 	var w1 wire.Position
-	if !servertest.Within(20*time.Second, func() bool { // what the worker has published has come
+	if !servertest.Within(servertest.Patience, func() bool { // what the worker has published has come
 		for _, h := range theirs.View.Streams {
 			if h.Site == "w1" {
 				w1 = h.Position

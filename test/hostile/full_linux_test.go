@@ -148,7 +148,7 @@ func (f *full) logged(id bourse.MachineID) error {
 func (f *full) within(what string, try func() error) {
 	f.Helper()
 	var err error
-	if !servertest.Within(15*time.Second, func() bool { err = try(); return err == nil }) {
+	if !servertest.Within(servertest.Patience, func() bool { err = try(); return err == nil }) {
 		f.Fatalf("%s: %v", what, err)
 	}
 }

@@ -144,7 +144,7 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 		t.Errorf("after a kill the token is another (%v)", err)
 	}
 	var out []byte
-	if !servertest.Within(10*time.Second, func() bool { // it has to hear of its cluster again
+	if !servertest.Within(servertest.Patience, func() bool { // it has to hear of its cluster again
 		out, err = list()
 		return err == nil
 	}) {

@@ -27,7 +27,7 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "4", "--memory", "4GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(10*time.Second, func() bool {
+	if !servertest.Within(servertest.Patience, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/servertest"
@@ -46,7 +45,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 		printed := func(times int) {
 			t.Helper()
 			var text strings.Builder
-			if !servertest.Within(30*time.Second, func() bool {
+			if !servertest.Within(servertest.Patience, func() bool {
 				text.Reset()
 				err = api.Logs(t.Context(), "vault", made.Machine.ID, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
 					text.WriteString(l.Text + "\n")
@@ -63,7 +62,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Restarted(t, worker.ID, worker.PID)
-		if !servertest.Within(30*time.Second, func() bool {
+		if !servertest.Within(servertest.Patience, func() bool {
 			return api.Restart(t.Context(), "vault", made.Machine.ID, machinesapi.RestartMachine{ForceStop: true}, "") == nil
 		}) {
 			t.Fatal("the machine cannot be restarted")

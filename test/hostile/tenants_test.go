@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
@@ -53,7 +52,7 @@ func startTenants(t *testing.T) *tenants {
 	servertest.Start(t, "w1",
 		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", c.broker.Addr)
-	if !servertest.Within(10*time.Second, func() bool {
+	if !servertest.Within(servertest.Patience, func() bool {
 		status, body, _ := c.ask(operatorToken, "GET", "/v1/workers", "")
 		return status == http.StatusOK && strings.Contains(body, `"w1"`)
 	}) {
