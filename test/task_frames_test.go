@@ -58,6 +58,8 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			Task: "sort", PayloadBase64: []byte(payload), Requirements: bourse.Requirements{"slots": {Count: 1}}, Timeout: bourse.Duration(20 * time.Second),
 		}, "")
 	}
+	// A machine has started before its program listens.
+	eventually(t, patience, "the program answers", func() error { _, err := sort("x\n"); return err })
 	for range 2 {
 		var group sync.WaitGroup
 		for range 8 {
