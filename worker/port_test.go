@@ -8,25 +8,18 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// freePorts returns n ports in a row that no one listens on now.
+// freePorts returns n ports in a row that nothing else on this host uses during the test.
 func freePorts(t *testing.T, n int) admit.PortRange {
 	t.Helper()
-	for first, have := 40000, 0; first+have < 60000; {
-		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", first+have))
-		if err == nil {
-			err = ln.Close()
-		}
-		if err != nil {
-			first, have = first+have+1, 0
-		} else if have++; have == n {
-			return admit.PortRange{First: first, Last: first + n - 1}
-		}
+	first, last := servertest.Ports(t)
+	if last-first+1 < n {
+		t.Fatalf("ports %d-%d are fewer than %d", first, last, n)
 	}
-	t.Fatal("the host has no ports in a row")
-	return admit.PortRange{}
+	return admit.PortRange{First: first, Last: first + n - 1}
 }
 
 // Machines that do not listen have their ports all the same, for life: as many

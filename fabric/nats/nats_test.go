@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
 func TestMain(m *testing.M) {
@@ -67,7 +68,7 @@ func serverWith(t testing.TB, o *server.Options) *server.Server {
 	return s
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func open(t testing.TB, url string) *nats.Link {
 	t.Helper()
@@ -194,12 +195,10 @@ func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse
 	return c
 }
 
+// freePort returns a port that nothing else on this host uses during the test, not even
+// between two lives of a server.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	first, _ := servertest.Ports(t)
+	return first
 }

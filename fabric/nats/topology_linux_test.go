@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
+	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
 // TestDebian is the suite over the NATS server that Debian has.
@@ -29,8 +30,9 @@ func TestDebian(t *testing.T) {
 func TestCluster(t *testing.T) {
 	servers := make([]*natsHost, 3)
 	var routes []string
+	first, _ := servertest.Ports(t)
 	for i := range servers {
-		servers[i] = &natsHost{addr: "127.0.0.1", port: freePort(t), name: fmt.Sprintf("n%d", i+1), cluster: "c", routing: freePort(t)}
+		servers[i] = &natsHost{addr: "127.0.0.1", port: first + 2*i, name: fmt.Sprintf("n%d", i+1), cluster: "c", routing: first + 2*i + 1}
 		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", servers[i].routing))
 	}
 	for _, s := range servers {
