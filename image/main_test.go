@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(containerdtest.Main(m)) }
 
 // patience bounds every wait of these tests: far beyond what any takes.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // counter makes namespaces, and seeds of random layers, that no other test has:
 // containerd shares blobs between namespaces.

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // both runs a test in the clear and with TLS.
 func both(t *testing.T, test func(t *testing.T, n *network)) {

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience  = 20 * time.Second
+	patience  = time.Minute
 	stallTime = 5 * time.Second
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/way"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // program is what a machine runs: an HTTP server.
 func program(t *testing.T) *net.TCPAddr {

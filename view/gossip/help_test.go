@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds everything that is waited for.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func worker(i int) bourse.Member {
 	return bourse.Member{
