@@ -24,10 +24,14 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 	if in.Guest == nil {
 		in.Guest = &bourse.Guest{MemoryMB: 64}
 	}
-	reply, err := y.api.RunTask(y.Context(), app, in, id)
-	if err != nil {
-		y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
-	}
+	var reply machinesapi.TaskReply
+	eventually(y.T, patience, fmt.Sprintf("a task of %s, %q", in.Image, in.Command), func() (err error) {
+		reply, err = y.api.RunTask(y.Context(), app, in, id)
+		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // a busy host's quote came too late, and nothing has run
+			y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
+		}
+		return err
+	})
 	return reply
 }
 
