@@ -27,10 +27,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// destroyPatience bounds the end of an ephemeral worker, and leavePatience the
-// time in which others are notified that one ends.
+// destroyPatience limits each step in which an ephemeral worker ends: destroying its
+// machines and volumes, then its supervisor and its log keeper. What remains after it
+// stays on the host, so it is long enough for a busy one. leavePatience limits the time
+// in which others are notified that a worker ends.
 const (
-	destroyPatience = 4 * time.Second
+	destroyPatience = 30 * time.Second
 	leavePatience   = 500 * time.Millisecond
 )
 
