@@ -27,7 +27,7 @@ import (
 const (
 	stopPatience = 5 * time.Second // that a server has to end in good order
 	killGrace    = 2 * time.Second // that what is left behind has after that
-	readyWithin  = time.Minute     // for all servers to be ready and to know each other, on the busiest host
+	readyWithin  = 3 * time.Minute // for all servers to be ready and to know each other, on the busiest host
 	membersStep  = 5 * time.Millisecond
 )
 

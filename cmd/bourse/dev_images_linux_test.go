@@ -75,6 +75,9 @@ func TestDevLeavesNothingOfImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var d *devCluster
 			t.Cleanup(func() { // when all has been said
+				if d == nil { // it was never ready
+					return
+				}
 				if said := d.output.String(); strings.Contains(said, "badly") {
 					t.Errorf("it says:\n%s", said)
 				}

@@ -195,9 +195,9 @@ func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 	return m.ID, m.PID
 }
 
-// patience is more than a server's own: what a busy host keeps waiting says
-// itself what it lacks.
-const patience = 90 * time.Second
+// patience is longer than "bourse dev" waits for its servers, so that its error says what
+// is missing.
+const patience = 4 * time.Minute
 
 // await asks every few milliseconds for what other processes bring about.
 func await(t testing.TB, what string, done func() bool) {

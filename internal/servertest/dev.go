@@ -14,8 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// devReadyWithin is how long a dev cluster has to become ready.
-const devReadyWithin = 90 * time.Second
+// devReadyWithin is longer than "bourse dev" waits for its servers, so that its error says
+// what is missing.
+const devReadyWithin = 4 * time.Minute
 
 // Dev is a running "bourse dev", as its ready file describes it.
 type Dev struct {
