@@ -22,9 +22,8 @@ func TestAProxyIsAMember(t *testing.T) {
 	plain := func(_ bourse.WorkerID, _ bourse.Role, more ...string) []string { return more }
 	for name, with := range map[string]func(bourse.WorkerID, bourse.Role, ...string) []string{"certificates": secure, "loopback": plain} {
 		t.Run(name, func(t *testing.T) {
-			cluster := "a-proxy-is-a-member-" + name
-			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", token)...)
-			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--cluster", cluster, "--name", "p-1", "--region", "gru", "--http", "127.0.0.1:0=any", "--join", b.Gossip)...)
+			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", token)...)
+			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--name", "p-1", "--region", "gru", "--http", "127.0.0.1:0=any", "--join", b.Gossip)...)
 			if p.Role != bourse.RoleProxy || p.Region != "gru" || p.Members != 2 {
 				t.Errorf("ready: %+v, want a proxy in gru that knows 2 members", p.Ready)
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
 // served is one server that a test has started.
@@ -49,7 +50,11 @@ func launch(t *testing.T, args ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{cmd: exec.Command("bourse", append([]string{"serve"}, args...)...)}
+	args = append([]string{"serve"}, args...)
+	if !slices.Contains(args, "--cluster") { // a port of this test's may have been another test's
+		args = append(args, "--cluster", servertest.Cluster(t))
+	}
+	s := &served{cmd: exec.Command("bourse", args...)}
 	s.cmd.Stdout, s.cmd.Stderr = w, &s.stderr
 	s.stdout = r
 	if err := s.cmd.Start(); err != nil {
