@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -63,8 +65,28 @@ func runScripts(t *testing.T, d *devCluster, dir string, update bool) {
 			}
 			return os.Getuid() == 0, nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "scrape": scrape},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": awaitOutput, "exits": exits, "scrape": scrape},
 	})
+}
+
+// awaitOutput repeats a program until it succeeds and its output matches a regular
+// expression: await PATTERN bourse … It is for what a server knows from its view,
+// which learns of a change some time after the change was answered.
+func awaitOutput(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await PATTERN PROGRAM ARGUMENT...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("no output matches %q after %s (%v)", args[0], patience, err)
+		}
+	}
 }
 
 // exits runs a program that must end with a status: exits 6 bourse …
