@@ -92,6 +92,14 @@ func (r *runner) request(ctx context.Context, tag bourse.WorkerTag, limit time.D
 	return f(req)
 }
 
+// errBusy is in the chain of the error of a request that was refused because the machine is still being updated.
+var errBusy = errors.New("the machine is being updated")
+
+// busy returns the error of a request that has to wait until a machine's update has ended.
+func busy(id bourse.MachineID) error {
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "machine " + string(id) + " is being updated", Err: errBusy}
+}
+
 // try is how a request goes that may be repeated.
 type try struct {
 	step    int
@@ -100,10 +108,11 @@ type try struct {
 }
 
 // again repeats a request that gets no answer, until r.opts.Silence has passed since
-// it last had one. f is told whether the outcome of an earlier try is unknown, and
-// then finds out, or asks in a way that takes effect once.
+// it last had one. A request that fails with errBusy has an answer: it is repeated for as
+// long as a single request may take. f is told whether the outcome of an earlier try is
+// unknown, and then finds out, or asks in a way that takes effect once.
 func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
-	var since time.Time
+	var since, refused time.Time
 	unknown, told := false, false
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
 		err := r.request(ctx, t.machine.Tag(), t.limit, func(ctx context.Context) error { return f(ctx, unknown) })
@@ -120,10 +129,19 @@ func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, u
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if since.IsZero() {
-			since = time.Now()
+		now := time.Now()
+		if errors.Is(err, errBusy) {
+			if refused.IsZero() {
+				refused = now
+			}
+			if waited := now.Sub(refused); waited > t.limit {
+				return bourse.Errorf(bourse.CodeTimeout, "%s after %s", bourse.MessageOf(err), waited.Round(time.Second))
+			}
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = now
 		}
-		if silent := time.Since(since); silent > r.opts.Silence {
+		if silent := now.Sub(since); !since.IsZero() && silent > r.opts.Silence {
 			return because("no answer for "+silent.Round(time.Second).String(), err)
 		}
 		if !told {

@@ -31,7 +31,23 @@ const (
 	suspends fault = "client is suspended"    // for longer than a lease lasts; another changes all machines meanwhile, and ends
 	noImage  fault = "image is gone"          // its registry does not have it
 	noRoom   fault = "no room"                // no worker has any
+
+	// The answer to an update is lost, and the update is carried out later.
+	replaces fault = "no answer, being replaced"  // in two seconds: the machine is replacing until then
+	pulls    fault = "no answer, image is pulled" // in two minutes: other updates are refused until then
+	delayed  fault = "no answer, on its way"      // in two seconds: the worker does not know it before
 )
+
+// lands returns after which time an update with a fault is carried out, 0 for faults of another kind.
+func (f fault) lands() time.Duration {
+	switch f {
+	case replaces, delayed:
+		return 2 * time.Second
+	case pulls:
+		return 2 * time.Minute
+	}
+	return 0
+}
 
 // suspended is how long a client is that is suspended.
 const suspended = 20 * time.Second
@@ -71,6 +87,7 @@ type fakeMachine struct {
 	seq     int
 	heard   []time.Time // when each change was made
 	cordons time.Time   // when it was cordoned
+	pulling bool        // an update waits for its image
 }
 
 const hearsIn = 80 * time.Millisecond // for a proxy to hear of a change
@@ -169,6 +186,12 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 		err := do()
 		c.overtake()
 		return err
+	case replaces, pulls, delayed:
+		if call == "update" {
+			c.land(c.machines[id], f, do)
+			return errOf(bourse.CodeTimeout)
+		}
+		f = lostDone
 	case lostDone: // below
 	}
 	if id != "" && time.Now().Before(c.silent[id]) {
@@ -179,6 +202,24 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 		return errOf(bourse.CodeTimeout)
 	}
 	return err
+}
+
+// land carries an update out later. It is called with mu held.
+func (c *cluster) land(m *fakeMachine, f fault, update func() error) {
+	state := m.State
+	m.pulling = f == pulls
+	if f == replaces {
+		m.State = bourse.StateReplacing
+	}
+	time.AfterFunc(f.lands(), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		m.pulling = false
+		if f == replaces {
+			m.State = state
+		}
+		_ = update() // nobody reads the answer
+	})
 }
 
 // pause keeps a client waiting that is suspended, and returns until when it was.
@@ -290,7 +331,10 @@ func (c *cluster) Create(ctx context.Context, in machinesapi.CreateMachine, orde
 
 func (c *cluster) Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (out machinesapi.Machine, err error) {
 	err = c.act(ctx, "update", id, nonce, func(m *fakeMachine) error {
-		if in.CurrentVersion != "" && in.CurrentVersion != m.InstanceID {
+		switch {
+		case m.State == bourse.StateReplacing:
+			return errOf(bourse.CodeFailedPrecondition)
+		case m.pulling, in.CurrentVersion != "" && in.CurrentVersion != m.InstanceID:
 			return errOf(bourse.CodeConflict)
 		}
 		m.InstanceID, m.Config, m.State, m.Exit = bourse.NewInstanceID(), in.Config, bourse.StateStarted, nil

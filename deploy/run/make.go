@@ -53,7 +53,7 @@ func (r *runner) create(ctx context.Context, i int, in machinesapi.CreateMachine
 		}
 		var err error
 		m, err = r.api.Create(ctx, in, id)
-		r.outcome(i, err)
+		r.orderOutcome(i, err)
 		return err
 	})
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *runner) createVolume(ctx context.Context, i int) error {
 			id, first := r.orderID(i)
 			in.FirstTry = first
 			v, err := r.api.MakeVolume(ctx, in, id)
-			r.outcome(i, err)
+			r.orderOutcome(i, err)
 			if err == nil {
 				r.with(i, func(p *progress) { p.volume = v.ID })
 			}

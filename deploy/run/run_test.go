@@ -209,7 +209,7 @@ func TestEveryFaultAtEveryCall(t *testing.T) {
 				}
 				calls, planned = c.calls, bare(c.shape())
 			})
-			for _, f := range []fault{refused, lostDone, lostNot, silent, gone, stolen, expired, jump, back} {
+			for _, f := range []fault{refused, lostDone, lostNot, silent, gone, stolen, expired, jump, back, replaces, pulls, delayed} {
 				ended := map[string]int{}
 				for n := 1; n <= calls; n++ {
 					synctest.Test(t, func(t *testing.T) { ended[oneFault(t, plan, f, n, planned, former)]++ })
@@ -233,6 +233,7 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 		return ""
 	}
 	result, err := Run(t.Context(), c, plan(c), Options{Owner: "ana"})
+	time.Sleep(f.lands())
 	fail := func(what string) {
 		t.Helper()
 		t.Errorf("%s at call %d, %s: %s: error %v, status %s, left %+v\n  is %s\n  was %s\n  plan %s\n  %v", f, n, call, what, err, result.Status, result.Left,
@@ -380,6 +381,36 @@ func TestInterrupts(t *testing.T) {
 					return
 				}
 			}
+		})
+	}
+}
+
+// A run is interrupted while an update whose answer was lost is still to be carried out: what is reported as returned
+// stays returned.
+func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fault{replaces, pulls, delayed} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				former := c.shape()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c.inject = func(_ int, call string, _ bourse.MachineID) fault {
+					if call != "update" || ctx.Err() != nil {
+						return ""
+					}
+					cancel()
+					return f
+				}
+				result, err := Run(ctx, c, rolling(c), Options{})
+				time.Sleep(f.lands())
+				if bourse.CodeOf(err) != bourse.CodeCanceled || result.Status != release.Failed || c.shape() != former {
+					t.Errorf("Run: %v, %+v\n  is %s\n  was %s\n  %v", err, result, c.shape(), former, c.seen)
+				}
+				c.check(t, "")
+			})
 		})
 	}
 }

@@ -100,17 +100,28 @@ func (r *runner) volumeOf(s *deploy.Step) bourse.VolumeID {
 // acted notes that a request that changes something is about to be sent.
 func (r *runner) acted(i int) { r.with(i, func(p *progress) { p.sent = true }) }
 
-// outcome notes whether it is known what became of a step's request.
+// outcome records whether the outcome of a step's request is known. An error does not make an unknown
+// outcome known: the request that got no answer may still be in progress when a later one is refused.
 func (r *runner) outcome(i int, err error) {
 	r.with(i, func(p *progress) {
 		switch bourse.CodeOf(err) {
 		case bourse.CodeTimeout, bourse.CodeCanceled:
 			p.unknown = true
-		case bourse.CodeUnavailable, bourse.CodeRateLimited: // of this request; an earlier one may have done something
-		default:
+		case "":
 			p.unknown = false
 		}
 	})
+}
+
+// orderOutcome is outcome for a request with an order ID: a refusal is final, because the order is
+// either filled or refused, however often it is sent.
+func (r *runner) orderOutcome(i int, err error) {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
+		r.outcome(i, err)
+	default:
+		r.outcome(i, nil)
+	}
 }
 
 // look reads a machine.
@@ -134,8 +145,7 @@ func (r *runner) madeOf(id bourse.MachineID) made {
 	return r.versions[id]
 }
 
-// updateMachine makes the machine's next version. Repeated after a lost answer it
-// finds the version that is there: no one else may make one while the lease is held.
+// updateMachine makes the machine's next version. Nobody else can make one while the lease is held.
 func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
 	s := &r.plan.Steps[i]
 	config := *s.Config
@@ -151,11 +161,15 @@ func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, 
 		before = m.InstanceID
 	}
 	r.with(i, func(p *progress) { p.instance = before })
-	return r.newVersion(ctx, i, id, nonce, before, machinesapi.UpdateMachine{Config: &config, SkipLaunch: s.Stopped})
+	return r.newVersion(ctx, i, id, nonce, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: s.Stopped})
 }
 
-// newVersion updates a machine whose version is before.
-func (r *runner) newVersion(ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, in machinesapi.UpdateMachine) error {
+// newVersion updates a machine whose version is before. When an answer is lost, the request is repeated; at
+// most one of the repetitions can take effect, since each requires that version. only reports that no
+// other request of this run can have made the version that a repetition finds.
+func (r *runner) newVersion(
+	ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine,
+) error {
 	in.CurrentVersion = before
 	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
 		if err := r.leases.acts(ctx, i, id); err != nil {
@@ -163,27 +177,31 @@ func (r *runner) newVersion(ctx context.Context, i int, id bourse.MachineID, non
 		}
 		m, err := r.api.Update(ctx, id, in, nonce)
 		r.outcome(i, err)
-		if err == nil {
+		switch bourse.CodeOf(err) {
+		case "":
 			r.noteMade(&m)
 			return nil
-		}
-		if bourse.CodeOf(err) != bourse.CodeConflict {
+		case bourse.CodeConflict, bourse.CodeFailedPrecondition:
+		default:
 			return err
 		}
+		// The refusal does not say what became of a request that got no answer: it may be what the refusal is about.
 		m, unread := r.api.Machine(ctx, id)
-		switch {
+		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:
 			return unread
-		case !unknown && m.InstanceID != before:
+		case m.State == bourse.StateReplacing, unknown && !m.State.Settled() && m.State != bourse.StateRestarting:
+			return busy(id)
+		case m.InstanceID == before && conflict: // an update waits for its image; or the lease is lost, which is found out when it is extended
+			return busy(id)
+		case m.InstanceID == before, !unknown && !conflict:
+			return err
+		case !unknown, !only, m.Config == nil, m.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
 			return errChanged(id, before, m.InstanceID)
-		case !unknown:
-			return err // another holds the lease, or its host is full
-		case m.InstanceID == before || m.State == bourse.StateReplacing || m.State == bourse.StateStarting:
-			return bourse.Errorf(bourse.CodeUnavailable, "machine %s is being updated", id) // by the request whose answer was lost
-		case m.State == bourse.StateFailed:
+		}
+		r.outcome(i, nil)
+		if m.State == bourse.StateFailed {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", id, m.InstanceID)
-		case m.Config == nil || m.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
-			return errChanged(id, before, m.InstanceID)
 		}
 		r.noteMade(&m)
 		return nil

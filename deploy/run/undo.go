@@ -198,16 +198,15 @@ func (r undoer) revert(ctx context.Context, i int, id bourse.MachineID, nonce st
 		return err
 	}
 	if m.InstanceID == p.instance && !p.unknown {
-		return nil // it was refused
+		return nil // the update was refused
 	}
+	// Even where the machine still has its former version, that becomes a new one if the answer to the update was
+	// lost: afterwards that update can no longer take effect.
 	in := machinesapi.UpdateMachine{Config: s.Former, SkipLaunch: s.Stopped}
-	err = r.newVersion(ctx, i, id, nonce, m.InstanceID, in)
-	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the update whose answer was lost is not over, or is
-		if err := r.awaitState(ctx, i, id, r.waitOf(s), bourse.State(machinesapi.StateSettled)); err != nil {
-			return err
-		}
+	err = r.newVersion(ctx, i, id, nonce, m.InstanceID, !p.unknown, in)
+	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the update has taken effect in the meantime
 		if m, err = r.look(ctx, i, id); err == nil {
-			err = r.newVersion(ctx, i, id, nonce, m.InstanceID, in)
+			err = r.newVersion(ctx, i, id, nonce, m.InstanceID, true, in)
 		}
 	}
 	if err != nil || s.Stopped {
