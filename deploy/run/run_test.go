@@ -415,6 +415,29 @@ func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
+// A run that is interrupted just before it destroys the first machine destroys none, and returns everything.
+func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1).serve()
+		former := c.shape()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		plan := bluegreen(c)
+		last := len(plan.Steps) - 1
+		result, err := Run(ctx, c, plan, Options{Events: func(e Event) {
+			if e.Step == last && e.State == Running {
+				cancel()
+				time.Sleep(time.Millisecond) // until the run knows
+			}
+		}})
+		if bourse.CodeOf(err) != bourse.CodeCanceled || len(result.Left) > 0 || c.shape() != former {
+			t.Errorf("Run: %v, %+v\n  is %s\n  was %s", err, result, c.shape(), former)
+		}
+		c.check(t, "")
+	})
+}
+
 func TestASecondInterruptEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

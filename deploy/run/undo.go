@@ -32,7 +32,10 @@ func (r undoer) all() {
 	r.emit(Event{Step: Whole, State: Undoing})
 	begun := make([]bool, len(r.at))
 	for i := range r.at {
-		begun[i] = r.get(i).state != ""
+		p := r.get(i)
+		// A machine is only gone if the request to destroy it was sent: a step that was interrupted before that
+		// does not keep the others from being undone.
+		begun[i] = p.state != "" && (p.sent || !destroys(&r.plan.Steps[i]))
 	}
 	wanted := make([]bool, len(r.at))
 	for _, i := range r.plan.Undoable(begun) {
@@ -50,6 +53,11 @@ func (r undoer) all() {
 		}
 		return true
 	})
+}
+
+// destroys reports whether a step removes what nothing restores.
+func destroys(s *deploy.Step) bool {
+	return s.Do == deploy.DestroyMachine || s.Do == deploy.DestroyVolume
 }
 
 // undoOne undoes one step.
