@@ -20,8 +20,9 @@ type deployer struct {
 	client *machinesapi.Client
 	target *target
 	planFlags
-	keep  bool     // what was changed stays when a machine fails
-	again []string // what goes on with a plan that is broken off; nil: see goOn
+	keep  bool         // what was changed stays when a machine fails
+	again []string     // what goes on with a plan that is broken off; nil: see goOn
+	saved *deploy.Plan // that is applied; nil: none
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
@@ -77,13 +78,16 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 		}
 	}
 	p := deploy.Make(w.App, have.State, o)
+	if err := d.fit(&p, have.State); err != nil {
+		return err
+	}
 	if d.only {
 		return d.show(ctx, &saved{Plan: p, Want: w.App, Definition: w.Definition, Image: w.Image, Description: w.Description}, have)
 	}
 	if err := refused(&p); err != nil {
 		return err
 	}
-	if len(p.Steps) == 0 {
+	if len(p.Steps) == 0 && !have.unended() {
 		if err := d.nothing(&p); err != nil {
 			return err
 		}
@@ -102,12 +106,18 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 		return err
 	}
 	o.Release, o.Version = r.ID, r.Version
-	p = deploy.Make(w.App, have.State, o)
+	plan := func(have *there) (deploy.Plan, error) {
+		p := deploy.Make(w.App, have.State, o)
+		return p, d.fit(&p, have.State)
+	}
+	if p, err = plan(have); err != nil {
+		return err
+	}
 	title := "release " + vName(&r) + " of " + string(p.App)
 	if w.Description != "" {
 		title += " (" + w.Description + ")"
 	}
-	if err := d.carry(ctx, &p, title, r.ID); err != nil {
+	if _, err = d.carry(ctx, &p, plan, title, run.Options{Release: r.ID}); err != nil {
 		return err
 	}
 	return d.printURL(ctx, &w.App)
@@ -190,25 +200,29 @@ func (d *deployer) record(ctx context.Context, w *want) (release.Release, error)
 	})
 }
 
-// carry carries out a plan before a person's eyes.
-func (d *deployer) carry(ctx context.Context, p *deploy.Plan, title string, r release.ID) error {
+// carry carries out a plan before a person's eyes. plan makes it again, once the leases of the app's machines are held.
+func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
 	if err := refused(p); err != nil {
-		return err
+		return run.Result{}, err
 	}
 	d.warn(p)
 	if d.shell.JSON {
 		if err := d.shell.PrintLine(plans.Line{Plan: p}); err != nil {
-			return err
+			return run.Result{}, err
 		}
 	} else {
 		d.shell.Note(title + ": " + p.Summary().String())
 	}
-	c := plans.Carrier{
-		Shell: d.shell, API: run.Over(d.client, p.App), Title: title, GoOn: d.goOn(),
-		Options: run.Options{Owner: plans.Owner(d.shell, title), Release: r, KeepOnFailure: d.keep},
+	o.Owner, o.KeepOnFailure = plans.Owner(d.shell, title), d.keep
+	o.Replan = func(ctx context.Context) (deploy.Plan, error) {
+		have, err := read(ctx, d.client, p.App)
+		if err != nil {
+			return deploy.Plan{}, err
+		}
+		return plan(have)
 	}
-	_, err := c.Carry(ctx, p)
-	return err
+	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, GoOn: d.goOn(), Options: o}
+	return c.Carry(ctx, p)
 }
 
 // show prints a plan and touches nothing. Its error is errChanges when there is something

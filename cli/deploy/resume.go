@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
@@ -42,32 +43,22 @@ func (d *deployer) resume(ctx context.Context) error {
 	if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
 		return err
 	}
+	plan := func(have *there) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
 	p := deploy.Make(w.App, have.State, o)
 	if d.only {
 		return d.show(ctx, &saved{Plan: p, Want: w.App, Definition: w.Definition, Image: w.Image}, have)
 	}
-	if len(p.Steps) == 0 && len(p.Refused) == 0 {
-		if err := d.ended(ctx, r, release.Complete); err != nil {
-			return err
-		}
-		return d.nothing(&p)
-	}
-	err = d.carry(ctx, &p, "release "+vName(r)+" of "+string(app), r.ID)
-	if err == nil || errors.Is(err, run.ErrOvertaken) || errors.Is(err, run.ErrLeased) { // another is at work on it
+	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
+	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
+	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
+	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
 		return err
 	}
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }
 
-// undoWhole undoes a release that did not end well when it was gone on with: what was
-// returned is only what was done since.
+// undoWhole undoes a release that failed when it was resumed: so far only what was done since then was undone.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
-	if err := d.ended(context.WithoutCancel(ctx), r, release.Interrupted); err != nil {
-		return err
-	}
-	if stays := d.keep || ctx.Err() != nil; stays {
-		return nil
-	}
 	d.shell.Note("what release " + vName(r) + " had changed before is undone, too")
 	have, err := look(ctx, d.shell, app)
 	if err != nil {

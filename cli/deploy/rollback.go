@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/release"
 )
 
@@ -110,21 +111,23 @@ func former(list []release.Release, named string) (*release.Release, error) {
 
 // undo undoes what a release that was broken off has changed.
 func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) error {
-	if err := d.versions(ctx, have); err != nil {
+	plan := func(have *there) (deploy.Plan, error) {
+		if err := versions(ctx, d.client, have); err != nil {
+			return deploy.Plan{}, err
+		}
+		return deploy.Undo(have.State, r.ID, paceOf(r)), nil
+	}
+	end := cli.Spin(d.shell.Err, "looking at the former versions of machines")
+	p, err := plan(have)
+	end()
+	if err != nil {
 		return err
 	}
-	p := deploy.Undo(have.State, r.ID, paceOf(r))
 	if d.only {
 		return d.show(ctx, &saved{Plan: p}, have)
 	}
-	if err := refused(&p); err != nil {
-		return err
-	}
-	if len(p.Steps) == 0 {
-		if err := d.nothing(&p); err != nil {
-			return err
-		}
-	} else if err := d.carry(ctx, &p, "rollback of release "+vName(r)+" of "+string(have.App), ""); err != nil {
+	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
+	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}
 	return d.ended(context.WithoutCancel(ctx), r, release.Failed)

@@ -66,19 +66,20 @@ func (d *deployer) applySaved(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if changes := s.Plan.Check(have.State); len(changes) > 0 {
-		return unfit(d.apply, changes)
-	}
-	var o deploy.Options
-	if !have.missing {
-		if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
-			return err
-		}
-	}
-	if p := deploy.Make(w.App, have.State, o); p.Basis != s.Plan.Basis {
-		return unfit(d.apply, []string{"an image is another one under the same name, or the plan is of another version of bourse"})
-	}
+	d.saved = &s.Plan
 	return d.make(ctx, w, have, "")
+}
+
+// fit returns an error if the saved plan that is applied is not the one that is made now.
+func (d *deployer) fit(p *deploy.Plan, have deploy.State) error {
+	if d.saved == nil || p.Basis == d.saved.Basis {
+		return nil
+	}
+	changes := d.saved.Check(have)
+	if len(changes) == 0 {
+		changes = []string{"an image is another one under the same name, or the plan is of another version of bourse"}
+	}
+	return unfit(d.apply, changes)
 }
 
 func unfit(file string, changes []string) error {

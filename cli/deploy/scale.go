@@ -15,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/deploy/run"
 )
 
 // NewScale returns the commands of an app's size.
@@ -178,7 +179,8 @@ func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (de
 		return err
 	}
 	d.again = []string{"the same again"}
-	return d.carry(ctx, &p, doing+" of "+string(app), "")
+	_, err = d.carry(ctx, &p, plan, doing+" of "+string(app), run.Options{})
+	return err
 }
 
 func newScaleCount(s *cli.Shell) *cobra.Command {

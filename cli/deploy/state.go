@@ -25,7 +25,11 @@ type there struct {
 // look asks for all that a plan needs to know of an app.
 func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error) {
 	defer cli.Spin(s.Err, "looking at what app "+cli.Clean(string(app))+" has")()
-	client := s.Client()
+	return read(ctx, s.Client(), app)
+}
+
+// read is look without a sign of life on the screen.
+func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*there, error) {
 	out := &there{State: deploy.State{App: app}}
 	var silent, silentVolumes []bourse.WorkerID
 	g, ctx := errgroup.WithContext(ctx)
@@ -56,6 +60,12 @@ func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error)
 			"again in a moment; who answers: bourse worker list")
 	}
 	return out, nil
+}
+
+// unended reports whether the newest release is neither complete nor known to be incomplete: its client is at
+// work, or was killed.
+func (t *there) unended() bool {
+	return len(t.releases) > 0 && (t.releases[0].Status == release.Pending || t.releases[0].Status == release.Running)
 }
 
 // mustBe returns the error of an app that there is not.

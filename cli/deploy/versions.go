@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -15,8 +14,7 @@ import (
 const askers = 16
 
 // versions asks for the former configs of all machines.
-func (d *deployer) versions(ctx context.Context, have *there) error {
-	defer cli.Spin(d.shell.Err, "looking at the former versions of machines")()
+func versions(ctx context.Context, client *machinesapi.Client, have *there) error {
 	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
 	var mu sync.Mutex // guards have.Versions
 	g, ctx := errgroup.WithContext(ctx)
@@ -24,7 +22,7 @@ func (d *deployer) versions(ctx context.Context, have *there) error {
 	for i := range have.Machines {
 		id := have.Machines[i].ID
 		g.Go(func() error {
-			list, err := d.client.Versions(ctx, have.App, id)
+			list, err := client.Versions(ctx, have.App, id)
 			switch bourse.CodeOf(err) {
 			case "":
 			case bourse.CodeNotFound, bourse.CodeUnavailable, bourse.CodeTimeout:

@@ -43,6 +43,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	result, err := run.Run(ctx, c.API, *p, o)
 	close(over)
 	show.End()
+	p = &result.Plan
 	left := VolumesLeft(p, &result)
 	if c.Shell.JSON {
 		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // who has closed it does not read

@@ -83,9 +83,17 @@ func (p *Progress) event(b *board, e run.Event) {
 		_ = p.shell.PrintLine(Line{Event: &e}) // who has closed it does not read
 		return
 	}
+	if e.Plan != nil {
+		began := b.began
+		*b = *newBoard(b.label, e.Plan)
+		b.began = began
+	}
 	e.Text = b.short(&e)
 	s := b.apply(e)
 	switch {
+	case e.Step == run.Whole && e.State == run.Waiting && e.Text != "":
+		p.say("  " + e.Text)
+		return
 	case s == nil:
 		return
 	case !p.drawn:

@@ -27,6 +27,9 @@ func (r *runner) ending() (context.Context, context.CancelFunc) {
 
 // record says how the release went.
 func (r *runner) record(result *Result, err error) {
+	if r.opts.Resumed && !r.began { // another run may be at work on it
+		return
+	}
 	ctx, cancel := r.ending()
 	defer cancel()
 	note := Note{By: r.opts.Owner, Why: why(err), Left: result.Left}
@@ -65,7 +68,7 @@ func (r *runner) result(err error) Result {
 	overtaken := r.leases.overtaken() != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := Result{Status: release.Complete, Steps: make([]Outcome, len(r.at)), Failed: r.failed, Silent: slices.Sorted(maps.Keys(r.silent))}
+	out := Result{Plan: *r.plan, Status: release.Complete, Steps: make([]Outcome, len(r.at)), Failed: r.failed, Silent: slices.Sorted(maps.Keys(r.silent))}
 	for i := range r.at {
 		p := &r.at[i]
 		out.Steps[i] = Outcome{Step: i, State: p.state, Machine: p.machine, Volume: p.volume, Took: p.took, Text: p.text}
@@ -80,7 +83,7 @@ func (r *runner) result(err error) Result {
 		}
 	}
 	if err != nil {
-		if out.Status = release.Failed; len(out.Left) > 0 {
+		if out.Status = release.Failed; len(out.Left) > 0 || r.opts.Resumed {
 			out.Status = release.Interrupted
 		}
 	}

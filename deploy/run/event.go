@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -21,6 +22,8 @@ type Event struct {
 	Took time.Duration `json:"took,omitempty"` // of an ended step, or of undoing it; without the time before it began
 	// Line is of Output: what the machine of the step wrote.
 	Line *machinesapi.LogLine `json:"line,omitempty"`
+	// Plan is of Running and Whole: the plan was made again, and steps are those of this one from here on.
+	Plan *deploy.Plan `json:"plan,omitempty"`
 	// Evidence is of Failed, where the step has a machine: it was read before anything is undone.
 	Evidence *Evidence `json:"evidence,omitempty"`
 }

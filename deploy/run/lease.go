@@ -47,28 +47,45 @@ var ErrLeased = errors.New("is leased")
 
 func newLeases(r *runner) *leases { return &leases{r: r, held: map[bourse.MachineID]*lease{}} }
 
-// takeAll takes the leases of all machines that the plan names. It returns once
-// each is held or its worker does not answer; an error means that one is not to be had.
-func (l *leases) takeAll(ctx context.Context) error {
-	names := map[bourse.MachineID]int{} // with the first step
-	for i := range l.r.plan.Steps {
-		s := &l.r.plan.Steps[i]
-		if _, there := names[s.Machine]; !there && s.Machine != "" && touches(s) {
-			names[s.Machine] = i
+// machines returns the machines whose leases a plan needs, in order: those that it changes, and those that it
+// was made of where it can be made again, so that what it was made of stays as it is.
+func (r *runner) machines(p *deploy.Plan) []bourse.MachineID {
+	out := map[bourse.MachineID]bool{}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Machine != "" && touches(s) {
+			out[s.Machine] = true
 		}
 	}
-	ids := slices.Sorted(maps.Keys(names))
+	if r.opts.Replan != nil {
+		for id, seen := range p.Seen {
+			out[id] = out[id] || !seen.Lost
+		}
+	}
+	maps.DeleteFunc(out, func(_ bourse.MachineID, needed bool) bool { return !needed })
+	return slices.Sorted(maps.Keys(out))
+}
+
+// takeAll takes the leases of all machines that the plan is about. It returns once
+// each is held or its worker does not answer; an error means that one is not to be had.
+func (l *leases) takeAll(ctx context.Context) error {
+	ids := l.r.machines(l.r.plan)
 	if len(ids) == 0 {
 		return nil
 	}
 	// Two runs that want the same machines both begin with the same one: neither waits
 	// for the other with what the other wants in hand.
-	if err := l.begin(ctx, ids[0], names[ids[0]], false).tried(ctx, l); err != nil {
+	step := func(id bourse.MachineID) int {
+		if l.r.opts.Replan != nil {
+			return Whole // steps will be others
+		}
+		return slices.IndexFunc(l.r.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && touches(&s) })
+	}
+	if err := l.begin(ctx, ids[0], step(ids[0]), false).tried(ctx, l); err != nil {
 		return err
 	}
 	wanted := make([]*lease, 0, len(ids))
 	for _, id := range ids[1:] {
-		wanted = append(wanted, l.begin(ctx, id, names[id], false))
+		wanted = append(wanted, l.begin(ctx, id, step(id), false))
 	}
 	for _, one := range wanted {
 		if err := one.tried(ctx, l); err != nil {
@@ -79,7 +96,7 @@ func (l *leases) takeAll(ctx context.Context) error {
 	l.mu.Lock()
 	waited, taken := l.waited, l.taken
 	l.mu.Unlock()
-	if waited && taken == nil {
+	if waited && taken == nil && l.r.opts.Replan == nil {
 		return l.r.asSeen(ctx)
 	}
 	return taken
@@ -162,6 +179,9 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 			if one.again {
 				return l.ours(one.machine, held.Version)
 			}
+			if r.opts.Replan != nil {
+				return nil
+			}
 			return r.unchanged(one.machine, held.Version)
 		case bourse.CodeNotFound:
 			return l.lacking(one)
@@ -234,18 +254,25 @@ func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 }
 
-// lacking is what becomes of a lease whose machine is not there: nothing if the plan destroys
-// it, as one before it may have begun to, and an error otherwise.
+// lacking is what becomes of a lease whose machine does not exist: nothing if the plan is made again, or
+// destroys the machine, as one before it may have begun to, and an error otherwise.
 func (l *leases) lacking(one *lease) error {
-	for i := range l.r.plan.Steps {
-		if s := &l.r.plan.Steps[i]; s.Machine == one.machine && s.Do == deploy.DestroyMachine {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			one.gone = true
-			return nil
-		}
+	if l.r.opts.Replan == nil && !l.r.goes(one.machine) {
+		return errGone(one.machine)
 	}
-	return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", one.machine)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one.gone = true
+	return nil
+}
+
+// goes reports whether the plan destroys a machine.
+func (r *runner) goes(id bourse.MachineID) bool {
+	return slices.ContainsFunc(r.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Do == deploy.DestroyMachine })
+}
+
+func errGone(id bourse.MachineID) error {
+	return bourse.Errorf(bourse.CodeConflict, "machine %s does not exist any more", id)
 }
 
 // left reports whether a machine was gone when its lease was asked for.

@@ -2,8 +2,10 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"time"
 
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/release"
 )
 
@@ -12,9 +14,16 @@ type Options struct {
 	// Owner describes where the deploy runs and what it does, to those who wait for its leases:
 	// "ana@laptop, release v12". The name of its token is shown before it.
 	Owner string
-	// Release is the record that is kept up to date: running, then complete, failed
-	// (all is as it was before) or interrupted (something is not). "": none.
+	// Release is the record that is kept up to date: running once the leases are held, then complete,
+	// failed (all is as it was before) or interrupted (something is not). "": none.
 	Release release.ID
+	// Resumed says that an earlier run has begun the release: when this run does not complete it, the release
+	// is interrupted, even though everything that this run did was undone.
+	Resumed bool
+	// Replan makes the plan again, of what is there by then, once the leases of all machines that the plan
+	// knows are held. It is called again if it fails with unavailable or timeout, and if the plan is about
+	// machines whose leases are not held yet. nil: the run fails with conflict if a machine was changed since its plan was made.
+	Replan func(context.Context) (deploy.Plan, error)
 	// Events receives the news, one at a time, in order; it must not wait for the run.
 	Events func(Event)
 	// Abandon ends the run at once when it is closed: requests in progress are given up

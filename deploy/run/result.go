@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/release"
 )
 
@@ -17,6 +18,8 @@ type Result struct {
 	Left   []Leftover     `json:"left,omitempty"`
 	Silent []string       `json:"silent,omitempty"` // proxies that had not heard of everything
 	Took   time.Duration  `json:"took"`
+	// Plan is the plan that was carried out: the one that Run was given, or was made again.
+	Plan deploy.Plan `json:"-"`
 }
 
 // Outcome is how one step went.

@@ -143,9 +143,6 @@ func (o *rooms) list() []bourse.ReservationID {
 
 // keep extends what is held until ctx ends.
 func (o *rooms) keep(ctx context.Context) {
-	if !o.r.plan.Reserve {
-		return
-	}
 	for rest(ctx, roomExtend) == nil {
 		for _, id := range o.list() {
 			err := o.r.request(ctx, 0, quick, func(ctx context.Context) error {

@@ -14,12 +14,13 @@ import (
 
 // Run carries out a plan and returns when everything it started has ended. It returns an error
 // unless all steps were done: that of the step that failed first, or that ctx has ended (canceled).
+// With [Options].Replan it makes the plan again once it holds the leases of all machines.
 // Codes: invalid (the plan is none, or is refused), conflict (another holds a lease, or a machine was changed
 // since the plan was made), insufficient_capacity, failed_precondition (a machine failed), timeout,
 // unavailable, canceled.
 func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, error) {
 	if err := sound(&plan); err != nil {
-		return Result{}, err
+		return Result{Plan: plan}, err
 	}
 	return newRunner(api, &plan, opts.withDefaults()).run(ctx)
 }
@@ -41,11 +42,12 @@ type runner struct {
 	rooms  *rooms
 	watch  *watches
 
-	// Set before anything is started.
+	// Set before anything is started. Until the first step begins, [runner.replan] may set plan, at and watch again.
 	hard    context.Context         //nolint:containedctx // ends when the run is abandoned
 	work    context.Context         //nolint:containedctx // ends when no step is to begin any more
 	stop    context.CancelCauseFunc // ends work
 	telling sync.Mutex              // events come one at a time
+	began   bool                    // the leases are held, and the release is recorded as running; only run uses it
 
 	mu       sync.Mutex
 	at       []progress // by step
@@ -86,7 +88,7 @@ func newRunner(api API, plan *deploy.Plan, opts Options) *runner {
 	}
 	r.leases = newLeases(r)
 	r.rooms = newRooms(r)
-	r.watch = newWatches(r)
+	r.watch = newWatches(r, plan)
 	return r
 }
 
@@ -133,11 +135,16 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 func (r *runner) forward(ctx context.Context) error {
 	work := r.work
 	defer context.AfterFunc(ctx, func() { r.stop(errStopped) })()
-	err := r.setRelease(work, release.Running, Note{By: r.opts.Owner})
+	defer r.stop(errStopped) // leases of silent workers are not waited for any more
+	err := r.leases.takeAll(work)
 	if err == nil {
-		err = r.leases.takeAll(work)
+		err = r.replan(work)
 	}
 	if err == nil {
+		err = r.setRelease(work, release.Running, Note{By: r.opts.Owner})
+	}
+	if err == nil {
+		r.began = true
 		err = r.rooms.hold(work)
 	}
 	if err == nil {

@@ -23,7 +23,7 @@ func (r *runner) asSeen(ctx context.Context) error {
 		switch {
 		case bourse.CodeOf(err) == bourse.CodeUnavailable: // its steps find out
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
-			return bourse.Errorf(bourse.CodeConflict, "machine %s is not there any more: plan again", id)
+			return errGone(id)
 		case err != nil:
 			return err
 		case m.InstanceID != seen.Instance:

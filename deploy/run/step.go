@@ -74,7 +74,10 @@ func (r *runner) leased(ctx context.Context, i int, again bool, do func(ctx cont
 		return err
 	}
 	defer leave()
-	if r.leases.left(id) && r.plan.Steps[i].Do != deploy.DestroyMachine { // that waits until it is gone
+	switch left := r.leases.left(id); {
+	case left && !r.goes(id):
+		return errGone(id)
+	case left && r.plan.Steps[i].Do != deploy.DestroyMachine: // that waits until it is gone
 		r.with(i, func(p *progress) { p.was = true })
 		return nil
 	}

@@ -30,8 +30,8 @@ type watches struct {
 	over    bool
 }
 
-func newWatches(r *runner) *watches {
-	return &watches{r: r, cancels: map[int]context.CancelFunc{}, kept: make([]bool, len(r.plan.Steps))}
+func newWatches(r *runner, p *deploy.Plan) *watches {
+	return &watches{r: r, cancels: map[int]context.CancelFunc{}, kept: make([]bool, len(p.Steps))}
 }
 
 // begins ends the watches that a step which begins makes meaningless.
