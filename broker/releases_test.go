@@ -79,6 +79,39 @@ func TestReleasesAreBounded(t *testing.T) {
 	}
 }
 
+// A release whose client was killed is interrupted from when the next one runs; one that waits for that is not affected.
+func TestReleasesOfKilledClients(t *testing.T) {
+	s := start(t)
+	s.app(t, "shop", "acme")
+	const path = "/v1/apps/shop/releases"
+	var ids []string
+	for range 4 {
+		ids = append(ids, string(decodeBody[release.Release](t, s.call(t, "POST", path, `{}`).Body.Bytes()).ID))
+	}
+	for _, change := range []struct {
+		of   int
+		to   release.Status
+		want string // the statuses afterwards, oldest first
+	}{
+		{0, release.Complete, "complete pending pending pending"},
+		{1, release.Running, "complete running pending pending"},
+		{3, release.Failed, "complete running pending failed"}, // it did not get the leases
+		{2, release.Running, "complete interrupted running failed"},
+		{2, release.Complete, "complete interrupted complete failed"},
+	} {
+		if rec := s.call(t, "PATCH", path+"/"+ids[change.of], fmt.Sprintf(`{"status":%q}`, change.to)); rec.Code != http.StatusOK {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		got := ""
+		for _, r := range decodeBody[machinesapi.ReleaseList](t, s.call(t, "GET", path, "").Body.Bytes()).Releases {
+			got = strings.TrimSpace(string(r.Status) + " " + got)
+		}
+		if got != change.want {
+			t.Errorf("after release %d was %s: %s, want %s", change.of, change.to, got, change.want)
+		}
+	}
+}
+
 func FuzzCreateRelease(f *testing.F) {
 	fuzzBody(f, "POST", "/v1/apps/default/releases", func(t *testing.T, s *setup) {
 		for _, r := range s.view.releases {

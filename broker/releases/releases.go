@@ -142,23 +142,23 @@ func (h *Handler) current(w http.ResponseWriter, r *endpoint.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "release not found: app %s has none that is complete", r.App())
 }
 
-// find returns the release of the path.
-func (h *Handler) find(r *endpoint.Request) (release.Release, error) {
+// find returns the release of the path, and the app's releases before it.
+func (h *Handler) find(r *endpoint.Request) (found release.Release, before []release.Release, err error) {
 	_, list, err := h.of(r)
 	if err != nil {
-		return release.Release{}, err
+		return release.Release{}, nil, err
 	}
 	id := release.ID(strings.ToUpper(r.PathValue("release")))
 	for i := range list {
 		if list[i].ID == id {
-			return list[i], nil
+			return list[i], list[:i], nil
 		}
 	}
-	return release.Release{}, bourse.Errorf(bourse.CodeNotFound, "release not found")
+	return release.Release{}, nil, bourse.Errorf(bourse.CodeNotFound, "release not found")
 }
 
 func (h *Handler) get(w http.ResponseWriter, r *endpoint.Request) error {
-	found, err := h.find(r)
+	found, _, err := h.find(r)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (h *Handler) change(w http.ResponseWriter, r *endpoint.Request) error {
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
-	found, err := h.find(r)
+	found, before, err := h.find(r)
 	if err != nil {
 		return err
 	}
@@ -185,10 +185,29 @@ func (h *Handler) change(w http.ResponseWriter, r *endpoint.Request) error {
 	if err := found.Validate(); err != nil {
 		return err
 	}
+	if in.Status == release.Running || in.Status == release.Complete {
+		if err := h.interrupt(r.Context(), before); err != nil {
+			return err
+		}
+	}
 	if err := h.View.PutRelease(r.Context(), &found); err != nil {
 		return err
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, found)
+}
+
+// interrupt records as interrupted those releases that have not ended. A client only says that a release is running
+// when it holds the leases of the app's machines: that of a release before it was killed, or has lost them.
+func (h *Handler) interrupt(ctx context.Context, list []release.Release) error {
+	for i := range list {
+		if r := &list[i]; r.Status == release.Pending || r.Status == release.Running {
+			r.Status, r.UpdatedAt = release.Interrupted, h.Now().UTC()
+			if err := h.View.PutRelease(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // object returns nil for JSON that is no object.
