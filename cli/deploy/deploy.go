@@ -43,6 +43,7 @@ type deployFlags struct {
 type planFlags struct {
 	only       bool   // it is printed, and nothing is touched
 	out, apply string // files
+	watch      time.Duration
 }
 
 // New returns the command deploy.
@@ -92,6 +93,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	cli.CompleteFlag(c, "app", s.Apps)
 	f.bindConfig(c)
 	f.planFlags.bind(c)
+	f.bindWatch(c)
 	flags.StringVar(&f.apply, "apply", "", "carry out the plan that this `file` has")
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
 	f.build.bind(c)
@@ -122,6 +124,13 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 func (f *planFlags) bind(c *cobra.Command) {
 	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	c.Flags().StringVarP(&f.out, "out", "o", "", "save the plan in this `file`, for deploy --apply; with --plan")
+}
+
+// watchFor is how long flyctl watches machines, too.
+const watchFor = 10 * time.Second
+
+func (f *planFlags) bindWatch(c *cobra.Command) {
+	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "how `long` each machine is watched after it became ready; one that crashes in that time has failed")
 }
 
 // sizeFlags are those of [place.Size].

@@ -213,7 +213,7 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 	} else {
 		d.shell.Note(title + ": " + p.Summary().String())
 	}
-	o.Owner, o.KeepOnFailure = plans.Owner(d.shell, title), d.keep
+	o.Owner, o.KeepOnFailure, o.Watch = plans.Owner(d.shell, title), d.keep, d.watch
 	o.Replan = func(ctx context.Context) (deploy.Plan, error) {
 		have, err := read(ctx, d.client, p.App)
 		if err != nil {

@@ -43,6 +43,7 @@ rollback to a former release is a new one, with that one's configuration and ima
 		},
 	}
 	t.bind(s, c)
+	f.bindWatch(c)
 	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	return c
 }

@@ -118,6 +118,7 @@ type workFlags struct {
 
 func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	app := f.target.bind(s, c)
+	f.bindWatch(c)
 	flags := c.Flags()
 	flags.BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	flags.StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")

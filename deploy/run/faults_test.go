@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,6 +60,74 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 				failed := slices.IndexFunc(news, func(e Event) bool { return e.Step == 1 && e.Evidence != nil && len(e.Evidence.Lines) > 0 })
 				if undoing := slices.IndexFunc(news, func(e Event) bool { return e.State == Undoing }); failed < 0 || undoing < failed {
 					t.Errorf("its last lines are event %d, and the first undoing %d", failed, undoing)
+				}
+				c.check(t, "")
+			})
+		})
+	}
+}
+
+// A version that crashes a while after it was ready has failed, also on the machine that was changed last, and before
+// what it replaces is destroyed. An interrupt in that time returns everything.
+func TestTheLastMachineIsWatched(t *testing.T) {
+	t.Parallel()
+	for name, plan := range plans {
+		for _, interrupted := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", interrupted: ", interrupted), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 2).serve()
+					former, p := c.shape(), plan(c)
+					last := -1
+					for i := range p.Steps {
+						if p.Steps[i].Do == deploy.AwaitReady {
+							last = i
+						}
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					var ready time.Time
+					result, err := Run(ctx, c, p, Options{Watch: 10 * time.Second, Events: func(e Event) {
+						if e.Step == last && e.State == Done {
+							ready = e.At
+							time.AfterFunc(2500*time.Millisecond, func() {
+								if interrupted {
+									cancel()
+								} else {
+									c.crash(e.Machine, machinesapi.ExitEvent{ExitCode: 3}, true)
+								}
+							})
+						}
+					}})
+					if code := bourse.CodeOf(err); interrupted != (code == bourse.CodeCanceled) || interrupted == (code == bourse.CodeFailedPrecondition) {
+						t.Errorf("Run: %v", err)
+					}
+					if result.Status != release.Failed || c.shape() != former || time.Since(ready) > 9*time.Second {
+						t.Errorf("%s after it was ready: %+v\n  is %s\n  was %s", time.Since(ready), result, c.shape(), former)
+					}
+					c.check(t, "")
+				})
+			})
+		}
+	}
+}
+
+// A deploy whose machines run on takes as long as the last one is watched, whatever it has destroyed.
+func TestHowLongMachinesAreWatched(t *testing.T) {
+	t.Parallel()
+	for name, plan := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2).serve()
+				last, p := time.Time{}, plan(c)
+				_, err := Run(t.Context(), c, p, Options{Watch: 10 * time.Second, Events: func(e Event) {
+					if e.Step >= 0 && e.State == Done && p.Steps[e.Step].Do == deploy.AwaitReady {
+						last = e.At
+					}
+				}})
+				if watched := time.Since(last); err != nil || watched < 10*time.Second || watched > 11*time.Second {
+					t.Errorf("Run: %v, %s after the last was ready", err, watched)
 				}
 				c.check(t, "")
 			})

@@ -35,6 +35,7 @@ type Options struct {
 	Parallel  int           // steps in progress at once; default 16
 	Wait      time.Duration // for a machine to become ready, to stop, or to run its command, where the step does not say; default 5 min
 	Smoke     time.Duration // for how long a machine without checks has to run before it counts as ready, where its step says Smoke; default 2 s
+	Watch     time.Duration // for how long a machine is watched after it became ready, before the run ends or destroys what it replaces; 0: only while the run goes on
 	LeaseWait time.Duration // for leases that others hold; default 1 min, negative: not at all
 	LeaseTTL  time.Duration // of our own, which is extended at a third of it; whole seconds, default 15 s
 	Silence   time.Duration // how long requests are repeated that get no answer; default 1 min

@@ -135,6 +135,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 func (r *runner) forward(ctx context.Context) error {
 	work := r.work
 	defer context.AfterFunc(ctx, func() { r.stop(errStopped) })()
+	var watched error
 	defer r.stop(errStopped) // leases of silent workers are not waited for any more
 	err := r.leases.takeAll(work)
 	if err == nil {
@@ -153,7 +154,7 @@ func (r *runner) forward(ctx context.Context) error {
 			after[i] = r.plan.Steps[i].After
 		}
 		walk(after, func(i int) bool {
-			if work.Err() != nil {
+			if r.watch.before(work, i) != nil || work.Err() != nil {
 				return false
 			}
 			r.watch.begins(i)
@@ -166,6 +167,7 @@ func (r *runner) forward(ctx context.Context) error {
 			}
 			return true
 		})
+		watched = r.watch.all(work)
 		r.watch.end()
 	}
 	r.mu.Lock()
@@ -178,7 +180,7 @@ func (r *runner) forward(ctx context.Context) error {
 		return errAbandoned
 	case err != nil && !errors.Is(err, errStopped):
 		return err
-	case ctx.Err() != nil && !r.complete():
+	case ctx.Err() != nil && (watched != nil || !r.complete()):
 		return &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was interrupted", Err: context.Cause(ctx)}
 	}
 	return nil

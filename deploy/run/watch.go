@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,19 +20,71 @@ const (
 
 // watches follow machines that a step has found ready: one that crashes while the run goes on has
 // failed. That ends when the run stops, restarts, updates or destroys the machine itself, and when it
-// begins to destroy what could take its place again: then nothing returns any more.
+// begins to destroy what could take its place again: then nothing returns any more. Each machine is watched
+// for Options.Watch before that, and before the run ends.
 type watches struct {
 	r     *runner
 	group sync.WaitGroup
 
-	mu      sync.Mutex
-	cancels map[int]context.CancelFunc // by the step that found the machine ready
-	kept    []bool                     // by step: it leads to what is destroyed
-	over    bool
+	mu    sync.Mutex
+	ready map[int]watch // by the step that found the machine ready
+	kept  []bool        // by step: it leads to what is destroyed
+	told  bool          // an event said that machines are watched
+	over  bool
+}
+
+// watch is that of one machine.
+type watch struct {
+	since  time.Time // it was found ready
+	cancel context.CancelFunc
 }
 
 func newWatches(r *runner, p *deploy.Plan) *watches {
-	return &watches{r: r, cancels: map[int]context.CancelFunc{}, kept: make([]bool, len(p.Steps))}
+	return &watches{r: r, ready: map[int]watch{}, kept: make([]bool, len(p.Steps))}
+}
+
+// before waits, before step i destroys something, until the machines that step i comes after have been watched
+// for long enough.
+func (w *watches) before(ctx context.Context, i int) error {
+	if !destroys(&w.r.plan.Steps[i]) {
+		return nil
+	}
+	before := map[int]bool{}
+	for todo := w.r.plan.Steps[i].After; len(todo) > 0; todo = todo[1:] {
+		if step := todo[0]; !before[step] {
+			before[step] = true
+			todo = append(slices.Clone(todo), w.r.plan.Steps[step].After...)
+		}
+	}
+	return w.watched(ctx, func(step int) bool { return before[step] })
+}
+
+// all waits until all machines have been watched for long enough.
+func (w *watches) all(ctx context.Context) error {
+	return w.watched(ctx, func(int) bool { return true })
+}
+
+// watched waits until the machines that the chosen steps found ready have been watched for long enough. It returns an
+// error when ctx ends, as it does when one of them crashes.
+func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error {
+	var last time.Time
+	w.mu.Lock()
+	for step, one := range w.ready {
+		if end := one.since.Add(w.r.opts.Watch); chosen(step) && end.After(last) {
+			last = end
+		}
+	}
+	left := time.Until(last)
+	tell := left > 0 && !w.told
+	w.told = w.told || tell
+	w.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	if tell {
+		w.r.emit(Event{Step: Whole, State: Waiting, Text: "machines are watched for another " + left.Round(100*time.Millisecond).String()})
+	}
+	return rest(ctx, left)
 }
 
 // begins ends the watches that a step which begins makes meaningless.
@@ -45,9 +98,9 @@ func (w *watches) begins(i int) {
 	default:
 		return
 	}
-	for ready, cancel := range w.cancels {
+	for ready, one := range w.ready {
 		if id != "" && w.r.machineOf(ready) == id {
-			cancel()
+			w.stop(ready, one)
 		}
 	}
 	if s.Do == deploy.DestroyVolume || s.Do == deploy.DestroyMachine && s.Of == nil {
@@ -63,11 +116,17 @@ func (w *watches) keep(i int) {
 			continue
 		}
 		w.kept[i] = true
-		if cancel := w.cancels[i]; cancel != nil {
-			cancel()
+		if one, there := w.ready[i]; there {
+			w.stop(i, one)
 		}
 		todo = append(todo, w.r.plan.Steps[i].After...)
 	}
+}
+
+// stop ends a watch. It is called with mu held.
+func (w *watches) stop(i int, one watch) {
+	one.cancel()
+	delete(w.ready, i)
 }
 
 // follow begins to watch the machine that a step has found ready.
@@ -77,8 +136,9 @@ func (w *watches) follow(ctx context.Context, i int) {
 	if w.over || w.kept[i] {
 		return
 	}
-	ctx, w.cancels[i] = context.WithCancel(ctx)
 	at := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	w.ready[i] = watch{at, cancel}
 	w.group.Go(func() {
 		if err := w.crashed(ctx, i, at); err != nil {
 			w.fails(ctx, i, at, err)
@@ -90,8 +150,8 @@ func (w *watches) follow(ctx context.Context, i int) {
 func (w *watches) end() {
 	w.mu.Lock()
 	w.over = true
-	for _, cancel := range w.cancels {
-		cancel()
+	for i, one := range w.ready {
+		w.stop(i, one)
 	}
 	w.mu.Unlock()
 	w.group.Wait()

@@ -171,7 +171,7 @@ func (s *site) must(status int, args ...string) (out string) {
 // deploys does all that is to be done with one file.
 func (s *site) deploys(f *file) {
 	app := bourse.AppName(f.name)
-	deployed := append([]string{"deploy", "--app", f.name, "--config", s.copied(f), "--wait-timeout", "1m"}, f.flags...)
+	deployed := append([]string{"deploy", "--app", f.name, "--config", s.copied(f), "--wait-timeout", "1m", "--watch-for", "0s"}, f.flags...)
 	if !f.host {
 		deployed = append(deployed, "--image", s.image)
 	}
@@ -204,7 +204,7 @@ func (s *site) deploys(f *file) {
 	if f.again || *all {
 		plan := filepath.Join(s.TempDir(), "plan")
 		s.must(2, append(deployed, "--env", "CHANGED=yes", "--plan", "--out", plan)...)
-		s.must(0, "deploy", "--apply", plan)
+		s.must(0, "deploy", "--apply", plan, "--watch-for", "0s")
 		for _, m := range s.is(f, &want) {
 			if m.Config.Env["CHANGED"] != "yes" {
 				s.Errorf("machine %s has %v", m.ID, m.Config.Env)
