@@ -46,6 +46,6 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 }
 
 // OutliveReaders lets a write to a pipe without a reader fail,
-// instead of ending the process: a server has better to do than to be read.
+// instead of ending the process: for a server, or a command that must not stop halfway.
 // The signal is caught and not ignored, because machines would inherit that.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

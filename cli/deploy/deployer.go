@@ -101,6 +101,7 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 			return err
 		}
 	}
+	cli.OutliveReaders() // so that the release ends, whoever stops reading
 	r, err := d.record(ctx, w)
 	if err != nil {
 		return err
@@ -207,9 +208,7 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 	}
 	d.warn(p)
 	if d.shell.JSON {
-		if err := d.shell.PrintLine(plans.Line{Plan: p}); err != nil {
-			return run.Result{}, err
-		}
+		_ = d.shell.PrintLine(plans.Line{Plan: p}) // who has closed it does not read
 	} else {
 		d.shell.Note(title + ": " + p.Summary().String())
 	}

@@ -36,6 +36,7 @@ type Carrier struct {
 // Carry carries out a plan. Its error has what a person can do next; after an
 // interrupt it is a [cli.Interrupted]. With --json the result is the last line.
 func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
+	cli.OutliveReaders() // a plan is not left half done because nobody reads how it goes
 	show := Show(c.Shell, c.Title, p)
 	over := make(chan struct{})
 	o := c.Options
@@ -62,6 +63,9 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, Summary(p)), elapsed(result.Took))
 	if err == nil && len(left) > 0 {
 		_, err = fmt.Fprintln(c.Shell.Out, cli.Clean(LeftText(p.App, left)))
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		err = nil
 	}
 	return result, err
 }
