@@ -320,3 +320,15 @@ func BenchmarkMake(b *testing.B) {
 		}
 	}
 }
+
+// A machine of the release whose worker does not answer has no former versions that could be read: it is not
+// taken for one that the release made.
+func TestUndoLeavesLostMachines(t *testing.T) {
+	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d53a0", State: bourse.StateStarted, Region: "gru"}}
+	m.HostStatus = machinesapi.HostUnreachable
+	m.IncompleteConfig = &bourse.Config{Metadata: map[string]string{deploy.KeyPlatform: deploy.Platform, deploy.KeyRelease: "r2"}}
+	p := deploy.Undo(deploy.State{App: "shop", Machines: []machinesapi.Machine{m}}, "r2", deploy.Pace{})
+	if len(p.Steps) > 0 || len(p.Warnings) != 1 {
+		t.Errorf("steps %+v, warnings %q", p.Steps, p.Warnings)
+	}
+}

@@ -49,7 +49,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 			keep = m // an earlier plan, which did not end either, made it
 		}
 	}
-	if keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
+	if !keep.lost() && keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
 		b.retireUnit(u, nil, "the release made it")
 		return
 	}

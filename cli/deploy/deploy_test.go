@@ -319,6 +319,17 @@ func TestResumeAndRollback(t *testing.T) {
 	}
 }
 
+// Machines whose former versions could not be read are not taken for machines that the release made.
+func TestRollbackWithoutVersions(t *testing.T) {
+	have := deployed(t, shopFile(t, ""))
+	have.releases[0].Status = release.Running
+	f := newFake(t, have)
+	f.Handler.(*http.ServeMux).Handle("GET /v1/apps/shop/machines/"+string(have.machines[0].ID)+"/versions", clitest.Failure(bourse.CodeUnavailable, "the broker is restarting"))
+	if got := line.Against(t, f, "rollback", "--plan", "-a", "shop"); got.Code != 1 || !strings.Contains(got.Err, "the broker is restarting") || strings.Contains(got.Out, "destroy") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestFormer(t *testing.T) {
 	list := func(statuses ...release.Status) (out []release.Release) {
 		for i, s := range statuses {

@@ -20,14 +20,14 @@ func versions(ctx context.Context, client *machinesapi.Client, have *there) erro
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(askers)
 	for i := range have.Machines {
-		id := have.Machines[i].ID
+		m := &have.Machines[i]
+		id, lost := m.ID, m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
 		g.Go(func() error {
 			list, err := client.Versions(ctx, have.App, id)
-			switch bourse.CodeOf(err) {
-			case "":
-			case bourse.CodeNotFound, bourse.CodeUnavailable, bourse.CodeTimeout:
-				return nil // it is gone meanwhile, or its worker is: the plan says what that means
-			default:
+			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
+				return nil // it is gone, or its worker is: the plan says what that means
+			}
+			if err != nil { // a machine without former versions would be taken for one that the release made
 				return err
 			}
 			mu.Lock()

@@ -19,6 +19,10 @@ func (r *runner) replan(ctx context.Context) error {
 	if r.opts.Replan == nil {
 		return nil
 	}
+	reached := map[bourse.MachineID]bool{} // when the first plan was made
+	for id, seen := range r.plan.Seen {
+		reached[id] = !seen.Lost
+	}
 	for range replans {
 		for _, one := range r.leases.list() {
 			if err := r.settle(ctx, one.machine); err != nil {
@@ -28,6 +32,11 @@ func (r *runner) replan(ctx context.Context) error {
 		var p deploy.Plan
 		err := r.again(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) (err error) {
 			p, err = r.opts.Replan(ctx)
+			for id, seen := range p.Seen {
+				if err == nil && seen.Lost && reached[id] { // otherwise the plan would leave it as it is
+					err = bourse.Errorf(bourse.CodeUnavailable, "the worker of machine %s does not answer any more", id)
+				}
+			}
 			return err
 		})
 		if err != nil {

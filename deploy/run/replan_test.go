@@ -83,6 +83,28 @@ func TestThePlanIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A machine whose worker stops answering after the first plan was made is waited for, and not left out.
+func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2).serve()
+		plan, _ := c.planner("v2")(t.Context())
+		away := time.Now().Add(10 * time.Second)
+		replan := func(ctx context.Context) (deploy.Plan, error) {
+			p, err := c.planner("v2")(ctx)
+			if first := c.ids()[0]; time.Now().Before(away) { // what is lost is left out
+				p.Steps = nil
+				p.Seen[first] = deploy.Seen{Instance: p.Seen[first].Instance, Lost: true}
+			}
+			return p, err
+		}
+		if _, err := Run(t.Context(), c, plan, Options{Replan: replan}); err != nil || strings.Contains(c.shape(), "v1") {
+			t.Errorf("Run: %v; it is %s", err, c.shape())
+		}
+		c.check(t, "")
+	})
+}
+
 // Of two runs at once the second waits for the first, and then goes on from what that has made.
 func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
