@@ -46,10 +46,11 @@ cgroup2: ## run all tests of processes and groups under a kernel with cgroup v2
 	@scripts/need-kernel
 	$(GO) test -count=1 -timeout 40m -v ./test/cgroup2 -all
 
-soak: ## kill servers for SOAK (10m) under load, and account for every machine, and then for every request to proxies
+soak: ## kill servers for SOAK (10m) under load, and account for every machine, then for every request to proxies, then for every deploy
 	$(GO) test -run '^TestStorm$$' -timeout 30m ./test/ -storm $(SOAK) -v
 	$(GO) test -run '^TestSoak$$' -timeout 30m ./test/proxy -soak $(SOAK) -v
 	$(GO) test -run '^TestDrainUnderLoad$$' ./test/ -drained 50 -v
+	$(GO) test -run '^TestDeployStorm$$' -timeout 30m ./test/deploy -storm $(SOAK) -v
 	$(GO) test -run '^Test(KilledClients|Files)$$' -timeout 30m ./test/deploy -all -v
 
 check: fmt-check vet cross lint ## format, vet, cross compile, golangci-lint

@@ -1,0 +1,501 @@
+package deploy
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/release"
+)
+
+// stormFor is how long clients and servers are killed.
+var stormFor = flag.Duration("storm", 15*time.Second, "how long clients and servers are killed in TestDeployStorm")
+
+const (
+	stormToken    = "a-token-for-storms"
+	stormMachines = 3  // of each app
+	stormRate     = 20 // requests a second for each app
+)
+
+// strategies are deployed with in turn.
+var strategies = []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen, deploy.Immediate}
+
+// storm is a house whose clients and servers are killed.
+type storm struct {
+	*house
+	proxies []*servertest.Server // the second one is killed
+	down    atomic.Int64         // changes when that goes, and when it serves again: odd while it is away
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// Apps are deployed with each strategy in turn, by the program itself, while it is killed, interrupted and suspended,
+// and while the broker, workers and a proxy are killed and started again. What a deploy, a resume or a rollback says at its end is so; no
+// version is mixed with another one, no release stays as if its client were at work, and no request fails, except those
+// through the killed proxy, and those to an app that is deployed with strategy immediate.
+func TestDeployStorm(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	ctx, cancel := context.WithTimeout(t.Context(), *stormFor)
+	defer cancel()
+	var killers, apps sync.WaitGroup
+	for i := range 2 {
+		a := &stormApp{storm: s, name: bourse.AppName(fmt.Sprintf("storm%d", i)), rng: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))}
+		a.first()
+		apps.Go(func() { a.deploys(ctx) })
+	}
+	killers.Go(func() { s.kill(ctx) })
+	apps.Wait()
+	killers.Wait()
+	for _, what := range slices.Sorted(maps.Keys(s.counts)) {
+		t.Logf("%5d %s", s.counts[what], what)
+	}
+}
+
+func newStorm(t *testing.T) *storm {
+	t.Helper()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(stormToken+" *\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--token-file", tokens)}
+	h.api = &machinesapi.Client{BaseURL: "http://" + h.broker.API, Token: stormToken}
+	s := &storm{house: h, counts: map[string]int{}}
+	for i := range 2 {
+		name := fmt.Sprintf("w%d", i+1)
+		h.workers = append(h.workers, servertest.New(t, name, "serve", "worker", "--name", name, "--region", "gru", "--data", filepath.Join(t.TempDir(), name),
+			"--cpus", "1000", "--memory", "1TiB", "--disk", "1TiB", "--ephemeral", "--join", h.broker.Addr))
+		name = fmt.Sprintf("p%d", i+1)
+		s.proxies = append(s.proxies, servertest.New(t, name, "serve", "proxy", "--name", name, "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", h.broker.Addr))
+	}
+	servers := slices.Concat([]*servertest.Server{h.broker}, h.workers, s.proxies)
+	servertest.StartAll(t, servers[1:]...)
+	for _, x := range servers {
+		x.Settle()
+		if i := slices.Index(x.Args, "--http"); i > 0 {
+			x.Args[i+1] = x.Web[0] + "=any"
+		}
+		if x != s.proxies[0] {
+			x.Args = append(x.Args, "--join", s.proxies[0].Addr)
+		}
+	}
+	h.eventually("all have met", func() error {
+		health, err := h.api.ViewHealth(t.Context())
+		if err == nil && (len(health.Members) != len(servers) || !health.Agrees) {
+			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
+		}
+		return err
+	})
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	h.client = &http.Client{Transport: transport, Timeout: patience}
+	return s
+}
+
+func (s *storm) count(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[what]++
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// kill kills one server after the other, and starts each again.
+func (s *storm) kill(ctx context.Context) {
+	victims := []*servertest.Server{s.broker, s.workers[0], s.workers[1], s.proxies[1]}
+	for pause(ctx, 2*time.Second+rand.N(4*time.Second)) {
+		v := victims[rand.IntN(len(victims))]
+		if v == s.proxies[1] {
+			s.down.Add(1)
+		}
+		err := v.Kill()
+		if err == nil {
+			err = v.Start()
+		}
+		if err != nil {
+			s.Errorf("%s: %v", v.Name, err)
+			return
+		}
+		if v == s.proxies[1] {
+			s.eventually("the killed proxy serves again", func() error {
+				var err error
+				for i := range 2 {
+					if _, unserved := s.askAt(v, bourse.AppName(fmt.Sprintf("storm%d", i))); unserved != nil {
+						err = unserved
+					}
+				}
+				return err
+			})
+			s.down.Add(1)
+		}
+		s.count("kills of " + v.Name)
+	}
+}
+
+// askAt asks for an app at one proxy, as a user does.
+func (s *storm) askAt(p *servertest.Server, app bourse.AppName) (string, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+p.Web[0]+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = string(app) + ".localhost"
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return string(text), err
+}
+
+// stormApp is an app that is deployed again and again.
+type stormApp struct {
+	*storm
+	name      bourse.AppName
+	rng       *rand.Rand
+	file      string
+	version   int         // that it is, of all machines
+	next      int         // the last that a deploy was to make it
+	immediate atomic.Bool // requests may fail
+}
+
+// first deploys the app, and makes it serve at both proxies.
+func (a *stormApp) first() {
+	a.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.file = filepath.Join(a.TempDir(), "fly.toml")
+	text := fmt.Sprintf(`app = %q
+primary_region = "gru"
+[build]
+image = "host"
+[processes]
+app = %q
+[http_service]
+internal_port = 0
+processes = ["app"]
+[[http_service.checks]]
+path = "/healthy"
+interval = "1s"
+timeout = "30s"
+grace_period = "30s"
+[[vm]]
+memory = "256mb"
+`, a.name, self)
+	if err := os.WriteFile(a.file, []byte(text), 0o600); err != nil {
+		a.Fatal(err)
+	}
+	a.next, a.version = 1, 1
+	for _, args := range [][]string{a.deploy(1, deploy.Immediate), {"scale", "count", fmt.Sprint(stormMachines), "--watch-for", "0s"}} {
+		if end := a.bourse(args...).wait(); end.status != 0 {
+			a.Fatalf("bourse %s ended with %d:\n%s", strings.Join(args, " "), end.status, end.out)
+		}
+	}
+	a.eventually("it is served", func() error {
+		for _, p := range a.proxies {
+			if _, err := a.askAt(p, a.name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// deploy is the command that makes the app a version.
+func (a *stormApp) deploy(version int, strategy deploy.Strategy) []string {
+	return []string{"deploy", "-e", fmt.Sprintf("%s=%d", machineVariable, version), "--strategy", string(strategy), "--wait-timeout", "1m", "--watch-for", "500ms"}
+}
+
+// process is the program while it runs.
+type process struct {
+	*exec.Cmd
+	lines chan string // that it writes; closed at its end
+	mu    sync.Mutex
+	text  strings.Builder
+}
+
+// ended is what has become of a command.
+type ended struct {
+	out    string
+	status int // -1: it was killed
+}
+
+// bourse starts the program.
+func (a *stormApp) bourse(args ...string) *process {
+	a.Helper()
+	args = append(args, "-c", a.file, "-a", string(a.name))
+	c := &process{Cmd: exec.CommandContext(a.Context(), servertest.Program, args...), lines: make(chan string)}
+	c.Env = append(os.Environ(), "BOURSE_API=http://"+a.broker.API, "BOURSE_API_TOKEN="+stormToken)
+	r, w, err := os.Pipe()
+	if err != nil {
+		a.Fatal(err)
+	}
+	c.Stdout, c.Stderr = w, w
+	if err := c.Start(); err != nil {
+		a.Fatal(err)
+	}
+	_ = w.Close() // the program has it
+	go func() {
+		defer close(c.lines)
+		defer r.Close()
+		for in := bufio.NewScanner(r); in.Scan(); {
+			c.mu.Lock()
+			c.text.WriteString(in.Text() + "\n")
+			c.mu.Unlock()
+			c.lines <- in.Text()
+		}
+	}()
+	return c
+}
+
+// at sends a signal when the program writes its nth line, and reports whether it did before it ended.
+func (c *process) at(n int, signal syscall.Signal) bool {
+	for range c.lines {
+		if n--; n <= 0 {
+			return c.Process.Signal(signal) == nil
+		}
+	}
+	return false
+}
+
+// wait waits until the program has ended.
+func (c *process) wait() ended {
+	for range c.lines { // so that it can write
+	}
+	_ = c.Wait() // its state says how it went
+	return ended{c.text.String(), c.ProcessState.ExitCode()}
+}
+
+// deploys deploys the app until ctx ends, under load.
+func (a *stormApp) deploys(ctx context.Context) {
+	over := make(chan struct{})
+	var load sync.WaitGroup
+	load.Go(func() { a.load(over) })
+	for i := a.rng.IntN(len(strategies)); ctx.Err() == nil && !a.Failed(); i++ {
+		strategy := strategies[i%len(strategies)]
+		a.immediate.Store(strategy == deploy.Immediate)
+		switch signal := []syscall.Signal{0, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGINT, syscall.SIGSTOP}[a.rng.IntN(5)]; signal {
+		case syscall.SIGSTOP:
+			a.suspended(strategy)
+		default:
+			a.interrupted(strategy, signal)
+		}
+		a.immediate.Store(false)
+	}
+	close(over)
+	load.Wait()
+}
+
+// load asks for the app all the time, at both proxies.
+func (a *stormApp) load(over <-chan struct{}) {
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	tick := time.NewTicker(time.Second / stormRate)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		asked.Go(func() {
+			p, down, immediate, began := a.proxies[i%2], a.down.Load(), a.immediate.Load(), time.Now()
+			_, err := a.askAt(p, a.name)
+			switch {
+			case err == nil:
+				a.count("requests were answered")
+			case immediate || a.immediate.Load():
+				a.count("requests failed during an immediate deploy")
+			case p == a.proxies[1] && (down%2 == 1 || a.down.Load() != down):
+				a.count("requests met the killed proxy")
+			default:
+				a.Errorf("a request at %s, of app %s at %s: %v", p.Name, a.name, began.Format(time.StampMilli), err)
+			}
+		})
+	}
+}
+
+// interrupted deploys the next version with a client that gets a signal at some line, 0 for none, and finds everything
+// as the client and the release say; what is half done is resumed, or rolled back.
+func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) {
+	before := a.newest().ID
+	a.next++
+	what := fmt.Sprintf("%s of %s, signal %d", strategy, a.name, signal)
+	c := a.bourse(a.deploy(a.next, strategy)...)
+	if signal != 0 && c.at(1+a.rng.IntN(16), signal) {
+		a.count("signals: " + signal.String())
+	}
+	end := c.wait()
+	a.count(string(strategy) + " deploys")
+	for tries := 0; ; tries++ {
+		r := a.newest()
+		switch {
+		case r.ID == before:
+			a.is(what+", which was not recorded", end, a.version)
+			return
+		case r.Status == release.Complete:
+			a.is(what+", complete", end, a.next)
+			return
+		case r.Status == release.Failed:
+			a.is(what+", failed", end, a.version)
+			return
+		case tries == 5:
+			a.Errorf("%s: release v%d is still %s after %d tries:\n%s", what, r.Version, r.Status, tries, end.out)
+			return
+		case strings.Contains(end.out, "everything is as it was before") && tries == 0:
+			a.is(what+", which says that everything is as it was", end, a.version)
+		}
+		undo := a.rng.IntN(2) == 0
+		args := []string{"deploy", "--resume", "--watch-for", "500ms"}
+		if undo {
+			args = []string{"rollback", "--watch-for", "500ms"}
+		}
+		end = a.bourse(args...).wait()
+		a.count(args[0] + " of what was half done")
+		switch status := a.newest().Status; {
+		case end.status == 0 && (undo && status != release.Failed || !undo && status != release.Complete):
+			a.Errorf("%s: after bourse %s, which succeeded, the release is %s:\n%s", what, args[0], status, end.out)
+		case end.status != 0:
+			a.count(args[0] + " failed")
+			a.Logf("%s: bourse %s ended with %d, the release is %s:\n%s", what, strings.Join(args, " "), end.status, status, end.out)
+		}
+	}
+}
+
+// suspended deploys with a client that is suspended at some line, and goes on when another one has deployed.
+func (a *stormApp) suspended(strategy deploy.Strategy) {
+	what := fmt.Sprintf("%s of %s, suspended", strategy, a.name)
+	a.next++
+	first := a.bourse(a.deploy(a.next, strategy)...)
+	stopped := first.at(1+a.rng.IntN(16), syscall.SIGSTOP)
+	if !stopped {
+		first.wait()
+	}
+	a.next++
+	var end ended
+	for tries := 0; ; tries++ {
+		end = a.bourse(a.deploy(a.next, strategies[tries%2])...).wait()
+		if end.status == 0 || tries == 5 {
+			break
+		}
+		a.count("deploys after a suspended one failed")
+		a.Logf("%s: the second ended with %d:\n%s", what, end.status, end.out)
+	}
+	if end.status != 0 {
+		a.Errorf("%s: the second ended with %d:\n%s", what, end.status, end.out)
+	}
+	a.count(string(strategy) + " deploys")
+	if !stopped {
+		a.is(what+" too late", end, a.next)
+		return
+	}
+	a.count("signals: " + syscall.SIGSTOP.String())
+	_ = first.Process.Signal(syscall.SIGCONT)
+	woken := first.wait()
+	end.out += "\nthe first:\n" + woken.out
+	if woken.status == 0 && strings.Contains(a.shape(), fmt.Sprintf("version=%d ", a.next-1)) { // it had not begun, and deployed afterwards
+		a.is(what+" before it began", end, a.next-1)
+		return
+	}
+	a.is(what, end, a.next)
+}
+
+// list lists the app's machines, whatever is killed at the moment.
+func (a *stormApp) list() (list []machinesapi.Machine) {
+	a.Helper()
+	a.eventually("machines of "+string(a.name), func() error {
+		var silent []bourse.WorkerID
+		var err error
+		list, silent, err = a.api.Machines(a.Context(), a.name, machinesapi.ListMachines{})
+		if err == nil && (len(silent) > 0 || slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return m.Config == nil })) {
+			err = fmt.Errorf("no answer of %v", silent)
+		}
+		return err
+	})
+	return list
+}
+
+// shape says what the app's machines are like.
+func (a *stormApp) shape() string {
+	a.Helper()
+	var out []string
+	for _, m := range a.list() {
+		out = append(out, fmt.Sprintf("%s version=%s cordoned=%v", m.State, m.Config.Env[machineVariable], m.Cordoned))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// leaves matches the warning that a machine is left alone because its worker does not answer.
+var leaves = regexp.MustCompile(`machine .* (is left as it is|stays as the release has it)`)
+
+// is reports machines that are not of a version, at once and a moment later, and releases that have not ended.
+func (a *stormApp) is(what string, end ended, version int) {
+	a.Helper()
+	for tries := 0; tries < 5 && leaves.MatchString(end.out); tries++ { // as it says, another deploy changes those machines
+		a.count("deploys of what was left by a worker that was killed")
+		end = a.bourse(a.deploy(version, deploy.Rolling)...).wait()
+	}
+	want := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("started version=%d cordoned=false, ", version), stormMachines), ", ")
+	for range 2 {
+		if shape := a.shape(); shape != want {
+			a.Errorf("%s: it is %s, want %s; the command ended with %d:\n%s", what, shape, want, end.status, end.out)
+			return
+		}
+		pause(a.Context(), 700*time.Millisecond) // what was lost may still come
+	}
+	a.version = version
+	for _, r := range a.releases() {
+		if r.Status == release.Pending || r.Status == release.Running {
+			a.Errorf("%s: release v%d is still %s:\n%s", what, r.Version, r.Status, end.out)
+		}
+	}
+}
+
+func (a *stormApp) releases() (list []release.Release) {
+	a.Helper()
+	a.eventually("releases of "+string(a.name), func() (err error) {
+		list, err = a.api.Releases(a.name).List(a.Context(), 0)
+		return err
+	})
+	return list
+}
+
+func (a *stormApp) newest() release.Release {
+	a.Helper()
+	return append(a.releases(), release.Release{})[0]
+}
