@@ -27,7 +27,8 @@ func freePorts(t *testing.T, n int) admit.PortRange {
 // is refused.
 func TestEachMachineHasAPort(t *testing.T) {
 	const ports = 8
-	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, ports) })
+	free := freePorts(t, ports) // once, since the function configures each life of the daemon
+	h := newHost(t, func(c *Config) { c.Ports = free })
 	var all []bourse.MachineID
 	for range ports - 1 {
 		all = append(all, h.place().ID)
@@ -116,7 +117,8 @@ func TestEachMachineHasAPort(t *testing.T) {
 // A program that takes a machine's port while the machine is stopped is named when
 // that one is to be started, and the machine has its port again afterwards.
 func TestAPortThatSomethingElseTook(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, 1) })
+	free := freePorts(t, 1)
+	h := newHost(t, func(c *Config) { c.Ports = free })
 	m := h.place()
 	h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 	h.reaches(m.ID, bourse.StateStopped)

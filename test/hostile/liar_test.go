@@ -16,19 +16,6 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// answerVariable is in the environment of machines that are this test's own
-// program: it holds the text that they answer every request with.
-const answerVariable = "HOSTILE_ANSWER"
-
-// serveAnswer serves a text over HTTP at $PORT.
-func serveAnswer(text string) error {
-	s := http.Server{
-		Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: time.Minute,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }),
-	}
-	return s.ListenAndServe()
-}
-
 // answering is the config of a machine that answers requests with a text.
 func answering(t *testing.T, text string) *bourse.Config {
 	t.Helper()
@@ -37,7 +24,7 @@ func answering(t *testing.T, text string) *bourse.Config {
 		t.Fatal(err)
 	}
 	return &bourse.Config{
-		Image: "host", Init: bourse.Init{Exec: []string{self}}, Env: map[string]string{answerVariable: text},
+		Image: "host", Init: bourse.Init{Exec: []string{self}}, Env: map[string]string{machineVariable: text},
 		Kept: bourse.Kept{Services: []byte(`[{"internal_port":8080,"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
 	}
 }

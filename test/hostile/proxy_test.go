@@ -25,8 +25,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// runMachine is a machine's program: it answers "ok", and requests for /slow never.
-func runMachine() {
+// runMachine is a machine's program: it serves a text, and never answers requests for
+// /slow.
+func runMachine(answer string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +35,7 @@ func runMachine() {
 			<-r.Context().Done()
 			return
 		}
-		_, _ = io.WriteString(w, "ok")
+		_, _ = io.WriteString(w, answer)
 	})}
 	context.AfterFunc(ctx, func() { _ = s.Close() })
 	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
@@ -72,7 +73,7 @@ func serveApp(t *testing.T, broker, proxy *servertest.Server, app bourse.AppName
 		t.Fatal(err)
 	}
 	c := &bourse.Config{
-		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{machineVariable: "web"},
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{machineVariable: "ok"},
 		Init: bourse.Init{Exec: []string{self}},
 	}
 	c.Services = json.RawMessage(`[{"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`)
