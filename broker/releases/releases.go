@@ -196,8 +196,8 @@ func (h *Handler) change(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, found)
 }
 
-// interrupt records as interrupted those releases that have not ended. A client only says that a release is running
-// when it holds the leases of the app's machines: that of a release before it was killed, or has lost them.
+// interrupt marks all pending and running releases in list as interrupted. A client sets its release to running only
+// when it holds the leases of the app's machines, so the clients of earlier releases were killed or have lost theirs.
 func (h *Handler) interrupt(ctx context.Context, list []release.Release) error {
 	for i := range list {
 		if r := &list[i]; r.Status == release.Pending || r.Status == release.Running {

@@ -126,7 +126,7 @@ func (f *planFlags) bind(c *cobra.Command) {
 	c.Flags().StringVarP(&f.out, "out", "o", "", "save the plan in this `file`, for deploy --apply; with --plan")
 }
 
-// watchFor is how long flyctl watches machines, too.
+// watchFor is the default of --watch-for, the same as in flyctl.
 const watchFor = 10 * time.Second
 
 func (f *planFlags) bindWatch(c *cobra.Command) {

@@ -201,7 +201,8 @@ func (d *deployer) record(ctx context.Context, w *want) (release.Release, error)
 	})
 }
 
-// carry carries out a plan before a person's eyes. plan makes it again, once the leases of the app's machines are held.
+// carry carries out a plan and shows its progress. Once it holds the leases of the app's machines, it calls plan to make
+// the plan again.
 func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
 	if err := refused(p); err != nil {
 		return run.Result{}, err

@@ -57,7 +57,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }
 
-// undoWhole undoes a release that failed when it was resumed: so far only what was done since then was undone.
+// undoWhole undoes a release that failed when it was resumed. The run has only undone its own changes.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
 	d.shell.Note("what release " + vName(r) + " had changed before is undone, too")
 	have, err := look(ctx, d.shell, app)

@@ -70,7 +70,7 @@ func (d *deployer) applySaved(ctx context.Context) error {
 	return d.make(ctx, w, have, "")
 }
 
-// fit returns an error if the saved plan that is applied is not the one that is made now.
+// fit returns an error if a saved plan is being applied and p, the plan made now, differs from it.
 func (d *deployer) fit(p *deploy.Plan, have deploy.State) error {
 	if d.saved == nil || p.Basis == d.saved.Basis {
 		return nil

@@ -28,7 +28,7 @@ func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error)
 	return read(ctx, s.Client(), app)
 }
 
-// read is look without a sign of life on the screen.
+// read does what look does, without showing progress on the screen.
 func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*there, error) {
 	out := &there{State: deploy.State{App: app}}
 	var silent, silentVolumes []bourse.WorkerID
@@ -62,8 +62,7 @@ func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (
 	return out, nil
 }
 
-// unended reports whether the newest release is neither complete nor known to be incomplete: its client is at
-// work, or was killed.
+// unended reports whether the newest release is pending or running: its client is still working, or was killed.
 func (t *there) unended() bool {
 	return len(t.releases) > 0 && (t.releases[0].Status == release.Pending || t.releases[0].Status == release.Running)
 }

@@ -47,8 +47,8 @@ var ErrLeased = errors.New("is leased")
 
 func newLeases(r *runner) *leases { return &leases{r: r, held: map[bourse.MachineID]*lease{}} }
 
-// machines returns the machines whose leases a plan needs, in order: those that it changes, and those that it
-// was made of where it can be made again, so that what it was made of stays as it is.
+// machines returns the sorted IDs of the machines whose leases a plan needs: the machines that it changes. If the plan
+// can be made again, it needs the leases of all machines that it was made from, so that these do not change.
 func (r *runner) machines(p *deploy.Plan) []bourse.MachineID {
 	out := map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -254,8 +254,8 @@ func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 }
 
-// lacking is what becomes of a lease whose machine does not exist: nothing if the plan is made again, or
-// destroys the machine, as one before it may have begun to, and an error otherwise.
+// lacking handles a lease whose machine does not exist. That is an error unless the plan will be made again, or
+// destroys the machine: an earlier plan may have begun to.
 func (l *leases) lacking(one *lease) error {
 	if l.r.opts.Replan == nil && !l.r.goes(one.machine) {
 		return errGone(one.machine)

@@ -20,9 +20,10 @@ type Options struct {
 	// Resumed says that an earlier run has begun the release: when this run does not complete it, the release
 	// is interrupted, even though everything that this run did was undone.
 	Resumed bool
-	// Replan makes the plan again, of what is there by then, once the leases of all machines that the plan
-	// knows are held. It is called again if it fails with unavailable or timeout, and if the plan is about
-	// machines whose leases are not held yet. nil: the run fails with conflict if a machine was changed since its plan was made.
+	// Replan makes a new plan from the current state of the machines, once the run holds the leases of all
+	// machines that the first plan knows. It is called again if it fails with unavailable or timeout, or if the
+	// new plan changes machines whose leases are not held yet. If it is nil, the run fails with conflict
+	// when a machine was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
 	// Events receives the news, one at a time, in order; it must not wait for the run.
 	Events func(Event)

@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// replans bounds how often a run makes its plan again, because machines appeared whose leases it did not hold.
+// replans limits how often a run plans again because new machines appeared whose leases it did not hold.
 const replans = 5
 
-// replan makes the plan again while the leases of all machines are held: from then on nobody else changes them.
+// replan makes the plan again while the run holds the leases of all machines, so that nobody else can change them.
 func (r *runner) replan(ctx context.Context) error {
 	if r.opts.Replan == nil {
 		return nil
@@ -56,7 +56,8 @@ func (r *runner) replan(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeConflict, "new machines of app %s appear faster than they can be leased", r.plan.App)
 }
 
-// settle waits until an update has ended that another client began before this run held the machine's lease.
+// settle waits until the machine is no longer being updated. Another client may have started an update before this
+// run held the machine's lease.
 func (r *runner) settle(ctx context.Context, id bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, r.opts.Wait)
 	defer cancel()
@@ -82,7 +83,7 @@ func (r *runner) settle(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// use makes p the plan that is carried out. Nothing of the former one has begun.
+// use replaces the plan with p. No step of the former plan has begun.
 func (r *runner) use(p *deploy.Plan) {
 	before, _ := json.Marshal(r.plan.Steps) // plans always encode
 	after, _ := json.Marshal(p.Steps)
@@ -94,7 +95,7 @@ func (r *runner) use(p *deploy.Plan) {
 	}
 }
 
-// cover reports whether a lease is held, or was asked for, for every machine that a plan is about.
+// cover reports whether the run holds, or has requested, the lease of every machine that plan p needs.
 func (l *leases) cover(p *deploy.Plan) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -168,8 +168,8 @@ func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, 
 }
 
 // newVersion updates a machine whose version is before. When an answer is lost, the request is repeated; at
-// most one of the repetitions can take effect, since each requires that version. only reports that no
-// other request of this run can have made the version that a repetition finds.
+// most one of these requests can take effect, since each requires that version. The parameter only reports
+// that no other request of this run can have made the version that a repeated request finds.
 func (r *runner) newVersion(
 	ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine,
 ) error {
@@ -188,7 +188,7 @@ func (r *runner) newVersion(
 		default:
 			return err
 		}
-		// The refusal does not say what became of a request that got no answer: it may be what the refusal is about.
+		// An earlier request that got no answer may still be in progress, and may be the reason for this refusal.
 		m, unread := r.api.Machine(ctx, id)
 		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:

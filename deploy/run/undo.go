@@ -55,7 +55,7 @@ func (r undoer) all() {
 	})
 }
 
-// destroys reports whether a step removes what nothing restores.
+// destroys reports whether a step removes a machine or a volume for good.
 func destroys(s *deploy.Step) bool {
 	return s.Do == deploy.DestroyMachine || s.Do == deploy.DestroyVolume
 }
@@ -208,8 +208,8 @@ func (r undoer) revert(ctx context.Context, i int, id bourse.MachineID, nonce st
 	if m.InstanceID == p.instance && !p.unknown {
 		return nil // the update was refused
 	}
-	// Even where the machine still has its former version, that becomes a new one if the answer to the update was
-	// lost: afterwards that update can no longer take effect.
+	// If the answer to the update was lost, the former config becomes a new version even if the machine still has it:
+	// after that the lost update can no longer take effect.
 	in := machinesapi.UpdateMachine{Config: s.Former, SkipLaunch: s.Stopped}
 	err = r.newVersion(ctx, i, id, nonce, m.InstanceID, !p.unknown, in)
 	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the update has taken effect in the meantime

@@ -33,7 +33,7 @@ type watches struct {
 	over  bool
 }
 
-// watch is that of one machine.
+// watch is the watch of one machine.
 type watch struct {
 	since  time.Time // it was found ready
 	cancel context.CancelFunc
@@ -43,8 +43,8 @@ func newWatches(r *runner, p *deploy.Plan) *watches {
 	return &watches{r: r, ready: map[int]watch{}, kept: make([]bool, len(p.Steps))}
 }
 
-// before waits, before step i destroys something, until the machines that step i comes after have been watched
-// for long enough.
+// before is called before step i begins. If step i destroys something, before waits until the machines of all
+// earlier steps that it depends on have been watched for long enough.
 func (w *watches) before(ctx context.Context, i int) error {
 	if !destroys(&w.r.plan.Steps[i]) {
 		return nil

@@ -414,6 +414,7 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 		}
 		a.count("deploys after a suspended one failed")
 		a.Logf("%s: the second ended with %d:\n%s", what, end.status, end.out)
+		a.newest() // the broker may be away
 	}
 	if end.status != 0 {
 		a.Errorf("%s: the second ended with %d:\n%s", what, end.status, end.out)
