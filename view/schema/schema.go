@@ -11,6 +11,6 @@ import (
 //go:embed schema.sql
 var SQL string
 
-// Current is the schema of the view's file. A file of another one is replaced:
+// Current is the schema of the view's file. A file with another schema is replaced:
 // the other members have what was in it.
 func Current() sqlfile.Schema { return sqlfile.Schema{First: 11, Steps: []string{SQL}} }
