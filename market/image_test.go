@@ -122,7 +122,7 @@ func TestAsksAboutImages(t *testing.T) {
 		if got := slices.Sorted(slices.Values(ranked(&d))); tt.code == "" && !slices.Equal(got, tt.want) || len(d.Rounds[0].Refusals) > len(tt.says) {
 			t.Errorf("%s: %v would take it, %+v", name, got, d.Rounds)
 		}
-		volume := volumeOrder("gru")
+		volume := volumeOrder()
 		volume.Config.Image = tt.image
 		v := place(t.Context(), broker(cluster, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader} }), volume)
 		if bourse.CodeOf(v.err) != tt.code || v.err == nil && !slices.Contains(tt.want, v.fill.Volume.Worker) {

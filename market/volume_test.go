@@ -36,8 +36,8 @@ func (s seller) Claim(_ context.Context, to bourse.Member, claim *bourse.Claim) 
 	return &bourse.Fill{Volume: &v}, nil, nil
 }
 
-func volumeOrder(region bourse.Region) bourse.Order {
-	o := order(region)
+func volumeOrder() bourse.Order {
+	o := order("gru")
 	o.Config = bourse.Config{}
 	spec := bourse.VolumeOrder{Name: "data"}.WithDefaults()
 	o.Volume = &spec
@@ -47,7 +47,7 @@ func volumeOrder(region bourse.Region) bourse.Order {
 func TestAVolumeIsSoldLikeAMachine(t *testing.T) {
 	c := floor(3, append(room(1), bourse.Amount{Resource: bourse.ResourceDisk, Amount: 1 << 20}))
 	x := broker(c, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader} })
-	a := place(t.Context(), x, volumeOrder("gru"))
+	a := place(t.Context(), x, volumeOrder())
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
@@ -64,7 +64,7 @@ func TestAVolumeIsSoldLikeAMachine(t *testing.T) {
 func TestAVolumeOfAnotherOrderIsUndone(t *testing.T) {
 	c := floor(1, room(1))
 	x := broker(c, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader, other: true} })
-	if a := place(t.Context(), x, volumeOrder("gru")); a.err == nil {
+	if a := place(t.Context(), x, volumeOrder()); a.err == nil {
 		t.Errorf("filled by a volume of another order: %+v", a.fill)
 	}
 }
@@ -80,7 +80,7 @@ func TestARepeatedOrderFindsItsVolume(t *testing.T) {
 		}
 	}
 	x := broker(c, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader, sold: sold} })
-	o := volumeOrder("gru")
+	o := volumeOrder()
 	o.Named = true
 	a := place(t.Context(), x, o)
 	if a.err != nil || a.fill.Volume == nil || !a.fill.Again {

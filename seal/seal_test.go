@@ -189,7 +189,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, shown := range []string{
-		string(keys), strings.Trim(string(coded), `"=`)[:40], fmt.Sprintf("%x", []byte(keys)), strings.Trim(fmt.Sprint([]byte(keys)), "[]"),
+		string(keys), strings.Trim(string(coded), `"=`)[:40], fmt.Sprintf("%x", string(keys)), strings.Trim(fmt.Sprint([]byte(keys)), "[]"),
 		strings.Join(hexOf(keys), ", "),
 	} {
 		if strings.Contains(all, shown) {

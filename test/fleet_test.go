@@ -214,10 +214,10 @@ func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 
 // converged waits until all views agree, and every broker lists, also in SQL,
 // exactly what the workers themselves have.
-func converged(t *testing.T, limit time.Duration, members int, brokers []*machinesapi.Client, workers ...*server) machines {
+func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers ...*server) machines {
 	t.Helper()
 	var want machines
-	took := eventually(t, limit, "the views converge", func() error {
+	took := eventually(t, patience, "the views converge", func() error {
 		if err := agreed(t.Context(), members, brokers...); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func TestPartition(t *testing.T) {
 	for _, w := range []*server{s.gruWest, s.fra, s.gruEast, s.ams} {
 		s.order(s.dyingAPI, on(w.Name, sleeper("", s.mark)))
 	}
-	converged(t, patience, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
+	converged(t, 7, []*machinesapi.Client{s.dyingAPI, s.westAPI, s.eastAPI}, s.workers()...)
 
 	var lost sync.WaitGroup
 	s.loseReplies(&lost)
@@ -63,10 +63,10 @@ func TestPartition(t *testing.T) {
 
 	s.lan.heal()
 	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
-	converged(t, patience, 6, brokers, s.workers()...)
+	converged(t, 6, brokers, s.workers()...)
 	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers look at the view now and then
 	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
-	have := converged(t, patience, 6, brokers, s.workers()...)
+	have := converged(t, 6, brokers, s.workers()...)
 	kept(t, s.promised, have)
 	if len(have) != len(s.promised) {
 		t.Errorf("%d machines are there, %d were promised", len(have), len(s.promised))

@@ -104,7 +104,7 @@ func (c *files) order(api *machinesapi.Client) {
 
 func (c *files) converged() {
 	c.t.Helper()
-	have := converged(c.t, patience, 3, []*machinesapi.Client{c.harmed, c.healthy}, c.worker)
+	have := converged(c.t, 3, []*machinesapi.Client{c.harmed, c.healthy}, c.worker)
 	kept(c.t, c.promised, have)
 }
 

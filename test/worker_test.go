@@ -50,7 +50,7 @@ func TestWorkerLost(t *testing.T) {
 
 func (c *lossy) converged() machines {
 	c.t.Helper()
-	have := converged(c.t, patience, 4, c.apis, c.lost, c.stays)
+	have := converged(c.t, 4, c.apis, c.lost, c.stays)
 	kept(c.t, slices.Concat(c.onLost, c.onStay), have)
 	if len(have) != len(c.onLost)+len(c.onStay) {
 		c.t.Errorf("%d machines are there, want %d", len(have), len(c.onLost)+len(c.onStay))

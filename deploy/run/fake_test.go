@@ -45,8 +45,9 @@ func (f fault) lands() time.Duration {
 		return 2 * time.Second
 	case pulls:
 		return 2 * time.Minute
+	default:
+		return 0
 	}
-	return 0
 }
 
 // suspended is how long a client is that is suspended.

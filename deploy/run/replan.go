@@ -64,11 +64,14 @@ func (r *runner) settle(ctx context.Context, id bourse.MachineID) error {
 	told := false
 	err := r.news.until(limited, id, func() (bool, error) {
 		var m machinesapi.Machine
-		unread := r.request(limited, id.Tag(), quick, func(ctx context.Context) (err error) {
+		err := r.request(limited, id.Tag(), quick, func(ctx context.Context) (err error) {
 			m, err = r.api.Machine(ctx, id)
 			return err
 		})
-		if unread != nil || m.State != bourse.StateReplacing { // the machine's steps find out that its worker does not answer
+		if err != nil {
+			return true, nil //nolint:nilerr // the machine's steps find out that its worker does not answer
+		}
+		if m.State != bourse.StateReplacing {
 			return true, nil
 		}
 		if !told {

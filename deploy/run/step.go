@@ -112,6 +112,7 @@ func (r *runner) outcome(i int, err error) {
 			p.unknown = true
 		case "":
 			p.unknown = false
+		default: // it stays as it was
 		}
 	})
 }

@@ -100,10 +100,11 @@ func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path
 		return err
 	}
 	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d %s %v", resp.StatusCode, text, err)
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
-	return nil
+	return err
 }
 
 // h2Conn is a client's connection on which it may send what no real client would.
