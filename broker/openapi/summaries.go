@@ -111,6 +111,7 @@ var summaries = map[string]string{
 	"GET /v1/workers/{worker}":                    "Show a worker",
 	"DELETE /v1/workers/{worker}":                 "Remove a worker that is down or stopped",
 	"GET /v1/workers/{worker}/metrics":            "Read a worker's metrics",
+	"GET /v1/proxies/{proxy}/metrics":             "Read a proxy's metrics",
 	"POST /v1/workers/{worker}/cordon":            "Stop placing orders on a worker",
 	"POST /v1/workers/{worker}/uncordon":          "Resume placing orders on a worker",
 	"GET /v1/workers/{worker}/runs":               "List a worker's runs",
