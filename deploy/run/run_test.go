@@ -322,7 +322,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 		if (a == nil) == (b == nil) || bourse.CodeOf(errors.Join(a, b)) != bourse.CodeConflict {
 			t.Errorf("the runs ended with %v and %v, want one conflict", a, b)
 		}
-		if text := <-waited; !strings.Contains(text, "is leased by deployer ") {
+		if text := <-waited; !strings.Contains(text, "is leased by acme (deployer ") {
 			t.Errorf("the second was kept waiting with %q", text)
 		}
 		c.check(t, "")
