@@ -200,7 +200,7 @@ func TestDestroy(t *testing.T) {
 // TestIdleKeeperEnds: nothing runs that no one needs, and what is needed again
 // is started again.
 func TestIdleKeeperEnds(t *testing.T) {
-	t.Setenv("KEEPER_GRACE", "10ms")
+	t.Setenv("KEEPER_GRACE", "250ms") // long enough for a busy host to connect
 	k := newKeeper(t, nil)
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)
