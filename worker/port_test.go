@@ -139,13 +139,14 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 	}
 }
 
-// A machine has the port that its service names when that is free, and another one
-// when something else has it: a program of the host, a machine that is stopped, or
-// one of Bourse's servers by default.
+// A machine has the port that its service names when that is one of the worker's and
+// free, and another one when something else has it (a program of the host, or a
+// machine that is stopped) or may have it: ports outside the range may be another
+// worker's.
 func TestADeclaredPort(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Ports = freePorts(t, 8) })
 	free := freePorts(t, 12)
-	declared, busy := free.Last, free.Last-1
+	h := newHost(t, func(c *Config) { c.Ports = free })
+	declared, busy, outside := free.Last, free.Last-1, free.Last+1
 	names := func(port int) func(*bourse.Order) {
 		return func(o *bourse.Order) {
 			o.Config.Services = fmt.Appendf(nil, `[{"protocol":"tcp","internal_port":%d}]`, port)
@@ -164,9 +165,9 @@ func TestADeclaredPort(t *testing.T) {
 	h.reaches(first.ID, bourse.StateStopped)
 	given := func(port int) bool { return port >= h.cfg.Ports.First && port <= h.cfg.Ports.Last }
 	second := h.place(names(declared))
-	for _, port := range []int{second.Boot.Port, h.place(names(busy)).Boot.Port, h.place(names(80)).Boot.Port, h.place(names(4280)).Boot.Port} {
-		if !given(port) {
-			t.Errorf("a machine has port %d, which is not the worker's to give", port)
+	for _, port := range []int{second.Boot.Port, h.place(names(busy)).Boot.Port, h.place(names(80)).Boot.Port, h.place(names(outside)).Boot.Port} {
+		if !given(port) || port == declared || port == busy {
+			t.Errorf("a machine has port %d, which is not the worker's to give, or something else's", port)
 		}
 	}
 	if moved, err := admit.PortOf(&second, declared); err != nil || moved != second.Boot.Port {

@@ -38,6 +38,7 @@ var files = []file{
 	{name: "max-unavailable", machines: 2, page: "app: serve"},
 	{name: "minimal", machines: 2},
 	{name: "multi-service", quick: true, machines: 2},
+	{name: "old-forms", machines: 2, page: "app: serve"},
 	{name: "no-app-group", machines: 3, line: "cat /etc/letters.conf; grep -c ' /data ' /proc/mounts", writes: "key=value\n1"},
 	{name: "old-services", machines: 2, page: "app: serve"},
 	{name: "pg-tls", quick: true, machines: 2},

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
@@ -38,26 +37,18 @@ func NeedsPort(c *bourse.Config, private bool) bool {
 	return !own && !private && c.ImageKind() != bourse.PollerImage
 }
 
-// declarable reports whether a program may be given a port of the host because a
-// service of its machine names it. Ports below 1024 and those that Bourse's own
-// servers have by default are left to the host, also while nothing listens there:
-// a machine that had one would keep the server from starting, or be reached in
-// its place.
-func declarable(port int) bool { return port >= 1024 && !slices.Contains(ownPorts, port) }
-
-// ownPorts are the default ports of NATS, brokers, gateways and gossip.
-var ownPorts = []int{4222, 4280, 4281, 7946}
-
 // DeclaredPort returns the port that a machine on the host's network is given as
-// its $PORT if nothing else has it: the one that its services name. It is 0 if
-// they name none that may be given.
-func DeclaredPort(c *bourse.Config) int {
+// its $PORT if nothing else has it: the first one of the worker's range that its
+// services name. It is 0 if they name none. Ports outside the range are not the
+// worker's to give: they may belong to another worker of the host, whose machine
+// would get this one's requests, or to a server.
+func DeclaredPort(c *bourse.Config, ports PortRange) int {
 	services, err := service.Of(c)
 	if err != nil {
 		return 0
 	}
 	for i := range services {
-		if s := &services[i]; s.Protocol == service.TCP && declarable(s.InternalPort) {
+		if s := &services[i]; s.Protocol == service.TCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
 			return s.InternalPort
 		}
 	}

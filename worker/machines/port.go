@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// portOf returns m's port: the one that its services name if that is free, or else
+// portOf returns m's port: the one that its services name if that is in the worker's range and free, or else
 // the one that it has, which it keeps for life, or else any that is free. It is 0 for
 // a machine that has all ports of an address of its own or whose environment names
 // one. The transaction that records it looks again: see portUntaken.
@@ -21,7 +21,7 @@ func (o *operations) portOf(m *bourse.Machine) (port int, err error) {
 	if !admit.NeedsPort(&m.Config, m.PrivateIP.IsValid()) {
 		return 0, nil
 	}
-	declared := admit.DeclaredPort(&m.Config)
+	declared := admit.DeclaredPort(&m.Config, o.host.Ports)
 	if port = m.Boot.Port; port != 0 && (declared == 0 || declared == port) {
 		return port, nil
 	}
