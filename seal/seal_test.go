@@ -189,8 +189,8 @@ func TestKeysAreNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, shown := range []string{
-		string(keys), strings.Trim(string(coded), `"=`)[:40], fmt.Sprintf("%x", string(keys)), strings.Trim(fmt.Sprint([]byte(keys)), "[]"),
-		strings.Join(hexOf(keys), ", "),
+		string(keys), strings.Trim(string(coded), `"=`)[:40], fmt.Sprintf("%x", []byte(keys)),
+		join(keys, "%d", " "), join(keys, "%#x", ", "),
 	} {
 		if strings.Contains(all, shown) {
 			t.Errorf("%q is shown in %q", shown, all)
@@ -198,13 +198,13 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	}
 }
 
-// hexOf returns bytes as %#v writes those of a slice.
-func hexOf(b []byte) []string {
+// join formats each byte, as %d and %#v format those of a slice.
+func join(b []byte, format, separator string) string {
 	out := make([]string, len(b))
 	for i := range b {
-		out[i] = fmt.Sprintf("%#x", b[i])
+		out[i] = fmt.Sprintf(format, b[i])
 	}
-	return out
+	return strings.Join(out, separator)
 }
 
 func FuzzOpen(f *testing.F) {
