@@ -134,11 +134,13 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	return d.ended(context.WithoutCancel(ctx), r, release.Failed)
 }
 
-// paceOf is how fast a release was deployed.
+// paceOf returns the pace at which a release is undone: that of the release, except that
+// former versions get at least the default time to become ready. A wait that was too
+// short for a new version must not end the rollback as well.
 func paceOf(r *release.Release) deploy.Pace {
 	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
 	if w, err := wantOf(r); err == nil {
-		out.MaxUnavailable, out.Wait = w.App.MaxUnavailable, w.App.Wait
+		out.MaxUnavailable, out.Wait = w.App.MaxUnavailable, max(w.App.Wait, out.Wait)
 	}
 	return out
 }
