@@ -109,6 +109,7 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 		}
 		safe.empty(false)
 		h.must(h.machines.Stop(t.Context(), steady.ID, fabric.Act{}))
+		h.reaches(steady.ID, bourse.StateStopped)
 		h.crash()
 		h.start(nil)
 		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.Act{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
@@ -157,6 +158,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		}
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
 		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.Act{}))
+		h.reaches(bare.ID, bourse.StateStopped)
 		h.must(h.machines.Start(t.Context(), bare.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
 		for _, id := range []bourse.MachineID{m.ID, bare.ID} {
 			h.must(h.machines.Restart(t.Context(), id, fabric.Act{})) // from now on without a broker
