@@ -13,7 +13,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/pace"
+	"github.com/bourse-dev/bourse/internal/tuning"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -78,7 +78,7 @@ func benchMatch(ctx context.Context, lab *Lab, out Figures) error {
 	before := debug.SetGCPercent(-1)
 	debug.SetGCPercent(before)
 	defer debug.SetGCPercent(before)
-	pace.Server()
+	tuning.RuntimeOfServer()
 	return inHarness(ctx, lab, func(h *harness) error {
 		program, err := buildIncrement(ctx, lab)
 		if err != nil {

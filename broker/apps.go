@@ -7,33 +7,32 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/quota"
-	"github.com/bourse-dev/bourse/broker/releases"
-	"github.com/bourse-dev/bourse/broker/secrets"
+
+	"github.com/bourse-dev/bourse/broker/tenant"
+
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // appHandler serves apps.
 type appHandler struct {
 	*Config
-	apps    *apps.Store
-	quota   *quota.Checker
+	apps    *lookup.Apps
+	quota   *lookup.Checker
 	known   *lookup.Machines
 	volumes *lookup.Volumes
-	deploys *releases.Handler
-	secrets *secrets.Secrets
+	deploys *tenant.Releases
+	secrets *tenant.Secrets
 }
 
 func (h *appHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.ForMachines("GET /v1/apps", access.Token, h.listApps).Writes(machinesapi.AppList{}).Asks("org_slug"),
-		endpoint.On("POST /v1/apps", access.Token, h.createApp).Reads(machinesapi.CreateApp{}).Makes(machinesapi.App{}),
-		endpoint.ForMachines("GET "+endpoint.OneApp, access.App, h.getApp).Writes(machinesapi.App{}),
-		endpoint.On("DELETE "+endpoint.OneApp, access.App, h.deleteApp).Asks("force").Answers(http.StatusAccepted),
+		endpoint.ForMachines("GET /v1/apps", endpoint.Token, h.listApps).Writes(machinesapi.AppList{}).Asks("org_slug"),
+		endpoint.On("POST /v1/apps", endpoint.Token, h.createApp).Reads(machinesapi.CreateApp{}).Makes(machinesapi.App{}),
+		endpoint.ForMachines("GET "+endpoint.OneApp, endpoint.App, h.getApp).Writes(machinesapi.App{}),
+		endpoint.On("DELETE "+endpoint.OneApp, endpoint.App, h.deleteApp).Asks("force").Answers(http.StatusAccepted),
 	}
 }
 
@@ -61,7 +60,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 		return err
 	}
 	r.Note(slog.String("app", string(name)))
-	app, err := h.apps.Create(r.Context(), apps.New{Name: name, Org: org, Network: in.Network, Key: in.IdempotencyKey})
+	app, err := h.apps.Create(r.Context(), lookup.NewApp{Name: name, Org: org, Network: in.Network, Key: in.IdempotencyKey})
 	if err != nil {
 		return appError(err)
 	}
@@ -116,9 +115,9 @@ func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[s
 // look for.
 func appError(err error) error {
 	switch {
-	case errors.Is(err, apps.ErrNameTaken):
+	case errors.Is(err, lookup.ErrNameTaken):
 		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Word: machinesapi.StatusNameTaken, Err: err}
-	case errors.Is(err, apps.ErrKeyUsed):
+	case errors.Is(err, lookup.ErrKeyUsed):
 		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Err: err}
 	}
 	return err

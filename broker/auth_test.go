@@ -7,18 +7,18 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // tokenMap maps tokens to who has them.
-type tokenMap map[string]access.Identity
+type tokenMap map[string]endpoint.Identity
 
-func (t tokenMap) Identify(_ context.Context, token string) (access.Identity, error) {
+func (t tokenMap) Identify(_ context.Context, token string) (endpoint.Identity, error) {
 	if who, ok := t[token]; ok {
 		return who, nil
 	}
-	return access.Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
+	return endpoint.Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
 }
 
 func withTokens(c *broker.Config) {

@@ -10,22 +10,14 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/addresses"
-	"github.com/bourse-dev/bourse/broker/apps"
-	"github.com/bourse-dev/bourse/broker/declined"
-	"github.com/bourse-dev/bourse/broker/elsewhere"
+
+	"github.com/bourse-dev/bourse/broker/tenant"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/metrics"
+
 	"github.com/bourse-dev/bourse/broker/openapi"
-	"github.com/bourse-dev/bourse/broker/orgs"
-	"github.com/bourse-dev/bourse/broker/placements"
-	"github.com/bourse-dev/bourse/broker/proxies"
-	"github.com/bourse-dev/bourse/broker/quota"
-	"github.com/bourse-dev/bourse/broker/releases"
-	"github.com/bourse-dev/bourse/broker/secrets"
-	"github.com/bourse-dev/bourse/broker/tokens"
+
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/seal"
@@ -73,21 +65,21 @@ type Config struct {
 	Directory Directory
 	Workers   fabric.Fabric
 	View      lookup.View
-	Releases  releases.View    // where those of apps are kept
-	Queries   Queries          // nil: the view cannot be queried here
-	Tokens    access.Tokens    // nil: no credentials are asked for, which only loopback allows
-	Issued    *access.Issued   // tokens that are made here, which Tokens knows too; nil: none are made
-	Counts    *metrics.Counts  // default: counts that no one reads
-	Metrics   http.Handler     // answers GET /metrics; default: with 404
-	Log       *slog.Logger     // default: nothing is logged
-	Region    bourse.Region    // where this broker is; shown in request ids
-	Version   string           // shown by the health call
-	Now       func() time.Time // default time.Now
-	Patience  time.Duration    // for workers asked side by side and for reads; default 2 s
+	Releases  tenant.ReleaseView // where those of apps are kept
+	Queries   Queries            // nil: the view cannot be queried here
+	Tokens    endpoint.Tokens    // nil: no credentials are asked for, which only loopback allows
+	Issued    *endpoint.Issued   // tokens that are made here, which Tokens knows too; nil: none are made
+	Counts    *endpoint.Counts   // default: counts that no one reads
+	Metrics   http.Handler       // answers GET /metrics; default: with 404
+	Log       *slog.Logger       // default: nothing is logged
+	Region    bourse.Region      // where this broker is; shown in request ids
+	Version   string             // shown by the health call
+	Now       func() time.Time   // default time.Now
+	Patience  time.Duration      // for workers asked side by side and for reads; default 2 s
 
 	// Certified returns who a client without a token is, by the certificate that it
 	// has shown; nil: no one.
-	Certified func(*tls.ConnectionState) (access.Identity, bool)
+	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
 
 	// Copies returns the copies of apps that a worker keeps, as far as they are to be
 	// believed; default: all.
@@ -95,19 +87,19 @@ type Config struct {
 
 	Proxies func() []bourse.Member // those that are heard from; nil: there are none
 
-	Secrets secrets.View      // keeps the secrets of apps
+	Secrets tenant.SecretView // keeps the secrets of apps
 	Keys    func() *seal.Keys // seal them, and are given to workers; nil: none can be set here
 	Writer  seal.Writer       // who this broker is in versions of secrets
 
 	Orders throttle.TurnsConfig // orders in progress
-	Quotas quota.Quotas
+	Quotas lookup.Quotas
 }
 
 // Broker serves the public API. Make one with [New].
 type Broker struct {
 	handler   http.Handler
 	ready     func() error
-	elsewhere *elsewhere.Orders
+	elsewhere *Failover
 }
 
 // New makes a broker. It starts nothing.
@@ -116,7 +108,7 @@ func New(config Config) *Broker {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	if config.Counts == nil {
-		config.Counts = metrics.New()
+		config.Counts = endpoint.NewCounts()
 	}
 	if config.Metrics == nil {
 		config.Metrics = http.NotFoundHandler()
@@ -136,17 +128,17 @@ func New(config Config) *Broker {
 
 // compose makes the handlers, one for each noun, and returns the whole API, and what
 // orders machines for proxies.
-func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) {
+func compose(c *Config) (*endpoint.Server, []endpoint.Route, *Failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
-	store, quotas := apps.NewStore(sources, c.Copies), quota.NewChecker(c.Quotas, machines)
+	store, quotas := lookup.NewApps(sources, c.Copies), lookup.NewChecker(c.Quotas, machines)
 	g := &endpoint.Gate{Tokens: c.Tokens, Certified: c.Certified, Apps: store, Quota: quotas, Turns: throttle.NewTurns(c.Orders)}
-	sealed := secrets.New(secrets.Config{
+	sealed := tenant.NewSecrets(tenant.SecretsConfig{
 		View: c.Secrets, Apps: store, Keys: c.Keys, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Patience: c.Patience,
 	})
 	known := func() error { return ready(c.Directory) }
-	released := &releases.Handler{View: c.Releases, Apps: store, Now: c.Now}
-	others := elsewhere.New(elsewhere.Config{
+	released := &tenant.Releases{View: c.Releases, Apps: store, Now: c.Now}
+	others := NewFailover(FailoverConfig{
 		Exchange: c.Exchange, Directory: c.Directory, Workers: c.Workers, Apps: store, Quota: quotas, Machines: machines, Secrets: sealed,
 		Now: c.Now, Patience: c.Patience, Log: c.Log,
 	})
@@ -163,22 +155,22 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *elsewhere.Orders) 
 		(&workerHandler{c, machines}).routes(),
 		(&viewHandler{c, machines, volumes}).routes(),
 		(&platformHandler{c}).routes(),
-		(&placements.Handler{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
-		(&orgs.Handler{Apps: store, Machines: machines}).Routes(),
-		(&addresses.Handler{Apps: store}).Routes(),
-		(&declined.Handler{Apps: store}).Routes(),
-		(&proxies.Handler{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
-		(&tokens.Handler{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
+		(&tenant.Placements{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
+		(&tenant.OrgMachines{Apps: store, Machines: machines}).Routes(),
+		(&tenant.Addresses{Apps: store}).Routes(),
+		(&tenant.Unsupported{Apps: store}).Routes(),
+		(&tenant.Proxies{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
+		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
 	server := &endpoint.Server{Gate: g, Ready: known, Declined: openapi.Declined(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
 // OrderElsewhere orders a machine as another one is, for a proxy: see
-// [elsewhere.Orders.Order]. Codes: those, and unavailable (the cluster is not known yet).
-func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (elsewhere.Ordered, error) {
+// [Failover.Order]. Codes: those, and unavailable (the cluster is not known yet).
+func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (FailoverOrder, error) {
 	if err := b.ready(); err != nil {
-		return elsewhere.Ordered{}, err
+		return FailoverOrder{}, err
 	}
 	return b.elsewhere.Order(ctx, like)
 }

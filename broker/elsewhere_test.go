@@ -9,7 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
 const webService = `[{"internal_port":8080,"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`
@@ -91,7 +91,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 		})
 	}
 	s := start(t, func(c *broker.Config) {
-		quotas, err := quota.Read([]byte(`{"app": {"machines": 1}}`))
+		quotas, err := lookup.Read([]byte(`{"app": {"machines": 1}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/seal"
 )
 
@@ -21,7 +21,7 @@ type fakeSecrets struct {
 	getErr error
 }
 
-var _ secrets.View = (*fakeSecrets)(nil)
+var _ tenant.SecretView = (*fakeSecrets)(nil)
 
 func newFakeSecrets() *fakeSecrets {
 	return &fakeSecrets{of: map[string]map[string]seal.Secret{}, marks: map[string]seal.Marks{}}

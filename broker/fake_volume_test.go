@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -177,7 +177,7 @@ func (w *worker) handleImages() {
 		w.images = nil
 		return gone, nil
 	})
-	fabric.ImagePull.Handle(&w.mux, func(_ context.Context, req fabric.PullRequest, out *ndjson.Writer) error {
+	fabric.ImagePull.Handle(&w.mux, func(_ context.Context, req fabric.PullRequest, out *codec.Writer) error {
 		if strings.HasPrefix(req.Image, "missing") {
 			return bourse.Errorf(bourse.CodeNotFound, "no such image")
 		}

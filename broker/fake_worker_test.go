@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // worker is a worker whose programs are records.
@@ -330,7 +330,7 @@ func (w *worker) waited(q fabric.WaitQuery) (*fabric.WaitReply, <-chan struct{},
 	return nil, w.changed, nil
 }
 
-func (w *worker) follow(ctx context.Context, q fabric.LogsQuery, out *ndjson.Writer) error {
+func (w *worker) follow(ctx context.Context, q fabric.LogsQuery, out *codec.Writer) error {
 	w.mu.Lock()
 	_, err := w.find(q.Machine)
 	lines := slices.Clone(w.logs)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
 // flyClient is the real client of the Machines API, pointed at the broker.
@@ -37,7 +37,7 @@ func flyInput() fly.LaunchMachineInput {
 }
 
 func TestFlyGoLifeOfAMachine(t *testing.T) {
-	s := start(t, func(c *broker.Config) { c.Tokens = tokensOf("secret", access.Identity{Name: "ann"}) })
+	s := start(t, func(c *broker.Config) { c.Tokens = tokensOf("secret", endpoint.Identity{Name: "ann"}) })
 	client, ctx := flyClient(t, s, "secret"), t.Context()
 
 	app, err := client.CreateApp(ctx, flaps.CreateAppRequest{Name: "shop", Org: "personal"})
@@ -96,7 +96,7 @@ func TestFlyGoLifeOfAMachine(t *testing.T) {
 	}
 }
 
-func tokensOf(token string, who access.Identity) access.Tokens { return tokenMap{token: who} }
+func tokensOf(token string, who endpoint.Identity) endpoint.Tokens { return tokenMap{token: who} }
 
 func flyMetadata(t *testing.T, client *flaps.Client, id string) {
 	t.Helper()

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -28,15 +27,15 @@ const pullAtOnce = 256
 // imageHandler serves the images of workers.
 type imageHandler struct {
 	*Config
-	apps *apps.Store
+	apps *lookup.Apps
 }
 
 func (h *imageHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("GET /v1/images", access.Cluster, h.listImages).Writes(machinesapi.ImageList{}).Asks("region", "worker"),
-		endpoint.On("POST /v1/images/pull", access.Cluster, h.pullImage).Reads(machinesapi.PullImage{}).Streams(machinesapi.PullLine{}),
-		endpoint.On("POST /v1/images/prune", access.Cluster, h.pruneImages).MayRead(machinesapi.ImageTarget{}).Writes(machinesapi.ImageList{}),
-		endpoint.On("GET "+endpoint.OneApp+"/images/resolve", access.App, h.resolveImage).Writes(bourse.ImageRef{}).Asks("image"),
+		endpoint.On("GET /v1/images", endpoint.Cluster, h.listImages).Writes(machinesapi.ImageList{}).Asks("region", "worker"),
+		endpoint.On("POST /v1/images/pull", endpoint.Cluster, h.pullImage).Reads(machinesapi.PullImage{}).Streams(machinesapi.PullLine{}),
+		endpoint.On("POST /v1/images/prune", endpoint.Cluster, h.pruneImages).MayRead(machinesapi.ImageTarget{}).Writes(machinesapi.ImageList{}),
+		endpoint.On("GET "+endpoint.OneApp+"/images/resolve", endpoint.App, h.resolveImage).Writes(bourse.ImageRef{}).Asks("image"),
 	}
 }
 
@@ -114,7 +113,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	if err != nil {
 		return err
 	}
-	out := ndjson.NewWriter(w)
+	out := codec.NewWriter(w)
 	out.Begin()
 	var mu sync.Mutex // around out
 	tell := func(line machinesapi.PullLine) error {

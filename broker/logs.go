@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -23,7 +23,7 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 		return err
 	}
 	want.Machine = to.id
-	out := ndjson.NewWriter(w)
+	out := codec.NewWriter(w)
 	if want.Follow {
 		// Who follows a silent machine must see that the stream began.
 		if _, _, err := h.machineOf(r); err != nil {

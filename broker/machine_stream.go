@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -74,7 +74,7 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
-	bodies.Stream(r.Request)
+	throttle.StreamBody(r.Request)
 	body := &lent{from: r.Body}
 	defer body.takeBack()
 	// What reads the body now must not keep us.

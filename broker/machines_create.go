@@ -7,13 +7,11 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/metrics"
-	"github.com/bourse-dev/bourse/broker/quota"
-	"github.com/bourse-dev/bourse/broker/secrets"
+
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/program"
@@ -24,19 +22,19 @@ import (
 type orderHandler struct {
 	*Config
 	gate    *endpoint.Gate
-	apps    *apps.Store
-	quota   *quota.Checker
+	apps    *lookup.Apps
+	quota   *lookup.Checker
 	known   *lookup.Machines
-	secrets *secrets.Secrets
+	secrets *tenant.Secrets
 }
 
 func (h *orderHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("POST "+endpoint.AllMachines, access.App, h.gate.Ordering(endpoint.MachineLease, h.createMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Machine{}),
-		endpoint.On("POST "+endpoint.OneApp+"/quotes", access.App, h.gate.Ordering(endpoint.MachineLease, h.quoteMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Quoted{}),
-		endpoint.On("GET /v1/orders", access.Token, h.listOrders).Writes([]bourse.Decision{}),
-		endpoint.On("GET /v1/orders/{order}", access.Token, h.getOrder).Writes(bourse.Decision{}).Asks("app"),
-		endpoint.On("GET "+endpoint.OneApp+"/orders/{order}/pull", access.App, h.getPull).Writes(machinesapi.PullLine{}),
+		endpoint.On("POST "+endpoint.AllMachines, endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.createMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Machine{}),
+		endpoint.On("POST "+endpoint.OneApp+"/quotes", endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.quoteMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Quoted{}),
+		endpoint.On("GET /v1/orders", endpoint.Token, h.listOrders).Writes([]bourse.Decision{}),
+		endpoint.On("GET /v1/orders/{order}", endpoint.Token, h.getOrder).Writes(bourse.Decision{}).Asks("app"),
+		endpoint.On("GET "+endpoint.OneApp+"/orders/{order}/pull", endpoint.App, h.getPull).Writes(machinesapi.PullLine{}),
 	}
 }
 
@@ -58,7 +56,7 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 		}
 	}
 	fill, decision, err := h.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
+	w.Header().Set(machinesapi.HeaderServerTiming, endpoint.ServerTiming(decision.Times))
 	if err != nil {
 		return placeError(&order, &decision, err)
 	}
@@ -90,7 +88,7 @@ func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) 
 		return err
 	}
 	decision, err := h.Exchange.Quote(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
+	w.Header().Set(machinesapi.HeaderServerTiming, endpoint.ServerTiming(decision.Times))
 	if err != nil && bourse.CodeOf(err) != bourse.CodeInsufficient {
 		return err
 	}

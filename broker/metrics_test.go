@@ -10,13 +10,13 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	servermetrics "github.com/bourse-dev/bourse/internal/metrics"
 )
 
 func withScraper(c *broker.Config) {
-	c.Counts = metrics.New()
+	c.Counts = endpoint.NewCounts()
 	c.Metrics = servermetrics.Handler(c.Counts)
 	c.Tokens = tokenMap{"root": {Name: "root"}, "acme": {Name: "ann@acme", Org: "acme"}, "prom": {Name: "scraper", Scraper: true}}
 }
@@ -73,7 +73,7 @@ type measured struct{ fabric.Fabric }
 
 func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (*http.Response, error) {
 	switch {
-	case r.URL.Path != metrics.ProxyPath:
+	case r.URL.Path != endpoint.ProxyMetricsPath:
 		return m.Fabric.Call(ctx, to, r)
 	case to.ID == "p1":
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("bourse_proxy_requests_total 1\n"))}, nil

@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/quota"
-	"github.com/bourse-dev/bourse/broker/secrets"
+
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -19,44 +18,44 @@ import (
 type machineHandler struct {
 	*Config
 	gate    *endpoint.Gate
-	apps    *apps.Store
-	quota   *quota.Checker
+	apps    *lookup.Apps
+	quota   *lookup.Checker
 	known   *lookup.Machines
-	secrets *secrets.Secrets
+	secrets *tenant.Secrets
 }
 
 func (h *machineHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.ForMachines("GET /v1/machines", access.Token, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
-		endpoint.ForMachines("GET "+endpoint.AllMachines, access.App, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
-		endpoint.On("GET "+endpoint.OneMachine, access.App, h.getMachine).Writes(machinesapi.Machine{}).Asks("include_leases"),
-		endpoint.On("POST "+endpoint.OneMachine, access.App, h.gate.Ordering(endpoint.MachineLease, h.updateMachine)).Reads(machinesapi.UpdateMachine{}).Writes(machinesapi.Machine{}),
-		endpoint.On("DELETE "+endpoint.OneMachine, access.App, h.destroyMachine).Writes(machinesapi.OK{}).Asks("force", "kill"),
-		endpoint.On("POST "+endpoint.OneMachine+"/start", access.App, h.startMachine).ReadsNothing().Writes(machinesapi.StartReply{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/stop", access.App, h.stopMachine).MayRead(machinesapi.StopMachine{}).Writes(machinesapi.OK{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/suspend", access.App, h.actOn(&fabric.MachineSuspend)).ReadsNothing().Writes(machinesapi.OK{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/restart", access.App, h.restartMachine).ReadsNothing().Writes(machinesapi.OK{}).Asks("force_stop", "timeout", "signal"),
-		endpoint.On("POST "+endpoint.OneMachine+"/signal", access.App, h.signalMachine).Reads(machinesapi.SignalMachine{}).Writes(machinesapi.OK{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/cordon", access.App, h.actOn(&fabric.MachineCordon)).ReadsNothing().Writes(machinesapi.OK{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/uncordon", access.App, h.actOn(&fabric.MachineUncordon)).ReadsNothing().Writes(machinesapi.OK{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/exec", access.App, h.execMachine).Reads(machinesapi.ExecMachine{}).Writes(machinesapi.ExecReply{}),
-		endpoint.On("GET "+endpoint.OneMachine+"/wait", access.App, h.waitMachine).Writes(machinesapi.WaitReply{}).Asks("state", "timeout", "instance_id", "from_event_id"),
-		endpoint.On("GET "+endpoint.OneMachine+"/versions", access.App, h.machineVersions).Writes([]machinesapi.Version{}),
-		endpoint.On("GET "+endpoint.OneMachine+"/events", access.App, h.machineEvents).Writes([]machinesapi.Event{}).Asks("limit"),
-		endpoint.On("GET "+endpoint.OneMachine+"/logs", access.App, h.machineLogs).Streams(machinesapi.LogLine{}).Asks("follow", "tail", "since", "after"),
-		endpoint.On("GET "+endpoint.OneMachine+"/usage", access.App, h.machineUsage).Writes(machinesapi.Usage{}),
-		endpoint.On("GET "+endpoint.OneMachine+"/ps", access.App, h.machineProcesses).Writes([]bourse.Process{}).Asks("sort_by", "order"),
-		endpoint.On("POST "+endpoint.OneMachine+"/exec/stream", access.App, h.execStream).Sends("application/octet-stream"),
-		endpoint.On("POST "+endpoint.OneMachine+"/tunnel", access.App, h.tunnel).Sends("application/octet-stream").Asks("port"),
-		endpoint.On("GET "+endpoint.OneMachine+"/lease", access.App, h.getLease).Writes(machinesapi.LeaseEnvelope{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/lease", access.App, h.acquireLease).MayRead(machinesapi.LeaseRequest{}).Makes(machinesapi.LeaseEnvelope{}).Asks("ttl"),
-		endpoint.On("DELETE "+endpoint.OneMachine+"/lease", access.App, h.releaseLease).Writes(machinesapi.Released{}),
-		endpoint.On("GET "+endpoint.OneMachine+"/metadata", access.App, h.getMetadata).Writes(map[string]string{}),
-		endpoint.On("PUT "+endpoint.OneMachine+"/metadata", access.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
-		endpoint.On("PATCH "+endpoint.OneMachine+"/metadata", access.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
-		endpoint.On("GET "+endpoint.OneMachine+"/metadata/{key}", access.App, h.getMetadataKey).Writes(machinesapi.MetadataValue{}),
-		endpoint.On("POST "+endpoint.OneMachine+"/metadata/{key}", access.App, h.setMetadataKey).Reads(machinesapi.MetadataValue{}),
-		endpoint.On("DELETE "+endpoint.OneMachine+"/metadata/{key}", access.App, h.deleteMetadataKey),
+		endpoint.ForMachines("GET /v1/machines", endpoint.Token, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
+		endpoint.ForMachines("GET "+endpoint.AllMachines, endpoint.App, h.listMachines).Writes([]machinesapi.Machine{}).Asks("include_deleted", "include_leases", "summary", "region", "state"),
+		endpoint.On("GET "+endpoint.OneMachine, endpoint.App, h.getMachine).Writes(machinesapi.Machine{}).Asks("include_leases"),
+		endpoint.On("POST "+endpoint.OneMachine, endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.updateMachine)).Reads(machinesapi.UpdateMachine{}).Writes(machinesapi.Machine{}),
+		endpoint.On("DELETE "+endpoint.OneMachine, endpoint.App, h.destroyMachine).Writes(machinesapi.OK{}).Asks("force", "kill"),
+		endpoint.On("POST "+endpoint.OneMachine+"/start", endpoint.App, h.startMachine).ReadsNothing().Writes(machinesapi.StartReply{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/stop", endpoint.App, h.stopMachine).MayRead(machinesapi.StopMachine{}).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/suspend", endpoint.App, h.actOn(&fabric.MachineSuspend)).ReadsNothing().Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/restart", endpoint.App, h.restartMachine).ReadsNothing().Writes(machinesapi.OK{}).Asks("force_stop", "timeout", "signal"),
+		endpoint.On("POST "+endpoint.OneMachine+"/signal", endpoint.App, h.signalMachine).Reads(machinesapi.SignalMachine{}).Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/cordon", endpoint.App, h.actOn(&fabric.MachineCordon)).ReadsNothing().Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/uncordon", endpoint.App, h.actOn(&fabric.MachineUncordon)).ReadsNothing().Writes(machinesapi.OK{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/exec", endpoint.App, h.execMachine).Reads(machinesapi.ExecMachine{}).Writes(machinesapi.ExecReply{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/wait", endpoint.App, h.waitMachine).Writes(machinesapi.WaitReply{}).Asks("state", "timeout", "instance_id", "from_event_id"),
+		endpoint.On("GET "+endpoint.OneMachine+"/versions", endpoint.App, h.machineVersions).Writes([]machinesapi.Version{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/events", endpoint.App, h.machineEvents).Writes([]machinesapi.Event{}).Asks("limit"),
+		endpoint.On("GET "+endpoint.OneMachine+"/logs", endpoint.App, h.machineLogs).Streams(machinesapi.LogLine{}).Asks("follow", "tail", "since", "after"),
+		endpoint.On("GET "+endpoint.OneMachine+"/usage", endpoint.App, h.machineUsage).Writes(machinesapi.Usage{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/ps", endpoint.App, h.machineProcesses).Writes([]bourse.Process{}).Asks("sort_by", "order"),
+		endpoint.On("POST "+endpoint.OneMachine+"/exec/stream", endpoint.App, h.execStream).Sends("application/octet-stream"),
+		endpoint.On("POST "+endpoint.OneMachine+"/tunnel", endpoint.App, h.tunnel).Sends("application/octet-stream").Asks("port"),
+		endpoint.On("GET "+endpoint.OneMachine+"/lease", endpoint.App, h.getLease).Writes(machinesapi.LeaseEnvelope{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/lease", endpoint.App, h.acquireLease).MayRead(machinesapi.LeaseRequest{}).Makes(machinesapi.LeaseEnvelope{}).Asks("ttl"),
+		endpoint.On("DELETE "+endpoint.OneMachine+"/lease", endpoint.App, h.releaseLease).Writes(machinesapi.Released{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/metadata", endpoint.App, h.getMetadata).Writes(map[string]string{}),
+		endpoint.On("PUT "+endpoint.OneMachine+"/metadata", endpoint.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
+		endpoint.On("PATCH "+endpoint.OneMachine+"/metadata", endpoint.App, h.patchMetadata).Reads(machinesapi.MetadataPatch{}),
+		endpoint.On("GET "+endpoint.OneMachine+"/metadata/{key}", endpoint.App, h.getMetadataKey).Writes(machinesapi.MetadataValue{}),
+		endpoint.On("POST "+endpoint.OneMachine+"/metadata/{key}", endpoint.App, h.setMetadataKey).Reads(machinesapi.MetadataValue{}),
+		endpoint.On("DELETE "+endpoint.OneMachine+"/metadata/{key}", endpoint.App, h.deleteMetadataKey),
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -15,8 +15,8 @@ type platformHandler struct{ *Config }
 
 func (h *platformHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("GET /v1/health", access.Anyone, h.health).Writes(machinesapi.Health{}),
-		endpoint.On("GET /v1/platform/regions", access.Anyone, h.regions).Writes(machinesapi.RegionList{}),
+		endpoint.On("GET /v1/health", endpoint.Anyone, h.health).Writes(machinesapi.Health{}),
+		endpoint.On("GET /v1/platform/regions", endpoint.Anyone, h.regions).Writes(machinesapi.RegionList{}),
 	}
 }
 

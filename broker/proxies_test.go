@@ -10,7 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/proxies"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -24,7 +24,7 @@ type proxied struct {
 func (p proxied) Call(ctx context.Context, to bourse.Member, r *http.Request) (*http.Response, error) {
 	text, ok := p.says[to.ID]
 	switch {
-	case r.URL.Path != proxies.Path:
+	case r.URL.Path != tenant.ProxyStatusPath:
 		return p.Fabric.Call(ctx, to, r)
 	case !ok:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)

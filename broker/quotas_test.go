@@ -8,13 +8,13 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func quotas(text string) func(*broker.Config) {
 	return func(c *broker.Config) {
-		q, err := quota.Read([]byte(text))
+		q, err := lookup.Read([]byte(text))
 		if err != nil {
 			panic(err)
 		}
@@ -85,7 +85,7 @@ func FuzzReadQuotas(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		q, err := quota.Read(text)
+		q, err := lookup.Read(text)
 		if err != nil {
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("code of %v", err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bourse-dev/bourse/broker/releases"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
 )
@@ -59,14 +59,14 @@ func TestReleasesAreBounded(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
 	const more = 3
-	for i := range releases.Kept + more {
+	for i := range tenant.KeptReleases + more {
 		rec := s.call(t, "POST", "/v1/apps/shop/releases", fmt.Sprintf(`{"status":"complete","description":"%d"}`, i+1))
 		if rec.Code != http.StatusCreated {
 			t.Fatalf("%d %s", rec.Code, rec.Body)
 		}
 	}
 	list := decodeBody[machinesapi.ReleaseList](t, s.call(t, "GET", "/v1/apps/shop/releases", "").Body.Bytes()).Releases
-	if len(list) != releases.Kept || list[0].Version != releases.Kept+more || list[len(list)-1].Version != more+1 {
+	if len(list) != tenant.KeptReleases || list[0].Version != tenant.KeptReleases+more || list[len(list)-1].Version != more+1 {
 		t.Errorf("%d releases, versions %d to %d", len(list), list[0].Version, list[len(list)-1].Version)
 	}
 	for _, r := range list {

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
@@ -22,11 +22,11 @@ type reservationHandler struct {
 
 func (rs *reservationHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("POST /v1/reservations", access.Token, rs.gate.Ordering(endpoint.MachineLease, rs.createReservation)).Reads(machinesapi.CreateReservation{}).Writes(machinesapi.Reservation{}),
-		endpoint.On("GET /v1/reservations", access.Token, rs.listReservations).Writes([]machinesapi.Reservation{}),
-		endpoint.On("GET "+endpoint.OneReservation, access.Token, rs.getReservation).Writes(machinesapi.Reservation{}),
-		endpoint.On("PATCH "+endpoint.OneReservation, access.Token, rs.extendReservation).Reads(machinesapi.ExtendReservation{}).Writes(machinesapi.Reservation{}),
-		endpoint.On("DELETE "+endpoint.OneReservation, access.Token, rs.releaseReservation).Writes(machinesapi.OK{}),
+		endpoint.On("POST /v1/reservations", endpoint.Token, rs.gate.Ordering(endpoint.MachineLease, rs.createReservation)).Reads(machinesapi.CreateReservation{}).Writes(machinesapi.Reservation{}),
+		endpoint.On("GET /v1/reservations", endpoint.Token, rs.listReservations).Writes([]machinesapi.Reservation{}),
+		endpoint.On("GET "+endpoint.OneReservation, endpoint.Token, rs.getReservation).Writes(machinesapi.Reservation{}),
+		endpoint.On("PATCH "+endpoint.OneReservation, endpoint.Token, rs.extendReservation).Reads(machinesapi.ExtendReservation{}).Writes(machinesapi.Reservation{}),
+		endpoint.On("DELETE "+endpoint.OneReservation, endpoint.Token, rs.releaseReservation).Writes(machinesapi.OK{}),
 	}
 }
 

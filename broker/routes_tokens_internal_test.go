@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/internal/throttle"
@@ -74,7 +74,7 @@ func reachOf(pattern string) (reach, bool) {
 // kind is a token of the walk: what it is good for, in the words of the table.
 type kind struct {
 	name     string
-	grant    *access.Grant // nil: no token is shown, or one that is known to no one
+	grant    *endpoint.Grant // nil: no token is shown, or one that is known to no one
 	shown    string
 	ended    bool
 	apps     bool // it reaches app web
@@ -90,21 +90,21 @@ func kinds(now time.Time) []kind {
 	web := []bourse.AppRef{{Name: "web", ID: "1"}}
 	return []kind{
 		{name: "none"},
-		{name: "unknown", shown: access.NewToken()},
+		{name: "unknown", shown: endpoint.NewToken()},
 		{name: "garbage", shown: strings.Repeat("\xff\x00§", 1000)},
-		{name: "expired", grant: &access.Grant{Org: "*", ExpiresAt: now}, ended: true},
-		{name: "revoked", grant: &access.Grant{Org: "*", RevokedAt: now}, ended: true},
-		{name: "other organisation", grant: &access.Grant{Org: "zoo"}},
-		{name: "other app", grant: &access.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
-		{name: "former app of the name", grant: &access.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
-		{name: "other machine", grant: &access.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
-		{name: "the machine", grant: &access.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}}, apps: true, machine: true},
-		{name: "the machine, read-only", grant: &access.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
-		{name: "the app", grant: &access.Grant{Org: "acme", Apps: web}, apps: true},
-		{name: "the app, read-only", grant: &access.Grant{Org: "acme", Apps: web, ReadOnly: true}, apps: true, readOnly: true},
-		{name: "the organisation", grant: &access.Grant{Org: "acme"}, apps: true},
-		{name: "everything, read-only", grant: &access.Grant{Org: "*", ReadOnly: true}, apps: true, cluster: true, readOnly: true},
-		{name: "everything", grant: &access.Grant{Org: "*"}, apps: true, cluster: true},
+		{name: "expired", grant: &endpoint.Grant{Org: "*", ExpiresAt: now}, ended: true},
+		{name: "revoked", grant: &endpoint.Grant{Org: "*", RevokedAt: now}, ended: true},
+		{name: "other organisation", grant: &endpoint.Grant{Org: "zoo"}},
+		{name: "other app", grant: &endpoint.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
+		{name: "former app of the name", grant: &endpoint.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
+		{name: "other machine", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
+		{name: "the machine", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}}, apps: true, machine: true},
+		{name: "the machine, read-only", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
+		{name: "the app", grant: &endpoint.Grant{Org: "acme", Apps: web}, apps: true},
+		{name: "the app, read-only", grant: &endpoint.Grant{Org: "acme", Apps: web, ReadOnly: true}, apps: true, readOnly: true},
+		{name: "the organisation", grant: &endpoint.Grant{Org: "acme"}, apps: true},
+		{name: "everything, read-only", grant: &endpoint.Grant{Org: "*", ReadOnly: true}, apps: true, cluster: true, readOnly: true},
+		{name: "everything", grant: &endpoint.Grant{Org: "*"}, apps: true, cluster: true},
 	}
 }
 
@@ -129,17 +129,17 @@ func (k *kind) want(to reach) bourse.Code {
 // Every endpoint, asked with every kind of token.
 func TestEveryEndpointAndEveryToken(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	book := &grantBook{byID: map[string]access.Grant{}, changed: make(chan struct{}, 1)}
+	book := &grantBook{byID: map[string]endpoint.Grant{}, changed: make(chan struct{}, 1)}
 	all := kinds(now)
 	for i := range all {
 		if g := all[i].grant; g != nil {
-			all[i].shown = access.NewToken()
-			g.ID, g.Digest, _ = access.Digest(all[i].shown)
+			all[i].shown = endpoint.NewToken()
+			g.ID, g.Digest, _ = endpoint.Digest(all[i].shown)
 			g.Name = "ci"
 			book.byID[g.ID] = *g
 		}
 	}
-	issued := access.NewIssued(book, func() time.Time { return now })
+	issued := endpoint.NewIssued(book, func() time.Time { return now })
 	s, routes, _ := compose(&Config{
 		View: appsOnly{}, Tokens: issued, Issued: issued, Orders: throttle.TurnsConfig{}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
 	})
@@ -191,15 +191,15 @@ func (appsOnly) App(_ context.Context, name bourse.AppName) (bourse.App, bool, e
 
 // grantBook is grants in memory.
 type grantBook struct {
-	byID    map[string]access.Grant
+	byID    map[string]endpoint.Grant
 	changed chan struct{}
 }
 
-func (b *grantBook) Find(_ context.Context, id string) (access.Grant, bool, error) {
+func (b *grantBook) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
 	g, ok := b.byID[id]
 	return g, ok, nil
 }
-func (b *grantBook) All(context.Context) ([]access.Grant, error) { return nil, nil }
-func (b *grantBook) Put(context.Context, access.Grant) error     { return nil }
-func (b *grantBook) Changed() <-chan struct{}                    { return b.changed }
-func (b *grantBook) Synced() bool                                { return true }
+func (b *grantBook) All(context.Context) ([]endpoint.Grant, error) { return nil, nil }
+func (b *grantBook) Put(context.Context, endpoint.Grant) error     { return nil }
+func (b *grantBook) Changed() <-chan struct{}                      { return b.changed }
+func (b *grantBook) Synced() bool                                  { return true }

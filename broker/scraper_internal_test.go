@@ -8,21 +8,21 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
 type aScraper struct{}
 
-func (aScraper) Identify(context.Context, string) (access.Identity, error) {
-	return access.Identity{Name: "scraper", Scraper: true}, nil
+func (aScraper) Identify(context.Context, string) (endpoint.Identity, error) {
+	return endpoint.Identity{Name: "scraper", Scraper: true}, nil
 }
 
 // A scraper's token or certificate reads metrics, and opens no other endpoint that
 // asks for credentials at all.
 func TestAScraperReadsMetricsOnly(t *testing.T) {
-	s, routes, _ := compose(&Config{Tokens: aScraper{}, Certified: func(*tls.ConnectionState) (access.Identity, bool) {
-		return access.Identity{Name: "prometheus", Scraper: true}, true
+	s, routes, _ := compose(&Config{Tokens: aScraper{}, Certified: func(*tls.ConnectionState) (endpoint.Identity, bool) {
+		return endpoint.Identity{Name: "prometheus", Scraper: true}, true
 	}})
 	metrics := map[string]bool{"GET /metrics": true, "GET /v1/metrics/targets": true, "GET /v1/workers/{worker}/metrics": true, "GET /v1/proxies/{proxy}/metrics": true}
 	public := map[string]bool{"GET /v1/health": true, "GET /v1/platform/regions": true, "GET /openapi.json": true}
@@ -44,7 +44,7 @@ func TestAScraperReadsMetricsOnly(t *testing.T) {
 		}
 	}
 	for _, app := range []bourse.App{{}, {Name: "web"}, {Name: "web", Org: "acme"}} {
-		if who := (access.Identity{Scraper: true}); who.May(app) || who.Cluster() {
+		if who := (endpoint.Identity{Scraper: true}); who.May(app) || who.Cluster() {
 			t.Errorf("a scraper may use app %+v", app)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/quota"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/seal"
 )
@@ -143,7 +143,7 @@ func TestBrokersNeverGiveOneVersionTwice(t *testing.T) {
 }
 
 func TestSecretsAreBounded(t *testing.T) {
-	s, _, _ := startSealing(t, func(c *broker.Config) { c.Quotas = quota.Quotas{App: quota.Quota{Secrets: 2}} })
+	s, _, _ := startSealing(t, func(c *broker.Config) { c.Quotas = lookup.Quotas{App: lookup.Quota{Secrets: 2}} })
 	for what, c := range map[string]struct {
 		path, body string
 		status     int
@@ -209,7 +209,7 @@ func TestSecretsAreTheirApps(t *testing.T) {
 
 func TestFlyGoSecrets(t *testing.T) {
 	seals, _ := sealing(newFakeSecrets())
-	s := start(t, seals, func(c *broker.Config) { c.Tokens = tokensOf("secret", access.Identity{Name: "ann"}) })
+	s := start(t, seals, func(c *broker.Config) { c.Tokens = tokensOf("secret", endpoint.Identity{Name: "ann"}) })
 	client, ctx := flyClient(t, s, "secret"), t.Context()
 	if _, err := client.CreateApp(ctx, flaps.CreateAppRequest{Name: "shop", Org: "personal"}); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
-	"github.com/bourse-dev/bourse/broker/metrics"
-	"github.com/bourse-dev/bourse/broker/secrets"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/broker/lookup"
+
+	"github.com/bourse-dev/bourse/broker/tenant"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -23,14 +23,14 @@ import (
 type taskHandler struct {
 	*Config
 	gate    *endpoint.Gate
-	apps    *apps.Store
-	secrets *secrets.Secrets
+	apps    *lookup.Apps
+	secrets *tenant.Secrets
 }
 
 func (h *taskHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("POST "+endpoint.OneApp+"/tasks", access.App, h.gate.Ordering(endpoint.TaskLease, h.runTask)).Reads(machinesapi.RunTask{}).Writes(machinesapi.TaskReply{}),
-		endpoint.On("POST /schedule", access.Token, h.gate.Ordering(endpoint.TaskLease, h.schedule)).Reads(machinesapi.Schedule{}).Sends("application/octet-stream").Fails(machinesapi.TaskReply{}),
+		endpoint.On("POST "+endpoint.OneApp+"/tasks", endpoint.App, h.gate.Ordering(endpoint.TaskLease, h.runTask)).Reads(machinesapi.RunTask{}).Writes(machinesapi.TaskReply{}),
+		endpoint.On("POST /schedule", endpoint.Token, h.gate.Ordering(endpoint.TaskLease, h.schedule)).Reads(machinesapi.Schedule{}).Sends("application/octet-stream").Fails(machinesapi.TaskReply{}),
 	}
 }
 
@@ -54,7 +54,7 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 // streamTask is runTask a line at a time: that it was accepted, the answer's
 // parts as they come, the result.
 func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
-	out := ndjson.NewWriter(w)
+	out := codec.NewWriter(w)
 	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {
 		var line machinesapi.TaskLine
 		switch {
@@ -119,7 +119,7 @@ func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name
 	order.Task.Output = output
 	w.Header().Set(machinesapi.HeaderOrderID, string(order.ID))
 	fill, decision, err := h.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
+	w.Header().Set(machinesapi.HeaderServerTiming, endpoint.ServerTiming(decision.Times))
 	switch {
 	case err != nil:
 		return nil, placeError(&order, &decision, err)

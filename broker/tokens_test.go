@@ -11,38 +11,38 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // grantBook is the tokens that were made, in memory.
 type grantBook struct {
 	mu      sync.Mutex
-	grants  []access.Grant
+	grants  []endpoint.Grant
 	changed chan struct{}
 	young   bool
 }
 
-func (b *grantBook) All(context.Context) ([]access.Grant, error) {
+func (b *grantBook) All(context.Context) ([]endpoint.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.grants), nil
 }
 
-func (b *grantBook) Find(_ context.Context, id string) (access.Grant, bool, error) {
+func (b *grantBook) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.grants, func(g access.Grant) bool { return g.ID == id })
+	i := slices.IndexFunc(b.grants, func(g endpoint.Grant) bool { return g.ID == id })
 	if i < 0 {
-		return access.Grant{}, false, nil
+		return endpoint.Grant{}, false, nil
 	}
 	return b.grants[i], true, nil
 }
 
-func (b *grantBook) Put(_ context.Context, g access.Grant) error {
+func (b *grantBook) Put(_ context.Context, g endpoint.Grant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grants = append(slices.DeleteFunc(b.grants, func(old access.Grant) bool { return old.ID == g.ID }), g)
+	b.grants = append(slices.DeleteFunc(b.grants, func(old endpoint.Grant) bool { return old.ID == g.ID }), g)
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -57,10 +57,10 @@ func (b *grantBook) Synced() bool { return !b.young }
 // both are tokens of a file and those that were made.
 type both struct {
 	tokenMap
-	*access.Issued
+	*endpoint.Issued
 }
 
-func (b both) Identify(ctx context.Context, token string) (access.Identity, error) {
+func (b both) Identify(ctx context.Context, token string) (endpoint.Identity, error) {
 	if who, ok := b.tokenMap[token]; ok {
 		return who, nil
 	}
@@ -77,7 +77,7 @@ func issuing(t *testing.T, now *time.Time) (*setup, *grantBook) {
 		} else {
 			c.Now = time.Now
 		}
-		c.Issued = access.NewIssued(book, c.Now)
+		c.Issued = endpoint.NewIssued(book, c.Now)
 		c.Tokens = both{tokenMap{
 			"root": {Name: "*"}, "acme": {Name: "acme", Org: "acme"}, "shop": {Name: "acme", Org: "acme", Apps: []bourse.AppRef{{Name: "shop"}}},
 		}, c.Issued}
@@ -318,7 +318,7 @@ func TestATokenOfAMachine(t *testing.T) {
 // of the file is good at once.
 func TestANewBrokerCallsNoTokenUnknown(t *testing.T) {
 	s, book := issuing(t, nil)
-	token := access.NewToken()
+	token := endpoint.NewToken()
 	if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 401 {
 		t.Errorf("unknown: status %d", status)
 	}
@@ -349,7 +349,7 @@ func TestDeployToken(t *testing.T) {
 func TestTokensAreBounded(t *testing.T) {
 	s, book := issuing(t, nil)
 	for range 1000 {
-		book.grants = append(book.grants, access.Grant{ID: access.NewToken(), Org: "acme"})
+		book.grants = append(book.grants, endpoint.Grant{ID: endpoint.NewToken(), Org: "acme"})
 	}
 	if status, reply := s.with(t, "acme", "POST", "/v1/tokens", `{}`); status != 403 || !strings.Contains(string(reply), "quota exceeded") {
 		t.Errorf("status %d: %s", status, reply)

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -41,10 +41,10 @@ type viewHandler struct {
 
 func (h *viewHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("POST /v1/view/queries", access.Cluster, h.ask(Queries.Query)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
-		endpoint.On("POST /v1/view/subscriptions", access.Cluster, h.ask(Queries.Subscribe)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}).Answers(http.StatusCreated),
-		endpoint.On("GET /v1/view/subscriptions/{id}", access.Cluster, h.ask(Queries.Resume)).Streams(machinesapi.ViewLine{}).Asks("from"),
-		endpoint.On("GET /v1/view/health", access.Cluster, h.viewHealth).Writes(machinesapi.ViewHealth{}),
+		endpoint.On("POST /v1/view/queries", endpoint.Cluster, h.ask(Queries.Query)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}),
+		endpoint.On("POST /v1/view/subscriptions", endpoint.Cluster, h.ask(Queries.Subscribe)).Reads(machinesapi.ViewQuery{}).Streams(machinesapi.ViewLine{}).Answers(http.StatusCreated),
+		endpoint.On("GET /v1/view/subscriptions/{id}", endpoint.Cluster, h.ask(Queries.Resume)).Streams(machinesapi.ViewLine{}).Asks("from"),
+		endpoint.On("GET /v1/view/health", endpoint.Cluster, h.viewHealth).Writes(machinesapi.ViewHealth{}),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
-	"github.com/bourse-dev/bourse/broker/metrics"
+
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -25,7 +25,7 @@ func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request)
 		return err
 	}
 	fill, decision, err := h.Exchange.Place(r.Context(), order)
-	w.Header().Set(machinesapi.HeaderServerTiming, metrics.ServerTiming(decision.Times))
+	w.Header().Set(machinesapi.HeaderServerTiming, endpoint.ServerTiming(decision.Times))
 	if err != nil {
 		return placeError(&order, &decision, err)
 	}

@@ -6,11 +6,10 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/quota"
+
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -19,23 +18,23 @@ import (
 type volumeHandler struct {
 	*Config
 	gate     *endpoint.Gate
-	apps     *apps.Store
-	quota    *quota.Checker
+	apps     *lookup.Apps
+	quota    *lookup.Checker
 	known    *lookup.Volumes
 	machines *lookup.Machines
 }
 
 func (h *volumeHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("GET "+endpoint.AllVolumes, access.App, h.listVolumes).Writes([]machinesapi.Volume{}).Asks("summary"),
-		endpoint.On("POST "+endpoint.AllVolumes, access.App, h.gate.Ordering(endpoint.MachineLease, h.createVolume)).Reads(machinesapi.CreateVolume{}).Writes(machinesapi.Volume{}),
-		endpoint.On("GET "+endpoint.OneVolume, access.App, h.getVolume).Writes(machinesapi.Volume{}),
-		endpoint.On("PUT "+endpoint.OneVolume, access.App, h.updateVolume).Reads(machinesapi.UpdateVolume{}).Writes(machinesapi.Volume{}),
-		endpoint.On("DELETE "+endpoint.OneVolume, access.App, h.destroyVolume).Writes(machinesapi.Volume{}),
-		endpoint.On("PUT "+endpoint.OneVolume+"/extend", access.App, h.extendVolume).Reads(machinesapi.ExtendVolume{}).Writes(machinesapi.Extended{}),
-		endpoint.On("GET "+endpoint.OneVolume+"/snapshots", access.App, h.listSnapshots).Writes([]machinesapi.Snapshot{}),
-		endpoint.On("POST "+endpoint.OneVolume+"/snapshots", access.App, h.createSnapshot).ReadsNothing().Writes(machinesapi.Snapshot{}),
-		endpoint.On("GET /v1/orgs/{org}/volumes", access.Token, h.orgVolumes).Writes(machinesapi.OrgVolumes{}),
+		endpoint.On("GET "+endpoint.AllVolumes, endpoint.App, h.listVolumes).Writes([]machinesapi.Volume{}).Asks("summary"),
+		endpoint.On("POST "+endpoint.AllVolumes, endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.createVolume)).Reads(machinesapi.CreateVolume{}).Writes(machinesapi.Volume{}),
+		endpoint.On("GET "+endpoint.OneVolume, endpoint.App, h.getVolume).Writes(machinesapi.Volume{}),
+		endpoint.On("PUT "+endpoint.OneVolume, endpoint.App, h.updateVolume).Reads(machinesapi.UpdateVolume{}).Writes(machinesapi.Volume{}),
+		endpoint.On("DELETE "+endpoint.OneVolume, endpoint.App, h.destroyVolume).Writes(machinesapi.Volume{}),
+		endpoint.On("PUT "+endpoint.OneVolume+"/extend", endpoint.App, h.extendVolume).Reads(machinesapi.ExtendVolume{}).Writes(machinesapi.Extended{}),
+		endpoint.On("GET "+endpoint.OneVolume+"/snapshots", endpoint.App, h.listSnapshots).Writes([]machinesapi.Snapshot{}),
+		endpoint.On("POST "+endpoint.OneVolume+"/snapshots", endpoint.App, h.createSnapshot).ReadsNothing().Writes(machinesapi.Snapshot{}),
+		endpoint.On("GET /v1/orgs/{org}/volumes", endpoint.Token, h.orgVolumes).Writes(machinesapi.OrgVolumes{}),
 	}
 }
 

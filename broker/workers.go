@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/metrics"
+
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -23,19 +23,19 @@ type workerHandler struct {
 
 func (h *workerHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
-		endpoint.On("GET /v1/workers", access.Cluster, h.listWorkers).Writes(machinesapi.WorkerList{}),
-		endpoint.On("GET "+endpoint.OneWorker, access.Cluster, h.getWorker).Writes(machinesapi.Worker{}),
-		endpoint.On("GET /metrics", access.Metrics, h.metrics).Sends("text/plain"),
-		endpoint.On("GET /v1/metrics/targets", access.Metrics, h.targets).Writes([]metrics.Target{}),
-		endpoint.On("GET "+endpoint.OneWorker+"/metrics", access.Metrics, h.relayMetrics).Sends("text/plain"),
-		endpoint.On("GET /v1/proxies/{proxy}/metrics", access.Metrics, h.relayProxyMetrics).Sends("text/plain"),
-		endpoint.On("DELETE "+endpoint.OneWorker, access.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/cordon", access.Cluster, h.cordon(true)).ReadsNothing().Writes(machinesapi.Worker{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", access.Cluster, h.cordon(false)).ReadsNothing().Writes(machinesapi.Worker{}),
-		endpoint.On("GET "+endpoint.OneWorker+"/runs", access.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", access.Cluster, h.actOnRun(&fabric.RunRetry)).ReadsNothing().Writes(machinesapi.Run{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", access.Cluster, h.actOnRun(&fabric.RunSkip)).ReadsNothing().Writes(machinesapi.Run{}),
-		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/cancel", access.Cluster, h.actOnRun(&fabric.RunCancel)).ReadsNothing().Writes(machinesapi.Run{}),
+		endpoint.On("GET /v1/workers", endpoint.Cluster, h.listWorkers).Writes(machinesapi.WorkerList{}),
+		endpoint.On("GET "+endpoint.OneWorker, endpoint.Cluster, h.getWorker).Writes(machinesapi.Worker{}),
+		endpoint.On("GET /metrics", endpoint.Metrics, h.metrics).Sends("text/plain"),
+		endpoint.On("GET /v1/metrics/targets", endpoint.Metrics, h.targets).Writes([]endpoint.Target{}),
+		endpoint.On("GET "+endpoint.OneWorker+"/metrics", endpoint.Metrics, h.relayMetrics).Sends("text/plain"),
+		endpoint.On("GET /v1/proxies/{proxy}/metrics", endpoint.Metrics, h.relayProxyMetrics).Sends("text/plain"),
+		endpoint.On("DELETE "+endpoint.OneWorker, endpoint.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/cordon", endpoint.Cluster, h.cordon(true)).ReadsNothing().Writes(machinesapi.Worker{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", endpoint.Cluster, h.cordon(false)).ReadsNothing().Writes(machinesapi.Worker{}),
+		endpoint.On("GET "+endpoint.OneWorker+"/runs", endpoint.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/retry", endpoint.Cluster, h.actOnRun(&fabric.RunRetry)).ReadsNothing().Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/skip", endpoint.Cluster, h.actOnRun(&fabric.RunSkip)).ReadsNothing().Writes(machinesapi.Run{}),
+		endpoint.On("POST "+endpoint.OneWorker+"/runs/{run}/cancel", endpoint.Cluster, h.actOnRun(&fabric.RunCancel)).ReadsNothing().Writes(machinesapi.Run{}),
 	}
 }
 
@@ -150,7 +150,7 @@ func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) erro
 
 func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) error {
 	here, away := h.Directory.All()
-	return endpoint.WriteJSON(w, http.StatusOK, metrics.Targets(r.Host, here, away, h.proxies()))
+	return endpoint.WriteJSON(w, http.StatusOK, endpoint.Targets(r.Host, here, away, h.proxies()))
 }
 
 // proxies returns the proxies that are members.
@@ -166,7 +166,7 @@ func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request)
 	if err != nil {
 		return err
 	}
-	return endpoint.WorkerError(r.Context(), member.ID, endpoint.Reading, metrics.Relay(w, r.Request, h.Workers, member))
+	return endpoint.WorkerError(r.Context(), member.ID, endpoint.Reading, endpoint.Relay(w, r.Request, h.Workers, member))
 }
 
 func (h *workerHandler) relayProxyMetrics(w http.ResponseWriter, r *endpoint.Request) error {
@@ -175,7 +175,7 @@ func (h *workerHandler) relayProxyMetrics(w http.ResponseWriter, r *endpoint.Req
 	if i < 0 {
 		return bourse.Errorf(bourse.CodeNotFound, "proxy %s not found", bourse.Quoted(r.PathValue("proxy")))
 	}
-	return metrics.Relay(w, r.Request, h.Workers, list[i])
+	return endpoint.Relay(w, r.Request, h.Workers, list[i])
 }
 
 func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) error {

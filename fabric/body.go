@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // MaxBody bounds the body of every request, in bytes.
@@ -45,9 +45,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
 	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
-		return bodies.ReadError(err)
+		return throttle.BodyError(err)
 	}
-	return bodies.Decode(r, buf.Len(), func() error { return decode(buf.Bytes(), v) })
+	return throttle.DecodeBody(r, buf.Len(), func() error { return decode(buf.Bytes(), v) })
 }
 
 func decode(body []byte, v any) error {
@@ -72,7 +72,7 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 		WriteFailure(w, bourse.Errorf(bourse.CodeInvalid, "%w: %d bytes, at most %d; ask for less at a time", ErrOverflow, buf.Len(), maxReply))
 		return
 	}
-	release, err := bodies.Reserve(w, buf.Len())
+	release, err := throttle.ReserveReply(w, buf.Len())
 	if err != nil {
 		WriteFailure(w, err)
 		return
@@ -81,7 +81,7 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
 	w.WriteHeader(status)
-	bodies.Write(w, buf.Bytes())
+	throttle.WriteReply(w, buf.Bytes())
 }
 
 const contentType = "application/cbor"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/bodies"
 	"github.com/bourse-dev/bourse/internal/duplex"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 const (
@@ -62,7 +62,7 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
-	bodies.Stream(r)
+	throttle.StreamBody(r)
 	frames := duplex.NewReader(r.Body)
 	start, err := readStart(control, frames)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // ServeTunnel serves MachineTunnel: bytes go to and from conn, which it closes,
@@ -24,7 +24,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	}
 	control := http.NewResponseController(w)
 	BothWays(w, r)
-	bodies.Stream(r)
+	throttle.StreamBody(r)
 	accept(w, control)
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
 	defer stop()

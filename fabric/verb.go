@@ -9,7 +9,7 @@ import (
 	"net/url"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
@@ -169,14 +169,14 @@ func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member,
 
 // Handle serves the verb: do writes the lines. An error before the first line is
 // the reply; after it, the connection ends there.
-func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *ndjson.Writer) error) {
+func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *codec.Writer) error) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
 		if err := v.read(w, r, &req); err != nil {
 			WriteFailure(w, err)
 			return
 		}
-		out := ndjson.NewWriter(w)
+		out := codec.NewWriter(w)
 		err := do(r.Context(), req, out)
 		switch {
 		case err == nil:

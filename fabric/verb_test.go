@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: machine.Tag()}
@@ -201,7 +201,7 @@ func TestLinesEnd(t *testing.T) {
 func TestLinesFail(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		var mux http.ServeMux
-		fabric.MachineLogs.Handle(&mux, func(_ context.Context, q fabric.LogsQuery, out *ndjson.Writer) error {
+		fabric.MachineLogs.Handle(&mux, func(_ context.Context, q fabric.LogsQuery, out *codec.Writer) error {
 			if begun {
 				if err := out.Write(fabric.LogLine{Text: string(q.Machine)}); err != nil {
 					t.Error(err)

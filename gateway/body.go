@@ -7,7 +7,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // maxBody bounds what a poller or submitter sends, in bytes.
@@ -18,9 +18,9 @@ const maxBody = fabric.MaxBody
 func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		return bodies.ReadError(err)
+		return throttle.BodyError(err)
 	}
-	err := bodies.Decode(r, body.Len(), func() error { return json.Unmarshal(body.Bytes(), v) })
+	err := throttle.DecodeBody(r, body.Len(), func() error { return json.Unmarshal(body.Bytes(), v) })
 	switch {
 	case err == nil:
 		return nil
@@ -47,5 +47,5 @@ func write(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	bodies.Write(w, append(text, '\n'))
+	throttle.WriteReply(w, append(text, '\n'))
 }

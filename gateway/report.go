@@ -9,7 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/pull"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // maxBy bounds the name of a claimer, in bytes.
@@ -109,7 +109,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	bodies.Stream(r)                                                              // only its end is kept
+	throttle.StreamBody(r)                                                        // only its end is kept
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // not every writer can
 	output, err := readTail(r.Body)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/replay"
@@ -103,7 +103,7 @@ type Config struct {
 	Region  bourse.Region  // of this proxy
 	Trusted []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Limits  Limits
-	Conns   *fair.Budget // connections to machines, shared by organizations; nil: as many as there are
+	Conns   *throttle.Fair // connections to machines, shared by organizations; nil: as many as there are
 	Log     *slog.Logger
 
 	// HoldSwitched has a connection that changed protocols (WebSocket) count as a request

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/proxy"
 )
 
@@ -25,7 +25,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 		}
 	})
 	w.machine(addr)
-	w.config.Conns = fair.New(2)
+	w.config.Conns = throttle.NewFair(2)
 	w.start(proxy.Listener{})
 	ask := func() *bufio.Reader {
 		_, in := w.send("GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n")

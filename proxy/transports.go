@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
@@ -36,7 +36,7 @@ type backendKey struct {
 // pool has a transport for each way that was used lately.
 type pool struct {
 	limits Limits
-	conns  *fair.Budget
+	conns  *throttle.Fair
 
 	mu      sync.Mutex
 	entries map[backendKey]*backend
@@ -122,7 +122,7 @@ func errShed() error {
 // Dial connects to a machine within the budget of connections. The connection is
 // closed when its owner has the most connections and another owner needs one. It
 // returns CodeRateLimited if the budget is used up and no other owner has more.
-func Dial(ctx context.Context, conns *fair.Budget, owner string, way Way) (net.Conn, error) {
+func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Way) (net.Conn, error) {
 	c := &counted{}
 	if conns != nil {
 		c.hold = conns.Open(owner, func() { go c.shed() })
@@ -147,7 +147,7 @@ func Dial(ctx context.Context, conns *fair.Budget, owner string, way Way) (net.C
 	return c, nil
 }
 
-func newBackend(key backendKey, limit time.Duration, conns *fair.Budget) *backend {
+func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *backend {
 	var speaks http.Protocols
 	speaks.SetHTTP1(!key.h2)
 	speaks.SetUnencryptedHTTP2(key.h2)
@@ -188,7 +188,7 @@ func newBackend(key backendKey, limit time.Duration, conns *fair.Budget) *backen
 type counted struct {
 	net.Conn
 	written atomic.Int64
-	hold    *fair.Hold // nil: there is no budget
+	hold    *throttle.Hold // nil: there is no budget
 
 	mu   sync.Mutex // guards over, and Conn until it is dialed
 	over bool       // its place is another's

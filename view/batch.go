@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -110,7 +110,7 @@ func (b *batch) dirty() bool {
 // flush writes what is in memory into the file, before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
-		err := sqlfile.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		err := schema.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (site, epoch) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at = excluded.at, rows = excluded.rows, bytes = excluded.bytes`,
 			s.Site, s.Epoch, h.seq, h.hash, h.at, h.rows, h.bytes, h.by.Birth)
 		if err != nil {
@@ -118,7 +118,7 @@ func (b *batch) flush() error {
 		}
 	}
 	for k, s := range b.sums {
-		err := sqlfile.Run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
+		err := schema.Run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
 			ON CONFLICT (tbl, shared) DO UPDATE SET rows = excluded.rows, sum = excluded.sum`, k.table, k.shared, s.rows, s.hash)
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (b *batch) flush() error {
 		b.quarantine = &q
 	}
 	if b.self != b.base.self || b.clock != b.base.clock {
-		return sqlfile.Run(b.conn, "UPDATE meta SET epoch = ?, clock = ?", b.self.Epoch, int64(b.clock))
+		return schema.Run(b.conn, "UPDATE meta SET epoch = ?, clock = ?", b.self.Epoch, int64(b.clock))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -109,7 +109,7 @@ func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 	if !b.careful {
 		return b.take(st, e)
 	}
-	if err := sqlfile.Run(b.conn, "SAVEPOINT one_row"); err != nil {
+	if err := schema.Run(b.conn, "SAVEPOINT one_row"); err != nil {
 		return err
 	}
 	cause := recovered(func() error { return b.take(st, e) })
@@ -117,11 +117,11 @@ func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 		return cause
 	}
 	if cause != nil {
-		if err := sqlfile.Run(b.conn, "ROLLBACK TO one_row"); err != nil {
+		if err := schema.Run(b.conn, "ROLLBACK TO one_row"); err != nil {
 			return err
 		}
 	}
-	if err := sqlfile.Run(b.conn, "RELEASE one_row"); err != nil {
+	if err := schema.Run(b.conn, "RELEASE one_row"); err != nil {
 		return err
 	}
 	if cause != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -124,7 +124,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Fatalf("Run ended with %v", err)
 	}
 	again := startMember(t, Config{Path: left})
-	if again.Generation() != 1 || fileExists(left+sqlfile.BadSuffix) {
+	if again.Generation() != 1 || fileExists(left+schema.BadSuffix) {
 		t.Error("the file was replaced")
 	}
 	again.sound()

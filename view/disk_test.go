@@ -15,7 +15,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -82,7 +82,7 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 
 func count(ctx context.Context, v *View) (n int, err error) {
 	err = v.Read(ctx, func(c *sqlite.Conn) error {
-		return sqlfile.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error {
+		return schema.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error {
 			n = s.ColumnInt(0)
 			return nil
 		})

@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -52,7 +52,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(sqlfile.Run(c, sql), c.Close()); err != nil {
+		if err := errors.Join(schema.Run(c, sql), c.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 			if got := m.dump(); len(got) != 0 {
 				t.Errorf("rows of the old file: %v", got)
 			}
-			if !fileExists(path + sqlfile.BadSuffix) {
+			if !fileExists(path + schema.BadSuffix) {
 				t.Error("the old file was not kept aside")
 			}
 			m.publish(volume("mine", "y"))
@@ -206,7 +206,7 @@ func overwrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sqlfile.Run(c, "PRAGMA wal_checkpoint(TRUNCATE)"), c.Close()); err != nil {
+	if err := errors.Join(schema.Run(c, "PRAGMA wal_checkpoint(TRUNCATE)"), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -231,7 +231,7 @@ func (r *member) alive(site bourse.WorkerID) string {
 	for {
 		got := "no row"
 		err := r.Read(r.t.Context(), func(c *sqlite.Conn) error {
-			return sqlfile.Query(c, "SELECT coalesce(alive, 'unknown') FROM sites WHERE site = ?", func(s *sqlite.Stmt) error {
+			return schema.Query(c, "SELECT coalesce(alive, 'unknown') FROM sites WHERE site = ?", func(s *sqlite.Stmt) error {
 				got = s.ColumnText(0)
 				return nil
 			}, site)
@@ -268,7 +268,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		m := startMember(t, Config{Path: path})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		err := m.Read(ctx, func(c *sqlite.Conn) error {
-			return sqlfile.Query(c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", func(*sqlite.Stmt) error { return nil })
+			return schema.Query(c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", func(*sqlite.Stmt) error { return nil })
 		})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -298,7 +298,7 @@ func TestHostCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sqlfile.Run(c, "UPDATE meta SET boot = 'before'"), c.Close()); err != nil {
+	if err := errors.Join(schema.Run(c, "UPDATE meta SET boot = 'before'"), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	m = startMember(t, Config{Path: path})

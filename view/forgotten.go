@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -40,7 +40,7 @@ func epochOf(said wire.Columns) uint64 {
 
 // readForgotten adds to the newest epochs those of forgotten workers.
 func (st *state) readForgotten(c *sqlite.Conn) error {
-	return sqlfile.Query(c, "SELECT key, until FROM forgotten_rows", func(s *sqlite.Stmt) error {
+	return schema.Query(c, "SELECT key, until FROM forgotten_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))
 		if st.newest[site] <= until {
 			st.newest[site] = until + 1

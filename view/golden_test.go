@@ -11,7 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -164,7 +164,7 @@ func TestMigrationAdoptsWhatWasKept(t *testing.T) {
 	}
 	var got []string
 	err = m.Read(t.Context(), func(c *sqlite.Conn) error {
-		return sqlfile.Query(c, `SELECT colour FROM volume_rows WHERE extra IS NULL UNION ALL SELECT n FROM quota_rows UNION ALL SELECT count(*) FROM unknown_rows`, func(s *sqlite.Stmt) error {
+		return schema.Query(c, `SELECT colour FROM volume_rows WHERE extra IS NULL UNION ALL SELECT n FROM quota_rows UNION ALL SELECT count(*) FROM unknown_rows`, func(s *sqlite.Stmt) error {
 			got = append(got, s.ColumnText(0))
 			return nil
 		})
@@ -178,7 +178,7 @@ func TestMigrationAdoptsWhatWasKept(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if m = startMember(t, Config{Path: path}); len(m.dump()) != 0 || !fileExists(path+sqlfile.BadSuffix) {
+	if m = startMember(t, Config{Path: path}); len(m.dump()) != 0 || !fileExists(path+schema.BadSuffix) {
 		t.Error("the older release has not put the newer one's file aside")
 	}
 }

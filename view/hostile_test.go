@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -316,7 +316,7 @@ func TestOnePoisonousRowOfMany(t *testing.T) {
 	m := startMember(t, Config{})
 	err := m.submit(t.Context(), false, func(b *batch) error {
 		b.written = true
-		return sqlfile.Run(b.conn, `CREATE TRIGGER poison BEFORE INSERT ON volume_rows WHEN new.app = 'poison' BEGIN SELECT raise(ABORT, 'poison'); END`)
+		return schema.Run(b.conn, `CREATE TRIGGER poison BEFORE INSERT ON volume_rows WHEN new.app = 'poison' BEGIN SELECT raise(ABORT, 'poison'); END`)
 	})
 	if err != nil {
 		t.Fatal(err)

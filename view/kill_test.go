@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -130,7 +130,7 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // killed
 		m := startMember(t, Config{Path: path})
-		if m.Generation() != 1 || fileExists(path+sqlfile.BadSuffix) {
+		if m.Generation() != 1 || fileExists(path+schema.BadSuffix) {
 			t.Fatal("the file was replaced")
 		}
 		if got := m.Head(wire.Stream{Site: "w2", Epoch: 1}); got < said {

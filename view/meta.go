@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -26,7 +26,7 @@ type meta struct {
 func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	now := w.v.config.Now()
 	m := meta{fresh: true}
-	err := sqlfile.Query(c, "SELECT cluster, site, epoch, clock, boot, touched_at FROM meta", func(s *sqlite.Stmt) error {
+	err := schema.Query(c, "SELECT cluster, site, epoch, clock, boot, touched_at FROM meta", func(s *sqlite.Stmt) error {
 		m = meta{
 			cluster: s.ColumnText(0), self: wire.Stream{Site: bourse.WorkerID(s.ColumnText(1)), Epoch: uint64(s.ColumnInt64(2))},
 			clock: wire.Clock(s.ColumnInt64(3)), boot: s.ColumnText(4), touched: wire.TimeOf(s.ColumnInt64(5)),
@@ -38,16 +38,16 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 		return m, fmt.Errorf("read what the file is: %w", err)
 	case m.fresh:
 		m.cluster, m.self, m.boot, m.touched = w.v.config.Cluster, wire.Stream{Site: w.v.config.Site, Epoch: max(uint64(max(now.UnixMilli(), 1)), after+1)}, bootID(), now
-		return m, sqlfile.Run(c, "INSERT INTO meta (one, cluster, site, epoch, clock, boot, touched_at) VALUES (1, ?, ?, ?, 0, ?, ?)",
+		return m, schema.Run(c, "INSERT INTO meta (one, cluster, site, epoch, clock, boot, touched_at) VALUES (1, ?, ?, ?, 0, ?, ?)",
 			m.cluster, m.self.Site, m.self.Epoch, m.boot, now.UnixNano())
 	case m.cluster != w.v.config.Cluster:
-		return m, &sqlfile.Unusable{Cause: fmt.Errorf("it is of cluster %s", bourse.Quoted(m.cluster))}
+		return m, &schema.Unusable{Cause: fmt.Errorf("it is of cluster %s", bourse.Quoted(m.cluster))}
 	case m.self.Site != w.v.config.Site:
-		return m, &sqlfile.Unusable{Cause: fmt.Errorf("it is of site %s", bourse.Quoted(string(m.self.Site)))}
+		return m, &schema.Unusable{Cause: fmt.Errorf("it is of site %s", bourse.Quoted(string(m.self.Site)))}
 	case wire.CheckEpoch(m.self, now) != nil: // by a clock that was wrong: the others have refused what it wrote
-		return m, &sqlfile.Unusable{Cause: fmt.Errorf("its epoch is ahead of the clock")}
+		return m, &schema.Unusable{Cause: fmt.Errorf("its epoch is ahead of the clock")}
 	case now.Sub(m.touched) > tooOld:
-		return m, &sqlfile.Unusable{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
+		return m, &schema.Unusable{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
 	}
 	return m, nil
 }
@@ -58,11 +58,11 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 func (w *writer) settle(c *sqlite.Conn, st *state, m meta, from int) error {
 	boot := bootID()
 	b := newBatch(c, w.v.tables, st, w.v.config.Now(), &w.hasher, &w.v.verifier)
-	err := sqlfile.InTransaction(c, func() error {
-		if err := sqlfile.Run(c, "UPDATE sites SET alive = NULL"); err != nil {
+	err := schema.InTransaction(c, func() error {
+		if err := schema.Run(c, "UPDATE sites SET alive = NULL"); err != nil {
 			return err
 		}
-		if err := sqlfile.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
+		if err := schema.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
 			return err
 		}
 		if from > 0 && from < len(w.schema.Steps) {

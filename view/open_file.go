@@ -9,7 +9,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
 )
 
 // tooOld is how long a file may be out of use: after that, deletions that it
@@ -20,9 +19,9 @@ const tooOld = retention - 24*time.Hour
 // use is moved aside first. A new one begins an epoch after the one given.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
-	if bad, ok := errors.AsType[*sqlfile.Unusable](err); ok {
+	if bad, ok := errors.AsType[*schema.Unusable](err); ok {
 		w.v.config.Log.Warn("the view's file is replaced", slog.String("path", w.v.config.Path), slog.Any("err", bad.Cause))
-		if err := sqlfile.MoveAside(w.v.config.Path); err != nil {
+		if err := schema.MoveAside(w.v.config.Path); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "move the view's file aside: %w", err)
 		}
 		f, st, err = w.tryFile(after)
@@ -38,8 +37,8 @@ func (w *writer) openFile(after uint64) error {
 	return nil
 }
 
-func (w *writer) tryFile(after uint64) (*sqlfile.File, *state, error) {
-	f, err := sqlfile.Open(w.v.config.Path)
+func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
+	f, err := schema.Open(w.v.config.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +50,7 @@ func (w *writer) tryFile(after uint64) (*sqlfile.File, *state, error) {
 		_ = f.Close() // the first error is the one that counts
 		switch fateOf(err) {
 		case fateDamaged, fateBadRow:
-			err = &sqlfile.Unusable{Cause: err}
+			err = &schema.Unusable{Cause: err}
 		case fateUnavailable, fateKilled:
 		}
 		return nil, nil, err
@@ -60,13 +59,13 @@ func (w *writer) tryFile(after uint64) (*sqlfile.File, *state, error) {
 }
 
 // prepare checks the file and reads the state.
-func (w *writer) prepare(f *sqlfile.File, after uint64) (*state, error) {
-	for _, p := range sqlfile.Pragmas {
-		if err := sqlfile.Run(f.Conn, p); err != nil {
+func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
+	for _, p := range schema.Pragmas {
+		if err := schema.Run(f.Conn, p); err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	from, err := sqlfile.Migrate(f.Conn, w.schema)
+	from, err := schema.Migrate(f.Conn, w.schema)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -45,7 +45,7 @@ func (b *batch) placeAgain() error {
 			key  string
 		}
 		var unplaced []address
-		err := sqlfile.Query(b.conn, "SELECT site, key FROM "+table+"_rows WHERE NOT placed AND placement IS NOT NULL LIMIT ?", func(s *sqlite.Stmt) error {
+		err := schema.Query(b.conn, "SELECT site, key FROM "+table+"_rows WHERE NOT placed AND placement IS NOT NULL LIMIT ?", func(s *sqlite.Stmt) error {
 			unplaced = append(unplaced, address{bourse.WorkerID(s.ColumnText(0)), s.ColumnText(1)})
 			return nil
 		}, maxTidy)

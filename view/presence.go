@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // presenceStep is how old the heard_at of a site that is alive may become: to
@@ -74,7 +74,7 @@ func (w *writer) takePresence() map[bourse.WorkerID]presence {
 // writePresence writes it into the file.
 func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	for site, p := range due {
-		err := sqlfile.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
+		err := schema.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
 			ON CONFLICT (site) DO UPDATE SET alive = excluded.alive, heard_at = excluded.heard_at`, site, p.alive, p.at)
 		if err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -45,7 +45,7 @@ func (b *batch) refuse(r refusal) error {
 		retry = r.retry
 	}
 	b.refused = true
-	return sqlfile.Run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return schema.Run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.Site, r.Epoch, r.Seq, shown(r.table, wire.MaxName), shown(r.key, wire.MaxKey), shown(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
 }
 
@@ -59,20 +59,20 @@ func shown(s string, most int) string {
 
 // trimQuarantine lets the oldest go.
 func trimQuarantine(c *sqlite.Conn) error {
-	return sqlfile.Run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
+	return schema.Run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
 }
 
 // readQuarantine reads what Health says of it.
 func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	var q Quarantine
-	err := sqlfile.Query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
+	err := schema.Query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
 		q.Count = s.ColumnInt(0)
 		return nil
 	})
 	if err != nil {
 		return q, err
 	}
-	err = sqlfile.Query(c, "SELECT site, tbl, epoch, seq, since, key, reason FROM quarantine ORDER BY id DESC LIMIT ?", func(s *sqlite.Stmt) error {
+	err = schema.Query(c, "SELECT site, tbl, epoch, seq, since, key, reason FROM quarantine ORDER BY id DESC LIMIT ?", func(s *sqlite.Stmt) error {
 		st := schema.StampOf(s)
 		q.Newest = append(q.Newest, Quarantined{
 			Origin: st.Position, Table: s.ColumnText(1), Key: s.ColumnText(5), Reason: s.ColumnText(6), Since: wire.TimeOf(st.At),
@@ -93,8 +93,8 @@ type quarantined struct {
 func (b *batch) release() error {
 	const most = 256
 	var due []quarantined
-	err := sqlfile.Query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
-		raw, _ := sqlfile.ValueAt(s, 5).([]byte)
+	err := schema.Query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
+		raw, _ := schema.ValueAt(s, 5).([]byte)
 		due = append(due, quarantined{s.ColumnInt64(1), schema.StampOf(s), raw})
 		return nil
 	}, b.now.UnixNano(), most)
@@ -103,7 +103,7 @@ func (b *batch) release() error {
 	}
 	for _, q := range due {
 		b.refused = true
-		if err := sqlfile.Run(b.conn, "DELETE FROM quarantine WHERE id = ?", q.id); err != nil {
+		if err := schema.Run(b.conn, "DELETE FROM quarantine WHERE id = ?", q.id); err != nil {
 			return err
 		}
 		w, err := wire.DecodeRow(q.raw)

@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // olderSchema returns a schema in which some columns are not known yet, and
 // what adds them.
-func olderSchema(t *testing.T) sqlfile.Schema {
+func olderSchema(t *testing.T) schema.Definition {
 	t.Helper()
 	older, upgrade := schema.SQL, ""
 	for table, columns := range map[string][]string{
@@ -41,7 +41,7 @@ func olderSchema(t *testing.T) sqlfile.Schema {
 		}
 		older = before + "CREATE TABLE " + table + " (" + body + "\n  PRIMARY KEY" + after
 	}
-	return sqlfile.Schema{First: 1, Steps: []string{older, upgrade}}
+	return schema.Definition{First: 1, Steps: []string{older, upgrade}}
 }
 
 // TestMembersOfTwoReleases lets a member without some columns and one of ours
@@ -50,7 +50,7 @@ func olderSchema(t *testing.T) sqlfile.Schema {
 func TestMembersOfTwoReleases(t *testing.T) {
 	path := tempFile(t)
 	newer := olderSchema(t)
-	older := sqlfile.Schema{First: newer.First, Steps: newer.Steps[:1]}
+	older := schema.Definition{First: newer.First, Steps: newer.Steps[:1]}
 	v, err := openWith(withTestDefaults(Config{Site: "old", Path: path}), older)
 	if err != nil {
 		t.Fatal(err)

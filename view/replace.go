@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // errVanished is a file that was deleted or replaced.
@@ -62,7 +62,7 @@ func (w *writer) renewFile() error {
 	if w.file != nil {
 		_ = w.file.Close() // it is of no use any more
 		w.file = nil
-		if err := sqlfile.MoveAside(w.v.config.Path); err != nil {
+		if err := schema.MoveAside(w.v.config.Path); err != nil {
 			return fmt.Errorf("move the view's file aside: %w", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -116,7 +116,7 @@ func (b *batch) evict(some int) error {
 // alive returns the sites that are heard from, and our own.
 func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 	out := map[bourse.WorkerID]bool{b.self.Site: true}
-	err := sqlfile.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
+	err := schema.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
 		out[bourse.WorkerID(s.ColumnText(0))] = true
 		return nil
 	})
@@ -126,7 +126,7 @@ func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 // forget drops what is known of a stream. The shared rows that it wrote stay:
 // they prove themselves.
 func (b *batch) forget(s wire.Stream) error {
-	if err := sqlfile.Run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
+	if err := schema.Run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
 		return err
 	}
 	delete(b.heads, s)
@@ -160,7 +160,7 @@ func (b *batch) forgetOver() error {
 			}
 		}
 	}
-	err = sqlfile.Run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
+	err = schema.Run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
 		b.now.Add(-forgetAfter).UnixNano())
 	b.written = b.written || b.conn.Changes() > 0
 	return err

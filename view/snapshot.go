@@ -10,7 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -51,8 +51,8 @@ func (v *View) copyOut(ctx context.Context, w io.Writer, write func(*sqlite.Conn
 
 func (v *View) writeStream(c *sqlite.Conn, of wire.Stream, w io.Writer) error {
 	var h head
-	err := sqlfile.Query(c, "SELECT seq, at, birth FROM streams WHERE site = ? AND epoch = ?", func(s *sqlite.Stmt) error {
-		birth, _ := sqlfile.ValueAt(s, 2).([]byte)
+	err := schema.Query(c, "SELECT seq, at, birth FROM streams WHERE site = ? AND epoch = ?", func(s *sqlite.Stmt) error {
+		birth, _ := schema.ValueAt(s, 2).([]byte)
 		h = head{seq: uint64(s.ColumnInt64(0)), at: s.ColumnInt64(1), by: &wire.Author{Stream: of, Birth: birth}}
 		return nil
 	}, of.Site, of.Epoch)
@@ -108,8 +108,8 @@ func (v *View) writeShared(c *sqlite.Conn, w io.Writer) error {
 
 // writeBirths writes what the rows' signatures are checked with.
 func writeBirths(c *sqlite.Conn, f *wire.FrameWriter) error {
-	return sqlfile.Query(c, "SELECT birth FROM births", func(s *sqlite.Stmt) error {
-		birth, _ := sqlfile.ValueAt(s, 0).([]byte)
+	return schema.Query(c, "SELECT birth FROM births", func(s *sqlite.Stmt) error {
+		birth, _ := schema.ValueAt(s, 0).([]byte)
 		return f.Birth(birth)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -51,9 +51,9 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 		self: self, clock: clock,
 		heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]sum{},
 	}
-	err := sqlfile.Query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
+	err := schema.Query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
 		of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(1))}
-		birth, _ := sqlfile.ValueAt(s, 7).([]byte)
+		birth, _ := schema.ValueAt(s, 7).([]byte)
 		st.heads[of] = head{
 			seq: uint64(s.ColumnInt64(2)), hash: uint64(s.ColumnInt64(3)), at: s.ColumnInt64(4),
 			rows: s.ColumnInt64(5), bytes: s.ColumnInt64(6), by: &wire.Author{Stream: of, Birth: birth},
@@ -69,7 +69,7 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 		return nil, fmt.Errorf("read the forgotten workers: %w", err)
 	}
 	st.newest[self.Site] = self.Epoch
-	err = sqlfile.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
+	err = schema.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
 		st.sums[sumKey{s.ColumnText(0), s.ColumnBool(1)}] = sum{s.ColumnInt64(2), uint64(s.ColumnInt64(3))}
 		return nil
 	})

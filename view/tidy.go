@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -39,7 +39,7 @@ func (w *writer) tidy() error {
 		if err := b.placeAgain(); err != nil {
 			return fmt.Errorf("verify placements again: %w", err)
 		}
-		err := sqlfile.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
+		err := schema.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
 		b.written = b.written || b.conn.Changes() > 0
 		if err == nil && b.written {
 			err = schema.DropBirths(b.conn)

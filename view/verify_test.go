@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -15,7 +15,7 @@ import (
 // row with what it says, and the checksums with the rows. It reads everything.
 func (v *View) verify(ctx context.Context) error {
 	return v.Read(ctx, func(c *sqlite.Conn) error {
-		err := sqlfile.Query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {
+		err := schema.Query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {
 			if word := s.ColumnText(0); word != "ok" {
 				return fmt.Errorf("integrity check: %s", word)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -22,7 +22,7 @@ type View struct {
 	verifier wire.Verifier
 	author   *wire.Author // we ourselves: what our role lets us write
 	writer   writer       // the writer's own
-	pool     sqlfile.Pool // the readers'; has its own lock
+	pool     schema.Pool  // the readers'; has its own lock
 
 	work    chan struct{} // has one element when the writer has something to do
 	stopped chan struct{} // closed when the writer has ended
@@ -53,7 +53,7 @@ type faults struct {
 func Open(cfg Config) (*View, error) { return openWith(cfg, schema.Current()) }
 
 // openWith is Open with another schema.
-func openWith(cfg Config, s sqlfile.Schema) (*View, error) {
+func openWith(cfg Config, s schema.Definition) (*View, error) {
 	if err := cfg.Site.Validate(); err != nil {
 		return nil, fmt.Errorf("open view: %w", err)
 	}
@@ -70,7 +70,7 @@ func openWith(cfg Config, s sqlfile.Schema) (*View, error) {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "open view: %w", err)
 		}
 		var err error
-		if unlock, err = sqlfile.Lock(cfg.Path + ".lock"); err != nil {
+		if unlock, err = schema.Lock(cfg.Path + ".lock"); err != nil {
 			return nil, fmt.Errorf("open view %s: %w", cfg.Path, err)
 		}
 		wire.ClearSpools(cfg.Path)
@@ -80,7 +80,7 @@ func openWith(cfg Config, s sqlfile.Schema) (*View, error) {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
 	err := v.writer.openFile(0)
-	if err != nil && v.config.Role == bourse.RoleWorker && sqlfile.NoRoom(err) {
+	if err != nil && v.config.Role == bourse.RoleWorker && schema.NoRoom(err) {
 		// What is in it the worker knows better, or receives again. The file stays as
 		// it is, with its lock and its key, for the next start.
 		v.config.Log.Error("the view is in memory until the next start: its disk has no room", slog.String("path", cfg.Path), slog.Any("err", err))

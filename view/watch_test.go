@@ -9,7 +9,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -135,7 +135,7 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	m.publish(volume("v1", "x"))
 	size := func(c *sqlite.Conn) (n int) {
-		if err := sqlfile.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error { n = s.ColumnInt(0); return nil }); err != nil {
+		if err := schema.Query(c, "SELECT count(*) FROM volume_rows", func(s *sqlite.Stmt) error { n = s.ColumnInt(0); return nil }); err != nil {
 			t.Error(err)
 		}
 		return n

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -29,8 +29,8 @@ const (
 // writer is the goroutine that alone changes the file and View.state.
 type writer struct {
 	v         *View
-	file      *sqlfile.File // nil while there is none
-	schema    sqlfile.Schema
+	file      *schema.File // nil while there is none
+	schema    schema.Definition
 	unlock    func() error
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher
@@ -172,7 +172,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	c := w.file.Conn
 	defer w.v.pool.Exclusive()()
 	b := newBatch(c, w.v.tables, w.v.state, w.v.config.Now(), &w.hasher, &w.v.verifier)
-	if err := sqlfile.Run(c, "BEGIN IMMEDIATE"); err != nil {
+	if err := schema.Run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	err := recovered(func() error {
@@ -186,7 +186,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	}
 	if err != nil {
 		if !c.AutocommitEnabled() {
-			_ = sqlfile.Run(c, "ROLLBACK") // the cause is returned
+			_ = schema.Run(c, "ROLLBACK") // the cause is returned
 		}
 		return err
 	}
@@ -197,14 +197,14 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 // commit makes the batch durable against the end of this process.
 func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
-		return sqlfile.Run(b.conn, "ROLLBACK")
+		return schema.Run(b.conn, "ROLLBACK")
 	}
 	w.commits++
 	if err := w.fault(FaultBefore); err != nil {
 		return err
 	}
 	// Readers never block it: the log file takes the commit.
-	if err := sqlfile.Run(b.conn, "COMMIT"); err != nil {
+	if err := schema.Run(b.conn, "COMMIT"); err != nil {
 		return err
 	}
 	return w.fault(FaultAfter)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
 // tool finds a program, also where a daemon's PATH does not look.
@@ -54,7 +54,7 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	oomscore.Unprotected(func() { err = cmd.Start() })
+	tuning.ForkUnprotected(func() { err = cmd.Start() })
 	if err == nil {
 		err = cmd.Wait()
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 func handleImages(mux *http.ServeMux, w *Worker) {
@@ -32,7 +32,7 @@ func handleImages(mux *http.ServeMux, w *Worker) {
 const pullEvery = 250 * time.Millisecond
 
 // pullImage pulls an image, and writes its progress as lines.
-func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *ndjson.Writer) error {
+func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *codec.Writer) error {
 	if err := w.mayPull(req.Image); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // served is a host whose worker's API can be used.
@@ -208,7 +208,7 @@ func TestExecStreams(t *testing.T) {
 		sizes <- fabric.Size{Rows: 50, Cols: 100}
 		for name, terminal := range map[string]*fabric.Terminal{"with a terminal": {}, "without": nil} {
 			out.Reset()
-			exit, err := execStream(t.Context(), d, spec.TaskOf(&m), fabric.ExecIO{
+			exit, err := execStream(t.Context(), d, machines.TaskOf(&m), fabric.ExecIO{
 				Start: fabric.ExecStart{Command: []string{"print", "a", "warn", "b", "cat", "exit", "7"}, Terminal: terminal},
 				Stdin: strings.NewReader("c\n"), Stdout: &out, Stderr: &errs, Resize: sizes,
 			})

@@ -8,12 +8,12 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/idle"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
+	"github.com/bourse-dev/bourse/worker/reach"
 	"github.com/bourse-dev/bourse/worker/state"
-	"github.com/bourse-dev/bourse/worker/waits"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // machineEvents returns a machine's latest events.
@@ -35,7 +35,7 @@ const maxWait = 5 * time.Minute
 
 // waitQuery waits for what its caller asks for.
 func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
-	want := waits.Query{Instance: q.Instance, After: q.After}
+	want := reach.StateQuery{Instance: q.Instance, After: q.After}
 	for _, s := range q.States {
 		want.States = append(want.States, string(s))
 	}
@@ -43,11 +43,11 @@ func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.Wait
 	if limit <= 0 || limit > maxWait {
 		limit = maxWait
 	}
-	return waits.For(ctx, w.state, q.Machine, want, limit)
+	return reach.AwaitState(ctx, w.state, q.Machine, want, limit)
 }
 
 // logs writes a machine's output as lines.
-func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *ndjson.Writer) error {
+func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *codec.Writer) error {
 	m, err := w.state.Machine(ctx, q.Machine)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse
 	}
 	defer w.uses.Begin(id)()
 	fabric.ServeExec(rw, r, func(ctx context.Context, streams fabric.ExecIO) (bourse.Exit, error) {
-		return execStream(ctx, d, spec.TaskOf(&m), streams)
+		return execStream(ctx, d, machines.TaskOf(&m), streams)
 	})
 }
 
@@ -85,5 +85,5 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 		fabric.WriteFailure(rw, err)
 		return
 	}
-	fabric.ServeTunnel(rw, r, idle.Conn(conn, func() { w.uses.Touch(to.Machine) }))
+	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/holds"
+	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/tasks"
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
@@ -43,7 +43,7 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 		if err := volumes.MayCancel(tx, rec.Volume); err != nil {
 			return err
 		}
-		if err := holds.End(tx, id); err != nil {
+		if err := admit.End(tx, id); err != nil {
 			return err
 		}
 		rec.Canceled = true

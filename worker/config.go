@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/machines"
 	"github.com/bourse-dev/bourse/worker/publish"
-	"github.com/bourse-dev/bourse/worker/secrets"
-	"github.com/bourse-dev/bourse/worker/standby"
 	"github.com/bourse-dev/bourse/worker/volumes"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // Config says what a worker is and has. Identity fields are fixed at the
@@ -30,7 +30,7 @@ type Config struct {
 	NoHost   bool            // refuse orders for image "host"
 	Version  string
 	View     publish.View                         // gets machines and capacity, has cancelled orders and apps; may be nil
-	Standby  standby.View                         // the machines of other workers; nil: there are none, and spares never start by themselves
+	Standby  watch.StandbyView                    // the machines of other workers; nil: there are none, and spares never start by themselves
 	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
 	Forget   bool                                 // remove machines of the host that the store does not know, rather than refusing to start
 	Failed   func(error)                          // called when the store has failed: ends the daemon; see store.Config
@@ -47,9 +47,9 @@ type Parts struct {
 	Images    Images
 	Network   Network
 	Volumes   Volumes
-	Pull      Puller        // runs image "pull"
-	Secrets   secrets.View  // has the secrets of apps; nil: machines get none
-	Peers     volumes.Peers // where volumes and snapshots of other workers come from
+	Pull      Puller               // runs image "pull"
+	Secrets   machines.SecretsView // has the secrets of apps; nil: machines get none
+	Peers     volumes.Peers        // where volumes and snapshots of other workers come from
 }
 
 // Policy says how a worker runs machines. The zero value is the default.
@@ -59,7 +59,7 @@ type Policy struct {
 	SharedQuota bool          // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
 	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative: no limit
 	Rootfs      bourse.MiB    // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
-	Patience    time.Duration // of spares with a worker that is not heard from; default standby.Patience
+	Patience    time.Duration // of spares with a worker that is not heard from; default watch.Patience
 	IdleAfter   time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that; default idle.After
 	Awake       bool          // programs of the host have a socket through which they keep their machines awake
 	Kept        bourse.MiB    // what the log and the record of a machine may take of the disk: part of what each takes, stopped ones too; 0: not counted

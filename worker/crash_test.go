@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 var errCrash = errors.New("crash")
@@ -271,7 +271,7 @@ func checkIntent(h *host, _ *diary) {
 		if !m.State.Settled() {
 			h.t.Errorf("machine %s is %s for ever: %v", m.ID, m.State, story(m))
 		}
-		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), spec.TaskOf(&m)) {
+		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), machines.TaskOf(&m)) {
 			h.t.Errorf("machine %s is started, its task does not run: %v", m.ID, story(m))
 		}
 		if m.State != bourse.StateDestroyed && h.canceledOrder(m.Order) {
@@ -349,7 +349,7 @@ func checkBounce(h *host, d *diary) {
 		}
 	}
 	for id := range d.suspended {
-		if m := h.get(id); m.State != bourse.StateSuspended || !slices.Contains(h.frozen(), spec.TaskOf(&m)) {
+		if m := h.get(id); m.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&m)) {
 			h.t.Errorf("machine %s was told suspended and is %s, frozen are %v: %v", id, m.State, h.frozen(), story(m))
 		}
 	}

@@ -3,7 +3,7 @@ package worker
 import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // newHost makes the worker as orders are judged by. Its labels come with
@@ -25,7 +25,7 @@ func (w *Worker) newHost() *admit.Host {
 		h.VolumeLabels = cfg.Volumes.Labels()
 	}
 	if cfg.Pull != nil {
-		h.Room = func(c *bourse.Config) *bourse.Refusal { return cfg.Pull.Room(spec.PollerLimits(c)) }
+		h.Room = func(c *bourse.Config) *bourse.Refusal { return cfg.Pull.Room(machines.PollerLimits(c)) }
 	}
 	return h
 }

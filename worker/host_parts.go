@@ -6,14 +6,14 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/images"
+	"github.com/bourse-dev/bourse/worker/machines"
+
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
 // Images are the images that the host has, and the way to more of them.
 type Images interface {
-	images.Host
+	machines.ImageHost
 	// List returns every image, those being pulled too.
 	List(ctx context.Context) ([]bourse.Image, error)
 	// Prune removes every image that is not in use, and returns those.
@@ -28,7 +28,7 @@ type Images interface {
 
 // Network gives machines a network of their own.
 type Network interface {
-	fittings.Network
+	machines.Network
 	// Dial connects to a TCP port of a machine.
 	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)
 	// Labels are the facts of the network, "network": "private" say.
@@ -38,7 +38,7 @@ type Network interface {
 // Volumes makes volumes on the host, and scratch space.
 type Volumes interface {
 	volumes.Host
-	fittings.Scratch
+	machines.Scratch
 }
 
 // Puller is a driver whose tasks are fetched by others, who ask for work: its

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // serving makes an order that of a machine with one service.
@@ -216,15 +216,15 @@ func (o *others) set(change func()) {
 	change()
 }
 
-func (o *others) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) standby.Host, error) {
+func (o *others) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) watch.Host, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lost := o.lost
-	return slices.Clone(o.list), func(bourse.WorkerTag) standby.Host {
+	return slices.Clone(o.list), func(bourse.WorkerTag) watch.Host {
 		if lost {
-			return standby.HostLost
+			return watch.HostLost
 		}
-		return standby.HostHeard
+		return watch.HostHeard
 	}, nil
 }
 

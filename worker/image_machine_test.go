@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // spy is a driver that remembers what it was told to start.
@@ -104,7 +104,7 @@ func checkTask(t *testing.T, m *bourse.Machine, got driver.Task) {
 	env := got.Env
 	got.Env = nil
 	want := driver.Task{
-		ID: spec.TaskOf(m), Image: "example.com/web@" + m.Image.Digest, Command: []string{"run"},
+		ID: machines.TaskOf(m), Image: "example.com/web@" + m.Image.Digest, Command: []string{"run"},
 		Limits: driver.Limits{Memory: 64, CPUWeight: 63, CPUQuota: 1000, PIDs: DefaultPIDs},
 		Network: &driver.Network{
 			Namespace: "/netns/" + string(m.ID), Hostname: "web1", Resolver: []string{"9.9.9.9"}, Search: []string{"ours.internal"},

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // While the driver of images is away, what is not its business works; when it
@@ -61,7 +61,7 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 		if got := h.rig.containers.Running(); len(got) != 1 || got[0].Machine != m.ID {
 			t.Errorf("runs %v, want machine %s alone", got, m.ID)
 		}
-		h.rig.containers.End(spec.TaskOf(&m), bourse.Exit{Code: 3})
+		h.rig.containers.End(machines.TaskOf(&m), bourse.Exit{Code: 3})
 		if got := h.reaches(m.ID, bourse.StateStopped); got.Boot.Exit.Code != 3 {
 			t.Errorf("exit %+v, want code 3", got.Boot.Exit)
 		}

@@ -7,8 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/machines/processes"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // runningOn returns a machine that must be started, and its driver.
@@ -31,14 +30,14 @@ func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.P
 	if m.Config.ImageKind() == bourse.PollerImage {
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, whose processes are not seen", id)
 	}
-	status, err := d.Inspect(ctx, spec.TaskOf(&m))
+	status, err := d.Inspect(ctx, machines.TaskOf(&m))
 	if err == nil && status.PID == 0 {
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "the program of machine %s has ended", id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return processes.Table{Root: "/proc"}.Of(status.PID)
+	return machines.Table{Root: "/proc"}.Of(status.PID)
 }
 
 // execStream runs a command beside a task, its streams those of a caller.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/waits"
+	"github.com/bourse-dev/bourse/worker/reach"
 )
 
 func restart(policy bourse.RestartPolicy, retries int) func(*bourse.Order) {
@@ -388,33 +388,33 @@ func TestWait(t *testing.T) {
 		ctx := t.Context()
 		m := h.place(run("sleep", "10s", "exit", "0"))
 		begin := time.Now()
-		reply, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"stopped", "failed"}}, time.Minute)
+		reply, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"stopped", "failed"}}, time.Minute)
 		if err != nil || reply.State != bourse.StateStopped || time.Since(begin) != 10*time.Second {
 			t.Errorf("wait: %+v, %v after %s", reply, err, time.Since(begin))
 		}
-		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"settled"}}, time.Minute); err != nil {
+		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"settled"}}, time.Minute); err != nil {
 			t.Errorf("settled: %v", err)
 		}
-		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
+		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
 			t.Errorf("started, never: %v, want timeout", err)
 		}
-		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{Instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{Instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("of another version: %v, want failed_precondition", err)
 		}
-		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
+		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("for no state: %v, want invalid", err)
 		}
-		if r, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"started"}, After: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
+		if r, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"started"}, After: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
 			t.Errorf("a state passed since the event: %+v, %v", r, err)
 		}
 		go func() {
 			time.Sleep(time.Second)
 			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.Act{}) // the wait reports whether it worked
 		}()
-		if _, err := waits.For(ctx, h.state, m.ID, waits.Query{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroyed while waiting for started: %v, want not_found", err)
 		}
-		if r, err := waits.For(ctx, h.state, m.ID, waits.Query{States: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
+		if r, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
 			t.Errorf("for its end: %+v, %v", r, err)
 		}
 	})

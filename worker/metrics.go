@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 const (
@@ -230,7 +230,7 @@ func (w *Worker) usageOfAll() []machineUsage {
 			if err != nil {
 				return nil //nolint:nilerr // it is left out
 			}
-			if used, err := d.Usage(ctx, spec.TaskOf(&m)); err == nil {
+			if used, err := d.Usage(ctx, machines.TaskOf(&m)); err == nil {
 				mu.Lock()
 				out = append(out, machineUsage{m, used})
 				mu.Unlock()

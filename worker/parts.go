@@ -8,11 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/idle"
 	"github.com/bourse-dev/bourse/worker/machines"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
-	"github.com/bourse-dev/bourse/worker/secrets"
-	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/watch"
+
 	"github.com/bourse-dev/bourse/worker/tasks"
 )
 
@@ -21,8 +19,8 @@ func (w *Worker) newMachines() *machines.Machines {
 	cfg := &w.cfg
 	c := machines.Config{
 		State: w.state, Admit: w.host, Drivers: map[bourse.ImageKind]driver.Driver{bourse.HostImage: cfg.Driver},
-		Volumes: w.volumes, Secrets: &secrets.Secrets{View: cfg.Secrets}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
-		Policy: spec.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, Awake: w.awakeEnv, Forget: cfg.Forget,
+		Volumes: w.volumes, Secrets: &machines.SecretReader{View: cfg.Secrets}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
+		Policy: machines.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, Awake: w.awakeEnv, Forget: cfg.Forget,
 	}
 	if cfg.Container != nil {
 		c.Drivers[bourse.RegistryImage] = cfg.Container
@@ -66,19 +64,19 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 const scheduledPatience = 5 * time.Second
 
 // othersView returns what the worker sees of others' machines; nil without a view.
-func (w *Worker) othersView() idle.View {
+func (w *Worker) othersView() watch.IdleView {
 	if w.cfg.Standby == nil {
 		return nil
 	}
 	return othersView{w.cfg.Standby}
 }
 
-type othersView struct{ standby.View }
+type othersView struct{ watch.StandbyView }
 
-// Running implements idle.View.
+// Running implements watch.IdleView.
 func (v othersView) Running(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, error) {
 	list, host, err := v.App(ctx, app)
-	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != standby.HostHeard }), err
+	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != watch.HostHeard }), err
 }
 
 // awakeEnv returns what a program of the host has in its environment to keep its
@@ -94,5 +92,5 @@ func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if err := w.awake.Listen(m.ID); err != nil {
 		w.log.Warn("listen on the socket of a machine failed: it cannot keep itself awake", "machine", m.ID, "err", err)
 	}
-	return []string{idle.EnvAwake + "=" + path}
+	return []string{watch.EnvAwake + "=" + path}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // primary is a machine of another worker, for which a spare of this one stands by.
@@ -26,12 +26,12 @@ type outlook struct {
 
 	mu    sync.Mutex
 	state bourse.State // "": it is not in the view
-	host  standby.Host
+	host  watch.Host
 	blind bool // the view is not whole
 }
 
 func newOutlook() *outlook {
-	return &outlook{moved: make(chan struct{}, 1), state: bourse.StateStarted, host: standby.HostHeard}
+	return &outlook{moved: make(chan struct{}, 1), state: bourse.StateStarted, host: watch.HostHeard}
 }
 
 func (o *outlook) setBlind(blind bool) {
@@ -40,7 +40,7 @@ func (o *outlook) setBlind(blind bool) {
 	o.blind = blind
 }
 
-func (o *outlook) set(state bourse.State, host standby.Host) {
+func (o *outlook) set(state bourse.State, host watch.Host) {
 	o.mu.Lock()
 	o.state, o.host = state, host
 	o.mu.Unlock()
@@ -50,7 +50,7 @@ func (o *outlook) set(state bourse.State, host standby.Host) {
 	}
 }
 
-func (o *outlook) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) standby.Host, error) {
+func (o *outlook) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) watch.Host, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []bourse.Machine
@@ -58,11 +58,11 @@ func (o *outlook) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bo
 		list = append(list, bourse.Machine{ID: primary, Worker: "w9", State: o.state})
 	}
 	host := o.host
-	return list, func(tag bourse.WorkerTag) standby.Host {
+	return list, func(tag bourse.WorkerTag) watch.Host {
 		if tag == primary.Tag() {
 			return host
 		}
-		return standby.HostHeard
+		return watch.HostHeard
 	}, nil
 }
 
@@ -100,20 +100,20 @@ func TestASpareStandsInAndDown(t *testing.T) {
 			}
 		}
 		is("the primary runs", time.Hour, bourse.StateStopped, "")
-		o.set(bourse.StateStopped, standby.HostLost)
+		o.set(bourse.StateStopped, watch.HostLost)
 		is("the primary was stopped", time.Hour, bourse.StateStopped, "")
-		o.set(bourse.StateStarted, standby.HostLost)
+		o.set(bourse.StateStarted, watch.HostLost)
 		is("lost for less than the patience", 9*time.Second, bourse.StateStopped, "")
-		o.set(bourse.StateStarted, standby.HostHeard)
+		o.set(bourse.StateStarted, watch.HostHeard)
 		is("it was away for a moment", time.Minute, bourse.StateStopped, "")
-		o.set(bourse.StateStarted, standby.HostLost)
+		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost", 11*time.Second, bourse.StateStarted, primary)
 		h.crash()
 		h.start(nil)
 		is("the daemon has restarted", time.Minute, bourse.StateStarted, primary)
-		o.set(bourse.StateStopped, standby.HostHeard)
+		o.set(bourse.StateStopped, watch.HostHeard)
 		is("the primary is back, and does not run", time.Minute, bourse.StateStarted, primary)
-		o.set(bourse.StateStarted, standby.HostHeard)
+		o.set(bourse.StateStarted, watch.HostHeard)
 		is("it runs again", time.Minute, bourse.StateStopped, "")
 		want := []string{
 			"launch/created", "prepare/stopped",
@@ -130,16 +130,16 @@ func TestASpareStandsInAndDown(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 
-		o.set(bourse.StateStarted, standby.HostLost)
+		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost again", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
 		is("someone has stopped the spare", time.Hour, bourse.StateStopped, primary)
-		o.set(bourse.StateStarted, standby.HostHeard)
+		o.set(bourse.StateStarted, watch.HostHeard)
 		is("the primary is back", time.Minute, bourse.StateStopped, "")
-		o.set(bourse.StateStarted, standby.HostLost)
+		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost once more", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{}))
-		o.set(bourse.StateStarted, standby.HostHeard)
+		o.set(bourse.StateStarted, watch.HostHeard)
 		is("someone has restarted the spare: it is theirs", time.Hour, bourse.StateStarted, "")
 		h.verify()
 	})
@@ -153,15 +153,15 @@ func TestASpareWaitsForTheView(t *testing.T) {
 		defer h.crash()
 		m := h.place(spare)
 		o.setBlind(true)
-		o.set("", standby.HostLost) // the view's file is a new one
+		o.set("", watch.HostLost) // the view's file is a new one
 		time.Sleep(time.Hour)
 		if m = h.get(m.ID); m.State != bourse.StateStopped {
 			t.Errorf("%s while the view is not whole", m.State)
 		}
 		o.setBlind(false)
-		o.set(bourse.StateStarted, standby.HostHeard)
+		o.set(bourse.StateStarted, watch.HostHeard)
 		time.Sleep(time.Minute)
-		o.set("", standby.HostForgotten)
+		o.set("", watch.HostForgotten)
 		time.Sleep(time.Second)
 		if m = h.get(m.ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary {
 			t.Errorf("%s a second after the worker was forgotten, want started", m.State)
@@ -178,7 +178,7 @@ func TestASpareWaitsForRoom(t *testing.T) {
 		defer h.crash()
 		m := h.place(spare)
 		full := h.place(run("run"), func(o *bourse.Order) { o.Config.Guest.MemoryMB = 4096 })
-		o.set(bourse.StateStarted, standby.HostLost)
+		o.set(bourse.StateStarted, watch.HostLost)
 		time.Sleep(time.Minute)
 		if m = h.get(m.ID); m.State != bourse.StateStopped {
 			t.Fatalf("%s on a full host", m.State)
@@ -201,7 +201,7 @@ func TestCrashesOfAStandby(t *testing.T) {
 		if err != nil || fill == nil {
 			return
 		}
-		for _, host := range []standby.Host{standby.HostLost, standby.HostHeard} {
+		for _, host := range []watch.Host{watch.HostLost, watch.HostHeard} {
 			o.set(bourse.StateStarted, host)
 			time.Sleep(30 * time.Second)
 		}
@@ -225,7 +225,7 @@ func TestCrashesOfAStandby(t *testing.T) {
 						life(h, o)
 						h.crash()
 					}
-					o.set(bourse.StateStarted, standby.HostLost)
+					o.set(bourse.StateStarted, watch.HostLost)
 					running := h.tasks()
 					h.start(nil)
 					h.checkRunning(running)
@@ -238,7 +238,7 @@ func TestCrashesOfAStandby(t *testing.T) {
 					if m := h.get(list[0].ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary || len(h.tasks()) != 1 {
 						t.Errorf("%s for %q with %d tasks while the primary is lost", m.State, m.Boot.StandsIn, len(h.tasks()))
 					}
-					o.set(bourse.StateStarted, standby.HostHeard)
+					o.set(bourse.StateStarted, watch.HostHeard)
 					time.Sleep(time.Minute)
 					if m := h.get(list[0].ID); m.State != bourse.StateStopped || m.Boot.StandsIn != "" || len(h.tasks()) != 0 {
 						t.Errorf("%s for %q with %d tasks when it is back", m.State, m.Boot.StandsIn, len(h.tasks()))

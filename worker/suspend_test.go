@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/drivertest"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
 // A suspended machine keeps its program, its boot and its place in the ledger, over
@@ -39,7 +39,7 @@ func TestSuspendAndResume(t *testing.T) {
 		}
 		h.crash()
 		h.start(nil)
-		if now := h.get(m.ID); now.State != bourse.StateSuspended || !slices.Contains(h.frozen(), spec.TaskOf(&now)) {
+		if now := h.get(m.ID); now.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&now)) {
 			t.Errorf("after a bounce it is %s, frozen are %v", now.State, h.frozen())
 		}
 		resumed := h.must(h.machines.Start(ctx, m.ID, fabric.Act{}))
@@ -173,7 +173,7 @@ func TestSuspendAmongOthers(t *testing.T) {
 		all.Wait()
 		time.Sleep(10 * time.Minute) // virtual
 		now := h.get(m.ID)
-		if !now.State.Settled() || slices.Contains(h.frozen(), spec.TaskOf(&now)) != (now.State == bourse.StateSuspended) {
+		if !now.State.Settled() || slices.Contains(h.frozen(), machines.TaskOf(&now)) != (now.State == bourse.StateSuspended) {
 			t.Errorf("it is %s, frozen are %v: %v", now.State, h.frozen(), story(now))
 		}
 		if ran := slices.Contains(h.tasks(), driver.TaskID{Machine: m.ID, Boot: now.Boot.Number}); ran != (now.Boot.Exit == nil) {

@@ -5,11 +5,11 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/ndjson"
+	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // claimStream is a claim of a task whose answer streams.
-func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *ndjson.Writer) error {
+func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Writer) error {
 	if err := c.Order.Validate(); err != nil {
 		return err
 	}

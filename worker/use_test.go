@@ -12,7 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/samehost"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // listening has a program listen on a machine's port, as the machine's would; what
@@ -31,7 +31,7 @@ func listening(t *testing.T, port int) {
 
 func (s *served) use(id bourse.MachineID, change func(*fabric.UseRequest)) (fabric.UseReply, error) {
 	req := fabric.UseRequest{
-		Machine: id, Port: 8080, Start: true, Wait: bourse.Duration(30 * time.Second), By: "p1", Host: samehost.ID(), TTL: bourse.Duration(15 * time.Second),
+		Machine: id, Port: 8080, Start: true, Wait: bourse.Duration(30 * time.Second), By: "p1", Host: loopback.HostID(), TTL: bourse.Duration(15 * time.Second),
 	}
 	if change != nil {
 		change(&req)

@@ -15,18 +15,16 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
-	"github.com/bourse-dev/bourse/internal/samehost"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/checks"
-	"github.com/bourse-dev/bourse/worker/holds"
-	"github.com/bourse-dev/bourse/worker/idle"
+	"github.com/bourse-dev/bourse/worker/watch"
+
 	"github.com/bourse-dev/bourse/worker/machines"
 	"github.com/bourse-dev/bourse/worker/publish"
 	"github.com/bourse-dev/bourse/worker/reach"
-	"github.com/bourse-dev/bourse/worker/schedule"
-	"github.com/bourse-dev/bourse/worker/standby"
+
 	"github.com/bourse-dev/bourse/worker/state"
 	"github.com/bourse-dev/bourse/worker/tasks"
 	"github.com/bourse-dev/bourse/worker/volumes"
@@ -46,18 +44,18 @@ type Worker struct {
 	volumes   *volumes.Volumes
 	machines  *machines.Machines
 	tasks     *tasks.Tasks
-	holds     *holds.Holds
-	checks    *checks.Checks
+	holds     *admit.Holds
+	checks    *watch.Checks
 	reach     *reach.Reach
-	schedules *schedule.Schedules
-	uses      *idle.Tracker
-	idle      *idle.Watch
-	awake     *idle.Awake // nil: programs cannot keep their machines awake
+	schedules *watch.Schedules
+	uses      *watch.Tracker
+	idle      *watch.Idle
+	awake     *watch.Awake // nil: programs cannot keep their machines awake
 
 	ready     atomic.Bool        // recovered: calls are answered
 	up        chan struct{}      // closed when first ready
 	publisher *publish.Publisher // nil without a view
-	standby   *standby.Watch     // nil without a view
+	standby   *watch.Standbys    // nil without a view
 }
 
 // Open opens the worker's store and checks who it is. It starts nothing.
@@ -87,9 +85,9 @@ func Open(cfg Config) (*Worker, error) {
 	w.engine = w.state.Engine
 	w.host = w.newHost()
 	w.learnLabels()
-	w.uses = idle.NewTracker()
+	w.uses = watch.NewTracker()
 	if cfg.Awake {
-		if w.awake, err = idle.OpenAwake(filepath.Join(cfg.Dir, "awake"), w.uses); err != nil {
+		if w.awake, err = watch.OpenAwake(filepath.Join(cfg.Dir, "awake"), w.uses); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -99,13 +97,13 @@ func Open(cfg Config) (*Worker, error) {
 	w.machines = w.newMachines()
 	w.tasks = w.newTasks()
 	w.machines.SetTasks(w.tasks)
-	w.holds = holds.New(w.state, w.host)
-	w.checks = checks.New(w.state, w.dial)
-	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startUsed, Dial: w.dialTo, Uses: w.uses, Host: samehost.ID()})
-	w.schedules = schedule.New(w.state, w.startScheduled)
-	w.idle = idle.New(idle.Config{State: w.state, Tracker: w.uses, Machines: w.machines, View: w.othersView(), After: cfg.IdleAfter, Awake: w.awake})
+	w.holds = admit.NewHolds(w.state, w.host)
+	w.checks = watch.NewChecks(w.state, w.dial)
+	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startUsed, Dial: w.dialTo, Uses: w.uses, Host: loopback.HostID()})
+	w.schedules = watch.NewSchedules(w.state, w.startScheduled)
+	w.idle = watch.NewIdle(watch.IdleConfig{State: w.state, Tracker: w.uses, Machines: w.machines, View: w.othersView(), After: cfg.IdleAfter, Awake: w.awake})
 	if cfg.Standby != nil {
-		w.standby = standby.New(w.state, cfg.Standby, w.machines, cfg.Patience)
+		w.standby = watch.NewStandbys(w.state, cfg.Standby, w.machines, cfg.Patience)
 	}
 	if cfg.View != nil {
 		w.publisher = publish.New(w.state, publish.Config{View: cfg.View, Images: cfg.Images, Facts: w.facts})

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -52,7 +52,7 @@ func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []by
 		}
 		return bourse.Errorf(bourse.CodeInvalid, "the request has no body: send JSON")
 	}
-	return bodies.Decode(r.Request, len(raw), func() error { return read(raw) })
+	return throttle.DecodeBody(r.Request, len(raw), func() error { return read(raw) })
 }
 
 // unmarshal decodes JSON and says in CodeInvalid what is wrong with it.
@@ -101,7 +101,7 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 		return nil, tooLong
 	}
 	if err != nil {
-		return nil, bodies.ReadError(err)
+		return nil, throttle.BodyError(err)
 	}
 	return buf.Bytes(), nil
 }

@@ -1,5 +1,5 @@
-// Package endpoint is what every request of the public API goes through on its
-// way to a handler and back: it gets an id, its caller is found out, it waits
-// for its turn where it is an order, its body is decoded, and its reply or its
-// error is written and logged.
+// Package endpoint implements the path of every request of the public API to its
+// handler and back. It assigns a request id, identifies the caller and what the caller
+// may do, makes orders wait for their turn, decodes the body, and writes and logs the
+// reply or error. It also counts all of this for the broker's metrics.
 package endpoint

@@ -8,19 +8,19 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
-	"github.com/bourse-dev/bourse/broker/apps"
-	"github.com/bourse-dev/bourse/broker/quota"
+
+	"github.com/bourse-dev/bourse/broker/lookup"
+
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // Gate decides who may make a request, and how many orders there may be at once.
 type Gate struct {
-	Tokens    access.Tokens // nil: no credentials are asked for
-	Certified func(*tls.ConnectionState) (access.Identity, bool)
-	Apps      *apps.Store
-	Quota     *quota.Checker
+	Tokens    Tokens // nil: no credentials are asked for
+	Certified func(*tls.ConnectionState) (Identity, bool)
+	Apps      *lookup.Apps
+	Quota     *lookup.Checker
 	Turns     *throttle.Turns
 }
 
@@ -28,16 +28,16 @@ type Gate struct {
 // unauthorized, forbidden, not_found (the app), unavailable.
 func (g *Gate) Authorise(rt *Route, r *Request) error {
 	needs := rt.Needs
-	if needs == access.App {
+	if needs == App {
 		if err := r.App().Validate(); err != nil {
-			return apps.ErrNoApp // no such app can exist
+			return lookup.ErrNoApp // no such app can exist
 		}
 	}
 	if g.Tokens == nil {
-		r.Who = access.Local
+		r.Who = LocalIdentity
 		return nil
 	}
-	if needs == access.Anyone {
+	if needs == Anyone {
 		return nil
 	}
 	who, err := g.identify(r)
@@ -46,12 +46,12 @@ func (g *Gate) Authorise(rt *Route, r *Request) error {
 	}
 	r.Who = who
 	switch {
-	case needs == access.Metrics && who.Scraper:
+	case needs == Metrics && who.Scraper:
 	case who.Scraper:
 		return ErrForbidden()
-	case needs >= access.Metrics && !who.Cluster():
+	case needs >= Metrics && !who.Cluster():
 		return bourse.Errorf(bourse.CodeForbidden, machinesapi.ClusterOnlyText)
-	case needs == access.App && !who.Cluster():
+	case needs == App && !who.Cluster():
 		app, err := g.Usable(r, r.App())
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func within(rt *Route, r *Request) error {
 
 // identify returns who makes the request: by its token or, without one, by its
 // certificate. Codes: unauthorized, unavailable.
-func (g *Gate) identify(r *Request) (access.Identity, error) {
+func (g *Gate) identify(r *Request) (Identity, error) {
 	shown := tokensIn(r.Header.Get("Authorization"))
 	if len(shown) == 0 {
 		if g.Certified != nil && r.TLS != nil {
@@ -86,7 +86,7 @@ func (g *Gate) identify(r *Request) (access.Identity, error) {
 				return who, nil
 			}
 		}
-		return access.Identity{}, errNoToken(nil)
+		return Identity{}, errNoToken(nil)
 	}
 	var refused error
 	for _, token := range shown {
@@ -94,11 +94,11 @@ func (g *Gate) identify(r *Request) (access.Identity, error) {
 		if err == nil {
 			return who, nil
 		}
-		if refused == nil || bourse.CodeOf(err) != bourse.CodeUnauthorized || errors.Is(err, access.ErrEnded) {
+		if refused == nil || bourse.CodeOf(err) != bourse.CodeUnauthorized || errors.Is(err, ErrEnded) {
 			refused = err
 		}
 	}
-	return access.Identity{}, errNoToken(refused)
+	return Identity{}, errNoToken(refused)
 }
 
 // Usable returns the app of a name. Codes: not_found, for any caller: clients take
@@ -153,7 +153,7 @@ func errNoToken(cause error) error {
 	switch {
 	case cause != nil && bourse.CodeOf(cause) != bourse.CodeUnauthorized:
 		return cause
-	case errors.Is(cause, access.ErrEnded):
+	case errors.Is(cause, ErrEnded):
 		text += ": " + bourse.MessageOf(cause)
 	}
 	return &bourse.Error{Code: bourse.CodeUnauthorized, Message: text, Err: cause}

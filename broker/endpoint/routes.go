@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
 )
 
 // Handler serves one endpoint.
@@ -14,19 +13,19 @@ type Handler func(http.ResponseWriter, *Request) error
 // Route is one endpoint: its pattern, who may call it, and what serves it.
 type Route struct {
 	Pattern string
-	Needs   access.Scope
+	Needs   Scope
 	Serve   Handler
 	Narrow  bool // it shows a token of machines no others
 	About   About
 }
 
 // On makes a route.
-func On(pattern string, needs access.Scope, serve Handler) Route {
+func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
 // ForMachines is On for an endpoint that shows a token of machines those alone.
-func ForMachines(pattern string, needs access.Scope, serve Handler) Route {
+func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
 }
 
@@ -50,7 +49,7 @@ func (s *Server) Routed(routes []Route) http.Handler {
 	for _, rt := range routes {
 		mux.Handle(rt.Pattern, s.endpoint(rt))
 	}
-	mux.Handle(anyPath, s.endpoint(On(anyPath, access.Anyone, func(w http.ResponseWriter, r *Request) error {
+	mux.Handle(anyPath, s.endpoint(On(anyPath, Anyone, func(w http.ResponseWriter, r *Request) error {
 		if why := s.Declined(r.Request); why != "" {
 			return bourse.Errorf(bourse.CodeNotFound, "%s %s is not offered: %s", r.Method, bourse.Quoted(r.URL.Path), why)
 		}

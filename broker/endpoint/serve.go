@@ -12,20 +12,20 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/metrics"
+
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // Request is an HTTP request with what the broker knows of it.
 type Request struct {
 	*http.Request
-	ID  string          // in the reply and the log
-	Who access.Identity // set once authorised
-	Of  *bourse.App     // the path's app, of a caller who may not use every app
+	ID  string      // in the reply and the log
+	Who Identity    // set once authorised
+	Of  *bourse.App // the path's app, of a caller who may not use every app
 
 	notes []slog.Attr // what the log says of it beside the rest
 }
@@ -51,7 +51,7 @@ type Server struct {
 	Gate     *Gate
 	Ready    func() error               // says why nothing is served yet but health, metrics and the view
 	Declined func(*http.Request) string // says why a call is not offered that clients know; "" of any other
-	Counts   *metrics.Counts
+	Counts   *Counts
 	Region   bourse.Region // shown in request ids
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -92,7 +92,7 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 		return err
 	}
 	if r.Who.Org != "" {
-		bodies.For(r.Request, "organization "+r.Who.Org)
+		throttle.BodyFor(r.Request, "organization "+r.Who.Org)
 	}
 	if !early(rt.Pattern) {
 		if err := s.Ready(); err != nil {
@@ -197,14 +197,14 @@ func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	if len(raw) > maxReply {
 		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, at most %d: ask for less at a time", len(raw), maxReply)
 	}
-	release, err := bodies.Reserve(w, len(raw))
+	release, err := throttle.ReserveReply(w, len(raw))
 	if err != nil {
 		return err
 	}
 	defer release()
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	bodies.Write(w, append(raw, '\n'))
+	throttle.WriteReply(w, append(raw, '\n'))
 	return nil
 }
 

@@ -1,7 +1,7 @@
-// Package lookup is what a broker can find out about machines and volumes: in the
-// view, in what their owners replied through this broker in the last seconds, and
-// at the workers themselves. The view is a hint (invariant 8): gather.go and
-// volumes_gather.go say when workers are asked beside it.
+// Package lookup finds apps, machines and volumes for a broker: in the view, in what
+// their owners replied through this broker in the last seconds, and at the workers
+// themselves. The view is a hint (invariant 8); gather.go and volumes_gather.go decide
+// when workers are asked as well. Quotas are checked against what is found ([Checker]).
 package lookup
 
 import (

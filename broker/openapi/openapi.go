@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/bourse-dev/bourse/broker/access"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -21,7 +20,7 @@ const Path = "/openapi.json"
 
 // Route returns the route of the description of routes, and of itself.
 func Route(routes []endpoint.Route, version string) endpoint.Route {
-	self := endpoint.On("GET "+Path, access.Anyone, nil).Writes(map[string]any{})
+	self := endpoint.On("GET "+Path, endpoint.Anyone, nil).Writes(map[string]any{})
 	describe := sync.OnceValues(func() ([]byte, error) {
 		return json.Marshal(Describe(slices.Concat(routes, []endpoint.Route{self}), version))
 	})
@@ -93,7 +92,7 @@ func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 		}
 		out["parameters"] = parameters
 	}
-	if rt.Needs == access.Anyone {
+	if rt.Needs == endpoint.Anyone {
 		out["security"] = []object{}
 	}
 	if callOf(rt.Pattern) == nil {

@@ -1,4 +1,5 @@
-// Package app has the commands of apps, one verb a file.
+// Package app implements the commands of apps and of what belongs to them: "bourse
+// app", "status", "secrets", "token" and "credentials". There is one file for each verb.
 package app
 
 import (

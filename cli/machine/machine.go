@@ -1,5 +1,6 @@
-// Package machine has the commands of machines, one verb a file. Every verb finds
-// a machine by its id, its name or a beginning of its id: resolve.go.
+// Package machine implements the commands of machines and of what is placed with them:
+// "bourse machine", "logs", "events", "order", "quote", "reservation", "spare", "task"
+// and "volume". There is one file for each verb.
 package machine
 
 import (

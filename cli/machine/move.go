@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/plans"
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/deploy/move"
+
 	execute "github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -19,7 +19,7 @@ import (
 func newMove(s *cli.Shell) *cobra.Command {
 	var app, region, to string
 	var only, yes bool
-	var options move.Options
+	var options deploy.MoveOptions
 	c := &cobra.Command{
 		Use:   "move MACHINE",
 		Short: "Move a machine to another region, or off a cordoned worker",
@@ -77,7 +77,7 @@ worker, or nowhere; it is not bound to it afterwards.`,
 }
 
 // toWorker checks the worker that a machine is to go to, and sets the region.
-func toWorker(ctx context.Context, s *cli.Shell, options *move.Options) error {
+func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) error {
 	w, err := s.Client().Worker(ctx, options.To)
 	switch {
 	case bourse.CodeOf(err) == bourse.CodeForbidden: // an app's token shows no workers; the quote tells whether this one would take it
@@ -112,7 +112,7 @@ func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 
 // planMove plans the move of one machine. Codes: failed_precondition (it cannot be moved,
 // or would go where it is).
-func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options move.Options) (*deploy.Plan, error) {
+func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options deploy.MoveOptions) (*deploy.Plan, error) {
 	if options.To != "" {
 		if err := toWorker(ctx, s, &options); err != nil {
 			return nil, err
@@ -135,7 +135,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if err != nil {
 		return nil, err
 	}
-	moves := move.Of(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
+	moves := deploy.Of(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
 	if len(moves.Stay) > 0 {
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Stay[0].Why)
 	}

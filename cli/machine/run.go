@@ -56,7 +56,7 @@ leaves the machine as it is, and with --rm destroys it.`,
 			if f.attach && (s.JSON || f.detach || f.SkipLaunch) {
 				return bourse.Errorf(bourse.CodeInvalid, "--attach excludes --detach, --skip-launch and --json")
 			}
-			return run(c.Context(), s, &f, args)
+			return runMachine(c.Context(), s, &f, args)
 		},
 	}
 	f.Bind(s, c)
@@ -69,7 +69,7 @@ leaves the machine as it is, and with --rm destroys it.`,
 	return c
 }
 
-func run(ctx context.Context, s *cli.Shell, f *runFlags, args []string) error {
+func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) error {
 	for i, word := range f.Standbys {
 		id, err := resolve(ctx, s, f.App, word)
 		if err != nil {

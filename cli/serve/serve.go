@@ -1,6 +1,6 @@
-// Package serve has the commands that run one server, with their configuration:
-// flags in, one validated Config out, all problems at once. It also has the line
-// that a server prints once it serves, Ready. What a server does is in Roles.
+// Package serve implements the commands that run servers: "bourse serve", with its
+// flags and one validated configuration per role, "bourse dev", which runs a cluster on
+// one host, and "bourse supervise", which runs a few programs without any server.
 package serve
 
 import (

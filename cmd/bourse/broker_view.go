@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/releases"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/market"
 	apprelease "github.com/bourse-dev/bourse/release" // release is the one of this program
@@ -31,9 +31,9 @@ const (
 type brokerView struct{ *replica }
 
 var (
-	_ lookup.View   = brokerView{}
-	_ releases.View = brokerView{}
-	_ market.Voids  = brokerView{}
+	_ lookup.View        = brokerView{}
+	_ tenant.ReleaseView = brokerView{}
+	_ market.Voids       = brokerView{}
 )
 
 // Synced implements lookup.View.
@@ -117,22 +117,22 @@ func (v brokerView) PutApp(ctx context.Context, app bourse.App) (bourse.App, err
 	return merged, nil
 }
 
-// Releases implements releases.View.
+// Releases implements tenant.ReleaseView.
 func (v brokerView) Releases(ctx context.Context, app string) ([]apprelease.Release, error) {
 	return view.Ask(ctx, v.View, inventory.Releases(app))
 }
 
-// Deployed implements releases.View.
+// Deployed implements tenant.ReleaseView.
 func (v brokerView) Deployed(ctx context.Context) ([]string, error) {
 	return view.Ask(ctx, v.View, inventory.Deployed())
 }
 
-// PutRelease implements releases.View.
+// PutRelease implements tenant.ReleaseView.
 func (v brokerView) PutRelease(ctx context.Context, r *apprelease.Release) error {
 	return v.write(ctx, inventory.ReleaseRow(r))
 }
 
-// DropReleases implements releases.View.
+// DropReleases implements tenant.ReleaseView.
 func (v brokerView) DropReleases(ctx context.Context, ids []apprelease.ID) error {
 	rows := make([]wire.Row, len(ids))
 	for i, id := range ids {

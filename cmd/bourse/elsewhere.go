@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/elsewhere"
+	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/trace"
@@ -24,16 +24,16 @@ const pathElsewhere = "/proxy/orders"
 
 // elsewhereReply is what a broker answers; with a code nothing was ordered.
 type elsewhereReply struct {
-	elsewhere.Ordered
+	broker.FailoverOrder
 	Code    bourse.Code `json:"code,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
 
 // ordersForProxies serves proxies.
-func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (elsewhere.Ordered, error)) http.Handler {
+func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (broker.FailoverOrder, error)) http.Handler {
 	return direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := order(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
-		reply := elsewhereReply{Ordered: got}
+		reply := elsewhereReply{FailoverOrder: got}
 		if err != nil {
 			reply.Code, reply.Message = bourse.CodeOf(err), bourse.MessageOf(err)
 		}
@@ -61,7 +61,7 @@ func (o brokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	for _, to := range brokers[:min(len(brokers), maxBrokers)] {
 		var reply elsewhereReply
 		if reply, err = o.ask(ctx, to, like); err == nil {
-			return proxy.Ordered(reply.Ordered), nil
+			return proxy.Ordered(reply.FailoverOrder), nil
 		}
 		if out.Order = reply.Order; bourse.CodeOf(err) != bourse.CodeUnavailable || out.Order != "" {
 			break

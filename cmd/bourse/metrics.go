@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -38,13 +38,13 @@ func (h *host) withMetrics(api http.Handler) http.Handler {
 }
 
 // scraperOf returns the scraper that a certificate names. No other names a client.
-func scraperOf(shown *tls.ConnectionState) (access.Identity, bool) {
+func scraperOf(shown *tls.ConnectionState) (endpoint.Identity, bool) {
 	if len(shown.PeerCertificates) == 0 {
-		return access.Identity{}, false
+		return endpoint.Identity{}, false
 	}
 	who, err := admission.IdentityOf(shown.PeerCertificates[0])
 	if err != nil || who.Role != bourse.RoleScraper {
-		return access.Identity{}, false
+		return endpoint.Identity{}, false
 	}
-	return access.Identity{Name: string(who.ID), Scraper: true}, true
+	return endpoint.Identity{Name: string(who.ID), Scraper: true}, true
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	brokermetrics "github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/internal/metrics"
 	"github.com/bourse-dev/bourse/worker"
@@ -44,7 +44,7 @@ func rows(t *testing.T, servers string, c prometheus.Collector) []string {
 // The table in docs/operations.md has every metric with its labels and its help,
 // and no other. With -update it is written.
 func TestEveryMetricIsDocumented(t *testing.T) {
-	counts := brokermetrics.New()
+	counts := endpoint.NewCounts()
 	counts.Watch(nil)
 	table := slices.Concat(rows(t, "all", metrics.New(metrics.Source{})), rows(t, "brokers", counts), rows(t, "workers", (*worker.Worker)(nil).Metrics()))
 	slices.Sort(table)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/proxies"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/proxy/edge"
 	"github.com/bourse-dev/bourse/proxy/route"
 	"github.com/bourse-dev/bourse/service"
@@ -19,7 +19,7 @@ import (
 // pathProxyStatus is where a proxy says what it routes where, and why a machine is not
 // used; "?app=NAME" is of one app. It names apps of all organisations, so it is for
 // brokers alone, which know who may see what.
-const pathProxyStatus = proxies.Path
+const pathProxyStatus = tenant.ProxyStatusPath
 
 // serveStatus writes the balancer's account of the present table.
 func (p *proxyServer) serveStatus(w http.ResponseWriter, r *http.Request) {

@@ -4,16 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/bourse-dev/bourse/broker/secrets"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
-	workersecrets "github.com/bourse-dev/bourse/worker/secrets"
+	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-var _ secrets.View = brokerView{}
+var _ tenant.SecretView = brokerView{}
 
 // Secrets returns the secrets of an app, sealed.
 func (r *replica) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
@@ -50,12 +50,12 @@ func (r *replica) AwaitSecrets(ctx context.Context, app string, version uint64) 
 	}
 }
 
-// ChangeSecrets implements secrets.View.
+// ChangeSecrets implements tenant.SecretView.
 func (v brokerView) ChangeSecrets(ctx context.Context, c *seal.Change) (func(context.Context), error) {
 	return v.put(ctx, inventory.SecretRows(c)...)
 }
 
-// ClearSecrets implements secrets.View.
+// ClearSecrets implements tenant.SecretView.
 func (v brokerView) ClearSecrets(ctx context.Context, app string) error {
 	list, err := v.Secrets(ctx, app)
 	if err != nil {
@@ -74,9 +74,9 @@ type workerSecrets struct {
 	server *server
 }
 
-var _ workersecrets.View = workerSecrets{}
+var _ machines.SecretsView = workerSecrets{}
 
-// AwaitSynced implements workersecrets.View. Where there is no other server there
+// AwaitSynced implements machines.SecretsView. Where there is no other server there
 // is nothing to wait for.
 func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	if v.replicator.InSync() {

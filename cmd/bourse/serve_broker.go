@@ -12,10 +12,9 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-	"github.com/bourse-dev/bourse/broker/metrics"
-	"github.com/bourse-dev/bourse/broker/quota"
+
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/flycompat"
@@ -65,7 +64,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	counts := metrics.New()
+	counts := endpoint.NewCounts()
 	engine, err := query.New(query.Config{Source: query.Of(s.replica.View), Log: s.log})
 	if err != nil {
 		return err
@@ -120,9 +119,9 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}
-	name := access.Everything // as a file of tokens has it; no organization has that name
+	name := endpoint.Everything // as a file of tokens has it; no organization has that name
 	if local != nil {
-		name = access.Local.Name
+		name = endpoint.LocalIdentity.Name
 		if set, err = admission.OneToken(local.Text); err != nil {
 			return nil, nil, err
 		}
@@ -157,15 +156,15 @@ func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 }
 
 // loadQuotas reads the file of quotas; without one the defaults hold.
-func loadQuotas(path string) (quota.Quotas, error) {
+func loadQuotas(path string) (lookup.Quotas, error) {
 	if path == "" {
-		return quota.Quotas{}, nil
+		return lookup.Quotas{}, nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return quota.Quotas{}, bourse.Errorf(bourse.CodeInvalid, "--quotas: %w", err)
+		return lookup.Quotas{}, bourse.Errorf(bourse.CodeInvalid, "--quotas: %w", err)
 	}
-	q, err := quota.Read(text)
+	q, err := lookup.Read(text)
 	if err != nil {
 		return q, bourse.Errorf(bourse.CodeInvalid, "--quotas %s: %w", path, err)
 	}

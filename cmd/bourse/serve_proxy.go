@@ -10,23 +10,23 @@ import (
 	"path/filepath"
 
 	"github.com/bourse-dev/bourse"
-	brokermetrics "github.com/bourse-dev/bourse/broker/metrics"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	servermetrics "github.com/bourse-dev/bourse/internal/metrics"
-	"github.com/bourse-dev/bourse/internal/samehost"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/edge"
-	"github.com/bourse-dev/bourse/proxy/metrics"
+
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
 	"github.com/bourse-dev/bourse/proxy/way"
 )
 
 // Paths of a proxy's own API, for servers of the cluster and scrapers.
-const pathProxyMetrics = brokermetrics.ProxyPath
+const pathProxyMetrics = endpoint.ProxyMetricsPath
 
 // proxyServer is a proxy with the parts that it uses.
 type proxyServer struct {
@@ -36,7 +36,7 @@ type proxyServer struct {
 	ways    *way.Ways
 	balance balanceOf
 	proxy   *proxy.Proxy
-	counts  *metrics.Counts
+	counts  *proxy.Counts
 	edge    edge.Config
 	shares  shares
 }
@@ -58,14 +58,14 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		source: &viewSource{server: s}, domains: c.Domains, hosts: c.Hosts, any: map[int]int{}, every: tablesEvery, log: s.log,
 	}}
 	p.routes.current.Store(new(route.Table))
-	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: samehost.ID(), Log: s.log})
+	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: loopback.HostID(), Log: s.log})
 	shares, err := descriptorShares()
 	if err != nil {
 		return err
 	}
 	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others, Queue: min(2048, shares.waiting)})
 	p.balance, p.routes.changed = balanceOf{balancer}, balancer.Update
-	p.counts = metrics.New(string(c.Region))
+	p.counts = proxy.NewCounts(string(c.Region))
 	spools, err := replay.OpenSpools("", replay.Limits{OpenFiles: shares.spools}, s.log)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/internal/tuning"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/worker"
@@ -51,7 +51,7 @@ type host struct {
 // serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
 // it is ephemeral.
 func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
-	oomscore.Protect(oomscore.Daemon)
+	tuning.ProtectFromOOM(tuning.OOMDaemon)
 	// 0711: machines that run as another user pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
-	"github.com/bourse-dev/bourse/internal/pace"
 	"github.com/bourse-dev/bourse/internal/trace"
+	"github.com/bourse-dev/bourse/internal/tuning"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
@@ -49,7 +49,7 @@ const joinPatience = 2 * time.Second
 // worker's that has been here before, or 0. It starts nothing. What it opened
 // the caller closes; the membership ends with its stage.
 func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
-	pace.Server()
+	tuning.RuntimeOfServer()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
 	if config.TLS.Set() {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
-	"github.com/bourse-dev/bourse/worker/standby"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // standbyView is what a worker sees of the machines that its spares stand by for.
@@ -16,7 +16,7 @@ type standbyView struct {
 	moves *view.Watcher
 }
 
-var _ standby.View = standbyView{}
+var _ watch.StandbyView = standbyView{}
 
 func newStandbyView(r *replica) standbyView {
 	return standbyView{r, r.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
@@ -24,7 +24,7 @@ func newStandbyView(r *replica) standbyView {
 
 // App asks the view for the machines and the workers that were forgotten, and the
 // membership for those that are heard from.
-func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) standby.Host, error) {
+func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) watch.Host, error) {
 	list, err := view.Ask(ctx, v.View, inventory.Machines(inventory.Filter{App: app.Name}))
 	if err != nil {
 		return nil, nil, err
@@ -33,26 +33,26 @@ func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machi
 	if err != nil {
 		return nil, nil, err
 	}
-	hosts := map[bourse.WorkerTag]standby.Host{}
+	hosts := map[bourse.WorkerTag]watch.Host{}
 	for _, w := range gone {
-		hosts[w.Tag] = standby.HostForgotten
+		hosts[w.Tag] = watch.HostForgotten
 	}
 	var machines []bourse.Machine
 	for i := range list {
 		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
-			hosts[m.ID.Tag()] = standby.HostLost // unless it is heard from
+			hosts[m.ID.Tag()] = watch.HostLost // unless it is heard from
 			machines = append(machines, *m)
 		}
 	}
-	return machines, func(tag bourse.WorkerTag) standby.Host {
+	return machines, func(tag bourse.WorkerTag) watch.Host {
 		if _, here := v.directory.ByTag(tag); here {
-			return standby.HostHeard
+			return watch.HostHeard
 		}
 		return hosts[tag]
 	}, nil
 }
 
-// Whole implements standby.View.
+// Whole implements watch.StandbyView.
 func (v standbyView) Whole() bool {
 	select {
 	case <-v.replicator.Known():
@@ -62,5 +62,5 @@ func (v standbyView) Whole() bool {
 	}
 }
 
-// Moved implements standby.View.
+// Moved implements watch.StandbyView.
 func (v standbyView) Moved() <-chan struct{} { return v.moves.C }

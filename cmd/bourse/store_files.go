@@ -3,16 +3,16 @@ package main
 import (
 	"time"
 
-	"github.com/bourse-dev/bourse/cli/worker"
+	"github.com/bourse-dev/bourse/cli/cluster"
 	"github.com/bourse-dev/bourse/store"
 )
 
-func checkStore(dir string) (worker.StoreReport, error) {
+func checkStore(dir string) (cluster.StoreReport, error) {
 	r, err := store.Check(dir)
-	return worker.StoreReport(r), err
+	return cluster.StoreReport(r), err
 }
 
-func salvageStore(dir string) (worker.StoreReport, error) {
+func salvageStore(dir string) (cluster.StoreReport, error) {
 	r, err := store.Salvage(dir, time.Now())
-	return worker.StoreReport(r), err
+	return cluster.StoreReport(r), err
 }

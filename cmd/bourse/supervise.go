@@ -9,12 +9,11 @@ import (
 
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/driver/process"
-	"github.com/bourse-dev/bourse/supervise"
 )
 
 // superviseTasks runs tasks through a driver of their own, in a directory that
 // is gone afterwards.
-func superviseTasks(ctx context.Context, tasks []supervise.Task, to supervise.Print) (failed []string, err error) {
+func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (failed []string, err error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("find the working directory: %w", err)
@@ -35,7 +34,7 @@ func superviseTasks(ctx context.Context, tasks []supervise.Task, to supervise.Pr
 	if _, err := d.Recover(ctx); err != nil {
 		return nil, err
 	}
-	return supervise.Run(ctx, supervise.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
+	return serve.Run(ctx, serve.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
 }
 
 // leashLook is how often a leashed supervisor checks that its parent is

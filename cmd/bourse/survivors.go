@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/driver/process"
-	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
 // The processes that outlive a worker's daemon are this program, too, also
@@ -47,14 +47,14 @@ func survivor(args []string) func(dir string) int {
 	switch args[1] {
 	case supervisorWord:
 		return func(dir string) int {
-			oomscore.Protect(oomscore.Companion)
+			tuning.ProtectFromOOM(tuning.OOMCompanion)
 			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
 		}
 	case leashedWord:
 		return leashed
 	case keeperWord:
 		return func(dir string) int {
-			oomscore.Protect(oomscore.Companion)
+			tuning.ProtectFromOOM(tuning.OOMCompanion)
 			return outlived(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/access"
+	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
@@ -17,15 +17,15 @@ import (
 type tokens struct {
 	set    *admission.TokenSet
 	name   string // of the set's tokens for the whole cluster
-	issued *access.Issued
+	issued *endpoint.Issued
 	grants grants
 }
 
-var _ access.Tokens = (*tokens)(nil)
+var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	kept := grants{brokerView{s.replica}, s.replica.Watch(wire.TableTokens)}
-	return &tokens{set, name, access.NewIssued(kept, time.Now), kept}
+	return &tokens{set, name, endpoint.NewIssued(kept, time.Now), kept}
 }
 
 // close ends what newTokens began; of nil there is nothing.
@@ -36,17 +36,17 @@ func (t *tokens) close() {
 }
 
 // Identify returns the owner of a token.
-func (t *tokens) Identify(ctx context.Context, token string) (access.Identity, error) {
+func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity, error) {
 	scope, ok := t.set.Lookup(token)
 	switch {
 	case !ok:
 		return t.issued.Identify(ctx, token)
 	case scope.Scraper:
-		return access.Identity{Name: "scraper", Scraper: true}, nil
+		return endpoint.Identity{Name: "scraper", Scraper: true}, nil
 	case scope.Cluster:
-		return access.Identity{Name: t.name}, nil
+		return endpoint.Identity{Name: t.name}, nil
 	}
-	who := access.Identity{Name: scope.Org, Org: scope.Org}
+	who := endpoint.Identity{Name: scope.Org, Org: scope.Org}
 	if scope.App != "" {
 		who.Apps = []bourse.AppRef{{Name: scope.App}}
 	}
@@ -59,36 +59,36 @@ type grants struct {
 	watcher *view.Watcher
 }
 
-var _ access.Grants = grants{}
+var _ endpoint.Grants = grants{}
 
-// Find implements access.Grants.
-func (g grants) Find(ctx context.Context, id string) (access.Grant, bool, error) {
+// Find implements endpoint.Grants.
+func (g grants) Find(ctx context.Context, id string) (endpoint.Grant, bool, error) {
 	t, err := view.Ask(ctx, g.view.View, inventory.TokenByID(id))
 	if err != nil || t == nil {
-		return access.Grant{}, false, err
+		return endpoint.Grant{}, false, err
 	}
-	return access.Grant(*t), true, nil
+	return endpoint.Grant(*t), true, nil
 }
 
-// All implements access.Grants.
-func (g grants) All(ctx context.Context) ([]access.Grant, error) {
+// All implements endpoint.Grants.
+func (g grants) All(ctx context.Context) ([]endpoint.Grant, error) {
 	list, err := view.Ask(ctx, g.view.View, inventory.Tokens())
-	out := make([]access.Grant, len(list))
+	out := make([]endpoint.Grant, len(list))
 	for i := range list {
-		out[i] = access.Grant(list[i])
+		out[i] = endpoint.Grant(list[i])
 	}
 	return out, err
 }
 
-// Put implements access.Grants.
-func (g grants) Put(ctx context.Context, grant access.Grant) error {
+// Put implements endpoint.Grants.
+func (g grants) Put(ctx context.Context, grant endpoint.Grant) error {
 	t := inventory.Token(grant)
 	return g.view.write(ctx, inventory.TokenRow(&t))
 }
 
-// Changed implements access.Grants.
+// Changed implements endpoint.Grants.
 func (g grants) Changed() <-chan struct{} { return g.watcher.C }
 
-// Synced implements access.Grants: a broker that is alone does not know what others
+// Synced implements endpoint.Grants: a broker that is alone does not know what others
 // have made.
 func (g grants) Synced() bool { return g.view.Synced() && g.view.directory.Knows() }

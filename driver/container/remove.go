@@ -14,7 +14,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
-	"github.com/bourse-dev/bourse/driver/internal/concealed"
 )
 
 // Forget implements driver.Driver: the container of an ended task goes, its
@@ -120,7 +119,7 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	if d.cfg.Address != "" {
 		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that ended well has done so
 	}
-	return errors.Join(concealed.Remove(container), os.RemoveAll(d.layout.task(id)))
+	return errors.Join(Remove(container), os.RemoveAll(d.layout.task(id)))
 }
 
 // deleteTask deletes a container's task, and kills it when it runs.

@@ -8,12 +8,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/driver/internal/concealed"
 )
 
 // BecomeRunc makes this process runc, which gives a container its secrets; args are
 // those that follow Config.Runc. It returns when it cannot.
-func BecomeRunc(args []string) error { return concealed.Become(args) }
+func BecomeRunc(args []string) error { return Become(args) }
 
 // conceal puts a task's secrets where no disk is, and returns the options with which
 // its runtime finds them, nil for none, and the mounts of its files. Where they cannot be
@@ -28,7 +27,7 @@ func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	if len(env)+len(files) == 0 {
 		return nil, nil
 	}
-	paths, err := concealed.Put(l.task.container, env, files)
+	paths, err := Put(l.task.container, env, files)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +39,7 @@ func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	if len(env) == 0 {
 		return nil, nil
 	}
-	script, err := concealed.Wrapper(l.layout.dir, l.cfg.Runc)
+	script, err := Wrapper(l.layout.dir, l.cfg.Runc)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func secretFiles(task driver.Task) []driver.File {
 // secretTasks returns the tasks of ours that have secrets.
 func (l layout) secretTasks() []driver.TaskID {
 	var out []driver.TaskID
-	for _, name := range concealed.Containers() {
+	for _, name := range Containers() {
 		if id, ok := l.taskOf(name); ok {
 			out = append(out, id)
 		}

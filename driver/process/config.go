@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/bourse-dev/bourse/driver/internal/execio"
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
@@ -54,7 +53,7 @@ type SupervisorConfig struct {
 
 // Bounds of waiting, of the supervisor.
 const (
-	drainGrace   = execio.Grace           // for output that an escaped process keeps open
+	drainGrace   = Grace                  // for output that an escaped process keeps open
 	killGrace    = 5 * time.Second        // for processes that do not die of SIGKILL (a dead disk)
 	shutdownTerm = time.Second            // between SIGTERM and SIGKILL in a shutdown
 	hangupGrace  = 200 * time.Millisecond // between SIGHUP and SIGKILL when a terminal's user has left

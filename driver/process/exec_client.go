@@ -13,7 +13,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/companion"
-	"github.com/bourse-dev/bourse/driver/internal/execio"
 )
 
 // Exec implements driver.Driver. When ctx ends, what the command wrote until
@@ -49,7 +48,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if exec.Terminal != nil {
 		req.Terminal, req.Term = true, exec.Terminal.Term
 	}
-	files, err := execio.Open(exec)
+	files, err := Open(exec)
 	if err != nil {
 		return result, bourse.Errorf(bourse.CodeUnavailable, "exec: %w", err)
 	}
@@ -80,7 +79,7 @@ func checkExec(exec driver.Exec) error {
 }
 
 // askExec sends the request with the command's files and waits for its end.
-func askExec(conn *net.UnixConn, req *request, files execio.Files) (*reply, error) {
+func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	theirs := files.Theirs()
 	err := sendWithFiles(conn, req, theirs[:])
 	if err = errors.Join(err, files.Sent()); err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
-	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
 // enterDir settles the working directory: the machine's own when none is
@@ -107,7 +107,7 @@ func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAt
 		hurry(s.nice)
 		var pid int
 		var err error
-		oomscore.Unprotected(func() {
+		tuning.ForkUnprotected(func() {
 			pid, err = syscall.ForkExec(path, p.command, &syscall.ProcAttr{Dir: with.dir, Env: p.env, Files: p.files[:], Sys: sys})
 		})
 		if err != nil {

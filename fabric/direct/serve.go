@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 const (
@@ -34,7 +34,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	base = context.WithValue(base, callsKey{}, calls)
 	defer calls.Close(errClosing)
 	server := &http.Server{
-		Handler:           bodies.New(0).Handler(h),
+		Handler:           throttle.NewBodies(0).Handler(h),
 		TLSConfig:         config,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       serverIdle,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // both makes a request whose body is written while the reply is read.
@@ -27,7 +27,7 @@ func both() (*http.Request, *io.PipeWriter) {
 func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		bodies.Stream(r)
+		throttle.StreamBody(r)
 		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
 			t.Errorf("full duplex: %v", err)
 		}

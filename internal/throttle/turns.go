@@ -1,6 +1,11 @@
-// Package throttle bounds what a server begins: how many orders at once
-// ([Turns]), and how many a second for each of many ([Rates]). What is beyond is
-// refused with rate_limited before any work is done for it.
+// Package throttle limits what a server takes on, and divides what is scarce fairly
+// among organizations and addresses:
+//
+//   - [Turns] limits how many orders are in progress, and [Rates] how many begin each
+//     second.
+//   - [Fair] divides a limited resource among its users. There are no quotas: once the
+//     resource is used up, the user that holds the most gives way.
+//   - [Bodies] limits the memory that request bodies and replies take.
 package throttle
 
 import (

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // bounded is a listener with a bound on its open connections, in all and by where
@@ -17,7 +17,7 @@ import (
 type bounded struct {
 	net.Listener
 	limits  Limits
-	clients *fair.Budget   // of all listeners; nil: there is none
+	clients *throttle.Fair // of all listeners; nil: there is none
 	free    []netip.Prefix // whose connections are counted in all only
 	log     *slog.Logger
 
@@ -77,7 +77,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 // if there is none. When the budget is used up, the oldest connection of the source
 // with the most connections is closed. Load balancers' connections are never closed,
 // because each may carry the requests of many clients.
-func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *fair.Hold {
+func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
 		principal, cut = "load balancers", nil

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
@@ -50,8 +50,8 @@ type Config struct {
 	HoldOpen     bool           // a stream counts as a request in progress for as long as it is open
 	Behind       []netip.Prefix // that begin connections with a PROXY header
 	Limits       Limits
-	Clients      *fair.Budget // connections of all listeners, shared by the addresses they come from; nil: only Limits
-	Conns        *fair.Budget // connections of streams to machines, shared by organizations; nil: no limit
+	Clients      *throttle.Fair // connections of all listeners, shared by the addresses they come from; nil: only Limits
+	Conns        *throttle.Fair // connections of streams to machines, shared by organizations; nil: no limit
 	Log          *slog.Logger
 }
 

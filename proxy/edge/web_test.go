@@ -17,7 +17,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/bourse-dev/bourse/internal/fair"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // told answers with what the server knows of the request.
@@ -189,7 +189,7 @@ func TestBounds(t *testing.T) {
 func TestTheLargestSourceGivesWay(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
-	start(t, Config{Web: []Web{w}, Clients: fair.New(3)})
+	start(t, Config{Web: []Web{w}, Clients: throttle.NewFair(3)})
 	from := func(ip string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/samehost"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/proxy/way"
 )
 
@@ -80,7 +80,7 @@ func networks(t *testing.T, test func(*testing.T, *reached)) {
 			w := newWorker()
 			w.reply.Port, w.reply.Address = at.Port, at.String() // as an honest worker on the same host says
 			w.dial = func() (net.Conn, error) { return net.Dial("tcp", at.String()) }
-			config := way.Config{Self: "p1", Host: samehost.ID(), Log: slog.New(slog.DiscardHandler)}
+			config := way.Config{Self: "p1", Host: loopback.HostID(), Log: slog.New(slog.DiscardHandler)}
 			if !tt.here {
 				config.Host = ""
 			}
@@ -245,12 +245,12 @@ func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 		port            int
 		direct          bool
 	}{
-		"a worker that is here":           {worker: "127.0.0.1:4281", address: at.String(), host: samehost.ID(), port: at.Port, direct: true},
-		"a worker elsewhere":              {worker: "192.0.2.7:4281", address: at.String(), host: samehost.ID(), port: at.Port},
-		"a worker on NATS":                {worker: "[fd6e:6174:73f3:b9bf:821d:98ae:5e72:34d3]:1", address: at.String(), host: samehost.ID(), port: at.Port},
-		"an address that is not loopback": {worker: "127.0.0.1:4281", address: net.JoinHostPort("192.0.2.1", strconv.Itoa(at.Port)), host: samehost.ID(), port: at.Port},
-		"a name":                          {worker: "127.0.0.1:4281", address: net.JoinHostPort("localhost", strconv.Itoa(at.Port)), host: samehost.ID(), port: at.Port},
-		"another port than the machine's": {worker: "127.0.0.1:4281", address: at.String(), host: samehost.ID(), port: at.Port - 1},
+		"a worker that is here":           {worker: "127.0.0.1:4281", address: at.String(), host: loopback.HostID(), port: at.Port, direct: true},
+		"a worker elsewhere":              {worker: "192.0.2.7:4281", address: at.String(), host: loopback.HostID(), port: at.Port},
+		"a worker on NATS":                {worker: "[fd6e:6174:73f3:b9bf:821d:98ae:5e72:34d3]:1", address: at.String(), host: loopback.HostID(), port: at.Port},
+		"an address that is not loopback": {worker: "127.0.0.1:4281", address: net.JoinHostPort("192.0.2.1", strconv.Itoa(at.Port)), host: loopback.HostID(), port: at.Port},
+		"a name":                          {worker: "127.0.0.1:4281", address: net.JoinHostPort("localhost", strconv.Itoa(at.Port)), host: loopback.HostID(), port: at.Port},
+		"another port than the machine's": {worker: "127.0.0.1:4281", address: at.String(), host: loopback.HostID(), port: at.Port - 1},
 		"a proxy that is nowhere":         {worker: "127.0.0.1:4281", address: at.String(), host: "", port: at.Port},
 	} {
 		w := newWorker()

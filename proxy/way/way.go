@@ -13,7 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/internal/samehost"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // Way leads to a port of a machine, for as long as its program runs. Its methods
@@ -49,17 +49,17 @@ func (w *Ways) newWay(at place, to bourse.Member, reply *fabric.UseReply, now ti
 	return way
 }
 
-// loopback is the only address at which a machine is reached directly.
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+// loopbackAddr is the only address at which a machine is reached directly.
+var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // direct returns where a machine is reached directly, if its worker says so and
 // is to be believed: see the package's comment.
 func (w *Ways) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
-	if err != nil || at.Addr() != loopback || at.Port() == 0 || int(at.Port()) != reply.Port {
+	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
 		return ""
 	}
-	if w.Host == "" || !samehost.Here(to.Address) {
+	if w.Host == "" || !loopback.OnThisHost(to.Address) {
 		return ""
 	}
 	return at.String()

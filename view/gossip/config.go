@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Config is what a member is opened with.
@@ -118,7 +117,7 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
 	g.Transport = transport // which encrypts
-	g.UDPBufferSize = sealed.Room(c.label())
+	g.UDPBufferSize = Room(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
 	g.ProbeInterval, g.ProbeTimeout = c.Timing.Probe, c.Timing.ProbeTimeout

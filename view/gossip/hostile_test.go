@@ -15,7 +15,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // stranger is a member of the gossip that says of itself what it likes.
@@ -33,7 +32,7 @@ func intrude(t *testing.T, net *gossiptest.Memory, address int, name string, met
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
 	c.Name, c.Label, c.Transport, c.Delegate, c.LogOutput = name, "bourse/bourse", net.End(address), stranger{meta}, io.Discard
-	c.SecretKey, c.EnableCompression = sealed.PublicKey(), false
+	c.SecretKey, c.EnableCompression = gossip.PublicKey(), false
 	list, err := memberlist.Create(c)
 	if err != nil {
 		t.Fatalf("%q: %v", name, err)

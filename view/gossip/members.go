@@ -11,7 +11,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/quiet"
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Members is this server's list of the members of its cluster, itself
@@ -24,7 +23,7 @@ type Members struct {
 	gossip string // our address in the group
 	quiet  *quiet.Lines
 
-	keyring *sealed.Keys
+	keyring *Keys
 
 	ready   chan struct{}   // closed by Run
 	noticed chan struct{}   // holds one when there is something for Run
@@ -81,7 +80,7 @@ func Open(c Config) (*Members, error) {
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
 	var err error
-	if m.keyring, err = sealed.NewKeys(c.keys()); err != nil {
+	if m.keyring, err = NewKeys(c.keys()); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
 	transport, err := m.transport()

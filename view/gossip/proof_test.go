@@ -15,7 +15,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // offices are servers with certificates, by the addresses of their APIs.
@@ -217,7 +216,7 @@ func call(t *testing.T, net *gossiptest.Memory, address int, members ...string) 
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
 	c.Name, c.Label, c.Transport, c.LogOutput = "go-between", "bourse/bourse", net.End(address), noLog{}
-	c.SecretKey, c.EnableCompression = sealed.PublicKey(), false
+	c.SecretKey, c.EnableCompression = gossip.PublicKey(), false
 	list, err := memberlist.Create(c)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +291,7 @@ func TestAnEarlierLifeEndsNobody(t *testing.T) {
 		first, certificate := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1)})
 		spy := memberlist.DefaultLANConfig()
 		spy.Name, spy.Label, spy.Transport, spy.LogOutput = "spy", "bourse/bourse", net.End(60), noLog{}
-		spy.SecretKey, spy.EnableCompression = sealed.PublicKey(), false
+		spy.SecretKey, spy.EnableCompression = gossip.PublicKey(), false
 		list, err := memberlist.Create(spy)
 		if err != nil {
 			t.Fatal(err)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // Rumours go with the packets of the membership, and in packets of their own:
@@ -21,7 +19,7 @@ const (
 
 // sendRumours passes on what there is to send, until ctx ends.
 func (m *Members) sendRumours(ctx context.Context) {
-	limit := sealed.Room(m.config.label()) - around
+	limit := Room(m.config.label()) - around
 	tick := time.NewTicker(m.config.Timing.Gossip)
 	defer tick.Stop()
 	for {

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/gossip/sealed"
 )
 
 // binds is how often a port is looked for that is free for TCP and for UDP.
@@ -17,7 +16,7 @@ const binds = 10
 
 // transport returns what memberlist sends and receives by, which ends with memberlist.
 // Codes: already_exists, internal.
-func (m *Members) transport() (*sealed.Transport, error) {
+func (m *Members) transport() (*Transport, error) {
 	below := m.config.Transport
 	if below == nil {
 		var err error
@@ -29,7 +28,7 @@ func (m *Members) transport() (*sealed.Transport, error) {
 			return nil, bourse.Errorf(code, "gossip on %s: %w", m.config.Bind, err)
 		}
 	}
-	return sealed.New(below, m.config.label(), m.keyring, m.refuse), nil
+	return New(below, m.config.label(), m.keyring, m.refuse), nil
 }
 
 // bind makes sockets of our own.

@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -60,7 +60,7 @@ func App(name bourse.AppName) func(*sqlite.Conn) (*bourse.App, error) {
 
 func readApps(c *sqlite.Conn, sql string, args ...any) ([]bourse.App, error) {
 	var list []bourse.App
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		if a := readApp(&cells{Stmt: s}); a.Name.Validate() == nil { // or no one could ask for it
 			list = append(list, a)
 		}

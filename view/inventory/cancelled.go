@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -42,7 +42,7 @@ func readIDs[T interface {
 	Validate() error
 }](c *sqlite.Conn, sql string, args ...any) ([]T, error) {
 	var list []T
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		if id := T(s.ColumnText(0)); id.Validate() == nil {
 			list = append(list, id)
 		}

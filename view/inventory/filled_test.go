@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/release"
 	"github.com/bourse-dev/bourse/seal"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // plenty plants one of each that servers publish, with all that can be said of it.
@@ -49,7 +49,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 	claimed := m
 	claimed.ID = "00000100000009"
 	Plant(t, c, "w2", MachineRow(&claimed))
-	if err := sqlfile.Run(c, "UPDATE machine_rows SET placed = 0 WHERE key = ?", string(claimed.ID)); err != nil {
+	if err := schema.Run(c, "UPDATE machine_rows SET placed = 0 WHERE key = ?", string(claimed.ID)); err != nil {
 		t.Fatal(err)
 	}
 	facts.Worker, facts.Cordon = "w2", nil
@@ -73,7 +73,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 		"INSERT INTO streams (site, epoch, seq, hash, at) VALUES ('w1', 1, 9, 0, 1)",
 		"INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, since) VALUES ('w1', 1, 2, 'machine', 'x', 'bad', 1)",
 	} {
-		if err := sqlfile.Run(c, sql); err != nil {
+		if err := schema.Run(c, sql); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -33,7 +33,7 @@ const forgottenSQL = `SELECT f.key, f.region, f.tag, f.until FROM forgotten_rows
 func Forgotten() func(*sqlite.Conn) ([]ForgottenWorker, error) {
 	return func(c *sqlite.Conn) ([]ForgottenWorker, error) {
 		var out []ForgottenWorker
-		err := sqlfile.Query(c, forgottenSQL, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, forgottenSQL, func(s *sqlite.Stmt) error {
 			w := ForgottenWorker{
 				ID: bourse.WorkerID(s.ColumnText(0)), Region: bourse.Region(s.ColumnText(1)),
 				Tag: bourse.WorkerTag(s.ColumnInt64(2) & 0xffffff), At: time.UnixMilli(s.ColumnInt64(3)),

@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -52,7 +52,7 @@ func imagesSQL(f ImageFilter) (string, []any) {
 func readImages(c *sqlite.Conn, f ImageFilter) ([]ListedImage, error) {
 	sql, args := imagesSQL(f)
 	var list []ListedImage
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		r := &cells{Stmt: s}
 		l := ListedImage{Worker: bourse.WorkerID(r.ColumnText(1))}
 		l.Ref = bourse.ParseImageRef(r.ColumnText(2) + "@" + r.ColumnText(0))

@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // claimant is what a row says of its owner: the id of what it is about, the
@@ -50,7 +50,7 @@ const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 // owns reports whether the id's tag is that of its site.
 func owns(c *sqlite.Conn, of claimant) (bool, error) {
 	var tag bourse.WorkerTag
-	err := sqlfile.Query(c, tagSQL, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {
 		tag = bourse.WorkerTag(s.ColumnInt64(0))
 		return nil
 	}, of.site)

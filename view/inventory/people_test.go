@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -18,7 +18,7 @@ import (
 func ask(t testing.TB, c *sqlite.Conn, sql string, args ...any) []string {
 	t.Helper()
 	var out []string
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		var row []string
 		for i := range s.ColumnCount() {
 			row = append(row, s.ColumnText(i))
@@ -85,7 +85,7 @@ func people(t testing.TB) *sqlite.Conn {
 		"INSERT INTO streams (site, epoch, seq, hash, at) VALUES ('w1', 1, 9, 0, 1), ('w1', 2, 5, 0, 1), ('w4', 1, 1, 0, 1)",
 		"INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, since) VALUES ('w1', 1, 2, 'machine', 'x', 'bad', 1)",
 	} {
-		if err := sqlfile.Run(c, sql); err != nil {
+		if err := schema.Run(c, sql); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // plan returns SQLite's own account of how it carries out a statement.
 func plan(t *testing.T, c *sqlite.Conn, sql string) string {
 	t.Helper()
 	var lines []string
-	err := sqlfile.Query(c, "EXPLAIN QUERY PLAN "+sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, "EXPLAIN QUERY PLAN "+sql, func(s *sqlite.Stmt) error {
 		lines = append(lines, s.ColumnText(3))
 		return nil
 	})

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // AwayWorker is what the view has of a worker that is not heard from.
@@ -24,7 +24,7 @@ const awaySQL = `SELECT r.site, s.heard_at,
 func AwayWorkers() func(*sqlite.Conn) ([]AwayWorker, error) {
 	return func(c *sqlite.Conn) ([]AwayWorker, error) {
 		var out []AwayWorker
-		err := sqlfile.Query(c, awaySQL, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, awaySQL, func(s *sqlite.Stmt) error {
 			w := AwayWorker{ID: bourse.WorkerID(s.ColumnText(0)), Machines: s.ColumnInt(2), Volumes: s.ColumnInt(3)}
 			if !s.ColumnIsNull(1) {
 				w.HeardAt = moment(s.ColumnInt64(1))

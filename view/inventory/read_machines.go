@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // Listed is a machine as its worker published it last, and how much that is
@@ -51,7 +51,7 @@ func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 	return func(c *sqlite.Conn) (map[bourse.AppRef]int, error) {
 		counts := map[bourse.AppRef]int{}
-		err := sqlfile.Query(c, countMachinesSQL, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, countMachinesSQL, func(s *sqlite.Stmt) error {
 			counts[bourse.AppRef{Name: bourse.AppName(s.ColumnText(0)), ID: s.ColumnText(1)}] = s.ColumnInt(2)
 			return nil
 		})
@@ -74,7 +74,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 	sql, args := machinesSQL(f)
 	var list []Listed
 	var r cells
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		r.Stmt = s
 		list = append(list, Listed{})
 		l := &list[len(list)-1]

@@ -12,7 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -97,7 +97,7 @@ func untriggered(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c := SchemaConn(t)
 	for _, name := range ask(t, c, "SELECT name FROM sqlite_schema WHERE type = 'trigger'") {
-		if err := sqlfile.Run(c, "DROP TRIGGER "+name); err != nil {
+		if err := schema.Run(c, "DROP TRIGGER "+name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // Serving reads the machines whose configs have services, again and again: it keeps
@@ -34,7 +34,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))
 	var changed []ownKey
-	err := sqlfile.Query(c, servingSQL, func(st *sqlite.Stmt) error {
+	err := schema.Query(c, servingSQL, func(st *sqlite.Stmt) error {
 		k := ownKey{bourse.WorkerID(st.ColumnText(0)), st.ColumnText(1)}
 		now := servingRow{epoch: st.ColumnInt64(2), seq: st.ColumnInt64(3), hash: st.ColumnInt64(4)}
 		if old, ok := before[k]; ok && old.epoch == now.epoch && old.seq == now.seq && old.hash == now.hash {
@@ -69,7 +69,7 @@ func (s *Serving) decode(c *sqlite.Conn, keys []ownKey) error {
 	for _, k := range keys {
 		row := s.rows[k]
 		row.machine = new(bourse.Machine)
-		err := sqlfile.Query(c, servingMachineSQL, func(st *sqlite.Stmt) error {
+		err := schema.Query(c, servingMachineSQL, func(st *sqlite.Stmt) error {
 			r.Stmt = st
 			readMachine(&r, row.machine)
 			return nil

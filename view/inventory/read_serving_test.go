@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -37,14 +37,14 @@ func TestServing(t *testing.T) {
 	plant := func(site bourse.WorkerID, rows ...wire.Row) func() {
 		return func() {
 			for _, r := range rows { // which fires the triggers that a REPLACE does not
-				if err := sqlfile.Run(c, "DELETE FROM machine_rows WHERE site = ? AND key = ?", site, r.Key); err != nil {
+				if err := schema.Run(c, "DELETE FROM machine_rows WHERE site = ? AND key = ?", site, r.Key); err != nil {
 					t.Fatal(err)
 				}
 			}
 			Plant(t, c, site, rows...)
 			for _, r := range rows {
 				seq++
-				if err := sqlfile.Run(c, "UPDATE machine_rows SET seq = ? WHERE site = ? AND key = ?", seq, site, r.Key); err != nil {
+				if err := schema.Run(c, "UPDATE machine_rows SET seq = ? WHERE site = ? AND key = ?", seq, site, r.Key); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -65,7 +65,7 @@ func TestServing(t *testing.T) {
 		{"two owners", plant("w2", serves(2, bourse.StateFailed, web)), "1@w1 stopping 2@w1 started"},
 		{"an id that is none", plant("w2", wire.Row{Table: wire.TableMachines, Key: "x", Columns: serves(9, bourse.StateStarted, web).Columns}), "1@w1 stopping 2@w1 started"},
 		{"gone", func() {
-			if err := sqlfile.Run(c, "DELETE FROM machine_rows WHERE site = 'w1'"); err != nil {
+			if err := schema.Run(c, "DELETE FROM machine_rows WHERE site = 'w1'"); err != nil {
 				t.Fatal(err)
 			}
 		}, "2@w2 failed"},
@@ -106,10 +106,10 @@ func TestServingDecodesWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A column changes without the row's number: that is not seen, as it never happens.
-	if err := sqlfile.Run(c, "UPDATE machine_rows SET state = 'stopped'"); err != nil {
+	if err := schema.Run(c, "UPDATE machine_rows SET state = 'stopped'"); err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlfile.Run(c, "UPDATE machine_rows SET seq = 2 WHERE key = ?", fmt.Sprintf("%014x", 2)); err != nil {
+	if err := schema.Run(c, "UPDATE machine_rows SET seq = 2 WHERE key = ?", fmt.Sprintf("%014x", 2)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Read(c)
@@ -169,7 +169,7 @@ func BenchmarkServing(b *testing.B) {
 }
 
 func touch(b *testing.B, c *sqlite.Conn, seq int) {
-	if err := sqlfile.Run(c, "UPDATE machine_rows SET seq = ? WHERE site = 'w1' AND key = '00000000000001'", seq); err != nil {
+	if err := schema.Run(c, "UPDATE machine_rows SET seq = ? WHERE site = 'w1' AND key = '00000000000001'", seq); err != nil {
 		b.Fatal(err)
 	}
 }

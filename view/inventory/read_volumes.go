@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // ListedVolume is a volume as its worker published it last, and how much that is
@@ -43,7 +43,7 @@ func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
 	sql, args := volumesSQL(f)
 	var list []ListedVolume
 	var r cells
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		r.Stmt = s
 		var l ListedVolume
 		next := readVolume(&r, &l.Volume)

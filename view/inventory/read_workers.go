@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 )
 
 // Workers asks for all workers by id, the silent and the leaving ones too.
@@ -16,7 +16,7 @@ const workersSQL = `SELECT r.key, r.region, r.tag, r.load, r.leaving, r.free, r.
 func readWorkers(c *sqlite.Conn) ([]WorkerHint, error) {
 	var list []WorkerHint
 	var r cells
-	err := sqlfile.Query(c, workersSQL, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, workersSQL, func(s *sqlite.Stmt) error {
 		r.Stmt = s
 		w := WorkerHint{
 			ID: bourse.WorkerID(r.ColumnText(0)), Region: bourse.Region(r.ColumnText(1)),

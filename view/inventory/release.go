@@ -7,7 +7,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/release"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -47,7 +47,7 @@ func Releases(app string) func(*sqlite.Conn) ([]release.Release, error) {
 func Deployed() func(*sqlite.Conn) ([]string, error) {
 	return func(c *sqlite.Conn) ([]string, error) {
 		var ids []string
-		err := sqlfile.Query(c, `SELECT DISTINCT app_id FROM release_rows`, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, `SELECT DISTINCT app_id FROM release_rows`, func(s *sqlite.Stmt) error {
 			ids = append(ids, s.ColumnText(0))
 			return nil
 		})
@@ -68,7 +68,7 @@ func Release(id release.ID) func(*sqlite.Conn) (*release.Release, error) {
 
 func readReleases(c *sqlite.Conn, sql string, args ...any) ([]release.Release, error) {
 	var list []release.Release
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		cell := &cells{Stmt: s}
 		r := release.Release{
 			ID: release.ID(s.ColumnText(0)), App: bourse.AppName(s.ColumnText(1)), AppID: s.ColumnText(2), Version: s.ColumnInt64(3),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/view/schema"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -30,7 +30,7 @@ func SchemaConn(t testing.TB) *sqlite.Conn {
 			t.Error(err)
 		}
 	})
-	if _, err := sqlfile.Migrate(c, schema.Current()); err != nil {
+	if _, err := schema.Migrate(c, schema.Current()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -53,7 +53,7 @@ func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row)
 		}
 		sql := "INSERT OR REPLACE INTO " + r.Table + "_rows (" + strings.Join(names, ", ") + ") VALUES (" +
 			strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + ")"
-		if err := sqlfile.Run(c, sql, args...); err != nil {
+		if err := schema.Run(c, sql, args...); err != nil {
 			t.Fatalf("%s %s: %v", r.Table, r.Key, err)
 		}
 	}
@@ -62,7 +62,7 @@ func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row)
 // hear notes when a site was last heard, and whether it still is.
 func hear(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, alive bool, at time.Time) {
 	t.Helper()
-	if err := sqlfile.Run(c, "INSERT OR REPLACE INTO sites (site, alive, heard_at) VALUES (?, ?, ?)", site, alive, at.UnixNano()); err != nil {
+	if err := schema.Run(c, "INSERT OR REPLACE INTO sites (site, alive, heard_at) VALUES (?, ?, ?)", site, alive, at.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse/seal"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -56,7 +56,7 @@ const (
 func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	return func(c *sqlite.Conn) ([]seal.Secret, error) {
 		var list []seal.Secret
-		err := sqlfile.Query(c, secretsSQL, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, secretsSQL, func(s *sqlite.Stmt) error {
 			r := &cells{Stmt: s}
 			list = append(list, seal.Secret{
 				Name: r.ColumnText(0), Digest: r.ColumnText(1), Sealed: blob(s, 2), Version: uint64(r.ColumnInt64(3)), CreatedAt: r.time(4), UpdatedAt: r.time(5),
@@ -71,7 +71,7 @@ func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 func SecretMarks(app string) func(*sqlite.Conn) (seal.Marks, error) {
 	return func(c *sqlite.Conn) (seal.Marks, error) {
 		marks := seal.Marks{}
-		err := sqlfile.Query(c, secretMarksSQL, func(s *sqlite.Stmt) error {
+		err := schema.Query(c, secretMarksSQL, func(s *sqlite.Stmt) error {
 			if m, ok := seal.ReadMark(uint64(s.ColumnInt64(0)), blob(s, 1)); ok {
 				marks.Add(m)
 			}

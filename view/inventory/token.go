@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -82,7 +82,7 @@ func TokenByID(id string) func(*sqlite.Conn) (*Token, error) {
 
 func readTokens(c *sqlite.Conn, sql string, args ...any) ([]Token, error) {
 	var list []Token
-	err := sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
 		list = append(list, readToken(&cells{Stmt: s}))
 		return nil
 	}, args...)

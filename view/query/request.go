@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/bodies"
+	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -39,7 +39,7 @@ type question struct {
 func readRequest(w http.ResponseWriter, r *http.Request) (Request, question, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return Request{}, question{}, bodies.ReadError(err)
+		return Request{}, question{}, throttle.BodyError(err)
 	}
 	return decodeRequest(raw)
 }

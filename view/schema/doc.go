@@ -1,4 +1,5 @@
-// Package schema is the tables of the view's file: schema.sql, which rows fit
-// it, and reading and writing them. Columns and tables that only a newer release
-// knows are kept, for the day on which this server is upgraded.
+// Package schema implements the view's SQLite file and its tables: schema.sql, which
+// rows fit it, and reading and writing them. The file belongs to one process, which
+// locks it, writes it through one connection, and reads it through a pool of others
+// ([File]).
 package schema

@@ -3,28 +3,27 @@ package schema
 import (
 	"zombiezen.com/go/sqlite"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
 func putProof(c *sqlite.Conn, r wire.Version) error {
 	id := wire.BirthID(r.Proof.By.Birth)
-	if err := sqlfile.Run(c, "INSERT OR IGNORE INTO births (id, birth) VALUES (?, ?)", id, r.Proof.By.Birth); err != nil {
+	if err := Run(c, "INSERT OR IGNORE INTO births (id, birth) VALUES (?, ?)", id, r.Proof.By.Birth); err != nil {
 		return err
 	}
-	return sqlfile.Run(c, "INSERT OR REPLACE INTO proofs (tbl, key, birth, sig) VALUES (?, ?, ?, ?)", r.Table, r.Key, id, r.Proof.Sig)
+	return Run(c, "INSERT OR REPLACE INTO proofs (tbl, key, birth, sig) VALUES (?, ?, ?, ?)", r.Table, r.Key, id, r.Proof.Sig)
 }
 
 func deleteProof(c *sqlite.Conn, r wire.Version) error {
-	return sqlfile.Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
+	return Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }
 
 // ProofOf reads who signed the present version of a shared row; ok is false
 // for one of before there were signatures.
 func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err error) {
-	err = sqlfile.Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
-		birth, _ = sqlfile.ValueAt(s, 0).([]byte)
-		sig, _ = sqlfile.ValueAt(s, 1).([]byte)
+	err = Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
+		birth, _ = ValueAt(s, 0).([]byte)
+		sig, _ = ValueAt(s, 1).([]byte)
 		ok = true
 		return nil
 	}, table, key)
@@ -33,8 +32,8 @@ func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err
 
 // BirthOf reads a birth that a proof names.
 func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
-	err = sqlfile.Query(c, "SELECT birth FROM births WHERE id = ?", func(s *sqlite.Stmt) error {
-		birth, _ = sqlfile.ValueAt(s, 0).([]byte)
+	err = Query(c, "SELECT birth FROM births WHERE id = ?", func(s *sqlite.Stmt) error {
+		birth, _ = ValueAt(s, 0).([]byte)
 		return nil
 	}, id)
 	return birth, err
@@ -42,5 +41,5 @@ func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 
 // DropBirths drops the births that no proof names any more.
 func DropBirths(c *sqlite.Conn) error {
-	return sqlfile.Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
+	return Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
 }

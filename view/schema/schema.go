@@ -2,8 +2,6 @@ package schema
 
 import (
 	_ "embed" // for the schema
-
-	"github.com/bourse-dev/bourse/view/sqlfile"
 )
 
 // SQL is the schema.
@@ -13,4 +11,4 @@ var SQL string
 
 // Current is the schema of the view's file. A file with another schema is replaced:
 // the other members have what was in it.
-func Current() sqlfile.Schema { return sqlfile.Schema{First: 11, Steps: []string{SQL}} }
+func Current() Definition { return Definition{First: 11, Steps: []string{SQL}} }

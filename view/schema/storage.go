@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -131,7 +131,7 @@ func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire
 // Keys returns the keys of the rows that a site owns in a table.
 func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]string, error) {
 	var keys []string
-	err := sqlfile.Query(c, "SELECT key FROM "+name+suffix+" WHERE site = ?", func(s *sqlite.Stmt) error {
+	err := Query(c, "SELECT key FROM "+name+suffix+" WHERE site = ?", func(s *sqlite.Stmt) error {
 		keys = append(keys, s.ColumnText(0))
 		return nil
 	}, site)
@@ -235,7 +235,7 @@ func (all Tables) Adopt(c *sqlite.Conn, old wire.Version) (fitted wire.Version, 
 
 // records calls do with what a SELECT returns.
 func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), do func(wire.Version) error, args ...any) error {
-	return sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	return Query(c, sql, func(s *sqlite.Stmt) error {
 		r, err := scan(s)
 		if err != nil {
 			return err

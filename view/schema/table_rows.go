@@ -6,13 +6,13 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // row reads the row of a key; of an owned table, that of a site.
 func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
-	err = sqlfile.Query(c, t.get, func(s *sqlite.Stmt) error {
+	err = Query(c, t.get, func(s *sqlite.Stmt) error {
 		ok = true
 		r, err = t.scan(s)
 		return err
@@ -33,7 +33,7 @@ func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	r.Stamp = StampOf(s)
 	r.Columns = make(wire.Columns, 0, len(t.Defs))
 	for i, d := range t.Defs {
-		if v := sqlfile.ValueAt(s, 8+i); v != nil && !wire.EqualValues(v, d.fallback) {
+		if v := ValueAt(s, 8+i); v != nil && !wire.EqualValues(v, d.fallback) {
 			r.Columns = append(r.Columns, wire.Column{Name: d.Name, Value: v})
 		}
 	}
@@ -87,7 +87,7 @@ func (t *table) store(c *sqlite.Conn, r wire.Version) error {
 		if len(cols) > 0 && cols[0].Name == d.Name {
 			value, cols = cols[0].Value, cols[1:]
 		}
-		sqlfile.Bind(s, next+i, value)
+		Bind(s, next+i, value)
 	}
 	if extra = append(extra, cols...); len(extra) > 0 {
 		text, err := encodeExtra(extra)
@@ -101,5 +101,5 @@ func (t *table) store(c *sqlite.Conn, r wire.Version) error {
 }
 
 func (t *table) remove(c *sqlite.Conn, site bourse.WorkerID, key string) error {
-	return sqlfile.Run(c, t.delete, t.address(site, key)...)
+	return Run(c, t.delete, t.address(site, key)...)
 }

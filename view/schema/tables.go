@@ -8,7 +8,6 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -58,7 +57,7 @@ const placedColumn = "placed"
 // schema.sql alone.
 func Read(c *sqlite.Conn) (Tables, error) {
 	var names []string
-	err := sqlfile.Query(c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\_rows' ESCAPE '\'`, func(s *sqlite.Stmt) error {
+	err := Query(c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\_rows' ESCAPE '\'`, func(s *sqlite.Stmt) error {
 		names = append(names, s.ColumnText(0))
 		return nil
 	})
@@ -83,7 +82,7 @@ func Read(c *sqlite.Conn) (Tables, error) {
 func readTable(c *sqlite.Conn, physical string) (*table, error) {
 	t := &table{name: strings.TrimSuffix(physical, suffix)}
 	var defaults, primary []string
-	err := sqlfile.Query(c, `SELECT name, type, dflt_value, pk FROM pragma_table_info(?) ORDER BY name`, func(s *sqlite.Stmt) error {
+	err := Query(c, `SELECT name, type, dflt_value, pk FROM pragma_table_info(?) ORDER BY name`, func(s *sqlite.Stmt) error {
 		name := s.ColumnText(0)
 		if s.ColumnInt64(3) > 0 {
 			primary = append(primary, name)
@@ -111,8 +110,8 @@ func readTable(c *sqlite.Conn, physical string) (*table, error) {
 		if expression == "" {
 			continue
 		}
-		err := sqlfile.Query(c, "SELECT "+expression, func(s *sqlite.Stmt) error {
-			t.Defs[i].fallback = sqlfile.ValueAt(s, 0)
+		err := Query(c, "SELECT "+expression, func(s *sqlite.Stmt) error {
+			t.Defs[i].fallback = ValueAt(s, 0)
 			return nil
 		})
 		if err != nil {

@@ -3,7 +3,6 @@ package schema
 import (
 	"zombiezen.com/go/sqlite"
 
-	"github.com/bourse-dev/bourse/view/sqlfile"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -17,7 +16,7 @@ func scanTombstone(s *sqlite.Stmt) (wire.Version, error) {
 }
 
 func findTombstone(c *sqlite.Conn, table, key string) (r wire.Version, ok bool, err error) {
-	err = sqlfile.Query(c, selectTombstones+" WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
+	err = Query(c, selectTombstones+" WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
 		ok = true
 		r, err = scanTombstone(s)
 		return err
@@ -26,11 +25,11 @@ func findTombstone(c *sqlite.Conn, table, key string) (r wire.Version, ok bool, 
 }
 
 func putTombstone(c *sqlite.Conn, r wire.Version) error {
-	return sqlfile.Run(c, `INSERT INTO tombstones (tbl, key, site, epoch, seq, at, clock, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+	return Run(c, `INSERT INTO tombstones (tbl, key, site, epoch, seq, at, clock, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tbl, key) DO UPDATE SET site = excluded.site, epoch = excluded.epoch, seq = excluded.seq, at = excluded.at,
 		clock = excluded.clock, hash = excluded.hash`, r.Table, r.Key, r.Site, r.Epoch, r.Seq, r.At, int64(r.Clock), r.Hash)
 }
 
 func deleteTombstone(c *sqlite.Conn, r wire.Version) error {
-	return sqlfile.Run(c, "DELETE FROM tombstones WHERE tbl = ? AND key = ?", r.Table, r.Key)
+	return Run(c, "DELETE FROM tombstones WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }

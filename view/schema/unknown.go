@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/sqlfile"
+
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -30,7 +30,7 @@ func findUnknown(c *sqlite.Conn, table string, shared bool, site bourse.WorkerID
 	if !shared {
 		sql, args = selectUnknown+" WHERE tbl = ? AND shared = 0 AND key = ? AND site = ?", []any{table, key, site}
 	}
-	err = sqlfile.Query(c, sql, func(s *sqlite.Stmt) error {
+	err = Query(c, sql, func(s *sqlite.Stmt) error {
 		ok = true
 		r, err = scanUnknown(s)
 		return err
@@ -43,12 +43,12 @@ func putUnknown(c *sqlite.Conn, r wire.Version) error {
 	if err != nil {
 		return err
 	}
-	return sqlfile.Run(c, `INSERT INTO unknown_rows (tbl, key, shared, site, epoch, seq, at, clock, hash, deleted, columns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	return Run(c, `INSERT INTO unknown_rows (tbl, key, shared, site, epoch, seq, at, clock, hash, deleted, columns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tbl, shared, key, site) DO UPDATE SET epoch = excluded.epoch, seq = excluded.seq, at = excluded.at,
 		clock = excluded.clock, hash = excluded.hash, deleted = excluded.deleted, columns = excluded.columns`,
 		r.Table, r.Key, r.Shared, r.Site, r.Epoch, r.Seq, r.At, int64(r.Clock), r.Hash, r.Deleted, text)
 }
 
 func deleteUnknown(c *sqlite.Conn, r wire.Version) error {
-	return sqlfile.Run(c, "DELETE FROM unknown_rows WHERE tbl = ? AND shared = ? AND key = ? AND site = ?", r.Table, r.Shared, r.Key, r.Site)
+	return Run(c, "DELETE FROM unknown_rows WHERE tbl = ? AND shared = ? AND key = ? AND site = ?", r.Table, r.Shared, r.Key, r.Site)
 }

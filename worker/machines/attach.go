@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -60,7 +60,7 @@ func (o *operations) notLaunched(ctx context.Context, r *machineRun, m *bourse.M
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
 		late = true // another attempt would end the same way
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
-		if !fittings.Plain(m) || m.Secrets > 0 {
+		if !IsPlain(m) || m.Secrets > 0 {
 			late = pastDeadline(r)
 		}
 	default:

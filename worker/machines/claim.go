@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/nicknames"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -116,7 +115,7 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 			def = ms.ops.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
-		if !fittings.Plain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
+		if !IsPlain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
 			req.Until = untilOf(ctx, &m, &c.Order)
 		}
 		run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(m.ID), req, fsm.StartOptions{
@@ -161,7 +160,7 @@ func (ms *Machines) newMachine(c *bourse.Claim) (bourse.Machine, error) {
 		Secrets: order.Secrets, SkipSecrets: order.SkipSecrets, CreatedAt: now, UpdatedAt: now,
 	}
 	if m.Name == "" {
-		m.Name = nicknames.Random()
+		m.Name = randomName()
 	}
 	if order.LeaseTTL > 0 {
 		m.Lease = newLease(order.LeaseOwner, "", now.Add(time.Duration(order.LeaseTTL)*time.Second))
@@ -216,7 +215,7 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	if err := drawHolds(tx, &c.Order, m.Takes); err != nil {
 		return err
 	}
-	if !fittings.Plain(&m) || m.Config.Guest.GPUs > 0 {
+	if !IsPlain(&m) || m.Config.Guest.GPUs > 0 {
 		if err := ms.recordFit(tx, &m); err != nil {
 			return err
 		}

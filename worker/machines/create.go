@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -27,7 +27,7 @@ func (o *operations) createLaunch(ctx context.Context, r *machineRun) fsm.Outcom
 // the machine is destroyed as any other, for as long as that takes, and keeps
 // its place in the ledger.
 func (o *operations) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	nothing := fittings.Plain(m) && m.Config.ImageKind() != bourse.PollerImage // a host may have claimed it in the last moment
+	nothing := IsPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a host may have claimed it in the last moment
 	if nothing || o.leaveNothing(ctx, m) == nil {
 		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return o.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}

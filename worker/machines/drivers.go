@@ -3,7 +3,6 @@ package machines
 import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/worker/machines/images"
 )
 
 var (
@@ -30,7 +29,7 @@ func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 		}
 	case bourse.RegistryImage:
 		if !ok {
-			return nil, images.ErrNone
+			return nil, ErrNoImages
 		}
 		select {
 		case <-d.late:

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -22,7 +22,7 @@ func (o *operations) launch(ctx context.Context, r *machineRun, failed giveUp) f
 	}
 	begin := time.Now()
 	d, err := o.drivers.of(m.Config.ImageKind())
-	var f fittings.Fit
+	var f Attached
 	if err == nil {
 		f, err = o.fittings.Prepare(ctx, &m) // again: the host may have restarted since
 	}

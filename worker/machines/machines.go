@@ -26,10 +26,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/images"
-	"github.com/bourse-dev/bourse/worker/machines/samples"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -38,12 +35,12 @@ type Config struct {
 	State   *state.State
 	Admit   *admit.Host
 	Drivers map[bourse.ImageKind]driver.Driver // of host images at least
-	Images  images.Host                        // goes with a driver of images; nil: none
-	Network fittings.Network                   // nil: all use the host's
-	Scratch fittings.Scratch                   // nil: root file systems have no limits
+	Images  ImageHost                          // goes with a driver of images; nil: none
+	Network Network                            // nil: all use the host's
+	Scratch Scratch                            // nil: root file systems have no limits
 	Volumes Volumes
 	Secrets Secrets
-	Policy  spec.Policy
+	Policy  Policy
 	Awake   func(*bourse.Machine) []string // what a program's environment has to keep its machine awake
 	Forget  bool                           // remove machines of the host that the store does not know, rather than refusing to start
 }
@@ -55,7 +52,7 @@ type Volumes interface {
 	Attach(tx *store.Tx, m *bourse.Machine) (*bourse.Refusal, error)
 	// Detach records that a machine that is destroyed has none. It is idempotent.
 	Detach(tx *store.Tx, m *bourse.Machine) error
-	fittings.Volumes
+	Mounter
 }
 
 // Tasks are the tasks for which some machines live.
@@ -75,7 +72,7 @@ type Machines struct {
 	state  *state.State
 	host   *admit.Host
 	ops    *operations
-	usages samples.Samples
+	usages cpuSamples
 	forget bool
 }
 
@@ -85,8 +82,8 @@ func New(cfg Config) *Machines {
 	ops := &operations{
 		state: cfg.State, host: cfg.Admit, volumes: cfg.Volumes, secrets: cfg.Secrets,
 		drivers:  &drivers{all: cfg.Drivers, late: make(chan struct{})},
-		images:   images.New(cfg.State, cfg.Images),
-		fittings: &fittings.Fittings{State: cfg.State, Host: cfg.Admit, Network: cfg.Network, Scratch: cfg.Scratch, Volumes: cfg.Volumes},
+		images:   newImages(cfg.State, cfg.Images),
+		fittings: &Attachments{State: cfg.State, Host: cfg.Admit, Network: cfg.Network, Scratch: cfg.Scratch, Volumes: cfg.Volumes},
 		policy:   cfg.Policy, awake: cfg.Awake,
 	}
 	ops.define()

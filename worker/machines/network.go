@@ -6,7 +6,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/network"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
 )
 
 // address records m's address in the private network of its app, as the app
@@ -37,7 +36,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 				return err
 			}
 			if m.PrivateIP.IsValid() && mayRun(&m) {
-				keep = append(keep, fittings.SpecOf(&m))
+				keep = append(keep, SpecOf(&m))
 			}
 		}
 		return nil

@@ -7,9 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/images"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -39,13 +37,13 @@ type operations struct {
 	defs  definitions
 
 	drivers  *drivers
-	images   *images.Images
-	fittings *fittings.Fittings
+	images   *Images
+	fittings *Attachments
 	volumes  Volumes
 	tasks    Tasks
 	secrets  Secrets
 
-	policy spec.Policy
+	policy Policy
 	awake  func(*bourse.Machine) []string
 
 	watched watching
@@ -79,7 +77,7 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 	switch {
 	case m.Config.ImageKind() == bourse.PollerImage:
 		return &d.pulled
-	case fittings.Plain(m):
+	case IsPlain(m):
 		return &d.plain
 	}
 	return &d.fitted

@@ -7,8 +7,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
 // handOver has a poller claim the task of m, which is starting. It waits no
@@ -16,7 +14,7 @@ import (
 // that is no longer wanted.
 func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A host that had it before this daemon was started, perhaps long ago, has it still.
-	if status, err := d.Inspect(ctx, spec.TaskOf(m)); err == nil {
+	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
 	}
 	until := r.Request.Until
@@ -24,7 +22,7 @@ func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRu
 		until = time.Now().Add(bourse.DefaultWithin)
 	}
 	wanted, stop := o.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
-	status, err := d.Start(wanted, o.policy.Of(m, fittings.Fit{}, nil))
+	status, err := d.Start(wanted, o.policy.Of(m, Attached{}, nil))
 	cause := context.Cause(wanted)
 	stop()
 	switch {

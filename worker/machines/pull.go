@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/images"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -44,7 +44,7 @@ func (o *operations) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case errors.Is(err, errUnwanted):
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
 	case errors.Is(err, errTooLate):
-	case errors.As(err, new(images.Unresolved)) && r.Attempt > 0 && !images.Told(&m):
+	case errors.As(err, new(Unresolved)) && r.Attempt > 0 && !Told(&m):
 		// Its registry was not reached twice, and never before: another worker may reach it.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
@@ -113,7 +113,7 @@ func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *b
 		if pull == nil {
 			return true, nil, nil
 		}
-		return true, []bourse.Event{images.PullEvent(m, pull)}, nil
+		return true, []bourse.Event{PullEvent(m, pull)}, nil
 	})
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/images"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -69,7 +69,7 @@ func (o *operations) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 		o.state.Counts.Pulled(image.Bytes, took)
 		return fsm.Done(state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-				return true, []bourse.Event{images.PullEvent(m, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true})}, nil
+				return true, []bourse.Event{PullEvent(m, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true})}, nil
 			})
 			return err
 		})), nil
@@ -128,8 +128,8 @@ func (o *operations) readying(ctx context.Context, r *machineRun, do func(contex
 		return fsm.Retry(err)
 	case !waits(&m, r.Request.Version):
 		return fsm.Finish()
-	case o.images.Host == nil:
-		return o.notReady(r, images.ErrNone)
+	case o.images.ImageHost == nil:
+		return o.notReady(r, ErrNoImages)
 	}
 	wanted, stop := o.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return waits(now, r.Request.Version) })
 	out, err := do(wanted, &m)

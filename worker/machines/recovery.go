@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -163,7 +163,7 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 			}
 			boots[m.ID] = m.Boot
 			if alive(&m) && m.State != bourse.StateStarting { // a starting one is its run's
-				f.watched = append(f.watched, spec.TaskOf(&m))
+				f.watched = append(f.watched, TaskOf(&m))
 			}
 			if m.State == bourse.StateDestroying {
 				continue

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -184,7 +184,7 @@ func unnoticed(m *bourse.Machine) bool {
 // noticed returns the part of a config that its program may notice.
 func noticed(c *bourse.Config) bourse.Config {
 	out := *c
-	out.Metadata = map[string]string{spec.MetadataGroup: c.Metadata[spec.MetadataGroup]}
+	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}
 	out.Restart, out.AutoDestroy, out.StopConfig, out.Requirements = nil, false, nil, nil
 	out.Services, out.Checks, out.Metrics, out.Schedule, out.Standbys, out.Statics = nil, nil, nil, nil, nil, nil
 	out.Mounts = nil

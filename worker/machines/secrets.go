@@ -5,7 +5,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
 )
 
 // Secrets are the secrets of machines' apps, which are known by their ids, and
@@ -63,7 +62,7 @@ func (o *operations) secretsOf(ctx context.Context, m *bourse.Machine) (map[stri
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := spec.Secrets(&m.Config, values); err != nil {
+	if err := CheckSecrets(&m.Config, values); err != nil {
 		return nil, 0, err
 	}
 	return values, version, nil

@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/fittings"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -194,7 +193,7 @@ func (o *operations) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 // unstarted records that a machine cannot be started, once nothing of the
 // attempt is left.
 func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	if !fittings.Plain(m) {
+	if !IsPlain(m) {
 		if err := o.leaveStopped(ctx, m); err != nil {
 			return fsm.Retry(errors.Join(cause, err))
 		}
@@ -213,7 +212,7 @@ func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Mac
 func (o *operations) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 	d, err := o.drivers.of(m.Config.ImageKind())
 	if err == nil {
-		err = d.Stop(ctx, spec.TaskOf(m), "SIGKILL", 0)
+		err = d.Stop(ctx, TaskOf(m), "SIGKILL", 0)
 	}
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err

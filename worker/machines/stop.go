@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -99,11 +99,11 @@ func (o *operations) end(ctx context.Context, m *bourse.Machine, signal bourse.S
 	if m.Boot.Frozen { // what it was suspended with is dropped
 		signal, timeout = "SIGKILL", 0
 	}
-	err = d.Stop(ctx, spec.TaskOf(m), signal, timeout)
+	err = d.Stop(ctx, TaskOf(m), signal, timeout)
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: asked to end before it was launched
 		return err
 	}
-	o.watch(d, spec.TaskOf(m), unstarted)
+	o.watch(d, TaskOf(m), unstarted)
 	_, err = o.state.AwaitMachine(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -100,7 +100,7 @@ func (o *operations) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Retry(err)
 	}
 	if d, known := o.drivers.of(m.Config.ImageKind()); known == nil {
-		o.watch(d, spec.TaskOf(&m), lost)
+		o.watch(d, TaskOf(&m), lost)
 	}
 	if err != nil { // its watch records that it is lost, from there
 		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost what it was suspended with: start it again", m.ID)
@@ -114,7 +114,7 @@ func (o *operations) freeze(ctx context.Context, m *bourse.Machine, frozen bool)
 	if err != nil {
 		return err
 	}
-	return d.Freeze(ctx, spec.TaskOf(m), frozen)
+	return d.Freeze(ctx, TaskOf(m), frozen)
 }
 
 // hasEnded reports whether a machine's program is known to have ended.
@@ -123,7 +123,7 @@ func (o *operations) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	if err != nil {
 		return false
 	}
-	status, err := d.Inspect(ctx, spec.TaskOf(m))
+	status, err := d.Inspect(ctx, TaskOf(m))
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 

@@ -7,8 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/worker/machines/samples"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -28,7 +27,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	if err != nil {
 		return fabric.Usage{}, err
 	}
-	before, ok := ms.usages.Add(spec.TaskOf(&m), now)
+	before, ok := ms.usages.Add(TaskOf(&m), now)
 	if !ok && now.CPU >= 0 {
 		state.Rest(ctx, usageGap)
 		before = now
@@ -38,7 +37,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	}
 	out := fabric.Usage{
 		At: now.At, CPU: used.CPU, Throttled: used.Throttled, Memory: used.Memory, PIDs: used.PIDs,
-		ReadByte: used.ReadByte, WriteByte: used.WriteByte, CPUs: samples.CPUs(before, now),
+		ReadByte: used.ReadByte, WriteByte: used.WriteByte, CPUs: cpusUsed(before, now),
 	}
 	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.ops.policy.Limits(&m)
 	if _, ok := labels["limit.cpu"]; ok {
@@ -51,11 +50,11 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 }
 
 // sample asks what a machine uses now.
-func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, samples.Sample, error) {
+func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, cpuSample, error) {
 	d, err := ms.ops.drivers.of(m.Config.ImageKind())
 	if err != nil {
-		return driver.Usage{}, samples.Sample{}, err
+		return driver.Usage{}, cpuSample{}, err
 	}
-	used, err := d.Usage(ctx, spec.TaskOf(m))
-	return used, samples.Sample{At: time.Now().UTC(), CPU: used.CPU}, err
+	used, err := d.Usage(ctx, TaskOf(m))
+	return used, cpuSample{At: time.Now().UTC(), CPU: used.CPU}, err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/machines/spec"
+
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -80,7 +80,7 @@ func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	return fabric.ActReply{Previous: m.State, Machine: m}, d.Signal(ctx, spec.TaskOf(&m), act.Signal)
+	return fabric.ActReply{Previous: m.State, Machine: m}, d.Signal(ctx, TaskOf(&m), act.Signal)
 }
 
 // Bounds of an exec.
@@ -109,7 +109,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	res, err := d.Exec(ctx, spec.TaskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
+	res, err := d.Exec(ctx, TaskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
 	if ctx.Err() == context.DeadlineExceeded {
 		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", limit)
 	}

@@ -1,7 +1,7 @@
-// Package reach brings a worker's machines to where requests can be answered:
-// who wants to send one asks for the machine, and is answered once it runs and
-// accepts connections, with the way there. In the meantime, and for a while
-// afterwards, the machine counts as in use.
+// Package reach gives proxies and clients a worker's machines in the state that they
+// need. A proxy asks for a machine and is answered once the machine runs and accepts
+// connections, with its address; until a few seconds after, the machine counts as in
+// use. A client's wait returns once the machine has reached one of the given states.
 package reach
 
 import (

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/oomscore"
+	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
 // startTimeout is how long a process may take to say that it listens.
@@ -52,7 +52,7 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 	}
 	defer r.Close()
 	var p *os.Process
-	oomscore.Unprotected(func() {
+	tuning.ForkUnprotected(func() {
 		p, err = os.StartProcess(path, command, &os.ProcAttr{
 			Dir: "/", Env: append(os.Environ(), fmt.Sprintf("%s=%d", readyVariable, readyDescriptor)),
 			Files: []*os.File{null, out, out, w}, Sys: &syscall.SysProcAttr{Setsid: true},

@@ -1,0 +1,220 @@
+package endpoint_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+)
+
+// book is grants in memory.
+type book struct {
+	mu      sync.Mutex
+	byID    map[string]endpoint.Grant
+	changed chan struct{}
+	reads   int
+	reading func() // called after a grant was read, before it is returned
+	err     error
+	young   bool // not synced
+}
+
+func newBook(grants ...endpoint.Grant) *book {
+	b := &book{byID: map[string]endpoint.Grant{}, changed: make(chan struct{}, 1)}
+	for _, g := range grants {
+		b.byID[g.ID] = g
+	}
+	return b
+}
+
+func (b *book) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
+	b.mu.Lock()
+	g, ok := b.byID[id]
+	b.reads++
+	reading, err := b.reading, b.err
+	b.mu.Unlock()
+	if reading != nil {
+		reading()
+	}
+	return g, ok && err == nil, err
+}
+
+func (b *book) All(context.Context) ([]endpoint.Grant, error) { return nil, b.err }
+
+func (b *book) Put(_ context.Context, g endpoint.Grant) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.byID[g.ID] = g
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (b *book) Changed() <-chan struct{} { return b.changed }
+func (b *book) Synced() bool             { return !b.young }
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// issue makes a token of a grant.
+func issue(g endpoint.Grant) (string, endpoint.Grant) {
+	token := endpoint.NewToken()
+	g.ID, g.Digest, _ = endpoint.Digest(token)
+	return token, g
+}
+
+func TestIdentify(t *testing.T) {
+	const good = bourse.Code("")
+	for name, tt := range map[string]struct {
+		grant endpoint.Grant
+		at    time.Duration
+		want  bourse.Code
+	}{
+		"good":                  {endpoint.Grant{Org: "acme"}, 0, good},
+		"of everything":         {endpoint.Grant{Org: "*"}, 0, good},
+		"of nothing":            {endpoint.Grant{}, 0, bourse.CodeUnavailable},
+		"of a newer release":    {endpoint.Grant{Org: "acme", Unread: true}, 0, bourse.CodeUnavailable},
+		"revoked":               {endpoint.Grant{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
+		"revoked and unread":    {endpoint.Grant{Org: "acme", RevokedAt: now, Unread: true}, 0, bourse.CodeUnauthorized},
+		"a moment before":       {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},
+		"at its end":            {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour, bourse.CodeUnauthorized},
+		"expired in its memory": {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, 2 * time.Hour, bourse.CodeUnauthorized},
+	} {
+		token, g := issue(tt.grant)
+		clock := now
+		s := endpoint.NewIssued(newBook(g), func() time.Time { return clock })
+		_, _ = s.Identify(t.Context(), token) // so that it is remembered
+		clock = now.Add(tt.at)
+		who, err := s.Identify(t.Context(), token)
+		if bourse.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if err == nil && who.Cluster() != (g.Org == endpoint.Everything) {
+			t.Errorf("%s: it is %+v", name, who)
+		}
+	}
+}
+
+// What is no token of ours costs no look into the view, however long it is.
+func TestGarbageIsNoToken(t *testing.T) {
+	b := newBook()
+	s := endpoint.NewIssued(b, time.Now)
+	token := endpoint.NewToken()
+	for _, text := range []string{
+		"", "bourse_", token[:len(token)-1], token + "a", " " + token, strings.Repeat("a", 1<<20), "bourse_" + strings.Repeat("\xff", 52), "fm2_" + token,
+		strings.ToUpper(token), "bourse\x00" + token[7:],
+	} {
+		if _, err := s.Identify(t.Context(), text); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+			t.Errorf("%.20q…: %v", text, err)
+		}
+	}
+	if b.reads != 0 {
+		t.Errorf("%d looks", b.reads)
+	}
+}
+
+// Unknown is never told as no: by a broker that does not know all, or cannot read
+// what it knows.
+func TestUnknownIsNotNo(t *testing.T) {
+	token, g := issue(endpoint.Grant{Org: "acme"})
+	b := newBook()
+	s := endpoint.NewIssued(b, time.Now)
+	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+		t.Errorf("a token that does not exist: %v", err)
+	}
+	b.young = true
+	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("before it knows all: %v", err)
+	}
+	b.byID[g.ID] = g
+	if _, err := s.Identify(t.Context(), token); err != nil {
+		t.Errorf("what it knows already: %v", err)
+	}
+	b.young, b.err = false, errors.New("disk I/O error")
+	if _, err := endpoint.NewIssued(b, time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("unreadable: %v", err)
+	}
+}
+
+// The id alone is no token: of two tokens with one id only the one of the digest is.
+func TestTheDigestDecides(t *testing.T) {
+	token, g := issue(endpoint.Grant{Org: "acme"})
+	g.Digest = g.Digest[:63] + "x"
+	if _, err := endpoint.NewIssued(newBook(g), time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+		t.Errorf("another's digest: %v", err)
+	}
+}
+
+// A grant is read once, until something changes; then what was read before counts no
+// more, also where it was being read while it changed.
+func TestWhatIsRememberedIsNeverOld(t *testing.T) {
+	token, g := issue(endpoint.Grant{Org: "acme"})
+	b := newBook(g)
+	s := endpoint.NewIssued(b, time.Now)
+	for range 3 {
+		if _, err := s.Identify(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.reads != 1 {
+		t.Errorf("read %d times", b.reads)
+	}
+	_ = b.Put(t.Context(), endpoint.Grant{ID: "another"})
+	b.reading = func() { // it was read as good, and is revoked, and another request has seen that
+		b.reading = nil
+		revoked := g
+		revoked.RevokedAt = now
+		_ = b.Put(t.Context(), revoked)
+		if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+			t.Errorf("revoked: %v", err)
+		}
+	}
+	_, _ = s.Identify(t.Context(), token)
+	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+		t.Errorf("what was read before the change is believed after it: %v", err)
+	}
+}
+
+// Under many requests at once a revoked token is refused from the moment at which the
+// revocation was written.
+func TestRevokedForAllAtOnce(t *testing.T) {
+	token, g := issue(endpoint.Grant{Org: "acme"})
+	b := newBook(g)
+	s := endpoint.NewIssued(b, time.Now)
+	var written sync.WaitGroup
+	written.Add(1)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				_, _ = s.Identify(context.Background(), token)
+			}
+			written.Wait()
+			if _, err := s.Identify(context.Background(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+				t.Errorf("after it was revoked: %v", err)
+			}
+		})
+	}
+	g.RevokedAt = now
+	_ = b.Put(t.Context(), g)
+	written.Done()
+	all.Wait()
+}
+
+// FuzzDigest: no text is taken for a token that is none, and none reads past its end.
+func FuzzDigest(f *testing.F) {
+	f.Add(endpoint.NewToken())
+	f.Add("bourse_")
+	f.Add("\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, digest, ok := endpoint.Digest(text)
+		if ok && (endpoint.ValidID(id) != nil || !strings.HasPrefix(digest, id) || !strings.HasPrefix(text, "bourse_")) {
+			t.Errorf("%q has id %q and digest %q", text, id, digest)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package tenant
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// merge fills in what a change puts and removes, and returns the secrets that the
+// app has then. Removing what is not there changes nothing. Codes: invalid,
+// failed_precondition.
+func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
+	after := make([]seal.Secret, 0, len(has)+len(values))
+	created := map[string]seal.Secret{}
+	for _, old := range has {
+		value, named := values[old.Name]
+		if named {
+			created[old.Name] = old
+		}
+		switch {
+		case !named:
+			after = append(after, old)
+		case value == nil:
+			c.Gone = append(c.Gone, old.Name)
+		}
+	}
+	for name, value := range values {
+		if value == nil {
+			continue
+		}
+		next, err := s.sealed(c, name, *value)
+		if err != nil {
+			return nil, err
+		}
+		if old, ok := created[name]; ok {
+			next.CreatedAt = old.CreatedAt
+		}
+		c.Put = append(c.Put, next)
+	}
+	byName := func(a, b seal.Secret) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(c.Put, byName)
+	after = append(after, c.Put...)
+	slices.SortFunc(after, byName)
+	return after, nil
+}
+
+// sealed seals a value.
+func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error) {
+	if err := check(name, value); err != nil {
+		return seal.Secret{}, err
+	}
+	if s.Keys == nil {
+		return seal.Secret{}, bourse.Errorf(bourse.CodeFailedPrecondition,
+			"failed_precondition: this broker cannot seal secrets: it was started without --secrets-key")
+	}
+	now, p, keys := s.Now().UTC(), seal.Place{App: c.App.ID, Name: name}, s.Keys()
+	text, err := keys.Seal(p, []byte(value))
+	return seal.Secret{
+		Name: name, Digest: keys.Digest(p, []byte(value)), Sealed: text, Version: c.Mark.Version, CreatedAt: now, UpdatedAt: now,
+	}, err
+}
+
+// check reports CodeInvalid for what no machine's environment could have. It shows
+// nothing of the value.
+func check(name, value string) error {
+	switch {
+	case !isName(name):
+		return bourse.Errorf(bourse.CodeInvalid, "secret %s: use 1 to %d letters, digits and _, the first no digit", bourse.Quoted(name), maxSecretName)
+	case len(value) > maxValue:
+		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has %d bytes, at most %d", name, len(value), maxValue)
+	case strings.ContainsRune(value, 0):
+		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has a zero byte, which an environment cannot have: encode it", name)
+	}
+	return nil
+}
+
+func isName(s string) bool {
+	if len(s) == 0 || len(s) > maxSecretName {
+		return false
+	}
+	for i, c := range []byte(s) {
+		letter := c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports why an app may not have these secrets. Codes: forbidden (a
+// quota), invalid.
+func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
+	total := 0
+	for i := range after {
+		total += len(after[i].Name) + len(after[i].Sealed) - seal.Overhead
+	}
+	if total > maxTotal {
+		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, at most %d: what is larger belongs into a volume", total, maxTotal)
+	}
+	return s.MayHave(app, len(after))
+}

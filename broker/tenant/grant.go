@@ -1,0 +1,167 @@
+package tenant
+
+import (
+	"cmp"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// grantOf returns what a new token is to be good for, which is never more than the
+// caller's. Codes: invalid, forbidden, not_found (an app, or a machine), unavailable.
+func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (endpoint.Grant, error) {
+	g := endpoint.Grant{
+		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
+		MadeBy: r.Who.Name, MadeWith: r.Who.Token, CreatedAt: h.Now().UTC(),
+	}
+	if err := checkName(g.Name); err != nil {
+		return g, err
+	}
+	var err error
+	if g.ExpiresAt, err = expiry(g.CreatedAt, time.Duration(in.Expiry), r.Who.Until); err != nil {
+		return g, err
+	}
+	if g.Org, g.Apps, err = h.reach(r, in); err != nil {
+		return g, err
+	}
+	return g, h.checkMachines(r, &g)
+}
+
+// reach returns the organization and the apps of a new token.
+func (h *Tokens) reach(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
+	names := in.Apps
+	if len(names) == 0 && in.Org == "" {
+		for _, ref := range r.Who.Apps { // all that the caller has
+			names = append(names, ref.Name)
+		}
+	}
+	if len(names) > maxListed {
+		return "", nil, bourse.Errorf(bourse.CodeInvalid, "%d apps: use at most %d, or one for all of the organization", len(names), maxListed)
+	}
+	if len(names) == 0 {
+		org, err = orgOf(&r.Who, in.Org)
+		return org, nil, err
+	}
+	org = in.Org
+	for _, name := range names {
+		if err := name.Validate(); err != nil {
+			return "", nil, err
+		}
+		app, err := h.Gate.Usable(r, name)
+		if err != nil {
+			return "", nil, err
+		}
+		if org = cmp.Or(org, app.Org); app.Org != org {
+			return "", nil, bourse.Errorf(bourse.CodeInvalid, "app %s is not of organization %s: a token's apps are of one organization", name, bourse.Quoted(org))
+		}
+		if ref := (bourse.AppRef{Name: app.Name, ID: app.ID}); !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return org, refs, nil
+}
+
+// orgOf returns the organization of a token of all its apps.
+func orgOf(who *endpoint.Identity, asked string) (string, error) {
+	org := cmp.Or(asked, who.Org)
+	switch {
+	case org == "":
+		return "", bourse.Errorf(bourse.CodeInvalid, `say what the token is good for: apps, an organization, or org_slug "*" for everything`)
+	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
+		return "", endpoint.ErrForbidden()
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // same alphabet
+		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
+	}
+	return org, nil
+}
+
+// Bounds of a token.
+const (
+	maxTokenName = 64  // bytes
+	maxListed    = 256 // apps, or machines
+	maxExpiry    = 100 * 365 * 24 * time.Hour
+)
+
+// checkName admits what is safe to show anywhere.
+func checkName(name string) error {
+	first, _ := utf8.DecodeRuneInString(name)
+	ok := len(name) <= maxTokenName && utf8.ValidString(name) && (unicode.IsLetter(first) || unicode.IsDigit(first)) && name[len(name)-1] != ' '
+	for _, c := range name {
+		ok = ok && unicode.IsPrint(c)
+	}
+	if !ok {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid name %s: use up to %d bytes that can be printed, and begin with a letter or digit", bourse.Quoted(name), maxTokenName)
+	}
+	return nil
+}
+
+// expiry returns when a token ends that is made now, zero for never: not after the
+// one that it is made with.
+func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, error) {
+	switch {
+	case after == 0:
+		return until, nil
+	case after < time.Second || after > maxExpiry:
+		return time.Time{}, bourse.Errorf(bourse.CodeInvalid, "invalid expiry %s: use 1s to %s", after, maxExpiry)
+	}
+	at := now.Add(after)
+	if !until.IsZero() && at.After(until) {
+		return at, bourse.Errorf(bourse.CodeInvalid, "invalid expiry %s: the token that makes it expires at %s", after, until.Format(time.RFC3339))
+	}
+	return at, nil
+}
+
+// checkMachines wants machines to be of one app, which has them. Codes: invalid,
+// not_found, unavailable.
+func (h *Tokens) checkMachines(r *endpoint.Request, g *endpoint.Grant) error {
+	switch {
+	case len(g.Machines) == 0:
+		return nil
+	case len(g.Apps) != 1:
+		return bourse.Errorf(bourse.CodeInvalid, "a token of machines is of one app: name it")
+	case len(g.Machines) > maxListed:
+		return bourse.Errorf(bourse.CodeInvalid, "%d machines: use at most %d, or none for all of the app", len(g.Machines), maxListed)
+	}
+	for _, id := range g.Machines {
+		if err := id.Validate(); err != nil {
+			return err
+		}
+	}
+	app, err := h.Gate.Usable(r, g.Apps[0].Name)
+	if err != nil {
+		return err
+	}
+	for _, id := range g.Machines {
+		has, err := h.Machines.Has(r.Context(), &app, id)
+		if err == nil && !has {
+			err = bourse.Errorf(bourse.CodeNotFound, "app %s has no machine %s", app.Name, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayRevoke reports whether the caller may see and end a token. One that was made by
+// the API and is bound to apps ends itself and what was made with it, and nothing
+// else: who has stolen it does not end the others.
+func mayRevoke(who *endpoint.Identity, g *endpoint.Grant) bool {
+	switch {
+	case who.Cluster() || who.Token != "" && (g.ID == who.Token || g.MadeWith == who.Token):
+		return true
+	case who.Org != g.Org:
+		return false
+	case len(who.Apps) == 0:
+		return true
+	}
+	return who.Token == "" && len(g.Apps) > 0 && !slices.ContainsFunc(g.Apps, func(ref bourse.AppRef) bool {
+		return !who.May(bourse.App{Name: ref.Name, ID: ref.ID, Org: g.Org})
+	})
+}

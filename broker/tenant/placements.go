@@ -1,0 +1,187 @@
+package tenant
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// Directory knows the members of the cluster.
+type Directory interface {
+	Workers() []bourse.Member
+	Regions() []bourse.Region
+}
+
+// Placements serves the simulation.
+type Placements struct {
+	Gate      *endpoint.Gate
+	Directory Directory
+	Workers   fabric.Fabric
+	Region    bourse.Region // of this broker
+	Patience  time.Duration // for quotes
+}
+
+// Routes returns what the handler serves.
+func (h *Placements) Routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("POST /v1/platform/placements", endpoint.Token, h.Gate.Ordering(endpoint.MachineLease, h.place)).Reads(machinesapi.PlacementRequest{}).Writes(machinesapi.PlacementList{}),
+	}
+}
+
+// maxCount bounds what a simulation is asked for.
+const maxCount = 1 << 20
+
+func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
+	var in machinesapi.PlacementRequest
+	if err := endpoint.Decode(w, r, false, &in); err != nil {
+		return err
+	}
+	if in.Org == "" {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug: it is required")
+	}
+	if !r.Who.May(bourse.App{Org: in.Org}) {
+		return endpoint.ErrForbidden()
+	}
+	if in.Count > maxCount || in.VolumeBytes > math.MaxInt64 {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use up to %d", in.Count, maxCount)
+	}
+	choices, err := h.choices(in.Region)
+	if err != nil {
+		return err
+	}
+	order, err := simulated(&in, choices)
+	if err != nil {
+		return err
+	}
+	fits := h.ask(r.Context(), &order, diskOf(in.VolumeBytes))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: shareOut(choices, fits, int64(in.Count))})
+}
+
+// choices reads the region expression. Without one the broker's own region comes
+// first, then any.
+func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
+	known := h.Directory.Regions()
+	if len(known) == 0 {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	}
+	if expression == "" {
+		expression = "any"
+		if slices.Contains(known, h.Region) {
+			expression = string(h.Region) + ",any"
+		}
+	}
+	return bourse.ParseRegions(expression, known)
+}
+
+// simulated makes an order for capacity alone, of no app: what it takes is what a
+// machine of the size would take, whatever its image.
+func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
+	config := bourse.Config{Guest: in.Compute}
+	if in.Compute == nil {
+		config.Size = "performance-1x"
+	}
+	if err := config.NormalizeHeld(); err != nil {
+		return bourse.Order{}, err
+	}
+	key := bourse.NewReservationKey()
+	order := bourse.Order{
+		ID: key.Order(0), App: bourse.App{Name: bourse.DefaultAppName, Org: in.Org}, Regions: choices, Config: config,
+		Hold: &bourse.HoldOrder{Reservation: key, TTL: bourse.Duration(bourse.MinHold)},
+	}
+	return order, order.Validate()
+}
+
+func diskOf(bytes uint64) int64 {
+	const mib = 1 << 20
+	return int64(bytes/mib) + int64(min(1, bytes%mib))
+}
+
+// ask returns how many such machines each worker would take, by region. A worker
+// that does not answer takes none.
+func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) map[bourse.Region][]int64 {
+	region := map[bourse.WorkerID]bourse.Region{}
+	var members []bourse.Member
+	for _, m := range h.Directory.Workers() {
+		if slices.ContainsFunc(order.Regions, func(c bourse.Choice) bool { return slices.Contains(c, m.Region) }) {
+			members = append(members, m)
+			region[m.ID] = m.Region
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	var mu sync.Mutex
+	out := map[bourse.Region][]int64{}
+	h.Workers.Ask(ctx, members, order, func(q bourse.Quote) {
+		mu.Lock()
+		defer mu.Unlock()
+		at, asked := region[q.Worker]
+		delete(region, q.Worker) // each counts once
+		if n := fitting(&q, disk); asked && n > 0 {
+			out[at] = append(out[at], n)
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(out) // an answer that is late changes the other one
+}
+
+// fitting returns how many times what an order takes is free at a worker, each
+// time with a volume of so much disk.
+func fitting(q *bourse.Quote, disk int64) int64 {
+	if q.Refusal != nil {
+		return 0
+	}
+	n := int64(maxCount)
+	for _, a := range q.Accounts {
+		takes := q.Takes.Of(a.Resource)
+		if a.Resource == bourse.ResourceDisk {
+			takes += disk
+		}
+		if takes > 0 {
+			n = min(n, a.Free()/takes)
+		}
+	}
+	return n
+}
+
+// shareOut gives count machines to the regions, in the order of the choices: within
+// one the region with the most room comes first. A count of 0 asks for all that
+// each region has room for.
+func shareOut(choices []bourse.Choice, fits map[bourse.Region][]int64, count int64) []machinesapi.RegionPlacement {
+	out := []machinesapi.RegionPlacement{}
+	left, seen := count, map[bourse.Region]bool{}
+	for _, choice := range choices {
+		regions := slices.Clone(choice)
+		slices.SortStableFunc(regions, func(a, b bourse.Region) int { return cmp.Compare(total(fits[b]), total(fits[a])) })
+		for _, region := range regions {
+			n := total(fits[region])
+			if count > 0 {
+				n = min(n, left)
+			}
+			if n == 0 || seen[region] {
+				continue
+			}
+			seen[region], left = true, left-n
+			out = append(out, machinesapi.RegionPlacement{Region: region, Count: n, Concurrency: min(n, int64(len(fits[region])))})
+		}
+	}
+	return out
+}
+
+func total(list []int64) (sum int64) {
+	for _, n := range list {
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,144 @@
+package tenant
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// ProxyStatusPath is where a proxy answers brokers; "?app=NAME" is of one app.
+const ProxyStatusPath = "/proxy/status"
+
+// Proxies asks proxies.
+type Proxies struct {
+	Apps     *lookup.Apps
+	Proxies  func() []bourse.Member // those that are heard from; nil: there are none
+	Fabric   fabric.Fabric
+	Patience time.Duration // for one that is asked
+
+	held budget
+}
+
+// Routes returns what the handler serves.
+func (h *Proxies) Routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/proxies", endpoint.Cluster, h.all).Writes(machinesapi.ProxyList{}),
+		endpoint.On("GET "+endpoint.OneApp+"/proxies", endpoint.App, h.of).Writes(machinesapi.ProxyList{}),
+	}
+}
+
+func (h *Proxies) all(w http.ResponseWriter, r *endpoint.Request) error {
+	list, release := h.ask(r.Context(), "")
+	defer release()
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
+}
+
+func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
+	app, err := h.Apps.Recall(r.Context(), r.App())
+	if err != nil {
+		return err
+	}
+	list, release := h.ask(r.Context(), app.Name)
+	defer release()
+	for i := range list {
+		list[i].Routes = slices.DeleteFunc(list[i].Routes, func(t machinesapi.ProxyRoute) bool { return t.App != app.Name || t.AppID != app.ID })
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
+}
+
+// Bounds of what is asked.
+const (
+	atOnce      = 16
+	maxReply    = 16 << 20 // bytes of one proxy: about 50 000 machines
+	maxAppReply = 1 << 20  // of one that is asked about one app
+)
+
+// ask asks all proxies, about one app or all of them. What they say is held until release
+// is called.
+func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
+	if h.Proxies == nil {
+		return []machinesapi.Proxy{}, func() {}
+	}
+	taken := share{of: &h.held}
+	members := h.Proxies()
+	slices.SortFunc(members, func(a, b bourse.Member) int { return cmp.Compare(a.ID, b.ID) })
+	out := make([]machinesapi.Proxy, len(members))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, m := range members {
+		group.Go(func() error {
+			said, err := h.one(ctx, m, app, &taken)
+			if err != nil {
+				said = machinesapi.Proxy{Error: bourse.MessageOf(err)}
+			}
+			said.ID, said.Region = m.ID, m.Region
+			said.Routes = append([]machinesapi.ProxyRoute{}, said.Routes...)
+			out[i] = said
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	return out, taken.release
+}
+
+func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName, taken *share) (said machinesapi.Proxy, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	at, most := url.URL{Path: ProxyStatusPath}, int64(maxReply)
+	if app != "" {
+		most = maxAppReply
+		at.RawQuery = url.Values{"app": {string(app)}}.Encode()
+	}
+	resp, err := h.Fabric.Call(ctx, to, &http.Request{
+		Method: http.MethodGet, URL: &at, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	})
+	if err != nil {
+		return said, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return said, bourse.Errorf(bourse.CodeUnavailable, "proxy %s says nothing of its routes (status %d)", to.ID, resp.StatusCode)
+	}
+	raw, err := io.ReadAll(io.LimitReader(counting{resp.Body, taken}, most+1))
+	if err == nil && int64(len(raw)) > most {
+		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", most)
+	}
+	if err == nil {
+		err = taken.take(decoded(raw))
+	}
+	if err == nil {
+		said, err = decode(raw)
+	}
+	if err != nil {
+		return said, bourse.Errorf(bourse.CodeUnavailable, "what proxy %s says cannot be read: %w", to.ID, err)
+	}
+	return said, nil
+}
+
+// decode reads what a proxy says of itself. Its name is not its own to say.
+func decode(raw []byte) (said machinesapi.Proxy, err error) {
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return machinesapi.Proxy{}, err
+	}
+	said.Error = ""
+	for i := range said.Routes {
+		if said.Routes[i].Machines == nil {
+			said.Routes[i].Machines = []machinesapi.ProxyMachine{}
+		}
+	}
+	return said, nil
+}

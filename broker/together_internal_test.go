@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// want is an order of a new id for machines of an image.
+func want(image string) *bourse.Order {
+	return &bourse.Order{
+		ID: bourse.NewOrderID(), App: bourse.App{ID: "a"}, Regions: []bourse.Choice{{"gru"}}, Config: bourse.Config{Image: image},
+	}
+}
+
+// TestTogether: orders of a kind that come at the same time are one, and so they are for a
+// moment after it was filled.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all together
+		placed := 0
+		ask := func(image string) FailoverOrder {
+			o := want(image)
+			got, err := all.do(t.Context(), o, func(context.Context) (FailoverOrder, error) {
+				placed++
+				time.Sleep(time.Second)
+				return FailoverOrder{Order: o.ID, Machine: bourse.NewMachineID(1)}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			return got
+		}
+		var got [10]FailoverOrder
+		var asking sync.WaitGroup
+		for i := range got {
+			asking.Go(func() { got[i] = ask("x") })
+		}
+		asking.Wait()
+		for _, one := range got {
+			if one != got[0] || placed != 1 {
+				t.Fatalf("%+v and %+v of %d orders", one, got[0], placed)
+			}
+		}
+		if again := ask("x"); again != got[0] {
+			t.Errorf("a moment later %+v, want %+v", again, got[0])
+		}
+		if other := ask("y"); other.Machine == got[0].Machine {
+			t.Error("a machine of another config is no other")
+		}
+		time.Sleep(stands)
+		if later := ask("x"); later.Machine == got[0].Machine || len(all.orders) != 1 || placed != 3 {
+			t.Errorf("much later %+v, %d orders placed, of which %d stand", later, placed, len(all.orders))
+		}
+	})
+}
+
+// TestTogetherUntilAllLeave: an order goes on without its first caller and ends when the
+// last has left. Then, or when it is refused, it stands for no other.
+func TestTogetherUntilAllLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all together
+		var left error
+		wait := func(ctx context.Context) (FailoverOrder, error) {
+			<-ctx.Done()
+			left = context.Cause(ctx)
+			return FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeCanceled, "all have left")
+		}
+		first, leave := context.WithCancel(t.Context())
+		second, leaveToo := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{first, second} {
+			go func() {
+				if got, err := all.do(ctx, want("x"), wait); bourse.CodeOf(err) != bourse.CodeCanceled {
+					t.Errorf("%+v, %v, want canceled", got, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		leave()
+		synctest.Wait()
+		if left != nil {
+			t.Error("the order was given up while one waits")
+		}
+		leaveToo()
+		synctest.Wait()
+		if left == nil || len(all.orders) != 0 || all.placing != 0 {
+			t.Errorf("the order was not given up: %v; %+v", left, &all.orders)
+		}
+		n := 0
+		refuse := func(context.Context) (FailoverOrder, error) {
+			n++
+			return FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeInsufficient, "no")
+		}
+		for range 2 {
+			if got, err := all.do(t.Context(), want("x"), refuse); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != "1" {
+				t.Errorf("refused: %+v, %v", got, err)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d orders, want a refusal to stand for no one else", n)
+		}
+	})
+}
+
+// TestTogetherIsBounded: so many ask, and so many orders are placed, and no more.
+func TestTogetherIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all together
+		for range maxAsking {
+			if err := all.enter(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := all.enter(); bourse.CodeOf(err) != bourse.CodeRateLimited {
+			t.Errorf("one more: %v", err)
+		}
+		all.leave()
+		if err := all.enter(); err != nil {
+			t.Error(err)
+		}
+		end := make(chan struct{})
+		wait := func(ctx context.Context) (FailoverOrder, error) {
+			<-end
+			return FailoverOrder{Order: "1"}, context.Cause(ctx)
+		}
+		for i := range maxPlacing {
+			go func() { _, _ = all.do(t.Context(), want(string(rune('A'+i))), wait) }()
+		}
+		synctest.Wait()
+		if _, err := all.do(t.Context(), want("one more"), wait); bourse.CodeOf(err) != bourse.CodeRateLimited {
+			t.Errorf("one order more: %v", err)
+		}
+		close(end)
+	})
+}

@@ -1,0 +1,64 @@
+package app
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/seal"
+)
+
+// The files of a cluster.
+const (
+	caFile         = "ca.pem"
+	caKeyFile      = "ca.key"
+	gossipFile     = "gossip.key"
+	tokensFile     = "tokens"
+	secretsKeyFile = "secrets.key"
+)
+
+func newInit(s *cli.Shell) *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make a cluster's CA, the keys of its membership and secrets, and a first token",
+		Long: `Make what a whole cluster has in common: a CA, the key that encrypts its
+membership, the one that its secrets are encrypted with, and a file of tokens
+with one that is good for everything. What is there already is never overwritten.`,
+		Example: "  bourse credentials init",
+		Args:    cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ca, err := admission.NewCA("bourse", s.Now())
+			if err != nil {
+				return err
+			}
+			files := []file{
+				{Name: caFile, For: "every server, and clients (--ca)", data: ca.Pair().Cert},
+				{Name: caKeyFile, For: "making certificates: keep it off the servers", data: ca.Pair().Key, secret: true},
+				{Name: gossipFile, For: "every server", data: []byte(random(32) + "\n"), secret: true},
+				{Name: tokensFile, For: "every broker; its token is good for everything", data: []byte(random(16) + " *\n"), secret: true},
+				{Name: secretsKeyFile, For: "every broker: the key of secrets", data: seal.Generate(), secret: true},
+			}
+			if err := create(dir, files); err != nil {
+				return err
+			}
+			if err := show(s, files); err != nil || s.JSON {
+				return err
+			}
+			s.Note("next: bourse credentials cert --role broker --host ADDRESS NAME, and one --role worker NAME for each worker")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".", "`directory` for the files")
+	return c
+}
+
+// random returns so many random bytes in hex.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // crypto/rand never fails
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+func newRevoke(s *cli.Shell) *cobra.Command {
+	var made bool
+	c := &cobra.Command{
+		Use:     "revoke TOKEN...",
+		Aliases: []string{"destroy", "rm"},
+		Short:   "Revoke tokens, by id or name",
+		Long: `Revoke tokens, by id or name. This broker refuses them at once, the others within
+a second. What was made with them goes on, unless you say --made: after a theft do.`,
+		Example: `  bourse token revoke ci
+  bourse token revoke 5be0cd19137e2179 --made`,
+		Args:              cli.AtLeast(1),
+		ValidArgsFunction: completeToken(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			return cli.Each(args, func(word string) error { return revoke(c.Context(), s, word, made) })
+		},
+	}
+	c.Flags().BoolVar(&made, "made", false, "also the tokens that were made with them")
+	return c
+}
+
+func revoke(ctx context.Context, s *cli.Shell, word string, made bool) error {
+	list, err := api(s).List(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := named(list, word, s.Now())
+	if err != nil {
+		return err
+	}
+	reply, err := api(s).Revoke(ctx, id, made)
+	if bourse.CodeOf(err) == bourse.CodeTimeout {
+		return cli.Hint(err, "try again: it may be repeated")
+	}
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.PrintLine(reply)
+	}
+	for _, gone := range reply.Revoked {
+		if _, err := fmt.Fprintf(s.Out, "%s  revoked\n", cli.Clean(gone)); err != nil {
+			return err
+		}
+	}
+	if len(reply.Revoked) == 0 {
+		s.Note("token " + id + " was revoked before")
+	}
+	if n := len(reply.Left); n > 0 {
+		s.Note(fmt.Sprintf("%d tokens that were made with it are good still; revoke them, too: bourse token revoke %s --made", n, id))
+	}
+	return nil
+}

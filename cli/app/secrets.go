@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// NewSecrets returns the commands of secrets.
+func NewSecrets(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("secrets", "Set, list and remove secrets in the environment of machines", newSet(s), newSecretsList(s), newUnset(s), newImport(s))
+	c.Aliases = []string{"secret"}
+	return c
+}
+
+func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
+	return s.Client().Secrets(bourse.AppName(app))
+}
+
+// change changes secrets and says what happened to which of them, in the order of
+// names. nil removes one.
+func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
+	out, err := secretsOf(s, app).Change(ctx, values)
+	if err != nil {
+		return hintSecrets(err, app)
+	}
+	if s.JSON {
+		return s.PrintJSON(out)
+	}
+	for _, name := range names {
+		done := "set"
+		if values[name] == nil {
+			done = "removed"
+		}
+		if _, err := fmt.Fprintf(s.Out, "%s  %s\n", cli.Clean(name), done); err != nil {
+			return err
+		}
+	}
+	s.Note("machines that run keep what they have until they start again: bourse machine restart -a " + app + " MACHINE")
+	return nil
+}
+
+// hintSecrets adds where to look to an error.
+func hintSecrets(err error, app string) error {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound:
+		return cli.Hint(err, "make it: bourse app create "+app)
+	case bourse.CodeFailedPrecondition:
+		return cli.Hint(err, "start brokers with --secrets-key and the secrets.key of: bourse credentials init")
+	default:
+		return err
+	}
+}
+
+// completeSecret completes names of an app's secrets.
+func completeSecret(s *cli.Shell, app *string) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := cli.CompletionContext(c)
+		defer cancel()
+		list, err := secretsOf(s, *app).List(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		out := make([]cobra.Completion, len(list.Secrets))
+		for i := range list.Secrets {
+			out[i] = list.Secrets[i].Name
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

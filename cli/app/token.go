@@ -1,0 +1,103 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// NewTokens returns the commands of tokens.
+func NewTokens(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("token", "Make, list and revoke what clients show to the API", newTokenCreate(s), newTokenList(s), newRevoke(s))
+	c.Aliases = []string{"tokens"}
+	return c
+}
+
+func api(s *cli.Shell) machinesapi.Tokens {
+	return s.Client().Tokens()
+}
+
+// goodFor says what a token is good for.
+func goodFor(t *machinesapi.Token) string {
+	var what string
+	switch {
+	case len(t.Machines) > 0:
+		what = strings.Join(texts(t.Machines), ", ") + " of " + strings.Join(texts(t.Apps), ", ")
+	case len(t.Apps) > 0:
+		what = strings.Join(texts(t.Apps), ", ") + " of " + t.Org
+	case t.Org == machinesapi.AllOrgs:
+		what = "everything"
+	default:
+		what = "all of " + t.Org
+	}
+	if t.ReadOnly {
+		what += ", read-only"
+	}
+	return what
+}
+
+func texts[S ~string](list []S) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// standing says how long a token is good, or why it is not.
+func standing(t *machinesapi.Token, now time.Time) string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked"
+	case t.ExpiresAt == nil:
+		return "good"
+	case !now.Before(*t.ExpiresAt):
+		return "expired"
+	}
+	return "good, " + cli.Age(t.ExpiresAt.Sub(now)) + " left"
+}
+
+func isGood(t *machinesapi.Token, now time.Time) bool {
+	return strings.HasPrefix(standing(t, now), "good")
+}
+
+// named finds the token that a person means: by its id, or by a name that only one
+// good token has.
+func named(list []machinesapi.Token, word string, now time.Time) (string, error) {
+	var ids []string
+	for i := range list {
+		if list[i].ID == word {
+			return word, nil
+		}
+		if list[i].Name == word && isGood(&list[i], now) {
+			ids = append(ids, list[i].ID)
+		}
+	}
+	switch len(ids) {
+	case 1:
+		return ids[0], nil
+	case 0:
+		return "", cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no good token is named %s, and none has this id", bourse.Quoted(word)), "see: bourse token list")
+	}
+	return "", bourse.Errorf(bourse.CodeInvalid, "%d tokens are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
+}
+
+// completeToken completes arguments from the tokens that are good.
+func completeToken(s *cli.Shell) cobra.CompletionFunc {
+	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
+		list, err := api(s).List(ctx)
+		list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isGood(&t, s.Now()) })
+		out := make([]cobra.Completion, len(list))
+		for i := range list {
+			out[i] = cobra.CompletionWithDesc(list[i].ID, cli.Clean(list[i].Name)+": "+goodFor(&list[i]))
+		}
+		return out, err
+	})
+}

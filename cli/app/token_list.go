@@ -1,0 +1,42 @@
+package app
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newTokenList(s *cli.Shell) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tokens that you may revoke, with what they are good for",
+		Long: `List the tokens that you may revoke, with what they are good for. Those of the
+brokers' file of tokens are not among them. MADE BY is the name of the token that
+made it.`,
+		Example: "  bourse token list",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := api(s).List(c.Context())
+			if err != nil {
+				return err
+			}
+			none := "no tokens; make one: bourse token create ci --app shop"
+			if !all && len(list) > 0 {
+				list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isGood(&t, s.Now()) })
+				none = "no token is good; those that were: bourse token list --all"
+			}
+			t := cli.NewTable("ID", "NAME", "FOR", "STATE", "AGE", "MADE BY").Numbers(4).Narrow(2, 1).Drop(5, 4)
+			return cli.PrintList(s, list, none, t, func(t *machinesapi.Token) []string {
+				return []string{t.ID, t.Name, goodFor(t), standing(t, s.Now()), cli.Age(s.Now().Sub(t.CreatedAt)), cmp.Or(t.MadeBy, "-")}
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also those that were revoked or have expired")
+	return c
+}

@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/plans"
+	"github.com/bourse-dev/bourse/deploy"
+
+	"github.com/bourse-dev/bourse/deploy/run"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newDrain(s *cli.Shell) *cobra.Command {
+	var only, yes bool
+	d := &drain{shell: s, moved: map[bourse.MachineID]bool{}, gone: map[bourse.VolumeID]bool{}, states: map[bourse.AppName]*deploy.State{}}
+	c := &cobra.Command{
+		Use:   "drain WORKER",
+		Short: "Move what a worker has to others",
+		Long: `Move the machines of a worker to others of their regions. The worker is cordoned:
+it takes no orders from then on. Each machine gets a replacement, with another id,
+which is ready and served before the machine goes. One with a volume is stopped,
+its volume is copied, and the replacement has the copy; where no other of its
+group would serve meanwhile it stays, unless --allow-downtime says otherwise.
+
+What fails is as it was before, and stays; the others go on. The end says what is
+left, and why. Ctrl-C returns what is in progress. "bourse worker uncordon" has the
+worker take orders again; what was moved stays where it is.`,
+		Example: `  bourse worker drain gru-1 --plan
+  bourse worker drain gru-1 --yes`,
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: complete(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			d.worker = bourse.WorkerID(args[0])
+			d.options.Why = "worker " + args[0] + " is drained"
+			return d.run(c.Context(), only, yes)
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&only, "plan", false, "show what would move and what would not, and do nothing")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.IntVar(&d.apps, "apps", 4, "move machines of so `many` apps at a time")
+	flags.IntVar(&d.options.Lanes, "at-once", 8, "move so `many` machines of an app at a time")
+	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes while no other of their group serves")
+	return c
+}
+
+// drain moves what a worker has to others.
+type drain struct {
+	shell   *cli.Shell
+	worker  bourse.WorkerID
+	apps    int
+	options deploy.MoveOptions
+	states  map[bourse.AppName]*deploy.State // as they were when the drain began
+	show    *plans.Progress                  // while it is carried out, but with --json
+
+	mu    sync.Mutex
+	moved map[bourse.MachineID]bool
+	gone  map[bourse.VolumeID]bool // volumes that were destroyed: their forks have their places
+	total int                      // that are to move
+	stay  []left
+	kept  []left // volumes of machines that were destroyed: what earlier plans had left
+}
+
+// drainPlan is what --plan --json prints.
+type drainPlan struct {
+	Worker bourse.WorkerID `json:"worker"`
+	Plans  []deploy.Plan   `json:"plans"` // one for each app
+	Left   []left          `json:"left"`
+}
+
+func (d *drain) run(ctx context.Context, only, yes bool) error {
+	w, err := d.shell.Client().Worker(ctx, d.worker)
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return cli.Hint(err, "bourse worker list")
+	}
+	if err == nil && w.Facts == nil {
+		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s is %s: only one that answers can be drained", d.worker, w.Status)
+	}
+	if err != nil {
+		return err
+	}
+	stop := cli.Spin(d.shell.Err, "looking at what worker "+string(d.worker)+" has")
+	all, err := d.moves(ctx)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := d.print(ctx, all, only); err != nil || only {
+		return err
+	}
+	if d.total > 0 {
+		question := fmt.Sprintf("cordon worker %s, and move %s to others", d.worker, cli.Count(d.total, "machine"))
+		if err := d.shell.Confirm(ctx, yes, question); err != nil {
+			return err
+		}
+	}
+	if _, err := d.shell.Client().Operator().Cordon(ctx, d.worker, true); err != nil {
+		return err
+	}
+	return d.carry(ctx)
+}
+
+// moves returns the plans of all apps that have something on the worker.
+func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
+	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
+	if err != nil {
+		return nil, err
+	}
+	out := map[bourse.AppName]deploy.Moves{}
+	d.total = 0
+	for _, m := range list {
+		if _, ok := out[m.App]; ok {
+			continue
+		}
+		state, err := stateOf(ctx, d.shell, m.App)
+		if err != nil {
+			return nil, err
+		}
+		moves := deploy.Of(state, d.here(state, nil), d.options)
+		out[m.App] = moves
+		d.states[m.App] = state
+		d.total += len(moves.Go) + len(moves.Later)
+	}
+	return out, nil
+}
+
+// stateOf reads what an app has.
+func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.State, error) {
+	machines, _, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
+	if err != nil {
+		return nil, err
+	}
+	volumes, _, err := s.Client().Volumes(app).List(ctx)
+	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
+}
+
+// here returns the machines of an app that the worker has, but for some.
+func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
+	for i := range state.Machines {
+		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// print shows what would move, and what would not.
+func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, only bool) error {
+	names := sortedApps(all)
+	if d.shell.JSON {
+		if !only {
+			return nil
+		}
+		out := drainPlan{Worker: d.worker, Plans: []deploy.Plan{}, Left: []left{}}
+		for _, app := range names {
+			moves := all[app]
+			out.Plans = append(out.Plans, moves.Plan)
+			out.Left = append(out.Left, leftOf(app, moves.Stay)...)
+		}
+		out.Left = append(out.Left, d.volumes(ctx)...)
+		return d.shell.PrintJSON(out)
+	}
+	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "DO", "WHY").Narrow(5).Drop(1).Wrap()
+	moving, stay := 0, 0
+	for _, app := range names {
+		moves := all[app]
+		for i := range d.states[app].Machines {
+			m := &d.states[app].Machines[i]
+			if !slices.Contains(moves.Go, m.ID) && !slices.Contains(moves.Later, m.ID) {
+				continue
+			}
+			if moving++; moving > maxRows {
+				continue
+			}
+			do, why := "move", "its replacement serves first"
+			if len(m.Config.Mounts) > 0 {
+				do, why = "move with its volume", "stopped while that is copied"
+			}
+			t.Row(string(app), cmp.Or(m.Config.Metadata[deploy.KeyGroup], "-"), string(m.Region), m.Name, do, why)
+		}
+		for _, x := range moves.Stay {
+			if stay++; stay <= maxRows {
+				t.Row(string(app), "-", "-", x.Name, "stays", x.Why)
+			}
+		}
+	}
+	if t.Empty() {
+		d.shell.Note("worker " + string(d.worker) + " has no machines")
+	} else {
+		if err := t.Write(d.shell.Out); err != nil {
+			return err
+		}
+		fmt.Fprintf(d.shell.Out, "%d to move, %d to stay%s\n", moving, stay, hidden(max(0, moving-maxRows)+max(0, stay-maxRows)))
+	}
+	if only {
+		d.printVolumes(d.volumes(ctx))
+	}
+	return nil
+}
+
+// maxRows bounds the machines that are shown that move, and those that stay.
+const maxRows = 50
+
+func hidden(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of them not shown; --json shows all)", n)
+}
+
+func sortedApps(all map[bourse.AppName]deploy.Moves) []bourse.AppName {
+	var names []bourse.AppName
+	for app := range all {
+		names = append(names, app)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func leftOf(app bourse.AppName, list []deploy.Stay) (out []left) {
+	for _, x := range list {
+		out = append(out, left{App: app, Machine: x.Machine, Name: x.Name, Why: x.Why})
+	}
+	return out
+}
+
+// carry moves what there is, now that nothing new comes, and says what is left.
+func (d *drain) carry(ctx context.Context) error {
+	all, err := d.moves(ctx)
+	if err != nil {
+		return err
+	}
+	if !d.shell.JSON && d.total > 0 {
+		d.show = plans.ShowAll(d.shell, "drain of worker "+string(d.worker), d.total)
+		stop := context.AfterFunc(ctx, func() {
+			d.show.Say("interrupted: what is in progress is returned to what it was, what has moved stays where it is")
+		})
+		defer stop()
+	}
+	group := errgroup.Group{} // what one app's moves come to ends no other's
+	group.SetLimit(max(1, d.apps))
+	failed := make([]error, len(all))
+	for i, app := range sortedApps(all) {
+		group.Go(func() error {
+			failed[i] = d.app(ctx, app)
+			return nil
+		})
+	}
+	_ = group.Wait() // failed has what went wrong
+	if d.show != nil {
+		d.show.End()
+	}
+	if ctx.Err() != nil {
+		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+" goes on", "bourse worker uncordon "+string(d.worker)+" has it take orders again")
+		return errors.Join(d.report(ctx), err)
+	}
+	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
+}
+
+// app moves the machines of an app. A machine whose move failed is left alone, and the
+// plan for the others is made again.
+func (d *drain) app(ctx context.Context, app bourse.AppName) error {
+	skip := map[bourse.MachineID]bool{}
+	for {
+		state, err := stateOf(ctx, d.shell, app)
+		if err != nil {
+			return err
+		}
+		moves := deploy.Of(state, d.here(state, skip), d.options)
+		if len(moves.Go) == 0 {
+			d.leave(leftOf(app, moves.Stay)...)
+			return nil
+		}
+		shown := func(run.Event) {}
+		if d.show != nil {
+			shown = d.show.Add(&moves.Plan)
+		}
+		var failed []run.Event
+		result, err := run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
+			Owner: "drain of worker " + string(d.worker),
+			Events: func(e run.Event) {
+				if e.State == run.Failed && e.Step != run.Whole {
+					failed = append(failed, e)
+				}
+				d.event(app, &moves, e)
+				shown(e)
+			},
+		})
+		d.leaveVolumes(app, plans.VolumesLeft(&moves.Plan, &result))
+		if err == nil && len(moves.Later) > 0 {
+			continue
+		}
+		if err == nil {
+			d.leave(leftOf(app, moves.Stay)...)
+			return nil
+		}
+		before := len(skip)
+		for _, e := range failed {
+			if id := moves.Of(e.Step); id != "" && !skip[id] {
+				skip[id] = true
+				d.leave(left{App: app, Machine: id, Name: cmp.Or(moves.Plan.Seen[id].Name, moves.Plan.Steps[e.Step].Name, string(id)), Why: e.Text})
+			}
+		}
+		if ctx.Err() != nil || len(skip) == before {
+			return err
+		}
+	}
+}
+
+func (d *drain) leave(list ...left) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stay = append(d.stay, list...)
+}
+
+// event counts what has moved, and prints what has happened with --json.
+func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
+	if d.shell.JSON {
+		_ = d.shell.PrintLine(struct { // who has closed it does not read
+			App bourse.AppName `json:"app"`
+			run.Event
+		}{app, e})
+	}
+	if e.Step == run.Whole || e.State != run.Done {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch s := &moves.Plan.Steps[e.Step]; {
+	case s.Do == deploy.DestroyVolume:
+		d.gone[s.VolumeID] = true
+	case s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine):
+		d.moved[s.Machine] = true
+	}
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/plans"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// left is a machine or volume that the worker still has.
+type left struct {
+	App     bourse.AppName   `json:"app"`
+	Machine bourse.MachineID `json:"machine,omitempty"`
+	Volume  bourse.VolumeID  `json:"volume,omitempty"`
+	Name    string           `json:"name"`
+	Why     string           `json:"why"`
+}
+
+// drained is what --json prints at the end.
+type drained struct {
+	Worker bourse.WorkerID `json:"worker"`
+	Moved  int             `json:"moved"`
+	Left   []left          `json:"left"` // machines, and the volumes that no machine has
+}
+
+// report says what has become of the worker; an error when it has a machine left.
+func (d *drain) report(ctx context.Context) error {
+	return d.conclude(d.volumes(ctx))
+}
+
+// conclude is report where the volumes that are left are known.
+func (d *drain) conclude(volumes []left) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shell.JSON {
+		if err := d.shell.PrintLine(drained{d.worker, len(d.moved), append(append([]left{}, d.stay...), volumes...)}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.stay))
+		width, _ := d.shell.Out.Size()
+		for _, x := range d.stay {
+			for _, part := range cli.Wrap(cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)), width, 6) {
+				fmt.Fprintln(d.shell.Out, part)
+			}
+		}
+		d.printVolumes(volumes)
+	}
+	if len(d.stay) == 0 {
+		return nil
+	}
+	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.stay), "machine")),
+		"bourse machine list --all-apps --worker "+string(d.worker), "the same again: it goes on with what is left", "bourse worker uncordon "+string(d.worker)+", to have it take orders again")
+}
+
+// volumesLeft are those of a worker; what is being removed, or could not be made, is none.
+const volumesLeft = `SELECT id, app, name, machine FROM volumes
+  WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
+
+// leaveVolumes notes volumes of machines that the drain has destroyed.
+func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		d.kept = append(d.kept, left{App: app, Volume: id, Why: "no machine has it"})
+	}
+}
+
+// volumes returns the volumes that no machine has and that are left: those of the worker,
+// which a drain does not move, as the view has them but for what the drain has done; and
+// what machines that it has destroyed had.
+func (d *drain) volumes(ctx context.Context) []left {
+	d.mu.Lock()
+	out := slices.Clone(d.kept)
+	d.mu.Unlock()
+	for line, err := range d.shell.Client().Query(ctx, machinesapi.ViewQuery{Statement: volumesLeft, Params: []any{string(d.worker)}}) {
+		if err != nil {
+			if ctx.Err() == nil {
+				d.shell.Note("warning: which volumes are left is not known: " + cli.Clean(bourse.MessageOf(err)))
+			}
+			break
+		}
+		if line.Row == nil || len(line.Row.Cells) != 4 {
+			continue
+		}
+		var cells [4]string
+		for i := range cells {
+			cells[i], _ = line.Row.Cells[i].(string) // "" for none
+		}
+		x := left{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine has it"}
+		known := slices.ContainsFunc(out, func(o left) bool { return o.Volume == x.Volume })
+		if !known && d.leaves(x.Volume, bourse.MachineID(cells[3])) {
+			out = append(out, x)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b left) int { return cmp.Compare(a.App, b.App) })
+	return out
+}
+
+// leaves reports whether a volume, which a machine or none had lately, is there without one.
+func (d *drain) leaves(id bourse.VolumeID, machine bourse.MachineID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.gone[id] && (machine == "" || d.moved[machine])
+}
+
+// printVolumes says which volumes are left, a line for each app.
+func (d *drain) printVolumes(volumes []left) {
+	for len(volumes) > 0 {
+		app, n := volumes[0].App, 0
+		var ids []bourse.VolumeID
+		for ; n < len(volumes) && volumes[n].App == app; n++ {
+			ids = append(ids, volumes[n].Volume)
+		}
+		width, _ := d.shell.Out.Size()
+		for _, part := range cli.Wrap(cli.Clean(fmt.Sprintf("  %s  %s", app, plans.LeftText(app, ids))), width, 6) {
+			fmt.Fprintln(d.shell.Out, part)
+		}
+		volumes = volumes[n:]
+	}
+}

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/fabric/nats"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newWorkerList(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the workers with what they have free",
+		Example: "  bourse worker list",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			stop := cli.Spin(s.Err, "asking the workers")
+			list, err := s.Client().Workers(c.Context())
+			stop()
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				if list == nil {
+					list = []machinesapi.Worker{}
+				}
+				return s.PrintJSON(machinesapi.WorkerList{Workers: list})
+			}
+			if len(list) == 0 {
+				s.Note("no workers; start one with: bourse serve worker --region gru --name gru-1 --data DIR --join HOST:PORT")
+				return nil
+			}
+			t := cli.NewTable("WORKER", "REGION", "STATUS", "MACHINES", "CPU FREE", "MEMORY FREE", "ADDRESS").Numbers(3, 4, 5).Narrow(6)
+			for i := range list {
+				w := &list[i]
+				t.Row(string(w.ID), string(w.Region), statusOf(w, s.Now()), machineCount(w),
+					freeOf(w, bourse.ResourceCPU), freeOf(w, bourse.ResourceMemory), whereOf(w))
+			}
+			return t.Write(s.Out)
+		},
+	}
+}
+
+// whereOf returns how a worker is reached.
+func whereOf(w *machinesapi.Worker) string {
+	if nats.IsAddress(w.Address) {
+		return "on NATS"
+	}
+	return cmp.Or(w.Address, "-")
+}
+
+func statusOf(w *machinesapi.Worker, now time.Time) string {
+	switch {
+	case w.Status == machinesapi.WorkerDown:
+		return "DOWN " + since(w, now)
+	case w.Status == machinesapi.WorkerStopped:
+		return "stopped " + since(w, now)
+	case w.Leaving:
+		return "leaving"
+	case w.Facts != nil && w.Facts.Cordon != nil:
+		return "cordoned"
+	}
+	return string(w.Status)
+}
+
+// since says since when a worker is away.
+func since(w *machinesapi.Worker, now time.Time) string {
+	if w.Earlier {
+		return "since before " + cli.Clock(w.Since, now)
+	}
+	return "since " + cli.Clock(w.Since, now)
+}
+
+// machineCount counts a worker's machines that are not destroyed.
+func machineCount(w *machinesapi.Worker) string {
+	if w.Facts == nil && w.Since.IsZero() {
+		return "-"
+	}
+	if w.Facts == nil {
+		return fmt.Sprint(w.Machines)
+	}
+	n := 0
+	for state, k := range w.Facts.Machines {
+		if state != bourse.StateDestroyed {
+			n += k
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// freeOf shows how much of a resource is free, of how much.
+func freeOf(w *machinesapi.Worker, r bourse.Resource) string {
+	if w.Facts == nil {
+		return "-"
+	}
+	for _, a := range w.Facts.Accounts {
+		if a.Resource == r {
+			return cli.Free(a)
+		}
+	}
+	return "-"
+}

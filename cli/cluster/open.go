@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// NewOpen returns the command that opens an app.
+func NewOpen(s *cli.Shell) *cobra.Command {
+	var app string
+	var all bool
+	c := &cobra.Command{
+		Use:   "open [APP]",
+		Short: "Print the URL of an app, and open it in a browser",
+		Long: `Print the URL at which a proxy serves an app. At a terminal it is opened as well, by
+the program that $BROWSER names, or else by xdg-open, where there is one.`,
+		Example: `  bourse open
+  bourse open shop
+  curl "$(bourse open shop)"`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cli.Complete(s.Apps),
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := machinesapi.Proxies{Client: s.Client()}.Of(c.Context(), bourse.AppName(app))
+			if err != nil {
+				return notFound(err)
+			}
+			found := cli.URLs(list)
+			if len(found) == 0 {
+				return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no proxy serves app %s", bourse.Quoted(app)),
+					"bourse proxy status "+app, "bourse machine run --port 80 --app "+app)
+			}
+			if !all {
+				found = found[:1]
+			}
+			if s.JSON {
+				return s.PrintJSON(found)
+			}
+			for _, one := range found {
+				fmt.Fprintln(s.Out, cli.Clean(one))
+			}
+			if all || !s.Out.TTY {
+				return nil
+			}
+			return browse(c.Context(), s, found[0])
+		},
+	}
+	s.BindApp(c, &app).OrArgument()
+	c.Flags().BoolVar(&all, "all", false, "print all URLs, and open none")
+	return c
+}
+
+// browse opens a URL of HTTP, if there is a program for it.
+func browse(ctx context.Context, s *cli.Shell, at string) error {
+	if !ofTheWeb(at) {
+		return nil // nothing for a browser
+	}
+	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // a list, as others have it
+	words := strings.Fields(cmp.Or(first, "xdg-open"))
+	program, err := exec.LookPath(words[0])
+	if err != nil {
+		if first != "" {
+			return bourse.Errorf(bourse.CodeInvalid, "$BROWSER: %w", err)
+		}
+		return nil
+	}
+	open := exec.CommandContext(ctx, program, arguments(words[1:], at)...)
+	open.Stderr = s.Err
+	if err := open.Run(); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "%s: %w", words[0], err)
+	}
+	return nil
+}
+
+// arguments puts the URL where a browser wants it: for %s, or last.
+func arguments(words []string, at string) (out []string) {
+	placed := false
+	for _, w := range words {
+		placed = placed || strings.Contains(w, "%s")
+		out = append(out, strings.ReplaceAll(w, "%s", at))
+	}
+	if !placed {
+		out = append(out, at)
+	}
+	return out
+}
+
+func ofTheWeb(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+func newShow(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show WORKER",
+		Aliases:           []string{"status"},
+		Short:             "Show a worker: its ledger, labels and machines",
+		Example:           "  bourse worker show gru-1",
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: complete(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			w, err := s.Client().Worker(c.Context(), bourse.WorkerID(args[0]))
+			if bourse.CodeOf(err) == bourse.CodeNotFound {
+				return cli.Hint(err, "bourse worker list")
+			}
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				return s.PrintJSON(w)
+			}
+			return printWorker(s, &w)
+		},
+	}
+}
+
+func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
+	var f cli.Facts
+	f.Add("worker", string(w.ID))
+	f.Add("region", string(w.Region))
+	f.Add("status", statusOf(w, s.Now()))
+	f.Add("error", w.Error)
+	f.Add("address", whereOf(w))
+	f.Add("tag", w.Tag)
+	if w.Facts != nil {
+		f.Add("cordoned", cordonOf(w.Facts.Cordon, s.Now()))
+		f.Add("version", w.Facts.Version)
+		f.Add("drivers", strings.Join(w.Facts.Drivers, ", "))
+		f.Add("load", fmt.Sprintf("%.2f per core", w.Facts.Load))
+		f.Add("machines", cli.States(w.Facts.Machines))
+		for _, name := range slices.Sorted(maps.Keys(w.Facts.Labels)) {
+			f.Add("label", name+"="+w.Facts.Labels[name])
+		}
+	}
+	if !w.Since.IsZero() {
+		f.Add("machines", fmt.Sprint(w.Machines))
+		f.Add("volumes", fmt.Sprint(w.Volumes))
+	}
+	if err := f.Write(s.Out); err != nil || w.Facts == nil {
+		return err
+	}
+	fmt.Fprintln(s.Out)
+	return accountTable(w.Facts.Accounts).Write(s.Out)
+}
+
+// accountTable shows a ledger, with what reservations hold of the used where
+// they hold anything.
+func accountTable(accounts []bourse.Account) *cli.Table {
+	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
+		t := cli.NewTable("RESOURCE", "TOTAL", "USED", "FREE").Numbers(1, 2, 3)
+		for _, a := range accounts {
+			r := string(a.Resource)
+			t.Row(r, cli.Amount(r, a.Total), cli.Amount(r, a.Used), cli.Amount(r, a.Free()))
+		}
+		return t
+	}
+	t := cli.NewTable("RESOURCE", "TOTAL", "USED", "(HELD)", "FREE").Numbers(1, 2, 3, 4)
+	for _, a := range accounts {
+		r := string(a.Resource)
+		t.Row(r, cli.Amount(r, a.Total), cli.Amount(r, a.Used), cli.Amount(r, a.Held), cli.Amount(r, a.Free()))
+	}
+	return t
+}

@@ -1,0 +1,14 @@
+package machine
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// NewOrder returns the commands of orders.
+func NewOrder(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("order", "See how an order was decided", newOrderList(s), newOrderShow(s))
+	c.Aliases = []string{"orders"}
+	return c
+}

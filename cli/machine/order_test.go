@@ -1,0 +1,63 @@
+package machine
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/cli/place"
+)
+
+func TestOrderShow(t *testing.T) {
+	d := clitest.Decision()
+	got := line.Against(t, clitest.Replies(http.StatusOK, d), "order", "show", string(d.Order))
+	if got.Code != 0 || got.Err != "" {
+		t.Fatalf("exit status %d, stderr %q", got.Code, got.Err)
+	}
+	clitest.Golden(t, "order_show_wide", got.Out) // a pipe is never cut
+	screen, narrow := clitest.Buffer("")
+	screen.Width = 80
+	if err := place.PrintDecision(screen, &d); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Golden(t, "order_show", narrow.String())
+}
+
+func TestQuoteNobody(t *testing.T) {
+	d := clitest.RefusedDecision()
+	got := line.Against(t, clitest.Replies(http.StatusOK, d), "quote", "host", "--vm-memory", "2GiB", "--", "true")
+	if got.Code != 6 {
+		t.Errorf("exit status %d, want 6", got.Code)
+	}
+	clitest.Golden(t, "quote_refused_wide", got.Out+"--- stderr\n"+got.Err)
+}
+
+func TestOrderShowOfStandingQuotes(t *testing.T) {
+	d := clitest.Decision()
+	d.Rounds[0].Standing, d.Rounds[0].Asked, d.Rounds[0].Refusals = 312*time.Millisecond, 0, nil
+	screen, out := clitest.Buffer("")
+	screen.Width = 80
+	if err := place.PrintDecision(screen, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0 of 5 workers: 2 yes, 0 no\n", "no worker was asked: by their answers of up to 312 ms before, and the claims since\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// What this broker has decided lately, filled and refused.
+func TestOrderList(t *testing.T) {
+	filled, refused := clitest.Decision(), clitest.RefusedDecision()
+	filled.App, filled.Outcome, filled.Worker, filled.Machine, filled.At = "shop", bourse.OutcomeFilled, "gru-2", "148e21ea1d5389", clitest.Now.Add(-time.Minute)
+	refused.App, refused.Outcome, refused.At = "a-shop-with-a-rather-long-name", bourse.OutcomeRefused, clitest.Now.Add(-2*time.Hour)
+	refused.Message = "insufficient memory available to fulfill request (gru: 2 workers asked)"
+	line.Screens(t, "order_list", clitest.Replies(http.StatusOK, []bourse.Decision{filled, refused}), "order", "list")
+	if got := line.Against(t, clitest.Replies(http.StatusOK, []bourse.Decision{}), "order", "list", "--json"); got.Out != "[]\n" || got.Code != 0 {
+		t.Errorf("no orders: %+v", got)
+	}
+}

@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/place"
+)
+
+// NewQuote returns the command that shows what an order would meet.
+func NewQuote(s *cli.Shell) *cobra.Command {
+	var f place.Flags
+	c := &cobra.Command{
+		Use:   "quote [flags] IMAGE [COMMAND...]",
+		Short: "Show what an order would meet, without placing it",
+		Long: `Show what an order would meet, without placing it: who could fill it, in which
+order they would be claimed, and who could not and why. The flags are those of
+"machine run". Ends with status 6 when no worker could fill it.`,
+		Example: `  bourse quote host --region gru,any --vm-memory 8GiB -- ./server`,
+		Args:    cli.AtLeast(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 && bourse.KindOfImage(args[0]) != bourse.RegistryImage {
+				args = append(args, "true") // what would run decides nothing
+			}
+			req, err := f.Request(args)
+			if err != nil {
+				return err
+			}
+			d, err := s.Client().Quote(c.Context(), bourse.AppName(f.App), req)
+			if err != nil {
+				return place.Explain(s, err, f.App, "")
+			}
+			place.Warn(s, d.Warnings)
+			if s.JSON {
+				err = s.PrintJSON(d)
+			} else {
+				d.Order = "" // it cannot be asked for later
+				err = place.PrintDecision(s.Out, &d.Decision)
+			}
+			if err != nil || d.Outcome != bourse.OutcomeRefused {
+				return err
+			}
+			err = cli.Hint(bourse.Errorf(bourse.CodeInsufficient, "no worker could fill this order"), cli.AfterRefusals(d.Refusals())...)
+			return cli.Beside(err)
+		},
+	}
+	f.Bind(s, c)
+	s.CommandLast(c)
+	return c
+}

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// NewReservation returns the commands of reservations.
+func NewReservation(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("reservation", "Hold capacity for machines to come, for all of them or for none",
+		newReservationCreate(s), newReservationList(s), newReservationShow(s), newReservationExtend(s), newRelease(s))
+	c.Aliases = []string{"reservations"}
+	return c
+}
+
+func bindTTL(c *cobra.Command, ttl *time.Duration) {
+	c.Flags().DurationVar(ttl, "ttl", bourse.DefaultHold, "hold it so `long`, 1s to 1h; a part of a second counts as one")
+}
+
+func holdSeconds(ttl time.Duration) (int64, error) {
+	seconds := cli.SecondsUp(ttl)
+	if err := bourse.ValidateHold(time.Duration(seconds) * time.Second); err != nil || ttl > bourse.MaxHold {
+		return 0, bourse.Errorf(bourse.CodeInvalid, "--ttl %s: use %s to %s", ttl, bourse.MinHold, bourse.MaxHold)
+	}
+	return seconds, nil
+}
+
+func parseID(word string) (bourse.ReservationID, error) {
+	id := bourse.ReservationID(word)
+	return id, id.Validate()
+}
+
+// hintReservation adds to an error from the API what to try.
+func hintReservation(err error) error {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeNotFound, bourse.CodeConflict:
+		return cli.Hint(err, "a new one: bourse reservation create")
+	case bourse.CodeTimeout:
+		return cli.Hint(err, "try again: it may be repeated")
+	default:
+		return err
+	}
+}

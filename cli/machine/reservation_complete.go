@@ -1,0 +1,22 @@
+package machine
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// completeReservation completes the first argument from what is held.
+func completeReservation(s *cli.Shell) cobra.CompletionFunc {
+	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
+		list, _, err := s.Client().Reservations().List(ctx)
+		out := make([]cobra.Completion, len(list))
+		for i, r := range list {
+			out[i] = cobra.CompletionWithDesc(string(r.ID), strconv.Itoa(len(r.Holds))+" held")
+		}
+		return out, err
+	})
+}

@@ -1,0 +1,38 @@
+package machine
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/place"
+)
+
+func newOrderShow(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show ORDER",
+		Short:             "Show who was asked, who said no and why, the ranking, the claims and the times",
+		Example:           "  bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5",
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: completeOrder(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			id := bourse.OrderID(args[0])
+			if err := id.Validate(); err != nil {
+				return err
+			}
+			d, err := s.Client().Order(c.Context(), id)
+			if bourse.CodeOf(err) == bourse.CodeNotFound {
+				return cli.Hint(err,
+					"a filled order is known while its machine is: bourse machine list --json shows each machine's order_id",
+					"a refused one for a while, and only by the broker that handled it")
+			}
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				return s.PrintJSON(d)
+			}
+			return place.PrintDecision(s.Out, &d)
+		},
+	}
+}

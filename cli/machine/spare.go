@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// NewSpare returns the commands of spares.
+func NewSpare(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("spare", "See and try the machines that stand by for others", newSpareList(s), newTest(s))
+	c.Aliases = []string{"spares"}
+	return c
+}
+
+// Spare is a stopped machine that is to run when it is needed.
+type Spare struct {
+	ID     bourse.MachineID `json:"id"`
+	Name   string           `json:"name"`
+	Group  string           `json:"group,omitempty"`
+	Region bourse.Region    `json:"region"`
+	Worker bourse.WorkerID  `json:"worker"`
+	State  bourse.State     `json:"state"`
+	// For are the machines that it starts for when they are lost; none: it starts when a
+	// request needs it, or is started by hand.
+	For []Twin `json:"for,omitempty"`
+}
+
+// Twin is a machine that a spare stands by for.
+type Twin struct {
+	ID     bourse.MachineID `json:"id"`
+	Name   string           `json:"name,omitempty"` // "": there is no such machine
+	Worker bourse.WorkerID  `json:"worker,omitempty"`
+	State  bourse.State     `json:"state,omitempty"`
+}
+
+// spares returns the spares among an app's machines: those that stand by, and those that
+// are stopped.
+func spares(list []machinesapi.Machine) []Spare {
+	out := []Spare{}
+	for i := range list {
+		m := &list[i]
+		config := cmp.Or(m.Known(), &bourse.Config{})
+		names, err := config.StandsBy()
+		idle := m.State == bourse.StateStopped || m.State == bourse.StateSuspended || m.State == bourse.StateCreated
+		if err != nil || len(names) == 0 && !idle {
+			continue
+		}
+		s := Spare{ID: m.ID, Name: m.Name, Group: config.Metadata[deploy.KeyGroup], Region: m.Region, Worker: m.Worker, State: m.State}
+		for _, id := range names {
+			t := Twin{ID: id}
+			if at := slices.IndexFunc(list, func(o machinesapi.Machine) bool { return o.ID == id }); at >= 0 {
+				t.Name, t.Worker, t.State = list[at].Name, list[at].Worker, list[at].State
+			}
+			s.For = append(s.For, t)
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(x, y Spare) int {
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
+	})
+	return out
+}
+
+func newSpareList(s *cli.Shell) *cobra.Command {
+	var app string
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List an app's spares with the machines that they stand by for",
+		Long: `List an app's spares: machines that stand by for others, which their workers start
+when those are lost, and machines that are stopped until a request comes or someone
+starts them. A spare on the worker of the machine that it stands by for is lost
+with it.`,
+		Example: "  bourse spare list -a shop",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := machines(c.Context(), s, app)
+			if err != nil {
+				return err
+			}
+			t := cli.NewTable("SPARE", "NAME", "GROUP", "REGION", "WORKER", "STATE", "STANDS BY FOR").Narrow(6, 1).Drop(2, 3).Wrap()
+			return cli.PrintList(s, spares(list), "app "+app+" has no spares", t, func(x *Spare) []string {
+				return []string{string(x.ID), x.Name, cmp.Or(x.Group, "-"), string(x.Region), string(x.Worker), string(x.State), x.twins()}
+			})
+		},
+	}
+	s.BindApp(c, &app)
+	return c
+}
+
+func (x *Spare) twins() string {
+	var parts []string
+	for _, t := range x.For {
+		switch {
+		case t.Name == "":
+			parts = append(parts, string(t.ID)+" (is no machine)")
+		case t.Worker == x.Worker:
+			parts = append(parts, t.Name+" ("+string(t.State)+", on the same worker)")
+		default:
+			parts = append(parts, t.Name+" ("+string(t.State)+" on "+string(t.Worker)+")")
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+func machines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.Machine, error) {
+	end := cli.Spin(s.Err, "asking the workers")
+	list, silent, err := s.Client().Machines(ctx, bourse.AppName(app), machinesapi.ListMachines{})
+	end()
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return nil, cli.Hint(err, "bourse app list")
+	}
+	s.WarnMissing(silent, "machines")
+	return list, err
+}

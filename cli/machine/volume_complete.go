@@ -1,0 +1,24 @@
+package machine
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// completeVolume completes the first argument from the app's volumes: by name
+// and by id.
+func completeVolume(s *cli.Shell, app *string) cobra.CompletionFunc {
+	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
+		list, _, err := s.Client().Volumes(bourse.AppName(*app)).List(ctx)
+		var out []cobra.Completion
+		for _, v := range list {
+			what := string(v.State) + " in " + string(v.Region)
+			out = append(out, cobra.CompletionWithDesc(v.Name, what), cobra.CompletionWithDesc(string(v.ID), v.Name+", "+what))
+		}
+		return out, err
+	})
+}

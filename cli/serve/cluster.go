@@ -1,0 +1,342 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+
+	"github.com/bourse-dev/bourse/internal/loopback"
+	"github.com/bourse-dev/bourse/internal/tempdir"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+const (
+	stopPatience = 5 * time.Second // that a server has to end in good order
+	killGrace    = 2 * time.Second // that what is left behind has after that
+	readyWithin  = 3 * time.Minute // for all servers to be ready and to know each other, on the busiest host
+	membersStep  = 5 * time.Millisecond
+)
+
+// cluster is the servers of "bourse dev". mu guards only the list
+// of what they have reported of themselves.
+type cluster struct {
+	shell   *cli.Shell
+	config  config
+	servers []*server // the broker first, the proxy last
+	nats    *server   // what they reach one another by; nil: nothing
+	name    string    // of the cluster
+	running sync.WaitGroup
+	failed  chan error // of a server that could not be started at all
+
+	mu    sync.Mutex
+	ready map[string]Ready // by name; a restart replaces it
+}
+
+// run is the inner process: it starts the cluster, prints that it is ready,
+// and when ctx ends or the keeper has gone stops it and removes what it made.
+func run(ctx context.Context, s *cli.Shell, d config) error {
+	adoptOrphans()
+	ctx, stop := s.Lifetime(ctx, true)
+	defer stop()
+	began := s.Now()
+	if d.temporary {
+		dir, err := tempdir.Hold(d.data) // the keeper may be killed
+		if err != nil {
+			return fmt.Errorf("hold the servers' directory: %w", err)
+		}
+		defer func() { _ = dir.Release() }()
+	}
+	c := &cluster{shell: s, config: d, ready: map[string]Ready{}, failed: make(chan error, 1)}
+	err := c.start(ctx)
+	if err == nil {
+		err = c.announce(s.Now().Sub(began))
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-c.failed:
+		}
+	}
+	if ctx.Err() != nil {
+		err = nil // ending is what was asked for
+	}
+	return errors.Join(err, c.stop())
+}
+
+// start starts the broker, then the workers and the proxy, which join it, side by
+// side. It returns when the broker reaches all of them.
+func (c *cluster) start(ctx context.Context) error {
+	defer cli.Spin(c.shell.Err, "starting the cluster")()
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := os.MkdirAll(c.config.data, 0o700); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
+	}
+	api, err := c.config.apiAddress()
+	if err != nil {
+		return err
+	}
+	c.name = clusterNameOf(c.config.data)
+	if err := c.addNATS(ctx); err != nil {
+		return err
+	}
+	key, err := makeKey(c.config.data)
+	if err != nil {
+		return err
+	}
+	c.add(&server{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
+		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--secrets-key", key,
+	}})
+	if err := c.await(ctx, c.servers[0]); err != nil {
+		return err
+	}
+	c.addWorkers()
+	if err := c.addProxy(); err != nil {
+		return err
+	}
+	for _, w := range c.servers[1:] {
+		if err := c.await(ctx, w); err != nil {
+			return err
+		}
+	}
+	return c.awaitMembers(ctx)
+}
+
+// clusterNameOf names the cluster in a data directory. Two clusters on one
+// laptop must not become one, whatever ports they draw.
+func clusterNameOf(data string) string {
+	if whole, err := filepath.Abs(data); err == nil {
+		data = whole
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(data)) // a hash takes all writes
+	return fmt.Sprintf("dev-%016x", h.Sum64())
+}
+
+// namespacePrefix begins the names of the containerd namespaces of the cluster in a data directory.
+func namespacePrefix(data string) string { return "bourse-" + clusterNameOf(data) + "-" }
+
+// addNATS starts the NATS server of a cluster that has one. It is the first to
+// be there and the last to go.
+func (c *cluster) addNATS(ctx context.Context) error {
+	if c.config.fabric != fabricNATS {
+		return nil
+	}
+	c.nats = &server{name: fabricNATS, role: RoleNATS, listen: "127.0.0.1:0", args: []string{"serve", "nats"}}
+	c.nats.init(c)
+	c.running.Go(c.nats.run)
+	return c.await(ctx, c.nats)
+}
+
+func (c *cluster) addWorkers() {
+	ports := portRanges(len(c.config.regions)*c.config.workers, c.config.api != cli.DefaultAPI)
+	for i, region := range c.config.regions {
+		for n := range c.config.workers {
+			name := serverName(region, n+1)
+			c.add(&server{name: name, role: bourse.RoleWorker, listen: "127.0.0.1:0", args: []string{
+				"serve", "worker", "--ephemeral", "--region", region, "--data", filepath.Join(c.config.data, name),
+				"--cpus", c.config.cpus, "--memory", c.config.memory, "--idle-after", c.config.idleAfter, "--disk", "64GiB", "--resource", "slots=10",
+				"--ports", ports(i*c.config.workers + n), "--registry-private", "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
+			}})
+		}
+	}
+}
+
+// addProxy adds the proxy, if there is to be one.
+func (c *cluster) addProxy() error {
+	at, err := c.config.proxyAddress()
+	if err != nil || !at.IsValid() {
+		return err
+	}
+	if !c.config.proxyGiven && c.config.api == cli.DefaultAPI && at.Port() == 0 {
+		c.shell.Note(usualProxy + " is taken: the proxy has another port")
+	}
+	c.add(&server{
+		name: "proxy", role: bourse.RoleProxy, listen: "127.0.0.1:0", http: at.String(), https: netip.AddrPortFrom(at.Addr(), 0).String(),
+		args: []string{"serve", "proxy", "--region", c.config.regions[0], "--data", filepath.Join(c.config.data, "proxy"), "--self-signed"},
+	})
+	return nil
+}
+
+// workers returns the servers that are workers.
+func (c *cluster) workers() []*server {
+	return slices.DeleteFunc(slices.Clone(c.servers), func(d *server) bool { return d.role != bourse.RoleWorker })
+}
+
+// portRanges returns for each of n workers its own part of the ports below those that
+// the kernel assigns by itself. A cluster beside the usual one begins
+// anywhere, so that the two do not draw the same ports.
+func portRanges(n int, anywhere bool) func(i int) string {
+	const first, last = 20000, 32000
+	size := min(1000, (last-first)/n)
+	skip := 0
+	if anywhere {
+		skip = rand.IntN((last - first - n*size) + 1)
+	}
+	return func(i int) string {
+		from := first + skip + i*size
+		return strconv.Itoa(from) + "-" + strconv.Itoa(from+size-1)
+	}
+}
+
+// add starts a server and keeps it running until stop.
+func (c *cluster) add(d *server) {
+	d.init(c)
+	c.servers = append(c.servers, d)
+	c.running.Go(d.run)
+}
+
+// await waits for a server's first readiness.
+func (c *cluster) await(ctx context.Context, d *server) error {
+	select {
+	case <-d.isReady:
+		return nil
+	case err := <-c.failed:
+		return err
+	case <-ctx.Done():
+		return bourse.Errorf(bourse.CodeTimeout, "%s is not ready after %s", d.name, readyWithin)
+	}
+}
+
+// awaitMembers waits until the broker knows every worker.
+func (c *cluster) awaitMembers(ctx context.Context) error {
+	api := "http://" + c.broker().API
+	client := machinesapi.Client{BaseURL: api, Token: loopback.Find(c.shell.Getenv, api)}
+	want := len(c.workers())
+	for {
+		list, err := client.Workers(ctx)
+		if err == nil && takingOrders(list) == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return bourse.Errorf(bourse.CodeTimeout, "the broker reaches %d of %d workers after %s", takingOrders(list), want, readyWithin)
+		case <-time.After(membersStep):
+		}
+	}
+}
+
+// takingOrders counts the workers that an order would find.
+func takingOrders(list []machinesapi.Worker) int {
+	n := 0
+	for _, w := range list {
+		if w.Status == machinesapi.WorkerOK && !w.Leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// broker returns what the broker last reported of itself.
+func (c *cluster) broker() Ready {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready["broker"]
+}
+
+// noteReady notes what a server reports of itself. Once all have been ready, the
+// ready file follows every restart.
+func (c *cluster) noteReady(r Ready, first bool) {
+	c.mu.Lock()
+	c.ready[r.ID] = r
+	c.mu.Unlock()
+	if !first {
+		if err := c.writeReady(); err != nil {
+			c.shell.Note("warning: " + err.Error())
+		}
+	}
+}
+
+// others returns the gossip addresses that a server joins.
+func (c *cluster) others(name string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(c.ready)) {
+		r := c.ready[id]
+		if id != name && (name == "broker" || id == "broker" || c.restarted(name)) {
+			out = append(out, r.Gossip)
+		}
+	}
+	return out
+}
+
+// restarted reports whether the server has been ready before: then it joins all
+// the others, because the broker may be away at the moment.
+func (c *cluster) restarted(name string) bool { return c.ready[name].PID != 0 }
+
+// fail ends the cluster's start: a server could not be started at all.
+func (c *cluster) fail(err error) {
+	select {
+	case c.failed <- err:
+	default: // the first error is enough
+	}
+}
+
+// stop ends every server and with them the machines, kills what is left, and
+// removes what was made.
+func (c *cluster) stop() error {
+	if c.config.readyFile != "" {
+		_ = os.Remove(c.config.readyFile) // it may not have been written yet
+	}
+	c.shell.Note("stopping " + cli.Count(len(c.servers), "server") + " and their machines")
+	for _, d := range c.servers {
+		close(d.quit)
+	}
+	for _, d := range c.servers {
+		<-d.ended
+	}
+	if c.nats != nil {
+		close(c.nats.quit)
+	}
+	c.running.Wait()
+	c.removeCredentials()
+	if left := killDescendants(killGrace, stopPatience); left > 0 {
+		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", cli.Count(left, "process"))
+	}
+	if err := c.config.clear(); err != nil {
+		return err
+	}
+	if !c.config.temporary {
+		c.shell.Note("stopped; the servers' files are kept in " + c.config.data)
+		return nil
+	}
+	if err := os.RemoveAll(c.config.data); err != nil {
+		return fmt.Errorf("remove the servers' files: %w", err)
+	}
+	c.shell.Note("stopped; nothing is left behind")
+	return nil
+}
+
+// removeCredentials removes what servers leave for their next start, which is
+// not to come: the cluster's secret, and the token of a broker that was killed.
+func (c *cluster) removeCredentials() {
+	err := loopback.Forget(c.shell.Getenv, c.name)
+	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {
+		err = errors.Join(err, loopback.ForgetToken(c.shell.Getenv, api))
+	}
+	if err != nil {
+		c.shell.Note("warning: " + err.Error())
+	}
+}
+
+// isDefaultAPI reports whether the verbs find this broker without --api.
+func isDefaultAPI(api string) bool {
+	_, port, err := net.SplitHostPort(api)
+	_, usual, _ := net.SplitHostPort(cli.DefaultAPI)
+	return err == nil && port == usual
+}

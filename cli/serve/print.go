@@ -1,0 +1,135 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// clusterReady is what "bourse dev --json" prints once ready, and the content of
+// its --ready-file.
+type clusterReady struct {
+	API     string  `json:"api"`                   // http://host:port
+	Proxy   string  `json:"proxy,omitempty"`       // http://host:port
+	Secure  string  `json:"proxy_https,omitempty"` // https://host:port, with a certificate that no one has issued
+	PID     int     `json:"pid"`                   // to be signalled to end the cluster
+	Data    string  `json:"data"`
+	Servers []Ready `json:"servers"` // the broker first, then the workers by region, then the proxy
+
+	TokenFile string `json:"token_file"` // with the token that clients show
+}
+
+func (c *cluster) readiness() clusterReady {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data, err := filepath.Abs(c.config.data)
+	if err != nil {
+		data = c.config.data
+	}
+	broker := c.ready["broker"]
+	r := clusterReady{API: "http://" + broker.API, PID: os.Getppid(), Data: data, TokenFile: broker.TokenFile}
+	if p := c.ready["proxy"]; len(p.HTTP) > 0 {
+		r.Proxy = "http://" + p.HTTP[0]
+	}
+	if p := c.ready["proxy"]; len(p.HTTPS) > 0 {
+		r.Secure = "https://" + p.HTTPS[0]
+	}
+	for _, d := range c.servers {
+		r.Servers = append(r.Servers, c.ready[d.name])
+	}
+	return r
+}
+
+func (c *cluster) writeReady() error {
+	if c.config.readyFile == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(c.readiness(), "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := WriteWhole(c.config.readyFile, append(data, '\n')); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
+	}
+	return nil
+}
+
+// noContainerd explains why the workers run no images other than "host".
+func (d *config) noContainerd() string {
+	switch {
+	case d.containerd == ContainerdNone:
+		return "Machines are commands of this host (image host): --containerd is none."
+	case os.Geteuid() != 0:
+		return "Machines are commands of this host (image host): other images need containerd, and root."
+	}
+	return "Machines are commands of this host (image host): no containerd was found for other images."
+}
+
+// announce prints that the cluster is ready and what to type next.
+func (c *cluster) announce(took time.Duration) error {
+	if err := c.writeReady(); err != nil {
+		return err
+	}
+	if c.shell.JSON {
+		return c.shell.PrintJSON(c.readiness())
+	}
+	memory, err := cli.ParseMiB(c.config.memory)
+	if err != nil {
+		return err
+	}
+	proxy, secure, and := c.readiness().Proxy, c.readiness().Secure, " and a broker"
+	if proxy != "" {
+		and = ", a broker and a proxy"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Bourse is up: %s in %s%s, ready in %.2f s.\n\n",
+		cli.Count(len(c.workers()), "worker"), cli.Count(len(c.config.regions), "region"), and, took.Seconds())
+	t := cli.NewTable("REGION", "WORKERS")
+	t.Indent = "  "
+	for _, region := range c.config.regions {
+		names := make([]string, c.config.workers)
+		for n := range names {
+			names[n] = serverName(region, n+1)
+		}
+		t.Row(region, strings.Join(names, "  "))
+	}
+	b.WriteString(t.String())
+	fmt.Fprintf(&b, "\nEach worker sells %s cores and %s.", c.config.cpus, cli.MiB(memory))
+	if c.config.temporary {
+		b.WriteString(" Files are temporary; --data DIR keeps them.")
+	}
+	if ContainerdAddress(c.config.containerd) == "" {
+		b.WriteString("\n" + c.config.noContainerd())
+	}
+	b.WriteString("\n\nIn another terminal:\n\n")
+	api := c.broker().API
+	if !isDefaultAPI(api) {
+		fmt.Fprintf(&b, "  export BOURSE_API=http://%s\n", api)
+	}
+	fmt.Fprintf(&b, "  export BOURSE_API_TOKEN=$(cat \"%s\")   # for clients other than bourse\n", c.broker().TokenFile)
+	fmt.Fprintf(&b, "  export FLY_{FLAPS,API,UIEX}_BASE_URL=http://%s   # for flyctl\n  export FLY_API_TOKEN=$BOURSE_API_TOKEN\n\n", api)
+	first := c.config.regions[0]
+	fmt.Fprintf(&b, `  bourse machine run host --region %s --name hello -- sleep 600
+  bourse machine list
+  bourse machine status hello
+  bourse quote host --vm-memory 8GiB           # no worker has that: see why
+  bourse worker list
+`, first)
+	if proxy != "" {
+		fmt.Fprintf(&b, "\nThe proxy starts what is asked for, and answers for it: app web, port 80 of its services, is http://web.localhost%s/.\n\n",
+			strings.TrimPrefix(proxy, "http://127.0.0.1"))
+		b.WriteString("  bourse app create web\n")
+		b.WriteString("  bourse machine run host --app web --port 80 -- sh -c 'exec python3 -m http.server $PORT'\n")
+		fmt.Fprintf(&b, "  curl http://web.localhost%s/\n", strings.TrimPrefix(proxy, "http://127.0.0.1"))
+		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is the proxy's own\n", strings.TrimPrefix(secure, "https://127.0.0.1"))
+	}
+	b.WriteString("\nCtrl-C ends it all and leaves nothing behind.\n")
+	_, err = c.shell.Out.Write([]byte(c.shell.Typed(b.String())))
+	return err
+}

@@ -1,0 +1,157 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Runner is the part of a driver that Run uses. The driver has recovered.
+type Runner interface {
+	Start(ctx context.Context, task driver.Task) (driver.Status, error)
+	Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error)
+	Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error
+	Forget(ctx context.Context, id driver.TaskID) error
+	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
+}
+
+// Config is the configuration of Run.
+type Config struct {
+	Runner Runner
+	Tasks  []Task
+	Env    []string // of every task
+	Dir    string   // working directory of every task
+	Print  Print
+}
+
+// Print receives what tasks write, and what happens to them. Its methods are not
+// called at the same time.
+type Print interface {
+	Line(task string, l driver.LogLine) // whole lines: never Partial
+	Say(task, text string)
+}
+
+// Run runs all tasks until each has ended for good, or until ctx ends and then
+// stops them. It returns the names of those that failed: that ended with an
+// error, or could not be started, and are not started again; or whose policy is always
+// and that were given up. One that is stopped because ctx ended has not
+// failed. An error means that the driver has ended.
+func Run(ctx context.Context, cfg Config) (failed []string, err error) {
+	var all sync.WaitGroup
+	var printing sync.Mutex
+	ends := make([]end, len(cfg.Tasks))
+	for i, t := range cfg.Tasks {
+		r := &runProgram{cfg: &cfg, Task: t, printing: &printing, machine: machineOf(i)}
+		all.Go(func() { ends[i] = r.run(ctx) })
+	}
+	all.Wait()
+	for i, e := range ends {
+		if e.err != nil {
+			return failed, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, e.err)
+		}
+		if e.failed {
+			failed = append(failed, cfg.Tasks[i].Name)
+		}
+	}
+	return failed, nil
+}
+
+// machineOf makes the machine id of task i, for its driver.
+func machineOf(i int) bourse.MachineID {
+	return bourse.MachineID(fmt.Sprintf("%s%08x", bourse.WorkerTag(1), i))
+}
+
+// end is how a task ended for good.
+type end struct {
+	failed bool
+	err    error // of the driver
+}
+
+// runProgram is one task.
+type runProgram struct {
+	Task
+	cfg      *Config
+	machine  bourse.MachineID
+	printing *sync.Mutex
+}
+
+func (r *runProgram) say(format string, args ...any) {
+	r.printing.Lock()
+	defer r.printing.Unlock()
+	r.cfg.Print.Say(r.Name, fmt.Sprintf(format, args...))
+}
+
+// runProgram starts the task again and again, as its policy says.
+func (r *runProgram) run(ctx context.Context) end {
+	out := r.follow(ctx)
+	defer out.finish()
+	policy := (&bourse.Config{Restart: &bourse.Restart{Policy: r.Restart}}).RestartPolicy()
+	var restarts []time.Time
+	for boot := 1; ; boot++ {
+		exit, err := r.once(ctx, driver.TaskID{Machine: r.machine, Boot: boot})
+		if err != nil || ctx.Err() != nil {
+			return end{err: err}
+		}
+		var again bool
+		if again, restarts = policy.Again(exit, restarts); !again {
+			gaveUp := len(restarts) >= policy.MaxRetries && policy.Policy != bourse.RestartNo && (exit.Failed() || policy.Policy == bourse.RestartAlways)
+			r.say("%s%s", told(exit), map[bool]string{true: ", too often: it is given up"}[gaveUp])
+			return end{failed: exit.Failed() || gaveUp}
+		}
+		restarts = append(restarts, exit.At)
+		pause := bourse.RestartBackoff(len(restarts))
+		r.say("%s, starts again in %s", told(exit), pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return end{}
+		}
+	}
+}
+
+// once starts the task and waits for its end. When ctx ends it is stopped.
+func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
+	d := r.cfg.Runner
+	_, err := d.Start(ctx, driver.Task{ID: id, Image: bourse.ImageHost, Command: r.Command, Env: r.cfg.Env, Dir: r.cfg.Dir})
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid {
+		return bourse.Exit{Code: -1, Error: bourse.MessageOf(err), At: time.Now()}, nil
+	}
+	var exit bourse.Exit
+	if err == nil {
+		exit, err = d.Wait(ctx, id)
+	}
+	after := context.WithoutCancel(ctx) // stopping has bounds of its own
+	if ctx.Err() != nil {               // it may have started in the same moment
+		err = d.Stop(after, id, "SIGTERM", bourse.DefaultStopTimeout)
+		if bourse.CodeOf(err) == bourse.CodeNotFound {
+			return exit, nil
+		}
+		if err == nil {
+			exit, err = d.Wait(after, id)
+		}
+	}
+	if err != nil {
+		return exit, err
+	}
+	return exit, d.Forget(after, id)
+}
+
+// told describes how a task ended.
+func told(e bourse.Exit) string {
+	switch {
+	case e.Error != "":
+		return e.Error
+	case e.OOMKilled:
+		return "ended: out of memory"
+	case e.Signal != 0:
+		return "ended by signal " + strconv.Itoa(e.Signal)
+	}
+	return "ended with exit code " + strconv.Itoa(e.Code)
+}

@@ -1,0 +1,38 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// What a server writes is shown as it comes. While the cluster ends the last lines are
+// kept, and shown of a server that ended badly.
+func TestLastLines(t *testing.T) {
+	var out bytes.Buffer
+	quit := make(chan struct{})
+	n := &namedLines{name: "gru-1", to: &out, quit: quit}
+	write := func(text string) {
+		if _, err := n.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hello\nsecond ")
+	write("line\n")
+	if want := "gru-1: hello\ngru-1: second line\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
+	}
+	out.Reset()
+	close(quit)
+	for i := range 20 {
+		write(fmt.Sprintf("late %d\n", i))
+	}
+	write("error: the \x1b[31mreason")
+	if out.Len() > 0 {
+		t.Errorf("while the cluster ends: %q", &out)
+	}
+	n.tell()
+	if want := "gru-1: late 16\ngru-1: late 17\ngru-1: late 18\ngru-1: late 19\ngru-1: error: the \\x1b[31mreason\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
+	}
+}

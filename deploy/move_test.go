@@ -1,0 +1,192 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+var webServices = json.RawMessage(`[{"protocol":"tcp","internal_port":8080,"ports":[{"port":80}]}]`)
+
+// machine makes a started machine on w1.
+func machine(name string, change ...func(*machinesapi.Machine)) machinesapi.Machine {
+	var m machinesapi.Machine
+	m.ID, m.Name, m.State, m.Region, m.InstanceID = bourse.NewMachineID(1), name, bourse.StateStarted, "gru", "01"
+	m.Worker, m.HostStatus = "w1", machinesapi.HostOK
+	m.Config = &bourse.Config{Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"serve"}}, Metadata: map[string]string{deploy.KeyGroup: "app"}}
+	for _, f := range change {
+		f(&m)
+	}
+	return m
+}
+
+func serves(m *machinesapi.Machine)    { m.Config.Services = webServices }
+func stopped(m *machinesapi.Machine)   { m.State = bourse.StateStopped }
+func elsewhere(m *machinesapi.Machine) { m.Worker = "w2" }
+
+func mounts(m *machinesapi.Machine) {
+	m.Config.Mounts = []bourse.Mount{{Volume: bourse.NewVolumeID(1), Name: "data", SizeGB: 2, Path: "/data"}}
+}
+
+func two(m *machinesapi.Machine) {
+	m.Config.Services = json.RawMessage(`[{"ports":[{"port":80}],"min_machines_running":2}]`)
+}
+
+func job(m *machinesapi.Machine) { m.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} }
+
+// ofWorker1 plans the moves of all machines that w1 has.
+func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machine) deploy.Moves {
+	t.Helper()
+	var ids []bourse.MachineID
+	for i := range list {
+		if list[i].Worker == "w1" {
+			ids = append(ids, list[i].ID)
+		}
+	}
+	moves := deploy.Of(&deploy.State{App: "web", Machines: list}, ids, opts)
+	if err := moves.Plan.Validate(); len(moves.Go) > 0 && err != nil {
+		t.Errorf("the plan is not valid: %v", err)
+	}
+	if got := len(moves.Go) + len(moves.Later) + len(moves.Stay); got != len(ids) {
+		t.Errorf("%d machines go and %d stay, of %d", len(moves.Go), len(moves.Stay), len(ids))
+	}
+	return moves
+}
+
+func TestWhatMoves(t *testing.T) {
+	t.Parallel()
+	other := machine("other", serves, elsewhere)
+	for name, c := range map[string]struct {
+		opts  deploy.MoveOptions
+		list  []machinesapi.Machine
+		goes  int
+		later int
+		stay  string
+	}{
+		"one that serves":                  {list: []machinesapi.Machine{machine("a", serves)}, goes: 1},
+		"one that serves nothing":          {list: []machinesapi.Machine{machine("a")}, goes: 1},
+		"a stopped one":                    {list: []machinesapi.Machine{machine("a", serves, stopped)}, goes: 1},
+		"with a volume":                    {list: []machinesapi.Machine{machine("a", serves, mounts), other}, goes: 1},
+		"with a volume, stopped":           {list: []machinesapi.Machine{machine("a", serves, mounts, stopped)}, goes: 1},
+		"those with volumes come last":     {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
+		"nothing would serve":              {list: []machinesapi.Machine{machine("a", serves, mounts)}, stay: "0 of its group would serve"},
+		"that is allowed":                  {opts: deploy.MoveOptions{Downtime: true}, list: []machinesapi.Machine{machine("a", serves, mounts)}, goes: 1},
+		"nothing is to serve":              {list: []machinesapi.Machine{machine("a", mounts)}, goes: 1},
+		"too few would serve":              {list: []machinesapi.Machine{machine("a", mounts, two), other}, stay: "1 of its group would serve while its volume is copied, and 2 have to"},
+		"a job":                            {list: []machinesapi.Machine{machine("a", job)}, stay: "runs to its end"},
+		"a job that is over":               {list: []machinesapi.Machine{machine("a", job, stopped)}, goes: 1},
+		"on its way":                       {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.State = bourse.StateStarting })}, stay: "it is starting"},
+		"on a worker that does not answer": {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.HostStatus = machinesapi.HostUnreachable })}, stay: "does not answer"},
+		"not known as a whole":             {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config = nil })}, stay: "does not answer"},
+		"of a poller":                      {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config.Image = bourse.ImagePull })}, stay: "asked for work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			moves := ofWorker1(t, c.opts, c.list...)
+			if len(moves.Go) != c.goes || len(moves.Later) != c.later || len(moves.Plan.Refused) > 0 {
+				t.Errorf("%d go, %d later, want %d and %d; refused: %v", len(moves.Go), len(moves.Later), c.goes, c.later, moves.Plan.Refused)
+			}
+			if c.stay == "" && len(moves.Stay) > 0 || c.stay != "" && (len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, c.stay)) {
+				t.Errorf("stays: %+v, want %q", moves.Stay, c.stay)
+			}
+		})
+	}
+}
+
+// A machine does not go before its replacement serves, and each step knows whose it is.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with volumes": mounts} {
+		t.Run(name, func(t *testing.T) {
+			list := []machinesapi.Machine{machine("other", serves, elsewhere)}
+			for range 12 {
+				list = append(list, machine("m", serves, change))
+			}
+			moves := ofWorker1(t, deploy.MoveOptions{Lanes: 4, Region: "mad"}, list...)
+			steps := moves.Plan.Steps
+			before := make([][]bool, len(steps)) // the steps that have ended before each begins
+			gone := 0
+			for i := range steps {
+				s := &steps[i]
+				before[i] = make([]bool, len(steps))
+				for _, a := range s.After {
+					before[i][a] = true
+					for j, is := range before[a] {
+						before[i][j] = before[i][j] || is
+					}
+				}
+				if (s.Do == deploy.MakeMachine || s.Do == deploy.MakeVolume) && (s.In != "mad" || !slices.Contains(moves.Go, moves.Of(i))) {
+					t.Errorf("step %d makes something in %s for %q", i, s.In, moves.Of(i))
+				}
+				if s.Do != deploy.DestroyMachine {
+					continue
+				}
+				gone++
+				served := slices.IndexFunc(steps, func(x deploy.Step) bool { return x.Do == deploy.UncordonMachine && moves.Of(x.ID) == s.Machine })
+				if served < 0 || !before[i][served] {
+					t.Errorf("step %d destroys a machine whose replacement may not serve yet", i)
+				}
+			}
+			if gone != 12 {
+				t.Errorf("%d machines go, want 12", gone)
+			}
+		})
+	}
+}
+
+// A machine that goes to one worker is made on what is reserved there, or with a volume that
+// was made there, and requires nothing of it afterwards.
+func TestToAWorker(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with a volume": mounts} {
+		m := machine("a", change)
+		m.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
+		moves := ofWorker1(t, deploy.MoveOptions{To: "w2", Region: "gru"}, m)
+		for _, s := range moves.Plan.Steps {
+			switch s.Do { //nolint:exhaustive // the others are as ever
+			case deploy.MakeMachine:
+				if _, bound := s.Config.Requirements[bourse.LabelWorker]; bound || (s.On == "w2") != (s.VolumeOf == nil) || moves.Plan.Reserve != (s.VolumeOf == nil) {
+					t.Errorf("%s: made on %q, requires %v, reserves %v", name, s.On, s.Config.Requirements, moves.Plan.Reserve)
+				}
+			case deploy.MakeVolume:
+				if r := s.Config.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
+					t.Errorf("%s: its volume requires %v", name, r)
+				}
+			}
+		}
+		if _, bound := m.Config.Requirements[bourse.LabelWorker]; bound || len(moves.Go) != 1 {
+			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Go), m.Config.Requirements)
+		}
+	}
+	for want, to := range map[string]bourse.WorkerID{"on worker w1 already": "w1", "only one that runs": "w2"} {
+		moves := ofWorker1(t, deploy.MoveOptions{To: to}, machine("a", stopped))
+		if len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, want) {
+			t.Errorf("to %s: %+v, want %q", to, moves.Stay, want)
+		}
+	}
+}
+
+// What a replacement is made of: all of the machine's config, without its volume and with
+// the name of whom it replaces.
+func TestReplacement(t *testing.T) {
+	t.Parallel()
+	m := machine("a", mounts)
+	m.Config.Env = map[string]string{"A": "b"}
+	moves := ofWorker1(t, deploy.MoveOptions{}, m)
+	i := slices.IndexFunc(moves.Plan.Steps, func(s deploy.Step) bool { return s.Do == deploy.MakeMachine })
+	made, volume := moves.Plan.Steps[i], moves.Plan.Steps[*moves.Plan.Steps[i].VolumeOf]
+	if made.Config.Env["A"] != "b" || made.Config.Metadata[deploy.KeyReplaces] != string(m.ID) || made.Config.Metadata[deploy.KeyGroup] != "app" || made.Config.Mounts[0].Volume != "" || made.Config.Mounts[0].Path != "/data" {
+		t.Errorf("the replacement is made of %+v", made.Config)
+	}
+	if want := (deploy.VolumeWant{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, AnyWorker: true}); *volume.Volume != want {
+		t.Errorf("the volume is made of %+v, want %+v", *volume.Volume, want)
+	}
+	if m.Config.Mounts[0].Volume == "" || m.Config.Metadata[deploy.KeyReplaces] != "" {
+		t.Error("the machine's own config was changed")
+	}
+}

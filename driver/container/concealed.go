@@ -1,0 +1,141 @@
+package container
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// wrapper is the name of the script that containerd's shim runs in runc's place.
+const wrapper = "runc-with-secrets"
+
+// script runs runc, by way of Become where a program begins. All else is between the
+// shim and runc alone: containers are to be killed and deleted also when our program's
+// file is not there any more.
+const script = `#!/bin/sh
+for a in "$@"; do
+	case $a in create|exec) exec %s "$@" ;; esac
+done
+exec runc "$@"
+`
+
+// Wrapper writes the script to a directory, unless it is there, and returns its path. command
+// is the one that, with more arguments, is [Become].
+func Wrapper(dir string, command []string) (string, error) {
+	base, err := tmpfs()
+	if err != nil {
+		return "", err
+	}
+	var quoted []string
+	for _, word := range slices.Concat(command, []string{base}) {
+		quoted = append(quoted, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
+	}
+	path, text := filepath.Join(dir, wrapper), fmt.Appendf(nil, script, strings.Join(quoted, " "))
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
+		return path, nil
+	}
+	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the former one
+	if err != nil {
+		return "", err
+	}
+	_, err = temporary.Write(text)
+	err = errors.Join(err, temporary.Chmod(0o700), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
+		return "", fmt.Errorf("write %s: %w", path, err)
+	}
+	return path, nil
+}
+
+// Put writes a container's variables and files, in place of former ones, and returns the
+// paths of the files.
+func Put(container string, env []string, files []driver.File) ([]string, error) {
+	base, err := tmpfs()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(base, container)
+	if err := makePrivate(base, dir); err != nil {
+		return nil, err
+	}
+	var paths []string
+	for i, f := range files {
+		path := filepath.Join(dir, "file-"+strconv.Itoa(i))
+		if err := errors.Join(writeNew(path, f.Data), os.Chmod(path, os.FileMode(f.Mode&0o777))); err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	text, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	return paths, writeNew(filepath.Join(dir, variables), text)
+}
+
+const variables = "env"
+
+// Remove removes what there is of a container.
+func Remove(container string) error {
+	base, err := tmpfs()
+	if err != nil {
+		return nil //nolint:nilerr // nothing was put there
+	}
+	err = os.RemoveAll(filepath.Join(base, container))
+	_ = os.Remove(base) // if it is empty
+	return err
+}
+
+// Containers lists the containers of which there is anything.
+func Containers() []string {
+	base, err := tmpfs()
+	if err != nil {
+		return nil
+	}
+	entries, _ := os.ReadDir(base)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// writeNew writes a file of our own eyes only, in place of what a start that could
+// not be undone has left.
+func writeNew(path string, data []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// makePrivate makes a container's directory on the tmpfs. Where others may write
+// there, too (/dev/shm), the directory above is ours or nothing is written.
+func makePrivate(base, dir string) error {
+	var err error
+	for range 3 { // another driver may remove the base when it was empty
+		if err = os.Mkdir(base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if err = checkPrivate(base); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What runc reads is as it was, with the variables over those that it had.
+func TestRuncReadsTheVariables(t *testing.T) {
+	base, bundle := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(base, "c1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(base, "c1", variables), []byte(`["B=secret","C=x=y"]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const process = `{"args":["sh"],"env":["A=1","B=2"],"later":{"kept":1.50}}`
+	const want = `{"args":["sh"],"env":["A=1","B=secret","C=x=y"],"later":{"kept":1.50}}`
+	config, other := filepath.Join(bundle, "config.json"), filepath.Join(bundle, "process")
+	if err := os.WriteFile(config, []byte(`{"ociVersion":"1","process":`+process+`}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte(process), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{base, "--root", "/run/runc", "create", "--bundle", bundle, "c1"}
+	for range 2 { // a create that is repeated finds the link
+		got, err := prepare(args)
+		if err != nil || !cmp.Equal(got, args[1:]) {
+			t.Errorf("create: %q, %v, want its arguments as they were", got, err)
+		}
+		if text, err := os.ReadFile(config); err != nil || string(text) != `{"ociVersion":"1","process":`+want+`}` {
+			t.Errorf("the bundle's: %s, %v", text, err)
+		}
+		if to, err := os.Readlink(config); err != nil || to != filepath.Join(base, "c1", "config.json") {
+			t.Errorf("it leads to %s (%v), want it below %s", to, err, base)
+		}
+	}
+	got, err := prepare([]string{base, "exec", "--process", other, "--detach", "c1"})
+	if err != nil || len(got) != 5 || got[2] == other {
+		t.Fatalf("exec: %q, %v, want another file", got, err)
+	}
+	if text, err := os.ReadFile(got[2]); err != nil || string(text) != want {
+		t.Errorf("the command's: %s, %v", text, err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != process {
+		t.Errorf("the file that was passed is %s now (%v)", text, err)
+	}
+}
+
+// What cannot be done is an error, in which no value is.
+func TestRuncIsRefused(t *testing.T) {
+	base := t.TempDir()
+	if err := os.Mkdir(filepath.Join(base, "c1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(base, "c1", variables), []byte(`["B=hunter2"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{}, {base}, {base, "create"}, {base, "create", "--bundle", base, "c2"}, {base, "create", "--bundle", base, "../c1"}, {base, "create", "--bundle", base, "c1"},
+	} {
+		if _, err := prepare(args); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, want an error without the value", args, err)
+		}
+	}
+}
+
+// Nothing is written where someone else could read it or has made the directory.
+func TestDirectoriesAreOurs(t *testing.T) {
+	for name, make := range map[string]func(base string) error{
+		"a directory of others": func(base string) error { return os.Mkdir(base, 0o777) },
+		"a link":                func(base string) error { return os.Symlink(t.TempDir(), base) },
+		"a file":                func(base string) error { return os.WriteFile(base, nil, 0o600) },
+	} {
+		base := filepath.Join(t.TempDir(), "bourse")
+		if err := make(base); err != nil {
+			t.Fatal(err)
+		}
+		if name == "a directory of others" { // whatever the umask is
+			if err := os.Chmod(base, 0o777); err != nil { //nolint:gosec // that is the case
+				t.Fatal(err)
+			}
+		}
+		if err := makePrivate(base, filepath.Join(base, "c1")); err == nil {
+			t.Errorf("%s: secrets would be written there", name)
+		}
+	}
+	base := filepath.Join(t.TempDir(), "bourse")
+	for range 2 {
+		if err := makePrivate(base, filepath.Join(base, "c1")); err != nil {
+			t.Errorf("a directory of our own: %v", err)
+		}
+	}
+}
+
+// A word of the command may have any characters.
+func TestWrapper(t *testing.T) {
+	dir := t.TempDir()
+	path, err := Wrapper(dir, []string{"/opt/it's $HOME/bourse", "runc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), `exec '/opt/it'\''s $HOME/bourse' 'runc' '/`) {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	if again, err := Wrapper(dir, []string{"/usr/bin/bourse", "runc"}); err != nil || again != path {
+		t.Errorf("another program: %s, %v, want it at %s", again, err, path)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+		t.Errorf("files are %q, want one", left)
+	}
+}

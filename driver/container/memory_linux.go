@@ -1,0 +1,78 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// tmpfs returns the directory of all secrets: on a file system that is in memory
+// alone, and which containerd sees, too.
+func tmpfs() (string, error) {
+	for _, dir := range []string{"/run", "/dev/shm"} {
+		var fs unix.Statfs_t
+		if unix.Statfs(dir, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+			return filepath.Join(dir, "bourse"), nil
+		}
+	}
+	return "", bourse.Errorf(bourse.CodeFailedPrecondition, "neither /run nor /dev/shm of this host is a tmpfs, and containers' secrets go nowhere else")
+}
+
+// checkPrivate refuses a directory that someone else has made.
+func checkPrivate(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is not a directory of this worker's user alone", dir)
+	}
+	return nil
+}
+
+// inMemory returns the path of a file without one: this process's, and that of the
+// program that it becomes.
+func inMemory(data []byte) (string, error) {
+	fd, err := unix.MemfdCreate("process.json", 0)
+	if err != nil {
+		return "", err
+	}
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err != nil {
+			return "", err
+		}
+		data = data[n:]
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+}
+
+// Become makes this process runc with the container's secrets: args are the
+// directory of all secrets and runc's own arguments. It returns when it cannot, and says
+// so where the shim looks for it.
+func Become(args []string) error {
+	runc, err := exec.LookPath("runc")
+	if err == nil {
+		var with []string
+		if with, err = prepare(args); err == nil {
+			err = unix.Exec(runc, append([]string{runc}, with...), os.Environ())
+		}
+	}
+	err = fmt.Errorf("secrets: %w", err)
+	if i := slices.Index(args, "--log"); i >= 0 && i+1 < len(args) {
+		line, _ := json.Marshal(map[string]string{"level": "error", "msg": err.Error(), "time": time.Now().UTC().Format(time.RFC3339)})
+		if f, open := os.OpenFile(args[i+1], os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); open == nil {
+			_, _ = f.Write(append(line, '\n'))
+			_ = f.Close()
+		}
+	}
+	return err
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package container
+
+import "github.com/bourse-dev/bourse"
+
+func errNotHere() error {
+	return bourse.Errorf(bourse.CodeUnavailable, "containers have secrets on Linux only")
+}
+
+func tmpfs() (string, error) { return "", errNotHere() }
+
+func checkPrivate(string) error { return errNotHere() }
+
+func inMemory([]byte) (string, error) { return "", errNotHere() }
+
+// Become is for Linux.
+func Become([]string) error { return errNotHere() }

@@ -1,0 +1,110 @@
+package container
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// prepare prepares to run runc for a container with secrets: args are the directory of
+// all secrets and runc's own arguments, and those that it returns are runc's instead.
+// They have a container be created, or a command beside it, with the container's
+// variables.
+func prepare(args []string) ([]string, error) {
+	if len(args) < 3 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no arguments for runc")
+	}
+	base, args := args[0], slices.Clone(args[1:])
+	container := args[len(args)-1]
+	if filepath.Base(container) != container {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "container %s: no name", bourse.Quoted(container))
+	}
+	dir := filepath.Join(base, container)
+	text, err := os.ReadFile(filepath.Join(dir, variables))
+	if err != nil {
+		return nil, err
+	}
+	var env []string
+	if err := json.Unmarshal(text, &env); err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", variables, container, err)
+	}
+	if i := slices.Index(args, "--process"); i >= 0 && i+1 < len(args) {
+		text, err := os.ReadFile(args[i+1])
+		if err != nil {
+			return nil, err
+		}
+		if text, err = withEnv(text, env); err != nil {
+			return nil, err
+		}
+		args[i+1], err = inMemory(text)
+		return args, err
+	}
+	i := slices.Index(args, "--bundle")
+	if i < 0 || i+1 >= len(args) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "runc is not passed a bundle")
+	}
+	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
+}
+
+// redirect writes what is at config with more variables to another file, and has
+// config lead there.
+func redirect(config, to string, env []string) error {
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	var spec map[string]json.RawMessage
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return fmt.Errorf("read %s: %w", config, err)
+	}
+	if spec["process"], err = withEnv(spec["process"], env); err != nil {
+		return err
+	}
+	if text, err = json.Marshal(spec); err != nil {
+		return err
+	}
+	if err := writeNew(to, text); err != nil {
+		return err
+	}
+	link := config + ".link"
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Symlink(to, link), os.Rename(link, config))
+}
+
+// withEnv returns a process of the runtime's specification with more variables, over
+// those that it has.
+func withEnv(process []byte, more []string) ([]byte, error) {
+	var p map[string]json.RawMessage
+	var env []string
+	if err := json.Unmarshal(process, &p); err != nil {
+		return nil, fmt.Errorf("read the process: %w", err)
+	}
+	if raw, ok := p["env"]; ok {
+		if err := json.Unmarshal(raw, &env); err != nil {
+			return nil, fmt.Errorf("read the environment: %w", err)
+		}
+	}
+	var err error
+	if p["env"], err = json.Marshal(over(env, more)); err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
+}
+
+// over returns variables with others, which win over those of their names.
+func over(env, more []string) []string {
+	out := slices.Clone(env)
+	for _, entry := range more {
+		name, _, _ := strings.Cut(entry, "=")
+		out = slices.DeleteFunc(out, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	}
+	return append(out, more...)
+}

@@ -1,0 +1,142 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// execLimit is how much of each output is kept when nothing else is asked.
+const execLimit = 1 << 20
+
+// pipes are a command's files without a terminal.
+type pipes struct {
+	ours  [2]*os.File // stdout and stderr
+	given [3]*os.File
+	kept  [2]limited // what goes to no writer
+	work  sync.WaitGroup
+}
+
+func newPipes(exec driver.Exec) (*pipes, error) {
+	e := &pipes{}
+	var all []*os.File
+	open := func(r, w *os.File, err error) (*os.File, *os.File, error) {
+		all = append(all, r, w)
+		return r, w, err
+	}
+	outR, outW, err1 := open(os.Pipe())
+	errR, errW, err2 := open(os.Pipe())
+	var inR, inW *os.File
+	var err3 error
+	if exec.Stdin == nil {
+		inR, err3 = os.Open(os.DevNull)
+		all = append(all, inR)
+	} else {
+		inR, inW, err3 = open(os.Pipe())
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		for _, f := range all {
+			_ = f.Close() // nil ones say so and do nothing
+		}
+		return nil, err
+	}
+	e.ours, e.given = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
+	streams := [2]io.Writer{exec.Stdout, exec.Stderr}
+	if exec.Stdout != nil && exec.Stderr == nil {
+		streams[1] = io.Discard // none is kept when one is streamed
+	}
+	for i, to := range streams {
+		if to == nil {
+			e.kept[i].limit = exec.Limit
+			if exec.Limit <= 0 {
+				e.kept[i].limit = execLimit
+			}
+			to = &e.kept[i]
+		}
+		e.work.Go(func() { copyOutput(to, e.ours[i]) })
+	}
+	if inW != nil {
+		go feed(inW, exec.Stdin)
+	}
+	return e, nil
+}
+
+func (e *pipes) Theirs() [3]*os.File { return e.given }
+
+func (e *pipes) Sent() error {
+	return errors.Join(e.given[0].Close(), e.given[1].Close(), e.given[2].Close())
+}
+
+func (e *pipes) Finish() (stdout, stderr []byte) {
+	for _, f := range e.ours {
+		_ = f.SetReadDeadline(time.Now().Add(Grace))
+	}
+	e.work.Wait()
+	for _, f := range e.ours {
+		_ = f.Close()
+	}
+	return e.kept[0].b, e.kept[1].b
+}
+
+// feed copies stdin until either side ends. No one can interrupt a Read that
+// blocks, so no one waits for it either.
+func feed(w *os.File, r io.Reader) {
+	_, _ = io.Copy(w, r) // the command sees the end of its input; its exit tells the rest
+	_ = w.Close()
+}
+
+// copyOutput copies until the output ends, or its read deadline is over and
+// what had come by then has been read.
+func copyOutput(to io.Writer, from *os.File) {
+	w := &patient{w: to}
+	_, err := io.Copy(w, from)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		b := make([]byte, 32<<10)
+		for range (1 << 20) / len(b) { // more than a pipe holds has come since
+			n, err := syscall.Read(int(fd), b)
+			if n <= 0 || err != nil {
+				return
+			}
+			_, _ = w.Write(b[:n])
+		}
+	})
+}
+
+// patient takes everything, also when no one takes it any more: a command must
+// not be held up because who wanted its output has left.
+type patient struct {
+	w    io.Writer
+	left bool
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if !p.left {
+		_, err := p.w.Write(b)
+		p.left = err != nil
+	}
+	return len(b), nil
+}
+
+// limited keeps the first bytes that are written to it and takes the rest, so
+// that the writer is never held up.
+type limited struct {
+	b     []byte
+	limit int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.b = append(l.b, p[:min(len(p), l.limit-len(l.b))]...)
+	return len(p), nil
+}

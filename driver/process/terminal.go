@@ -1,0 +1,123 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// terminal is a command's terminal. The daemon has the side of the keyboard
+// and the screen; when it dies, the command is hung up on.
+type terminal struct {
+	screen *os.File
+	given  *os.File // the command's side, for all three
+	work   sync.WaitGroup
+	over   chan struct{} // closed when the size may not change any more
+}
+
+func newTerminal(exec driver.Exec) (*terminal, error) {
+	screen, given, err := openTerminal()
+	if err != nil {
+		return nil, err
+	}
+	e := &terminal{screen: screen, given: given, over: make(chan struct{})}
+	e.resize(exec.Terminal.Size)
+	e.work.Go(func() { copyOutput(exec.Stdout, screen) })
+	if exec.Terminal.Resize != nil {
+		e.work.Go(func() {
+			for {
+				select {
+				case size, ok := <-exec.Terminal.Resize:
+					if !ok {
+						return
+					}
+					e.resize(size)
+				case <-e.over:
+					return
+				}
+			}
+		})
+	}
+	go e.feed(exec.Stdin)
+	return e, nil
+}
+
+// openTerminal makes a terminal whose screen can be given a deadline: what
+// asked for its name has made it one that blocks.
+func openTerminal() (screen, given *os.File, err error) {
+	blocking, given, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blocking.Close()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, errors.Join(err, given.Close())
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, nil, errors.Join(err, given.Close(), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "screen"), given, nil
+}
+
+// resize sets the terminal's size; the kernel tells the command.
+func (e *terminal) resize(size driver.Size) {
+	raw, err := e.screen.SyscallConn()
+	if err != nil {
+		return // it has been closed
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+	})
+}
+
+func (e *terminal) Theirs() [3]*os.File { return [3]*os.File{e.given, e.given, e.given} }
+
+func (e *terminal) Sent() error { return e.given.Close() }
+
+func (e *terminal) Finish() (stdout, stderr []byte) {
+	close(e.over)
+	_ = e.screen.SetReadDeadline(time.Now().Add(Grace))
+	e.work.Wait()
+	_ = e.screen.Close()
+	return nil, nil
+}
+
+// endOfInput is what a terminal's reader takes as the end, at the beginning of
+// a line. Elsewhere it only hands over what has been typed.
+const endOfInput = 4
+
+// feed types stdin, and its end. As with a pipe, no one waits for it.
+func (e *terminal) feed(stdin io.Reader) {
+	w := &typist{w: e.screen}
+	if stdin != nil {
+		if _, err := io.Copy(w, stdin); err != nil {
+			return
+		}
+	}
+	if w.inLine {
+		_, _ = w.Write([]byte{endOfInput})
+	}
+	_, _ = w.Write([]byte{endOfInput})
+}
+
+// typist notes whether a line has been begun.
+type typist struct {
+	w      io.Writer
+	inLine bool
+}
+
+func (t *typist) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		last := b[len(b)-1]
+		t.inLine = last != '\n' && last != '\r' && last != endOfInput
+	}
+	return t.w.Write(b)
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package pace
-
-func hostMemory() uint64 { return 0 }
-
-func cgroupMemory(_, _ string) uint64 { return 0 }

@@ -1,0 +1,179 @@
+package throttle
+
+import (
+	"container/list"
+	"sync"
+)
+
+// Fair is an amount that principals share. It is safe for concurrent use.
+type Fair struct {
+	total int64
+
+	mu      sync.Mutex
+	used    int64
+	holders map[string]*holder // who holds anything
+}
+
+// holder is a principal with open holds.
+type holder struct {
+	name     string
+	open     int
+	held     int64
+	cuttable list.List // of *Hold, oldest first
+}
+
+// NewFair returns a budget of total units.
+func NewFair(total int64) *Fair { return &Fair{total: total, holders: map[string]*holder{}} }
+
+// Hold is what one connection or request holds of a budget. It must be released.
+type Hold struct {
+	budget *Fair
+
+	// Guarded by the budget's mutex.
+	of    *holder // nil: released
+	cut   func()  // nil: it is not cut off
+	n     int64
+	place *list.Element // among the holder's cuttable holds; nil: it holds nothing, or is not cut off
+	over  bool          // it was cut off
+}
+
+// Open returns a hold of a principal, which holds nothing yet. Cut is called once if
+// the hold is cut off; it must make the caller give up what it has soon and must not
+// block. A hold whose cut is nil is never cut off.
+func (b *Fair) Open(principal string, cut func()) *Hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := &Hold{budget: b, cut: cut}
+	b.enter(h, principal)
+	return h
+}
+
+// Take takes n more units and reports whether it succeeded; otherwise it takes
+// nothing. It leaves at least spare units of the budget free.
+func (h *Hold) Take(n, spare int64) bool {
+	b := h.budget
+	b.mu.Lock()
+	var cut []func()
+	ok := h.of != nil && !h.over
+	for ok && n > b.total-spare-b.used {
+		victim := b.largest(h.of, n)
+		if victim == nil {
+			ok = false
+			break
+		}
+		cut = append(cut, victim.cut)
+		b.drop(victim)
+		victim.over = true
+	}
+	if ok {
+		b.add(h, n)
+	}
+	b.mu.Unlock()
+	for _, f := range cut {
+		f()
+	}
+	return ok
+}
+
+// Move transfers the hold, and what it holds, to another principal.
+func (h *Hold) Move(principal string) {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.of == nil || h.of.name == principal {
+		return
+	}
+	n := h.n
+	b.drop(h)
+	b.leave(h)
+	if !h.over {
+		b.enter(h, principal)
+		b.add(h, n)
+	}
+}
+
+// Keep protects the hold from being cut off from now on.
+func (h *Hold) Keep() {
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	h.unlist()
+	h.cut = nil
+}
+
+// Over reports whether the hold was cut off.
+func (h *Hold) Over() bool {
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	return h.over
+}
+
+// Release gives back what is held. It may be called again.
+func (h *Hold) Release() {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.of != nil {
+		b.drop(h)
+		b.leave(h)
+	}
+}
+
+// largest returns the oldest hold of the principal that holds the most, if that is
+// more than another would with n more. The caller holds the mutex.
+func (b *Fair) largest(taker *holder, n int64) *Hold {
+	var most *holder
+	for _, o := range b.holders {
+		if o != taker && o.cuttable.Len() > 0 && o.held > taker.held+n && (most == nil || o.held > most.held) {
+			most = o
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	victim, _ := most.cuttable.Front().Value.(*Hold)
+	return victim
+}
+
+// enter makes a principal the holder. The caller holds the mutex.
+func (b *Fair) enter(h *Hold, principal string) {
+	o := b.holders[principal]
+	if o == nil {
+		o = &holder{name: principal}
+		b.holders[principal] = o
+	}
+	o.open++
+	h.of = o
+}
+
+// add counts n units more. The caller holds the mutex.
+func (b *Fair) add(h *Hold, n int64) {
+	h.n += n
+	h.of.held += n
+	b.used += n
+	if h.cut != nil && h.n > 0 && h.place == nil {
+		h.place = h.of.cuttable.PushBack(h)
+	}
+}
+
+// drop gives back what is held. The caller holds the mutex.
+func (b *Fair) drop(h *Hold) {
+	b.used -= h.n
+	h.of.held -= h.n
+	h.n = 0
+	h.unlist()
+}
+
+// leave ends the holder's connection with a hold. The caller holds the mutex.
+func (b *Fair) leave(h *Hold) {
+	if h.of.open--; h.of.open == 0 {
+		delete(b.holders, h.of.name)
+	}
+	h.of = nil
+}
+
+func (h *Hold) unlist() {
+	if h.place != nil {
+		h.of.cuttable.Remove(h.place)
+		h.place = nil
+	}
+}

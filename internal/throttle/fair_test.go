@@ -1,0 +1,126 @@
+package throttle
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestFair: however principals take and release, the budget is never exceeded;
+// whoever is refused holds, with what it wants, at least as much as every other that
+// could be cut off; whoever is cut off held the most, and more than the taker then
+// has. So nobody with less than an equal share is cut off, and in the end nothing is
+// held.
+func TestFair(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type open struct {
+			hold *Hold
+			by   string
+			n    int64
+			kept bool // it is not cut off any more
+			over bool
+		}
+		total := rapid.Int64Range(1, 40).Draw(t, "total")
+		b := NewFair(total)
+		var all, cut []*open
+		held := func(by string) (n int64) {
+			for _, o := range all {
+				if o.by == by {
+					n += o.n
+				}
+			}
+			return n
+		}
+		// most is what the largest principal but one holds, of those that can be cut off.
+		most := func(but string) (n int64) {
+			for _, o := range all {
+				if o.by != but && o.n > 0 && !o.kept {
+					n = max(n, held(o.by))
+				}
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			action := rapid.IntRange(0, 5).Draw(t, "action")
+			if len(all) == 0 || action == 0 {
+				o := &open{by: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "principal"))}
+				o.hold = b.Open(o.by, func() { cut = append(cut, o) })
+				all = append(all, o)
+				continue
+			}
+			o := all[rapid.IntRange(0, len(all)-1).Draw(t, "hold")]
+			switch action {
+			case 1:
+				o.hold.Release()
+				o.n, o.over = 0, true
+			case 2:
+				o.hold.Keep()
+				o.kept = true
+			default:
+				n := rapid.Int64Range(1, 5).Draw(t, "n")
+				cut = nil
+				ok := o.hold.Take(n, 0)
+				if o.over {
+					if ok || len(cut) > 0 {
+						t.Fatal("a hold that is over takes more")
+					}
+					continue
+				}
+				then := held(o.by) + n
+				for _, v := range cut {
+					if k := held(v.by); k <= then || k < most(o.by) {
+						t.Fatalf("one that held %d of %d was cut off for one with %d", k, most(o.by), then)
+					}
+					v.n, v.over = 0, true
+				}
+				if ok {
+					o.n += n
+				} else if most(o.by) > then {
+					t.Fatalf("one that would hold %d was refused, and another holds %d", then, most(o.by))
+				}
+			}
+			var sum int64
+			for _, o := range all {
+				sum += o.n
+			}
+			if sum > total || sum != b.used {
+				t.Fatalf("%d are held of %d; the budget counts %d", sum, total, b.used)
+			}
+		}
+		for _, o := range all {
+			o.hold.Release()
+			o.hold.Release()
+		}
+		if b.used != 0 || len(b.holders) != 0 {
+			t.Fatalf("%d are held in the end, by %d", b.used, len(b.holders))
+		}
+	})
+}
+
+// TestMove: what is held goes with its hold to another principal.
+func TestMove(t *testing.T) {
+	b := NewFair(10)
+	cut := 0
+	h := b.Open("address", func() { cut++ })
+	h.Take(8, 0)
+	h.Move("acme")
+	other := b.Open("address", nil)
+	if !other.Take(3, 0) || cut != 1 || !h.Over() {
+		t.Errorf("cut off %d times", cut)
+	}
+	h.Release()
+	other.Release()
+	if b.used != 0 || len(b.holders) != 0 {
+		t.Errorf("%d are held in the end", b.used)
+	}
+}
+
+// TestSpare: what is left to others is not taken, and is there for them.
+func TestSpare(t *testing.T) {
+	b := NewFair(10)
+	large, small := b.Open("a", nil), b.Open("b", nil)
+	if !large.Take(7, 3) || large.Take(1, 3) || !small.Take(3, 0) || small.Take(1, 0) {
+		t.Error("the spare part is not shared as it should be")
+	}
+}

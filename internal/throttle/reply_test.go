@@ -1,0 +1,105 @@
+package throttle_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/throttle"
+)
+
+// A hundred clients ask for 2 MiB each and do not read them: together they hold
+// what the limits let them, the others are asked to come again, and all are cut
+// off after thirty seconds. Without the limits they hold 200 MiB.
+func TestClientsThatDoNotRead(t *testing.T) {
+	const total, reply, clients = 8 << 20, 2 << 20, 100
+	synctest.Test(t, func(t *testing.T) {
+		var held, most atomic.Int64
+		dial := server(t, throttle.NewBodies(total), func(w http.ResponseWriter, _ *http.Request) {
+			release, err := throttle.ReserveReply(w, reply)
+			if err != nil {
+				http.Error(w, "later", http.StatusTooManyRequests)
+				return
+			}
+			defer release()
+			most.Store(max(most.Load(), held.Add(reply)))
+			defer held.Add(-reply)
+			throttle.WriteReply(w, make([]byte, reply))
+		})
+		began := time.Now()
+		ask := func() (status int, body io.Reader) {
+			c := dial()
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = resp.Body.Close() })
+			return resp.StatusCode, resp.Body
+		}
+		statuses := map[int]int{}
+		var unread []io.Reader
+		for range clients {
+			status, body := ask()
+			statuses[status]++
+			if status == http.StatusOK {
+				unread = append(unread, body)
+			}
+		}
+		if most.Load() > total || statuses[http.StatusOK] != total/reply || statuses[http.StatusTooManyRequests] != clients-total/reply {
+			t.Errorf("%d bytes were held of %d, answers %v", most.Load(), total, statuses)
+		}
+		for held.Load() > 0 {
+			time.Sleep(time.Second) // of the bubble
+		}
+		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("they were cut off after %s, want 30s", took)
+		}
+		for _, body := range unread {
+			if n, err := io.Copy(io.Discard, body); err == nil {
+				t.Errorf("a client that was cut off has %d bytes and no error", n)
+			}
+		}
+		_, last := ask()
+		if n, err := io.Copy(io.Discard, last); err != nil || n != reply {
+			t.Errorf("after them: %d bytes of %d, %v", n, reply, err)
+		}
+	})
+}
+
+// TestOneReplyAlwaysHasRoom: a reply that is larger than the limits is written when
+// there is no other, through the writers that handlers put around the server's.
+func TestOneReplyAlwaysHasRoom(t *testing.T) {
+	var err, second error
+	h := throttle.NewBodies(1 << 20).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w = around{w}
+		var release func()
+		if release, err = throttle.ReserveReply(w, 100<<20); err != nil {
+			return
+		}
+		defer release()
+		_, second = throttle.ReserveReply(w, 1<<20)
+	}))
+	for range 2 {
+		h.ServeHTTP(nil, &http.Request{})
+		if err != nil {
+			t.Errorf("the only reply: %v", err)
+		}
+		if bourse.CodeOf(second) != bourse.CodeRateLimited {
+			t.Errorf("a second one: %v, want %s", errors.Unwrap(second), bourse.CodeRateLimited)
+		}
+	}
+}
+
+// around is what handlers put around a writer.
+type around struct{ http.ResponseWriter }
+
+func (a around) Unwrap() http.ResponseWriter { return a.ResponseWriter }

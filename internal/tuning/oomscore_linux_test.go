@@ -1,0 +1,59 @@
+package tuning
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func read(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Children that are forked at the same time, in any order, have the score of
+// before, and the process has its own again when all are forked.
+func TestChildrenDoNotInherit(t *testing.T) {
+	// A score that was raised may be lowered again without CAP_SYS_RESOURCE.
+	const base = "200"
+	before := read(t)
+	if !set(base) {
+		t.Skip("scores cannot be changed here")
+	}
+	t.Cleanup(func() {
+		process.protected = false
+		if !set(before) {
+			t.Error("the score stays")
+		}
+	})
+	ProtectFromOOM(100)
+	if !process.protected {
+		t.Fatal("the score cannot be lowered")
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			c := exec.Command("cat", path)
+			var out strings.Builder
+			c.Stdout = &out
+			var err error
+			ForkUnprotected(func() { err = c.Start() })
+			if err == nil {
+				err = c.Wait()
+			}
+			if got := strings.TrimSpace(out.String()); err != nil || got != base {
+				t.Errorf("a child has %q (%v), want %q", got, err, base)
+			}
+		})
+	}
+	wg.Wait()
+	if got := read(t); got != "100" {
+		t.Errorf("the process has %s after its forks, want 100", got)
+	}
+}

@@ -1,0 +1,76 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bourse-dev/bourse/proxy"
+)
+
+var _ proxy.Metrics = (*proxy.Counts)(nil)
+
+// TestCounts: what happened is counted, by app.
+func TestCounts(t *testing.T) {
+	c := proxy.NewCounts("gru")
+	for _, status := range []int{200, 204, 404, 503, 499, 9999} {
+		c.Began("web")
+		c.Ended("web", status, time.Second)
+	}
+	c.Began("web")
+	c.Repeated("web", "lost")
+	c.Repeated("web", "whatever")
+	c.Woke("web", true, time.Second)
+	c.Woke("web", false, time.Second)
+	text := scrape(t, c)
+	for _, want := range []string{
+		`requests_in_progress{app="web",region="gru"} 1`,
+		`requests_total{app="web",region="gru",status="2xx"} 2`,
+		`requests_total{app="web",region="gru",status="4xx"} 1`,
+		`requests_total{app="web",region="gru",status="499"} 1`,
+		`requests_total{app="web",region="gru",status="503"} 1`,
+		`requests_total{app="web",region="gru",status="other"} 1`,
+		`request_seconds_count{app="web",region="gru"} 6`,
+		`retries_total{app="web",reason="lost",region="gru"} 1`,
+		`retries_total{app="web",reason="other",region="gru"} 1`,
+		`wakes_total{app="web",outcome="failed",region="gru"} 1`,
+		`wakes_total{app="web",outcome="started",region="gru"} 1`,
+		`wake_seconds_count{region="gru"} 1`,
+	} {
+		if !strings.Contains(text, "\nbourse_proxy_"+want+"\n") {
+			t.Errorf("without %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// scrape returns what Prometheus gets.
+func scrape(t *testing.T, c prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+// TestBounded: whatever apps there are, series do not become more than a number.
+func TestBounded(t *testing.T) {
+	c := proxy.NewCounts("gru")
+	for i := range 5000 {
+		c.Began(fmt.Sprint("app", i))
+		c.Ended(fmt.Sprint("app", i), 200, 0)
+	}
+	if n := strings.Count(scrape(t, c), "\nbourse_proxy_requests_in_progress{"); n != 1001 {
+		t.Errorf("%d series", n)
+	}
+}

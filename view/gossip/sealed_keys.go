@@ -1,0 +1,82 @@
+package gossip
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// PublicKey is the key of members that have none. It hides nothing.
+func PublicKey() []byte {
+	sum := sha256.Sum256([]byte("bourse: a membership without a key"))
+	return sum[:]
+}
+
+// Sizes of what is around a message.
+const (
+	version   = 1 // the only one: version 0 is padded, which adds only ways to be wrong
+	nonceSize = 12
+	tagSize   = 16
+	overhead  = 1 + nonceSize + tagSize
+)
+
+var errSealed = errors.New("no key of ours opens it")
+
+// Keys are the keys of a membership. They may change while they are used.
+type Keys struct{ all atomic.Pointer[[]cipher.AEAD] }
+
+// NewKeys returns these keys, or the public one where there are none.
+func NewKeys(keys [][]byte) (*Keys, error) {
+	k := &Keys{}
+	if len(keys) == 0 {
+		keys = [][]byte{PublicKey()}
+	}
+	return k, k.Set(keys)
+}
+
+// Set replaces the keys: the first seals from now on, all open.
+func (k *Keys) Set(keys [][]byte) error {
+	all := make([]cipher.AEAD, 0, len(keys))
+	for _, key := range keys {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return fmt.Errorf("gossip key: %w", err)
+		}
+		gcm, err := cipher.NewGCM(block)
+		if err != nil {
+			return fmt.Errorf("gossip key: %w", err)
+		}
+		all = append(all, gcm)
+	}
+	k.all.Store(&all)
+	return nil
+}
+
+// seal appends the sealed message to dst; bound is what it is bound to.
+func (k *Keys) seal(dst, message, bound []byte) []byte {
+	dst = append(dst, version)
+	var nonce [nonceSize]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	dst = append(dst, nonce[:]...)
+	return (*k.all.Load())[0].Seal(dst, nonce[:], message, bound)
+}
+
+// open opens a sealed message, in memory of its own: a key that does not fit
+// destroys what it writes over.
+func (k *Keys) open(sealed, bound []byte) ([]byte, error) {
+	if len(sealed) < overhead || sealed[0] != version {
+		return nil, errSealed
+	}
+	nonce, text := sealed[1:1+nonceSize], sealed[1+nonceSize:]
+	for _, key := range *k.all.Load() {
+		message, err := key.Open(nil, nonce, text, bound)
+		if err == nil {
+			return message, nil
+		}
+	}
+	return nil, errSealed
+}

@@ -1,0 +1,159 @@
+package gossip
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"golang.org/x/sync/semaphore"
+)
+
+// Bounds of what others may send.
+const (
+	// maxPacket is the length of a packet. Members send at most [Room] in one.
+	maxPacket = 4 << 10
+	// maxMessage is the length of a message on a stream: a push/pull of 10 000
+	// members.
+	maxMessage = 8 << 20
+	// maxTogether is what long messages on streams may take at once, and
+	// short is how long one is that takes nothing of that.
+	maxTogether = 16 << 20
+	short       = 64 << 10
+	// maxStreams is how many others may have dialed at once.
+	maxStreams = 128
+)
+
+// datagram is the length of a packet that no network on the way has to cut.
+const datagram = 1400
+
+// Room is how long a message of a packet may be, for members with this label.
+func Room(label string) int { return datagram - 2 - len(label) - overhead }
+
+// Transport is a transport for memberlist, on top of another one: memberlist
+// uses it without keys, label and compression.
+type Transport struct {
+	memberlist.Transport
+	label   string
+	keys    *Keys
+	refused func(from net.Addr, why error)
+
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	slots   chan struct{}       // of streams
+	room    *semaphore.Weighted // in bytes, for long messages
+	done    chan struct{}
+	pumps   sync.WaitGroup
+}
+
+// New returns a transport that works until Shutdown. refused is called with what
+// was not let through, one call at a time for packets and streams each.
+func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
+	t := &Transport{
+		Transport: below, label: label, keys: keys, refused: refused,
+		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), slots: make(chan struct{}, maxStreams),
+		room: semaphore.NewWeighted(maxTogether), done: make(chan struct{}),
+	}
+	t.pumps.Go(t.pumpPackets)
+	t.pumps.Go(t.pumpStreams)
+	return t
+}
+
+// PacketCh implements memberlist.Transport.
+func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+// StreamCh implements memberlist.Transport.
+func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
+
+// WriteTo implements memberlist.Transport.
+func (t *Transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	label := []byte(t.label)
+	out := make([]byte, 0, 2+len(label)+overhead+len(b))
+	return t.Transport.WriteTo(t.keys.seal(t.appendLabel(out), b, label), addr)
+}
+
+// DialTimeout implements memberlist.Transport.
+func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	c, err := t.Transport.DialTimeout(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, t: t, dialed: true, close: func() {}}, nil
+}
+
+// Shutdown implements memberlist.Transport. What is below may be handing over a
+// packet, so the pumps work until it has ended.
+func (t *Transport) Shutdown() error {
+	err := t.Transport.Shutdown()
+	close(t.done)
+	t.pumps.Wait()
+	return err
+}
+
+func (t *Transport) appendLabel(b []byte) []byte {
+	return append(append(b, typeLabel, byte(len(t.label))), t.label...)
+}
+
+func (t *Transport) pumpPackets() {
+	for {
+		select {
+		case <-t.done:
+			return
+		case p := <-t.Transport.PacketCh():
+			message, err := t.openPacket(p.Buf)
+			if err != nil {
+				t.refused(p.From, err)
+				continue
+			}
+			select {
+			case t.packets <- &memberlist.Packet{Buf: message, From: p.From, Timestamp: p.Timestamp}:
+			case <-t.done:
+				return
+			}
+		}
+	}
+}
+
+// openPacket returns the message of a packet, in memory of its own: memberlist
+// queues some, and what is below may have allocated the longest.
+func (t *Transport) openPacket(b []byte) ([]byte, error) {
+	if len(b) > maxPacket {
+		return nil, errSize
+	}
+	n := 2 + len(t.label)
+	if len(b) < n || b[0] != typeLabel || int(b[1]) != len(t.label) || string(b[2:n]) != t.label {
+		return nil, errLabel
+	}
+	message, err := t.keys.open(b[n:], b[2:n])
+	if err != nil {
+		return nil, err
+	}
+	return message, checkPacket(message)
+}
+
+var errStreams = errors.New("too many have dialed at once")
+
+func (t *Transport) pumpStreams() {
+	for {
+		select {
+		case <-t.done:
+			return
+		case c := <-t.Transport.StreamCh():
+			select {
+			case t.slots <- struct{}{}:
+			default:
+				_ = c.Close() // it was not ours yet
+				t.refused(c.RemoteAddr(), errStreams)
+				continue
+			}
+			accepted := &conn{Conn: c, t: t, close: sync.OnceFunc(func() { <-t.slots })}
+			select {
+			case t.streams <- accepted:
+			case <-t.done:
+				_ = accepted.Close() // no one reads it
+				return
+			}
+		}
+	}
+}

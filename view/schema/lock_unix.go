@@ -1,0 +1,29 @@
+//go:build unix
+
+package schema
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Lock keeps other processes out until unlock. It is not on the view's file
+// itself, whose locks SQLite takes and which may be replaced.
+func Lock(path string) (unlock func() error, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "%w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, errors.Join(bourse.Errorf(bourse.CodeAlreadyExists, "another process has it open"), f.Close())
+	case err != nil:
+		return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "lock: %w", err), f.Close())
+	}
+	return f.Close, nil
+}

@@ -1,0 +1,160 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// maxReaders is how many may read at once; more wait.
+const maxReaders = 8
+
+// Pool has connections for reading. In memory there is one connection, which
+// reader and writer take in turn.
+type Pool struct {
+	mu     sync.Mutex
+	path   string
+	gen    uint64 // of the file
+	idle   []*reader
+	closed bool
+
+	slots chan struct{} // one for each reader at work; in memory also for the writer
+	only  *sqlite.Conn  // in memory
+}
+
+// reader is a connection of a generation of the file.
+type reader struct {
+	conn *sqlite.Conn
+	gen  uint64
+}
+
+// Reset makes readers open the new file.
+func (p *Pool) Reset(f *File) {
+	p.mu.Lock()
+	p.gen++
+	p.path = f.Path
+	if p.slots == nil {
+		n := maxReaders
+		if f.Path == "" {
+			n = 1
+		}
+		p.slots = make(chan struct{}, n)
+	}
+	if f.Path == "" {
+		p.only = f.Conn
+	}
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, r := range idle {
+		_ = r.conn.Close() // of a file that is gone
+	}
+}
+
+// Generation counts the files that the pool has had.
+func (p *Pool) Generation() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gen
+}
+
+// Exclusive keeps readers out while the writer is at work, where they share a
+// connection.
+func (p *Pool) Exclusive() (release func()) {
+	if p.only == nil {
+		return func() {}
+	}
+	p.slots <- struct{}{}
+	return func() { <-p.slots }
+}
+
+// Close closes the connections that no one uses, and those that are in use as
+// soon as they are not.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	var err error
+	for _, r := range idle {
+		err = errors.Join(err, r.conn.Close())
+	}
+	return err
+}
+
+func (p *Pool) take() (*reader, error) {
+	p.mu.Lock()
+	gen, path, closed := p.gen, p.path, p.closed
+	var r *reader
+	if n := len(p.idle); n > 0 {
+		r = p.idle[n-1]
+		p.idle = p.idle[:n-1]
+	}
+	p.mu.Unlock()
+	switch {
+	case closed:
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the file has been closed")
+	case p.only != nil:
+		return &reader{p.only, gen}, nil
+	case r != nil:
+		return r, nil
+	}
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	c.SetBusyTimeout(busyTimeout)
+	return &reader{c, gen}, nil
+}
+
+func (p *Pool) give(r *reader, sound bool) {
+	p.mu.Lock()
+	keep := sound && !p.closed && r.gen == p.gen
+	if keep && p.only == nil {
+		p.idle = append(p.idle, r)
+	}
+	p.mu.Unlock()
+	if !keep && r.conn != p.only {
+		_ = r.conn.Close() // it was read only
+	}
+}
+
+// Read calls fn with a connection on a snapshot of the file. fn may run any
+// number of statements that read: they all see one state. It ends with ctx. fn
+// must not call read.
+func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
+	}
+	defer func() { <-p.slots }()
+	r, err := p.take()
+	if err != nil {
+		return err
+	}
+	defer p.finish(r) // also when fn panics
+	if done := ctx.Done(); done != nil {
+		r.conn.SetInterrupt(done)
+	}
+	if err = Run(r.conn, "BEGIN"); err == nil {
+		err = fn(r.conn)
+	}
+	if err != nil && ctx.Err() != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// finish ends what a reader began and keeps its connection for the next.
+func (p *Pool) finish(r *reader) {
+	r.conn.SetInterrupt(nil)
+	sound := r.conn.AutocommitEnabled() || Run(r.conn, "ROLLBACK") == nil
+	p.give(r, sound)
+}

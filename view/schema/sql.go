@@ -1,0 +1,99 @@
+package schema
+
+import (
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Run executes a statement that returns no rows. The statement stays
+// prepared in the connection.
+func Run(c *sqlite.Conn, sql string, args ...any) error {
+	return Query(c, sql, func(*sqlite.Stmt) error { return nil }, args...)
+}
+
+// Query calls row with each row that a statement returns.
+func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any) (err error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	for i, a := range args {
+		Bind(s, i+1, a)
+	}
+	for {
+		ok, err := s.Step()
+		if err != nil {
+			return err // Step has reset it
+		}
+		if !ok {
+			return nil
+		}
+		if err := row(s); err != nil {
+			_ = s.Reset() // says what Step said
+			return err
+		}
+	}
+}
+
+// Bind sets a parameter of a statement, counted from 1. It panics for a value of
+// a type that no column has.
+func Bind(s *sqlite.Stmt, i int, value any) {
+	switch v := value.(type) {
+	case nil:
+		s.BindNull(i)
+	case int64:
+		s.BindInt64(i, v)
+	case int:
+		s.BindInt64(i, int64(v))
+	case uint64:
+		s.BindInt64(i, int64(v)) // hashes use all bits; epochs and numbers are bounded
+	case bool:
+		s.BindBool(i, v)
+	case float64:
+		s.BindFloat(i, v)
+	case string:
+		s.BindText(i, v)
+	case bourse.WorkerID:
+		s.BindText(i, string(v))
+	case []byte:
+		s.BindBytes(i, v)
+	default:
+		panic(fmt.Sprintf("view: cannot bind a %T", value))
+	}
+}
+
+// ValueAt reads a column of a result.
+func ValueAt(s *sqlite.Stmt, i int) any {
+	switch s.ColumnType(i) {
+	case sqlite.TypeInteger:
+		return s.ColumnInt64(i)
+	case sqlite.TypeFloat:
+		return s.ColumnFloat(i)
+	case sqlite.TypeText:
+		return s.ColumnText(i)
+	case sqlite.TypeBlob:
+		b := make([]byte, s.ColumnLen(i))
+		s.ColumnBytes(i, b)
+		return b
+	case sqlite.TypeNull:
+	}
+	return nil
+}
+
+// InTransaction commits what f does, or none of it.
+func InTransaction(c *sqlite.Conn, f func() error) error {
+	if err := Run(c, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		err = Run(c, "COMMIT")
+	}
+	if err != nil && !c.AutocommitEnabled() {
+		_ = Run(c, "ROLLBACK") // the cause is returned
+	}
+	return err
+}

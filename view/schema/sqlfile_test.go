@@ -1,0 +1,181 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+)
+
+func opened(t *testing.T, path string) *schema.File {
+	t.Helper()
+	f, err := schema.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // a test may have closed it
+	for _, p := range schema.Pragmas {
+		if err := schema.Run(f.Conn, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+var history = schema.Definition{First: 3, Steps: []string{"CREATE TABLE a (n INTEGER)", "CREATE TABLE b (n INTEGER)"}}
+
+// TestMigrate: a file has all steps once, whatever it had before, and one of a
+// schema before the first or after the last is of no use.
+func TestMigrate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	f := opened(t, path)
+	older := schema.Definition{First: history.First, Steps: history.Steps[:1]}
+	for i, s := range []schema.Definition{older, older, history, history} {
+		behind, err := schema.Migrate(f.Conn, s)
+		if want := []int{0, 1, 1, 2}[i]; err != nil || behind != want {
+			t.Fatalf("migration %d: it had %d steps behind it, want %d: %v", i, behind, want, err)
+		}
+	}
+	if err := schema.Run(f.Conn, "INSERT INTO b (n) VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]schema.Definition{"newer": older, "before the first": {First: 5, Steps: history.Steps}} {
+		if _, err := schema.Migrate(f.Conn, s); !isUnusable(err) {
+			t.Errorf("a file of a schema that is %s: %v", name, err)
+		}
+	}
+}
+
+func isUnusable(err error) bool {
+	_, ok := errors.AsType[*schema.Unusable](err)
+	return ok
+}
+
+// TestAMigrationThatFailsChangesNothing: each step is whole or not at all.
+func TestAMigrationThatFailsChangesNothing(t *testing.T) {
+	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
+	bad := schema.Definition{First: 1, Steps: []string{"CREATE TABLE a (n INTEGER)", "CREATE TABLE b (n INTEGER); CREATE TABLE a (n INTEGER)"}}
+	if _, err := schema.Migrate(f.Conn, bad); err == nil {
+		t.Fatal("it did not fail")
+	}
+	good := schema.Definition{First: 1, Steps: []string{bad.Steps[0], "CREATE TABLE b (n INTEGER)"}}
+	if behind, err := schema.Migrate(f.Conn, good); behind != 1 || err != nil {
+		t.Errorf("it has %d steps behind it, %v", behind, err)
+	}
+}
+
+func count(c *sqlite.Conn) (n int, err error) {
+	err = schema.Query(c, "SELECT count(*) FROM a", func(s *sqlite.Stmt) error {
+		n = s.ColumnInt(0)
+		return nil
+	})
+	return n, err
+}
+
+// TestReadersSeeOneStateOfTheNewestFile: what is written while a reader reads it
+// does not see, and once the file is replaced readers read the new one.
+func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	var pool schema.Pool
+	f := opened(t, path)
+	if _, err := schema.Migrate(f.Conn, history); err != nil {
+		t.Fatal(err)
+	}
+	pool.Reset(f)
+	read := func(want int, during func()) {
+		t.Helper()
+		err := pool.Read(t.Context(), func(c *sqlite.Conn) error {
+			for range 2 {
+				if n, err := count(c); err != nil || n != want {
+					t.Errorf("%d rows, want %d: %v", n, want, err)
+				}
+				during()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert := func() {
+		if err := schema.Run(f.Conn, "INSERT INTO a (n) VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(0, insert)
+	read(2, func() {})
+	before := pool.Generation()
+	if err := errors.Join(f.Close(), schema.MoveAside(path)); err != nil {
+		t.Fatal(err)
+	}
+	f = opened(t, path)
+	if _, err := schema.Migrate(f.Conn, history); err != nil {
+		t.Fatal(err)
+	}
+	pool.Reset(f)
+	read(0, func() {})
+	if pool.Generation() == before {
+		t.Error("the new file has the old one's generation")
+	}
+	if _, err := os.Stat(path + schema.BadSuffix); err != nil {
+		t.Errorf("the old file: %v", err)
+	}
+	if err := pool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Read(t.Context(), func(*sqlite.Conn) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("read after the end: %v", err)
+	}
+}
+
+// TestReadersEndWithTheirContext: one that waits for another, and one that SQLite
+// is working for.
+func TestReadersEndWithTheirContext(t *testing.T) {
+	var pool schema.Pool
+	f := opened(t, "")
+	pool.Reset(f)
+	err := pool.Read(t.Context(), func(*sqlite.Conn) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		return pool.Read(ctx, func(*sqlite.Conn) error { return nil })
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("one that waits: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err = pool.Read(ctx, func(c *sqlite.Conn) error {
+		const endless = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT n FROM x"
+		return schema.Query(c, endless, func(*sqlite.Stmt) error { cancel(); return nil })
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("one that works: %v", err)
+	}
+}
+
+// TestOneProcess: a file is locked until it is unlocked.
+func TestOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.lock")
+	unlock, err := schema.Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schema.Lock(path); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("the second: %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = schema.Lock(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,209 @@
+package machines
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Bounds of what is read.
+const (
+	most        = 1000 // processes
+	mostFiles   = 4096 // open files of a process
+	mostCommand = 4096 // bytes
+	mostSockets = 64   // of a process
+)
+
+// tick is what the kernel counts times in, for all its users, in milliseconds.
+const tick = 10
+
+// Table is a host's table of processes.
+type Table struct {
+	Root string // where it is mounted: /proc
+}
+
+// process is what the table's file stat says.
+type process struct {
+	parent              int
+	user, system, began int64 // ticks
+	pages               int64
+}
+
+// Of returns the processes of a machine by its main one, which comes first; the others
+// by their ids. Codes: failed_precondition (the host has no such table), not_found.
+func (t Table) Of(main int) ([]bourse.Process, error) {
+	entries, err := os.ReadDir(t.Root)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine's host has no %s to read", t.Root)
+	}
+	all := map[int]process{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := t.stat(pid); ok {
+				all[pid] = p
+			}
+		}
+	}
+	if _, ok := all[main]; !ok {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "the machine's program has ended")
+	}
+	uptime := t.uptime()
+	listening := t.listening(main)
+	out := []bourse.Process{}
+	for _, pid := range t.members(all, main) {
+		p := all[pid]
+		out = append(out, bourse.Process{
+			PID: t.inner(pid), STime: p.system * tick, CPU: (p.user + p.system) * tick, RTime: max(0, uptime-p.began) * tick,
+			RSS: p.pages * int64(os.Getpagesize()), Command: t.command(pid), Directory: t.directory(pid), Listens: t.sockets(pid, listening),
+		})
+	}
+	return out, nil
+}
+
+// members returns those that are a machine's, its main one first.
+func (t Table) members(all map[int]process, main int) []int {
+	group := t.group(main)
+	own := group != "" && group != t.group(all[main].parent)
+	member := map[int]bool{main: true}
+	out := []int{main}
+	for _, pid := range sorted(all) {
+		var line []int // up to one that is known
+		at := pid
+		for p, ok := all[at]; ok && !member[at] && len(line) < most; p, ok = all[at] {
+			line = append(line, at)
+			at = p.parent
+		}
+		if !member[at] && (!own || t.group(pid) != group) {
+			continue
+		}
+		if !member[at] {
+			line = line[:1]
+		}
+		for _, pid := range line {
+			member[pid] = true
+			out = append(out, pid)
+		}
+	}
+	slices.Sort(out[1:])
+	return out[:min(len(out), most)]
+}
+
+func sorted(all map[int]process) []int {
+	out := make([]int, 0, len(all))
+	for pid := range all {
+		out = append(out, pid)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (t Table) file(pid int, name string) string {
+	return filepath.Join(t.Root, strconv.Itoa(pid), name)
+}
+
+// stat reads what the kernel counts of a process. Its name is in brackets and may be
+// anything, brackets too: the last one ends it.
+func (t Table) stat(pid int) (p process, ok bool) {
+	text, err := os.ReadFile(t.file(pid, "stat"))
+	if err != nil {
+		return p, false
+	}
+	return parseStat(text)
+}
+
+func parseStat(text []byte) (p process, ok bool) {
+	i := bytes.LastIndexByte(text, ')')
+	if i < 0 {
+		return p, false
+	}
+	const parent, user, system, began, pages = 1, 11, 12, 19, 21 // after the name; proc(5)
+	fields := strings.Fields(string(text[i+1:]))
+	if len(fields) <= pages {
+		return p, false
+	}
+	n := func(i int) int64 {
+		v, err := strconv.ParseInt(fields[i], 10, 64)
+		ok = ok && err == nil && v >= 0 && v < 1<<50
+		return v
+	}
+	ok = true
+	p = process{int(n(parent)), n(user), n(system), n(began), n(pages)}
+	return p, ok
+}
+
+// group returns the cgroups of a process.
+func (t Table) group(pid int) string {
+	text, err := os.ReadFile(t.file(pid, "cgroup"))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// inner returns a process's id in the innermost namespace that it is in.
+func (t Table) inner(pid int) int64 {
+	text, err := os.ReadFile(t.file(pid, "status"))
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+				list := strings.Fields(ids)
+				if n, err := strconv.ParseInt(list[max(0, len(list)-1)], 10, 64); err == nil {
+					return n
+				}
+			}
+		}
+	}
+	return int64(pid)
+}
+
+// command returns the command line with spaces between the arguments, or the name in
+// brackets of a process that has none.
+func (t Table) command(pid int) string {
+	text, err := os.ReadFile(t.file(pid, "cmdline"))
+	text = bytes.TrimRight(text[:min(len(text), mostCommand)], "\x00")
+	if err != nil || len(text) == 0 {
+		name, _ := os.ReadFile(t.file(pid, "comm"))
+		text = slices.Concat([]byte("["), bytes.TrimSpace(name), []byte("]"))
+	}
+	return strings.ToValidUTF8(string(bytes.ReplaceAll(text, []byte{0}, []byte{' '})), "?")
+}
+
+func (t Table) directory(pid int) string {
+	dir, _ := os.Readlink(t.file(pid, "cwd"))
+	return strings.ToValidUTF8(dir[:min(len(dir), mostCommand)], "?")
+}
+
+// uptime returns how long the host runs, in ticks.
+func (t Table) uptime() int64 {
+	text, _ := os.ReadFile(filepath.Join(t.Root, "uptime"))
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, _ := strconv.ParseFloat(first, 64)
+	return int64(seconds * 1000 / tick)
+}
+
+// sockets returns what a process listens on.
+func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
+	out := []bourse.ListenSocket{}
+	dir, err := os.Open(t.file(pid, "fd"))
+	if err != nil || len(listening) == 0 {
+		return out
+	}
+	defer func() { _ = dir.Close() }()      // read only
+	names, _ := dir.Readdirnames(mostFiles) // what was read before an error counts
+	for _, name := range names {
+		link, _ := os.Readlink(filepath.Join(dir.Name(), name))
+		if s, ok := listening[link]; ok && len(out) < mostSockets && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b bourse.ListenSocket) int {
+		return cmp.Or(cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Address, b.Address))
+	})
+	return out
+}

@@ -1,0 +1,155 @@
+package machines_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/worker/machines"
+)
+
+// view is one in memory, to which things come later.
+type view struct {
+	list   []seal.Secret
+	marks  seal.Marks
+	synced chan struct{} // closed: compared with another
+	came   chan struct{} // closed: list and marks are there
+}
+
+func (v *view) there() bool {
+	select {
+	case <-v.came:
+		return true
+	default:
+		return false
+	}
+}
+
+func (v *view) Secrets(context.Context, string) ([]seal.Secret, error) {
+	if !v.there() {
+		return nil, nil
+	}
+	return v.list, nil
+}
+
+func (v *view) AwaitSecrets(ctx context.Context, _ string, version uint64) (seal.Marks, error) {
+	if !v.there() && version > 0 {
+		select {
+		case <-v.came:
+		case <-ctx.Done():
+		}
+	}
+	if !v.there() {
+		return seal.Marks{}, nil
+	}
+	return v.marks, nil
+}
+
+func (v *view) AwaitSynced(ctx context.Context) {
+	select {
+	case <-v.synced:
+	case <-ctx.Done():
+	}
+}
+
+// filled returns a view with PASSWORD, sealed with keys, and its version.
+func filled(t *testing.T, keys *seal.Keys) (*view, uint64) {
+	t.Helper()
+	v := &view{marks: seal.Marks{}, synced: make(chan struct{}), came: make(chan struct{})}
+	sealed, err := keys.Seal(seal.Place{App: "app", Name: "PASSWORD"}, []byte("hunter2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.list = []seal.Secret{{Name: "PASSWORD", Sealed: sealed}}
+	mark := v.marks.Next(3, time.Now())
+	v.marks.Add(mark)
+	return v, mark.Version
+}
+
+func newKeys(t *testing.T) *seal.Keys {
+	t.Helper()
+	keys, err := seal.Read(seal.Generate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// A start waits until the view was compared with another, also of a machine that
+// had no secrets before: there may be some by now.
+func TestAStartWaitsForANewView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newKeys(t)
+		v, version := filled(t, keys)
+		s, own := &machines.SecretReader{View: v}, keys.OfApp("app")
+		go func() {
+			time.Sleep(time.Second)
+			close(v.came)
+			close(v.synced)
+		}()
+		got, at, err := s.Of(t.Context(), "app", 0, own)
+		if err != nil || got["PASSWORD"] != "hunter2" || at != version {
+			t.Errorf("secrets %v at %d, %v", got, at, err)
+		}
+	})
+}
+
+// What the record says that there is, and has not come, is no start without it.
+func TestNoStartWithoutItsSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newKeys(t)
+		v, version := filled(t, keys)
+		s, own := &machines.SecretReader{View: v}, keys.OfApp("app")
+		began := time.Now()
+		if _, _, err := s.Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("a version that has not come: %v, want unavailable", err)
+		}
+		if took := time.Since(began); took > machines.SecretsPatience {
+			t.Errorf("it waited %s", took)
+		}
+		close(v.came) // no one to compare with, as in a cut network: what was there before is enough
+		if got, _, err := s.Of(t.Context(), "app", version, own); err != nil || got["PASSWORD"] != "hunter2" {
+			t.Errorf("cut off, with the version: %v, %v", got, err)
+		}
+		if _, _, err := s.Of(t.Context(), "app", version+1024, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("a later version: %v, want unavailable", err)
+		}
+		if _, _, err := (&machines.SecretReader{}).Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("without a view: %v, want unavailable", err)
+		}
+	})
+}
+
+// Only the keys of the very app open its secrets, and the error says what to do.
+func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
+	keys := newKeys(t)
+	v, version := filled(t, keys)
+	close(v.came)
+	close(v.synced)
+	s := &machines.SecretReader{View: v}
+	for what, c := range map[string]struct {
+		app  string
+		keys bourse.AppKeys
+	}{
+		"no keys":            {"app", nil},
+		"another app's keys": {"app", keys.OfApp("other")},
+		"another cluster's":  {"app", newKeys(t).OfApp("app")},
+		"moved rows":         {"other", keys.OfApp("other")}, // this view has one list for all apps
+		"moved, own keys":    {"other", keys.OfApp("app")},
+	} {
+		got, _, err := s.Of(t.Context(), c.app, version, c.keys)
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, %v, want failed_precondition and what to do", what, got, err)
+		}
+		if s.Await(t.Context(), c.app, version, c.keys) == nil {
+			t.Errorf("%s: a machine is stopped for a start that cannot be", what)
+		}
+	}
+	if got, _, err := s.Of(t.Context(), "app", version, keys.OfApp("app")); err != nil || got["PASSWORD"] != "hunter2" {
+		t.Errorf("its own keys: %v, %v", got, err)
+	}
+}

@@ -1,0 +1,189 @@
+package machines
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/program"
+	"github.com/bourse-dev/bourse/worker/admit"
+)
+
+// Policy is what an operator has decided about what programs may use.
+type Policy struct {
+	SharedQuota bool // a shared vCPU has a quota, with bursts, rather than a core under contention
+	PIDs        int  // limit of the processes of a machine with an image; 0 and less: none
+}
+
+// TaskOf names the task of a machine's latest boot.
+func TaskOf(m *bourse.Machine) driver.TaskID {
+	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
+}
+
+// CheckSecrets reports why a machine cannot have what it asks for of its app's secrets:
+// CodeInvalid.
+func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
+	for _, f := range c.Files {
+		if f.SecretName == "" {
+			continue
+		}
+		value, ok := secrets[f.SecretName]
+		if !ok {
+			return bourse.Errorf(bourse.CodeInvalid, "config.files: the app has no secret %s", bourse.Quoted(f.SecretName))
+		}
+		if _, err := base64.StdEncoding.DecodeString(value); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "config.files: the value of secret %s is not base64", bourse.Quoted(f.SecretName))
+		}
+	}
+	runs, err := program.Of(c)
+	if err != nil {
+		return nil //nolint:nilerr // of an older broker, which let it pass: the init runs
+	}
+	_, err = runs.Given(secrets)
+	return err
+}
+
+// Of returns what the driver shall run for m's latest boot.
+func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
+	runs, _ := program.Of(&m.Config) // the broker has refused what cannot be; of an older one the init runs
+	given, _ := runs.Given(secrets)  // CheckSecrets has tried it
+	init := &runs.Init
+	t := driver.Task{
+		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,
+		Limits: p.Limits(m), Network: f.Network, Mounts: f.Mounts, Devices: m.Devices,
+	}
+	if m.Config.ImageKind() != bourse.RegistryImage {
+		t.Command, t.Name = init.Command(), m.Name
+		return t
+	}
+	t.Image = imageName(m)
+	t.Command, t.Entrypoint, t.Args, t.TTY = init.Exec, init.Entrypoint, init.Cmd, init.TTY
+	t.Root = driver.Root{Runtime: m.Config.Runtime, Scratch: f.Scratch, Files: files(&m.Config, secrets)}
+	t.Env, t.Secrets = environment(m, &runs, nil), variables(given)
+	t.Root.ReadOnly = m.Config.Rootfs != nil && m.Config.Rootfs.ReadOnly
+	return t
+}
+
+// imageName names m's image as the host knows it: by what it is, not by what
+// it was called.
+func imageName(m *bourse.Machine) string {
+	if m.Image == nil {
+		return m.Config.Image
+	}
+	ref := *m.Image
+	ref.Tag = ""
+	return ref.String()
+}
+
+const defaultFileMode = 0o644
+
+func files(c *bourse.Config, secrets map[string]string) []driver.File {
+	out := make([]driver.File, len(c.Files))
+	for i, f := range c.Files {
+		out[i] = driver.File{Path: f.GuestPath, Data: f.RawValue, Mode: cmp.Or(f.Mode, defaultFileMode)}
+		if f.SecretName != "" {
+			out[i].Secret = true
+			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // CheckSecrets has tried it
+		}
+	}
+	return out
+}
+
+// A shared vCPU of the Machines API's own platform: so much of each period,
+// and more from what was saved up before.
+const (
+	sharedQuota  = 5
+	sharedPeriod = 80
+)
+
+// Limits returns what m may use.
+func (p Policy) Limits(m *bourse.Machine) driver.Limits {
+	guest := m.Config.Guest
+	whole := bourse.MilliCPU(guest.CPUs * 1000)
+	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
+	if m.Config.ImageKind() == bourse.PollerImage { // of a host that we know no more of
+		return PollerLimits(&m.Config)
+	}
+	if guest.CPUKind == bourse.CPUShared {
+		l.CPUWeight = bourse.MilliCPU(m.Takes.Of(bourse.ResourceCPU))
+		if p.SharedQuota {
+			l.CPUQuota = max(1, whole*sharedQuota/sharedPeriod)
+			l.CPUPeriod = sharedPeriod * time.Millisecond
+			l.CPUBurst = time.Duration(guest.CPUs) * sharedQuota * time.Millisecond
+		}
+	}
+	if m.Config.ImageKind() == bourse.RegistryImage && p.PIDs > 0 {
+		l.PIDs = p.PIDs
+	}
+	return l
+}
+
+// MetadataGroup is the key of the metadata that a program finds in its
+// environment.
+const MetadataGroup = "fly_process_group"
+
+// environment returns what every machine finds about itself, its own environment,
+// which wins over that, and what it is given of its app's secrets, which wins over both.
+// For an image that comes over the image's own; of the host's, only a program of the
+// host needs anything.
+func environment(m *bourse.Machine, runs *program.Program, secrets map[string]string) []string {
+	env := map[string]string{
+		"FLY_APP_NAME":        string(m.App),
+		"FLY_MACHINE_ID":      string(m.ID),
+		"FLY_ALLOC_ID":        string(m.ID),
+		"FLY_MACHINE_VERSION": string(m.Instance),
+		"FLY_REGION":          string(m.Region),
+		"FLY_IMAGE_REF":       m.Config.Image,
+		"FLY_VM_MEMORY_MB":    strconv.FormatInt(int64(m.Config.Guest.MemoryMB), 10),
+		"FLY_PROCESS_GROUP":   m.Config.Metadata[MetadataGroup],
+	}
+	if m.Config.ImageKind() == bourse.HostImage {
+		env["PATH"], env["HOME"] = os.Getenv("PATH"), os.Getenv("HOME")
+	} else if m.Image != nil {
+		env["FLY_IMAGE_REF"] = m.Image.String()
+	}
+	if m.PrivateIP.IsValid() {
+		env["FLY_PRIVATE_IP"] = m.PrivateIP.String()
+	}
+	if m.Boot.Port != 0 {
+		env[admit.EnvPort] = strconv.Itoa(m.Boot.Port)
+	} else if m.Config.Task != nil {
+		env[admit.EnvPort] = strconv.Itoa(m.TaskPort())
+	}
+	facts := map[string]string{
+		"id": string(m.ID), "version": string(m.Instance), "app_name": string(m.App), "region": string(m.Region),
+		"image": env["FLY_IMAGE_REF"], "private_ip": env["FLY_PRIVATE_IP"],
+	}
+	maps.Copy(env, runs.Env)
+	for name, fact := range runs.From {
+		env[name] = facts[fact]
+	}
+	maps.Copy(env, secrets)
+	return variables(env)
+}
+
+func variables(env map[string]string) []string {
+	var out []string
+	for k, v := range env {
+		out = append(out, fmt.Sprintf("%s=%s", k, v))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// PollerLimits returns what a poller's host must have free for a machine of image
+// pull.
+func PollerLimits(c *bourse.Config) driver.Limits {
+	l := driver.Limits{CPUQuota: bourse.MilliCPU(c.Guest.CPUs * 1000), Memory: c.Guest.MemoryMB}
+	if c.Rootfs != nil {
+		l.Disk = bourse.MiB(c.Rootfs.SizeGB) << 10
+	}
+	return l
+}

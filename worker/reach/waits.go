@@ -1,0 +1,98 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// StateQuery says what a caller waits for.
+type StateQuery struct {
+	States   []string          // any of them; "settled" stands for every state a machine stays in
+	Instance bourse.InstanceID // of this version; "" for any
+	After    bourse.EventID    // only states reached after this event; "" for the present one too
+}
+
+const waitSettled = "settled"
+
+var waitable = []string{
+	string(bourse.StateStarted), string(bourse.StateStopped), string(bourse.StateSuspended), string(bourse.StateDestroyed),
+	string(bourse.StateFailed), waitSettled,
+}
+
+func (f *StateQuery) validate() error {
+	if len(f.States) == 0 {
+		f.States = []string{string(bourse.StateStarted)}
+	}
+	for _, s := range f.States {
+		if !slices.Contains(waitable, s) {
+			return bourse.Errorf(bourse.CodeInvalid, "invalid state %s: wait for %s", bourse.Quoted(s), strings.Join(waitable, ", "))
+		}
+	}
+	return nil
+}
+
+func (f *StateQuery) matches(s bourse.State) bool {
+	return slices.Contains(f.States, string(s)) || s.Settled() && slices.Contains(f.States, waitSettled)
+}
+
+// AwaitState blocks until a machine is in one of the wanted states. Errors:
+// not_found when it is gone, failed_precondition when the version was
+// replaced, timeout after limit.
+func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want StateQuery, limit time.Duration) (fabric.WaitReply, error) {
+	if err := want.validate(); err != nil {
+		return fabric.WaitReply{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWaitOver)
+	defer cancel()
+	var reply fabric.WaitReply
+	var verdict error
+	m, err := s.AwaitMachine(ctx, id, func(m *bourse.Machine) bool {
+		var done bool
+		reply, done, verdict = judge(m, &want)
+		return done
+	})
+	if errors.Is(err, errWaitOver) {
+		return reply, bourse.Errorf(bourse.CodeTimeout, "deadline_exceeded: machine failed to reach desired state, %s, currently %s",
+			strings.Join(want.States, ","), m.State)
+	}
+	reply.Machine = &m
+	return reply, errors.Join(err, verdict)
+}
+
+var errWaitOver = errors.New("waited long enough")
+
+// judge reports whether a wait is over, and how.
+func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {
+	reply := fabric.WaitReply{State: m.State, Instance: m.Instance}
+	if len(m.LastEvents) > 0 {
+		reply.Event = m.LastEvents[0].ID
+	}
+	if want.Instance != "" && want.Instance != m.Instance {
+		return reply, true, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version %s is currently replaced", want.Instance)
+	}
+	if want.After == "" && want.matches(m.State) {
+		return reply, true, nil
+	}
+	if want.After != "" {
+		for _, e := range m.LastEvents { // newest first
+			if e.ID == want.After {
+				break
+			}
+			if want.matches(e.State) {
+				reply.State, reply.Event = e.State, e.ID
+				return reply, true, nil
+			}
+		}
+	}
+	if m.State == bourse.StateDestroyed {
+		return reply, true, state.ErrNoMachine
+	}
+	return reply, false, nil
+}

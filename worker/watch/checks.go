@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+const (
+	// A start is some changes within milliseconds: gather makes them one look.
+	checksGather = 20 * time.Millisecond
+	// Until a check has passed it is repeated sooner than its interval says, so
+	// that a machine that has just become ready is known to be: after an eighth of the
+	// time that it has been tried, so that no more than that is lost.
+	soonest = 100 * time.Millisecond
+	sooner  = 8
+)
+
+// Dial connects to a port of a started machine.
+type Dial func(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error)
+
+// Checks runs the checks of one worker.
+type Checks struct {
+	*follower
+	state    *state.State
+	dial     Dial
+	failures quiet.Line
+	running  map[bourse.MachineID]checkRun // of Run's goroutine
+
+	probers atomic.Int64
+}
+
+// checkRun is what runs for one start of a machine.
+type checkRun struct {
+	boot    int
+	version bourse.InstanceID
+	stop    context.CancelFunc
+}
+
+// NewChecks makes the checks of a worker, which follow its machines. It starts nothing.
+func NewChecks(s *state.State, dial Dial) *Checks {
+	return &Checks{follower: follow(s), state: s, dial: dial, running: map[bourse.MachineID]checkRun{}}
+}
+
+// Run checks the machines until ctx ends. It is called once, when the worker has
+// recovered.
+func (c *Checks) Run(ctx context.Context) error {
+	if err := c.noteAll(c.state); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+			state.Rest(ctx, checksGather)
+		}
+		for id := range c.take() {
+			if err := c.look(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// look makes what runs for a machine what its record asks for.
+func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
+	var m bourse.Machine
+	err := c.state.Store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = tx.Machine(id)
+		return err
+	})
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		return err
+	}
+	now, runs := c.running[id]
+	wanted := err == nil && m.State == bourse.StateStarted && m.Config.ImageKind() != bourse.PollerImage
+	if runs && wanted && now.boot == m.Boot.Number && now.version == m.Instance {
+		return nil
+	}
+	if runs {
+		now.stop()
+		delete(c.running, id)
+	}
+	if !wanted {
+		return nil
+	}
+	list, err := check.Of(&m.Config)
+	if err != nil || len(list) == 0 {
+		return nil //nolint:nilerr // of a release that took what cannot be checked; its statuses say nothing either
+	}
+	ctx, stop := context.WithCancel(ctx)
+	c.running[id] = checkRun{boot: m.Boot.Number, version: m.Instance, stop: stop}
+	for i := range list {
+		p := &prober{Checks: c, machine: id, boot: m.Boot.Number, check: list[i], last: knownStatus(&m, list[i].Name)}
+		p.check.Named = p.check.Port
+		p.check.Port = portOf(&m, p.check.Port)
+		c.probers.Add(1)
+		c.state.Go(func(context.Context) {
+			defer c.probers.Add(-1)
+			p.run(ctx)
+		})
+	}
+	return nil
+}
+
+// portOf returns where a check of the machine knocks that names a port, or none: what a
+// service names is where its requests go, which on the host's network is $PORT.
+func portOf(m *bourse.Machine, port int) int {
+	services, err := service.Of(&m.Config)
+	if err != nil || port != 0 && !slices.ContainsFunc(services, func(s service.Service) bool { return s.InternalPort == port }) {
+		return port
+	}
+	own, err := admit.PortOf(m, port)
+	if err != nil {
+		return 0 // the probe says that there is none
+	}
+	return own
+}
+
+// Running returns how many checks are being done, of all machines.
+func (c *Checks) Running() int { return int(c.probers.Load()) }
+
+// knownStatus returns what is recorded of a check of the machine's present start, ""
+// for nothing.
+func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
+	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
+		return ""
+	}
+	for _, s := range m.Checks.Results {
+		if s.Name == name {
+			return s.Status
+		}
+	}
+	return ""
+}
+
+// prober does one check of one start of a machine.
+type prober struct {
+	*Checks
+	machine bourse.MachineID
+	boot    int
+	check   check.Check
+	last    bourse.CheckState // that is recorded; "" for none
+}
+
+func (p *prober) run(ctx context.Context) {
+	adopted, passedOnce := p.last != "", false
+	begin, wait := time.Now(), time.Duration(0)
+	if adopted { // the daemon has restarted: all machines' checks begin now
+		wait = rand.N(p.check.Interval)
+	}
+	for {
+		state.Rest(ctx, wait)
+		passed, output := p.check.Probe(ctx, func(ctx context.Context, port uint16) (net.Conn, error) {
+			return p.dial(ctx, p.machine, port)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		now := bourse.CheckCritical
+		if passed {
+			now, passedOnce = bourse.CheckPassing, true
+		}
+		excused := !passed && p.last == "" && time.Since(begin) < p.check.Grace
+		if now != p.last && !excused {
+			p.record(ctx, now, output)
+		}
+		wait = p.check.Interval
+		if !adopted && !passedOnce {
+			wait = min(max(soonest, time.Since(begin)/sooner), p.check.Interval)
+		}
+	}
+}
+
+// record writes the check's status; one that cannot be written is tried again
+// after the next probe.
+func (p *prober) record(ctx context.Context, now bourse.CheckState, output string) {
+	status := bourse.CheckStatus{Name: p.check.Name, Status: now, Output: output, UpdatedAt: time.Now().UTC()}
+	err := p.state.Commit(ctx, p.machine, func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, p.machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if m.State != bourse.StateStarted || m.Boot.Number != p.boot {
+				return false, nil, nil
+			}
+			m.Checks = withStatus(m.Checks, p.boot, status)
+			return true, nil, nil
+		})
+		return err
+	})
+	switch {
+	case err == nil:
+		p.last = now
+	case ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound:
+		if kept, ok := p.failures.Due(); ok {
+			p.state.Log.Warn("record of a health check failed", "machine", p.machine, "check", p.check.Name, "err", err, "not_logged", kept)
+		}
+	}
+}
+
+// withStatus returns results with one status changed. r is not.
+func withStatus(r *bourse.CheckResults, boot int, s bourse.CheckStatus) *bourse.CheckResults {
+	out := &bourse.CheckResults{Boot: boot}
+	if r != nil && r.Boot == boot {
+		out.Results = slices.Clone(r.Results)
+	}
+	if i := slices.IndexFunc(out.Results, func(o bourse.CheckStatus) bool { return o.Name == s.Name }); i >= 0 {
+		out.Results[i] = s
+		return out
+	}
+	out.Results = append(out.Results, s)
+	return out
+}

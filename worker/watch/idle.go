@@ -1,0 +1,257 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// IdleAfter is for how long nobody uses a machine before it is stopped, unless the
+// operator says something else.
+const IdleAfter = time.Minute
+
+const (
+	idleGather = 100 * time.Millisecond // changes within it are one look
+	retryAfter = 5 * time.Second        // after a stop that failed
+	viewLimit  = 10 * time.Second
+)
+
+// IdleView is what the worker sees of other workers' machines.
+type IdleView interface {
+	// Running returns those of an app that are on workers that are heard from, as
+	// they were published last.
+	Running(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, error)
+	// Whole reports whether all that the others know is known here.
+	Whole() bool
+}
+
+// Stopper are the worker's own.
+type Stopper interface {
+	// StopIf stops a machine, or suspends it, if check, in the transaction that
+	// records it, returns why and no error.
+	StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error
+}
+
+// IdleConfig is what a watch is made of.
+type IdleConfig struct {
+	State    *state.State
+	Tracker  *Tracker
+	Machines Stopper
+	View     IdleView      // nil: no other worker has machines
+	After    time.Duration // default [IdleAfter]
+	Awake    *Awake        // nil: programs cannot keep their machines awake
+}
+
+// Idle watches which of a worker's machines nobody uses.
+type Idle struct {
+	IdleConfig
+	*follower
+	failures quiet.Line
+	due      map[bourse.MachineID]time.Time // of Run's goroutine: when to decide about machines
+	busy     busySet                        // machines that are being stopped
+}
+
+// NewIdle makes the watch of a worker, which follows its machines. It starts nothing.
+func NewIdle(cfg IdleConfig) *Idle {
+	if cfg.After == 0 {
+		cfg.After = IdleAfter
+	}
+	w := &Idle{IdleConfig: cfg, follower: follow(cfg.State), due: map[bourse.MachineID]time.Time{}}
+	cfg.Tracker.ended = w.note
+	return w
+}
+
+// Run stops machines that nobody uses until ctx ends. It is called once, when the
+// worker has recovered.
+func (w *Idle) Run(ctx context.Context) error {
+	if err := w.noteAll(w.State); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.wake:
+			state.Rest(ctx, min(idleGather, w.After))
+		case <-timer.C:
+		}
+		now := time.Now()
+		for id := range w.take() {
+			w.due[id] = now
+		}
+		next := now.Add(time.Hour) // or a change
+		for id, at := range w.due {
+			if !at.After(now) {
+				at = w.look(ctx, id, now)
+			}
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// look decides about a machine, and returns when to look again; zero: when it has
+// changed.
+func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
+	v, app, err := w.decide(ctx, id, now)
+	switch {
+	case bourse.CodeOf(err) == bourse.CodeNotFound:
+		w.Tracker.Forget(id)
+		if w.Awake != nil {
+			w.Awake.Close(id)
+		}
+	case err != nil:
+		w.failed(ctx, id, err)
+		v.Look = now.Add(retryAfter)
+	case v.Act != KeepRunning:
+		v.Look = now.Add(retryAfter) // unless its record changes
+		w.stop(id, v.Act, app)
+	}
+	delete(w.due, id)
+	if !v.Look.IsZero() {
+		w.due[id] = v.Look
+	}
+	return v.Look
+}
+
+func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
+	if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
+		w.State.Log.Warn("stop of a machine that nobody uses failed: it is tried again", "machine", id, "err", err, "not_logged", kept)
+	}
+}
+
+// around is what is known of the other machines of an app.
+type around struct {
+	machines []bourse.Machine
+	blind    bool
+}
+
+// decide reads what is known of a machine. What others do is asked only when that
+// matters.
+func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleVerdict, others around, err error) {
+	var app bourse.AppRef
+	ask := func(others around) error {
+		return w.State.Store.View(func(tx *store.Tx) error {
+			m, err := tx.Machine(id)
+			if err != nil {
+				return err
+			}
+			if m.State == bourse.StateDestroyed {
+				return state.ErrNoMachine
+			}
+			w.serve(ctx, &m)
+			app = bourse.AppRef{Name: m.App, ID: m.AppID}
+			v, err = w.weigh(tx, &m, others, now)
+			return err
+		})
+	}
+	if err := ask(others); err != nil || !v.Others || w.View == nil {
+		return v, others, err
+	}
+	if others.blind = !w.View.Whole(); !others.blind {
+		ctx, cancel := context.WithTimeout(ctx, viewLimit)
+		defer cancel()
+		if others.machines, err = w.View.Running(ctx, app); err != nil {
+			return v, others, err
+		}
+	}
+	return v, others, ask(others)
+}
+
+// serve serves the socket of a machine that runs, and no other.
+func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
+	switch {
+	case w.Awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage:
+	case m.State == bourse.StateStarted:
+		if err := w.Awake.Listen(m.ID); err != nil {
+			w.failed(ctx, m.ID, err)
+		}
+	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
+		w.Awake.Close(m.ID)
+	}
+}
+
+// weigh decides about a machine of which tx has the record.
+func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
+	list, err := service.Of(&m.Config)
+	if err != nil || service.StopOf(list) == service.Off || m.State != bourse.StateStarted {
+		return IdleVerdict{}, nil // a release before may have taken what means nothing
+	}
+	s := &IdleSight{Machine: m, Services: list, Uses: w.Tracker.Uses(m.ID), Blind: others.blind}
+	if s.Started, err = startedAt(tx, m.ID); err != nil {
+		return IdleVerdict{}, err
+	}
+	if v := DecideIdle(s, now, w.After); !v.Others {
+		return v, nil
+	}
+	for _, other := range others.machines {
+		if other.ID.Tag() != w.State.Self.Tag {
+			s.Others = append(s.Others, other)
+		}
+	}
+	for other, err := range tx.MachinesOf(bourse.App{Name: m.App, ID: m.AppID}) {
+		if err != nil {
+			return IdleVerdict{}, err
+		}
+		s.Others = append(s.Others, other)
+	}
+	return DecideIdle(s, now, w.After), nil
+}
+
+// startedAt returns when a machine that runs was started or resumed; zero when that
+// is further back than is looked.
+func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
+	events, err := state.ReadEvents(tx, id, state.RecentEvents)
+	for i := range events {
+		if e := &events[i]; e.State == bourse.StateStarted && e.From == bourse.StateStarting { // not one that could not be suspended
+			return e.At, err
+		}
+	}
+	return time.Time{}, err
+}
+
+// errUsed says that a machine is to go on after all.
+var errUsed = errors.New("in use")
+
+// stop stops a machine, or suspends it, beside all else, unless it is in use by then.
+func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
+	if !w.busy.begin(id) {
+		return
+	}
+	w.State.Go(func(ctx context.Context) {
+		var why string
+		check := func(tx *store.Tx, m *bourse.Machine) (string, error) {
+			v, err := w.weigh(tx, m, others, time.Now())
+			if err == nil && v.Act == KeepRunning {
+				err = errUsed
+			}
+			why = v.Why
+			return v.Why, err
+		}
+		err := w.Machines.StopIf(ctx, id, act == Suspend, check)
+		if code := bourse.CodeOf(err); act == Suspend && (code == bourse.CodeFailedPrecondition || code == bourse.CodeUnavailable) {
+			act = Stop
+			err = w.Machines.StopIf(ctx, id, false, check)
+		}
+		w.busy.end(id)
+		switch {
+		case err == nil:
+			w.State.Log.Info("machine that nobody uses", "machine", id, "act", string(act), "why", why)
+			return // its record has changed
+		case !errors.Is(err, errUsed) && bourse.CodeOf(err) != bourse.CodeConflict:
+			w.failed(ctx, id, err)
+			return // it is tried again in a while
+		}
+		w.note(id)
+	})
+}

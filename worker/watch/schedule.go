@@ -1,0 +1,187 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+const (
+	scheduleGather = time.Second // changes of a machine within it are one look
+	scheduleRetry  = time.Minute // between attempts to start a machine whose time has come
+)
+
+// StartAt starts a machine of which check returns no error, and calls write, in the
+// transaction that records the start.
+type StartAt func(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error
+
+// Schedules are those of one worker's machines.
+type Schedules struct {
+	*follower
+	state    *state.State
+	start    StartAt
+	failures quiet.Line
+	due      map[bourse.MachineID]time.Time // of Run's goroutine
+	waits    map[bourse.MachineID]time.Time // of Run's goroutine: times at which machines were found running
+}
+
+// NewSchedules makes the schedules of a worker, which follow its machines. It starts nothing.
+func NewSchedules(s *state.State, start StartAt) *Schedules {
+	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
+}
+
+// Run starts machines at their times until ctx ends. It is called once, when the
+// worker has recovered.
+func (c *Schedules) Run(ctx context.Context) error {
+	if err := c.noteAll(c.state); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+			state.Rest(ctx, scheduleGather)
+		case <-timer.C:
+		}
+		for id := range c.take() {
+			c.try(ctx, id, c.look)
+		}
+		now := time.Now()
+		next := now.Add(24 * time.Hour) // or a change
+		for id, at := range c.due {
+			if !at.After(now) {
+				at = now.Add(scheduleRetry) // unless it is started: then its record has changed
+				c.due[id] = at
+				c.try(ctx, id, c.fire)
+			}
+			if at.Before(next) {
+				next = at
+			}
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// try does something about a machine, which comes again when it fails.
+func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(context.Context, bourse.MachineID) error) {
+	err := do(ctx, id)
+	if err == nil || ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeNotFound {
+		return
+	}
+	c.due[id] = time.Now().Add(scheduleRetry)
+	if kept, ok := c.failures.Due(); ok {
+		c.state.Log.Warn("scheduled start of a machine failed: it is tried again", "machine", id, "err", err, "not_logged", kept)
+	}
+}
+
+// errNotDue says that a machine's record has moved on.
+var errNotDue = errors.New("not due")
+
+// look makes a machine's record say when it is due, as its config asks for.
+func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
+	delete(c.due, id)
+	m, err := c.read(id)
+	if err != nil {
+		delete(c.waits, id)
+		return err
+	}
+	every := wanted(&m)
+	if every == "" && m.Due == nil {
+		return nil
+	}
+	if every == "" || m.Due == nil || m.Due.Every != every {
+		err := c.state.Commit(ctx, id, func(tx *store.Tx) error {
+			_, err := state.ChangeMachine(tx, id, func(now *bourse.Machine) (bool, []bourse.Event, error) {
+				if every = wanted(now); every == "" {
+					now.Due = nil
+				} else if now.Due == nil || now.Due.Every != every {
+					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // since it has this config
+				}
+				m = *now
+				return true, nil, nil
+			})
+			return err
+		})
+		if err != nil || m.Due == nil {
+			return err
+		}
+	}
+	c.due[id] = m.Due.At
+	return nil
+}
+
+// wanted returns the schedule of a machine, "" for none.
+func wanted(m *bourse.Machine) bourse.Schedule {
+	every, err := m.Config.ParseSchedule()
+	if err != nil || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
+		return "" // one that a release before took means nothing
+	}
+	return every
+}
+
+// fire starts a machine whose time has come, or leaves it alone until the next.
+func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
+	m, err := c.read(id)
+	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
+		return err
+	}
+	due := *m.Due
+	next := bourse.Due{Every: due.Every, At: due.Every.Next(m.CreatedAt, id, time.Now())}
+	check := func(m *bourse.Machine) error {
+		if m.Due == nil || *m.Due != due || wanted(m) != due.Every {
+			return errNotDue
+		}
+		return nil
+	}
+	switch {
+	case !startable(&m) && !c.waits[id].Equal(due.At):
+		c.waits[id] = due.At // it may have ended while no daemon ran, and that is still to be recorded
+		return nil
+	case startable(&m):
+		err = c.start(ctx, id, check, func(m *bourse.Machine) []bourse.Event {
+			m.Due = &next
+			return []bourse.Event{{Type: bourse.EventStart, State: bourse.StateStarting, Source: bourse.SourceClock}}
+		})
+	default:
+		err = c.state.Commit(ctx, id, func(tx *store.Tx) error {
+			_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+				if startable(m) {
+					return false, nil, errNotDue // it has just stopped: look again
+				}
+				if err := check(m); err != nil {
+					return false, nil, err
+				}
+				m.Due = &next
+				return true, nil, nil
+			})
+			return err
+		})
+	}
+	delete(c.waits, id)
+	if errors.Is(err, errNotDue) {
+		c.note(id)
+		return nil
+	}
+	return err
+}
+
+// startable reports whether a machine's schedule starts it in its present state.
+func startable(m *bourse.Machine) bool {
+	return (m.State == bourse.StateStopped || m.State == bourse.StateFailed) && m.Boot.Number > 0
+}
+
+func (c *Schedules) read(id bourse.MachineID) (m bourse.Machine, err error) {
+	err = c.state.Store.View(func(tx *store.Tx) error {
+		m, err = tx.Machine(id)
+		return err
+	})
+	return m, err
+}

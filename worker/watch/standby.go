@@ -1,0 +1,234 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
+)
+
+// Patience is how long a worker is not heard from before spares stand in for its
+// machines, unless the operator says something else. A worker that is started again
+// after an upgrade is away for about a second, and its machines go on.
+const Patience = 10 * time.Second
+
+const (
+	lookEvery = 200 * time.Millisecond // at most
+	lookPart  = 20                     // looking takes one part in so many of a processor
+	lookAgain = 5 * time.Second        // without a change
+)
+
+// StandbyView is what the worker sees of others.
+type StandbyView interface {
+	// App returns the machines of an app as they were published last, and what is
+	// known of the worker with a tag.
+	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
+	// Whole reports whether all that the others know is known here.
+	Whole() bool
+	// Moved returns a channel of capacity one that holds a token when any of this
+	// may have changed. It is always the same channel.
+	Moved() <-chan struct{}
+}
+
+// Promoter are the worker's own, whose states these change. Each is repeated without
+// harm.
+type Promoter interface {
+	StandIn(ctx context.Context, id, primary bourse.MachineID, why string) error
+	StandDown(ctx context.Context, id, primary bourse.MachineID, why string) error
+	Rest(ctx context.Context, id, primary bourse.MachineID) error
+}
+
+// Standbys watches what a worker's spares stand by for. Its fields belong to the
+// goroutine of Run, but for those under mu.
+type Standbys struct {
+	*follower
+	state    *state.State
+	view     StandbyView
+	machines Promoter
+	patience time.Duration
+	failures quiet.Line
+
+	spares  map[bourse.MachineID]bourse.Machine // of this worker
+	pending map[bourse.MachineID]Pending
+	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // see Sight
+
+	busy busySet // standbys on which something is being done
+}
+
+// NewStandbys makes the watch of a worker, which follows its machines; patience 0 is
+// Patience. It starts nothing.
+func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience time.Duration) *Standbys {
+	if patience == 0 {
+		patience = Patience
+	}
+	return &Standbys{
+		follower: follow(s), state: s, view: view, machines: machines, patience: patience,
+		spares: map[bourse.MachineID]bourse.Machine{}, pending: map[bourse.MachineID]Pending{},
+	}
+}
+
+// Run watches until ctx ends. It is called once, when the worker has recovered.
+func (w *Standbys) Run(ctx context.Context) error {
+	if err := w.noteAll(w.state); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		begin := time.Now()
+		if err := w.readChanged(); err != nil {
+			return err
+		}
+		wait := w.look(ctx)
+		state.Rest(ctx, max(lookEvery, lookPart*time.Since(begin)))
+		var moved <-chan struct{}
+		if len(w.spares) > 0 {
+			moved = w.view.Moved()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+		case <-moved:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// readChanged reads the machines that have changed, as far as they stand by.
+func (w *Standbys) readChanged() error {
+	changed := w.take()
+	return w.state.Store.View(func(tx *store.Tx) error {
+		for id := range changed {
+			delete(w.spares, id)
+			m, err := tx.Machine(id)
+			switch {
+			case err == nil:
+				w.keep(&m)
+			case bourse.CodeOf(err) != bourse.CodeNotFound:
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (w *Standbys) keep(m *bourse.Machine) {
+	if list, err := m.Config.StandsBy(); err == nil && len(list) > 0 && m.State != bourse.StateDestroyed {
+		w.spares[m.ID] = *m
+	}
+}
+
+// look does what is due, and returns how long to wait for what will be.
+func (w *Standbys) look(ctx context.Context) time.Duration {
+	if len(w.spares) == 0 || !w.view.Whole() {
+		clear(w.pending)
+		return lookAgain
+	}
+	sights, err := w.sights(ctx)
+	if err != nil {
+		if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
+			w.state.Log.Warn("read of the machines that spares stand by for failed", "err", err, "not_logged", kept)
+		}
+		return lookAgain
+	}
+	wait := lookAgain
+	for id, m := range w.spares {
+		if next, ok := w.weigh(&m, sights[refOf(&m)]); ok {
+			wait = min(wait, next)
+		} else {
+			delete(w.pending, id)
+		}
+	}
+	return wait
+}
+
+// sights reads what is known of the apps that have spares here.
+func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewLimit)
+	defer cancel()
+	out := map[bourse.AppRef]*StandbySight{}
+	for _, m := range w.spares {
+		app := refOf(&m)
+		if out[app] == nil {
+			machines, host, err := w.view.App(ctx, app)
+			if err != nil {
+				return nil, err
+			}
+			s := &StandbySight{Machines: make(map[bourse.MachineID]*bourse.Machine, len(machines)), Host: host, Wanted: map[bourse.MachineID]bool{}}
+			for i := range machines {
+				s.Machines[machines[i].ID] = &machines[i]
+			}
+			out[app] = s
+		}
+		list, _ := m.Config.StandsBy() // keep has read it
+		w.remember(out[app], app, list)
+	}
+	w.wanted = map[bourse.AppRef]map[bourse.MachineID]bool{}
+	for app, s := range out {
+		w.wanted[app] = s.Wanted
+	}
+	return out, nil
+}
+
+// remember notes which of these machines are to run, as far as it is known now or
+// was before.
+func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.MachineID) {
+	for _, id := range list {
+		if m := s.Machines[id]; m != nil {
+			s.Wanted[id] = Wanted(m)
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // else it was destroyed
+			s.Wanted[id] = true
+		}
+	}
+}
+
+func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
+
+// weigh decides about one spare, and begins what is due. ok is false when there is
+// nothing to wait for.
+func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration, ok bool) {
+	v := DecideStandby(m, s, w.patience)
+	if v.Act == StayStandby {
+		return 0, false
+	}
+	p := w.pending[m.ID]
+	due, wait := p.Due(v, time.Now())
+	w.pending[m.ID] = p
+	if due {
+		w.act(m.ID, v)
+	}
+	return wait, true
+}
+
+// act does what was decided, beside all else: a start may wait for an image.
+func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
+	if !w.busy.begin(id) {
+		return
+	}
+	w.state.Go(func(ctx context.Context) {
+		var err error
+		switch v.Act {
+		case Promote:
+			err = w.machines.StandIn(ctx, id, v.Primary, v.Why)
+		case Demote:
+			err = w.machines.StandDown(ctx, id, v.Primary, v.Why)
+		case Rearm:
+			err = w.machines.Rest(ctx, id, v.Primary)
+		case StayStandby:
+		}
+		w.busy.end(id)
+		switch {
+		case err != nil:
+			if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
+				w.state.Log.Warn("act of a standby failed", "act", v.Act, "machine", id, "for", v.Primary, "err", err, "not_logged", kept)
+			}
+		case v.Act != Rearm:
+			w.state.Log.Info("act of a standby", "act", v.Act, "machine", id, "for", v.Primary, "why", v.Why)
+		}
+		w.note(id)
+	})
+}

@@ -1,0 +1,272 @@
+package watch_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/worker/watch"
+)
+
+func id(tag int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x", tag, 1)) }
+
+const patience = 10 * time.Second
+
+// spareOf makes a machine that stands by for others.
+func spareOf(self bourse.MachineID, state bourse.State, standsIn bourse.MachineID, list ...bourse.MachineID) bourse.Machine {
+	raw, _ := json.Marshal(list)
+	return bourse.Machine{
+		ID: self, State: state, Worker: bourse.WorkerID("w" + string(self[:6])),
+		Config: bourse.Config{Kept: bourse.Kept{Standbys: raw}}, Boot: bourse.Boot{StandsIn: standsIn},
+	}
+}
+
+func TestDecide(t *testing.T) {
+	const (
+		in   = watch.Promote
+		down = watch.Demote
+		rest = watch.Rearm
+		none = watch.StayStandby
+	)
+	primary, self, lesser, greater := id(9), id(5), id(4), id(6)
+	type spare = bourse.Machine
+	for name, c := range map[string]struct {
+		self    spare
+		state   bourse.State // of the primary; "": it is not in the view
+		host    watch.Host   // of the primary
+		others  []spare
+		deaf    bourse.MachineID // a spare whose worker is not heard from
+		wanted  bool
+		want    watch.StandbyAct
+		seconds int
+	}{
+		"the primary runs":                  {state: "started", host: watch.HostHeard, want: none},
+		"its worker is lost":                {state: "started", host: watch.HostLost, want: in, seconds: 10},
+		"its worker waits to restart it":    {state: "restarting", host: watch.HostLost, want: in, seconds: 10},
+		"it was stopped, and is lost":       {state: "stopped", host: watch.HostLost, want: none},
+		"it was being stopped, and is lost": {state: "stopping", host: watch.HostLost, want: none},
+		"it was stopped":                    {state: "stopped", host: watch.HostHeard, want: none},
+		"it could not be started":           {state: "failed", host: watch.HostHeard, want: in, seconds: 10},
+		"it was destroyed":                  {host: watch.HostHeard, want: none},
+		"nothing is known of it":            {host: watch.HostUnknown, want: none},
+		"it is not in the view, and lost":   {host: watch.HostLost, want: none},
+		"its worker was forgotten":          {host: watch.HostForgotten, wanted: true, want: in},
+		"stopped, and forgotten":            {host: watch.HostForgotten, want: none},
+		"this one runs already":             {self: spareOf(self, "started", "", primary), state: "started", host: watch.HostLost, want: none},
+		"this one stands in already":        {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, want: none},
+		"this one has ended meanwhile":      {self: spareOf(self, "stopped", primary, primary), state: "started", host: watch.HostLost, want: none},
+		"ended, and the primary is back":    {self: spareOf(self, "stopped", primary, primary), state: "stopped", host: watch.HostHeard, want: rest},
+		"the primary is back":               {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostHeard, want: down, seconds: 5},
+		"back, not started yet":             {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostHeard, want: none},
+		"back, and stopped":                 {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostHeard, want: none},
+		"destroyed meanwhile":               {self: spareOf(self, "started", primary, primary), host: watch.HostHeard, want: none},
+		"taken off the list":                {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostHeard, want: none},
+		"a lesser spare goes first":         {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "stopped", "", primary)}, want: in, seconds: 15},
+		"a greater one does not":            {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", "", primary)}, want: in, seconds: 10},
+		"a lesser one that failed":          {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "failed", primary, primary)}, want: in, seconds: 10},
+		"a lesser one that is not heard":    {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, deaf: lesser, want: in, seconds: 10},
+		"a lesser one of another machine":   {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", "", id(8))}, want: in, seconds: 10},
+		"another stands in":                 {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "starting", primary, primary)}, want: none},
+		"another stands in for another":     {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", id(8), primary, id(8))}, want: in, seconds: 10},
+		"another was stopped as it did":     {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", primary, primary)}, want: none},
+		"another was started by someone":    {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", "", primary)}, want: none},
+		"two stand in, the lesser stays":    {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", primary, primary)}, want: none},
+		"two stand in, the greater stops":   {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, want: down, seconds: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.self.ID == "" {
+				c.self = spareOf(self, "stopped", "", primary)
+			}
+			s := &watch.StandbySight{Machines: map[bourse.MachineID]*bourse.Machine{self: &c.self}, Wanted: map[bourse.MachineID]bool{primary: c.wanted}}
+			if c.state != "" {
+				s.Machines[primary] = &bourse.Machine{ID: primary, State: c.state, Worker: "w9"}
+			}
+			for i := range c.others {
+				s.Machines[c.others[i].ID] = &c.others[i]
+			}
+			s.Host = func(tag bourse.WorkerTag) watch.Host {
+				switch tag {
+				case primary.Tag():
+					return c.host
+				case c.deaf.Tag():
+					return watch.HostLost
+				}
+				return watch.HostHeard
+			}
+			got := watch.DecideStandby(&c.self, s, patience)
+			if got.Act != c.want || got.After != time.Duration(c.seconds)*time.Second {
+				t.Errorf("%q after %s, want %q after %d s", got.Act, got.After, c.want, c.seconds)
+			}
+		})
+	}
+}
+
+// world is some workers that have a spare each, and the one of the machine that they
+// stand by for, as one step after the other makes them.
+type world struct {
+	now     time.Time
+	primary bourse.Machine
+	up      bool // the primary's worker
+	spares  []*site
+	cut     map[[2]int]bool // pairs of sites that do not hear one another; -1 is the primary's worker
+}
+
+// site is the worker of a spare.
+type site struct {
+	spare   bourse.Machine
+	up      bool
+	pending watch.Pending
+	heard   map[bourse.MachineID]bourse.Machine // what others have published, when it came here
+	late    map[bourse.MachineID]news
+}
+
+type news struct {
+	m  bourse.Machine
+	at time.Time // when it comes here
+}
+
+const (
+	step  = 200 * time.Millisecond
+	delay = 800 * time.Millisecond // of what is published; less than Settle
+)
+
+func newWorld(spares int) *world {
+	w := &world{now: time.Unix(0, 0), up: true, cut: map[[2]int]bool{}}
+	w.primary = bourse.Machine{ID: id(100), State: bourse.StateStarted, Worker: "w100"}
+	for i := range spares {
+		w.spares = append(w.spares, &site{
+			spare: spareOf(id(i+1), bourse.StateStopped, "", w.primary.ID), up: true,
+			heard: map[bourse.MachineID]bourse.Machine{w.primary.ID: w.primary}, late: map[bourse.MachineID]news{},
+		})
+	}
+	w.run(2 * delay)
+	return w
+}
+
+func (w *world) hears(i, j int) bool {
+	up := func(n int) bool { return n < 0 && w.up || n >= 0 && w.spares[n].up }
+	return i == j || up(i) && up(j) && !w.cut[[2]int{min(i, j), max(i, j)}]
+}
+
+// run lets time pass. It returns the most spares that ran at one time.
+func (w *world) run(d time.Duration) (most int) {
+	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(step) {
+		for i, s := range w.spares {
+			s.listen(w, -1, i, &w.primary)
+			for j, other := range w.spares {
+				s.listen(w, j, i, &other.spare)
+			}
+		}
+		for i, s := range w.spares {
+			if s.up {
+				s.decide(w, i)
+			}
+		}
+		most = max(most, len(w.running()))
+	}
+	return most
+}
+
+// listen takes in what another has published.
+func (s *site) listen(w *world, from, to int, m *bourse.Machine) {
+	if w.hears(from, to) && from != to {
+		if n, ok := s.late[m.ID]; !ok || n.m.State != m.State || n.m.Boot.StandsIn != m.Boot.StandsIn {
+			s.late[m.ID] = news{*m, w.now.Add(delay)}
+		}
+	}
+	if n, ok := s.late[m.ID]; ok && !w.now.Before(n.at) {
+		s.heard[m.ID] = n.m
+	}
+}
+
+func (s *site) decide(w *world, self int) {
+	sight := &watch.StandbySight{Machines: map[bourse.MachineID]*bourse.Machine{}, Host: func(tag bourse.WorkerTag) watch.Host {
+		n := int(tag) - 1
+		if n >= len(w.spares) {
+			n = -1
+		}
+		if w.hears(n, self) {
+			return watch.HostHeard
+		}
+		return watch.HostLost
+	}}
+	for id, m := range s.heard {
+		sight.Machines[id] = &m
+	}
+	v := watch.DecideStandby(&s.spare, sight, patience)
+	if v.Act == watch.StayStandby {
+		s.pending = watch.Pending{}
+		return
+	}
+	if due, _ := s.pending.Due(v, w.now); !due {
+		return
+	}
+	switch v.Act {
+	case watch.Promote:
+		s.spare.State, s.spare.Boot.StandsIn = bourse.StateStarted, v.Primary
+	case watch.Demote:
+		s.spare.State, s.spare.Boot.StandsIn = bourse.StateStopped, ""
+	case watch.Rearm:
+		s.spare.Boot.StandsIn = ""
+	case watch.StayStandby:
+	}
+}
+
+func (w *world) running() (out []bourse.MachineID) {
+	for _, s := range w.spares {
+		if s.spare.State == bourse.StateStarted {
+			out = append(out, s.spare.ID)
+		}
+	}
+	return out
+}
+
+// Whatever comes and goes: once all that is there sees one another for a while, one
+// spare runs where the machine is lost, and none where it runs; and while the spares
+// see one another, and none of them has lost its patience to a bounce, no two of them
+// run.
+func TestOneSpareStandsIn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.IntRange(1, 4).Draw(t, "spares"))
+		enough := patience + time.Duration(len(w.spares)+2)*watch.Settle(patience) + 4*delay
+		partitioned := false
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			i := rapid.IntRange(0, len(w.spares)-1).Draw(t, "spare")
+			switch rapid.SampledFrom([]string{"primary", "spare", "bounce", "cut", "heal"}).Draw(t, "what") {
+			case "primary":
+				w.up = !w.up
+			case "spare": // a host that ends takes its machine with it, and has it back by its policy
+				w.spares[i].up = !w.spares[i].up
+				partitioned = true // what it runs, it runs on while no one hears of it
+			case "bounce": // its patience begins again, and may end in the moment in which the next spare's does
+				partitioned = partitioned || w.spares[i].pending != watch.Pending{}
+				w.spares[i].pending = watch.Pending{}
+			case "cut":
+				j := rapid.IntRange(-1, len(w.spares)-1).Draw(t, "from")
+				w.cut[[2]int{min(i, j), max(i, j)}] = true
+				partitioned = true // also where one spare alone loses the machine: it has waited for longer than the others
+			case "heal":
+				clear(w.cut)
+			}
+			most := w.run(time.Duration(rapid.IntRange(1, 125).Draw(t, "time")) * step)
+			if most > 1 && !partitioned {
+				t.Fatalf("%d spares run at one time", most)
+			}
+		}
+		clear(w.cut)
+		for _, s := range w.spares {
+			s.up = true
+		}
+		w.run(2 * enough)
+		switch got := w.running(); {
+		case w.up && len(got) != 0:
+			t.Fatalf("the machine runs, and %v too", got)
+		case !w.up && len(got) != 1:
+			t.Fatalf("the machine is lost, and %v run", got)
+		}
+	})
+}
