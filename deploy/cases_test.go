@@ -270,9 +270,5 @@ func fleetCases() []planCase {
 		fleet("move-from-worker", groups{in(web("shop:1"), "fra", 4)}, func(s *stage) deploy.Plan {
 			return deploy.Move(s.state(), deploy.Moving{From: s.nth(1).Worker}, quick)
 		}),
-		fleet("no-room", groups{web("shop:1")}, func(s *stage) deploy.Plan {
-			p := s.make(app(deploy.Rolling, in(web("shop:1"), "fra", 2, "gru", 3), worker("shop:1")))
-			return p.WithQuotes([]deploy.Quote{{Room: 1, Why: "insufficient memory on 2 workers"}})
-		}),
 	}
 }

@@ -20,7 +20,7 @@ func Make(app App, have State, opts Options) Plan {
 		b.warn("machine %s in %s is not touched: no deploy looks after it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
 	}
 	if !b.sensible(&app) {
-		return b.done(app)
+		return b.done()
 	}
 	works := make([]*work, 0, len(app.Groups))
 	changes := false
@@ -34,11 +34,10 @@ func Make(app App, have State, opts Options) Plan {
 	}
 	b.shape(&app, works)
 	b.finish()
-	return b.done(app)
+	return b.done()
 }
 
-func (b *builder) done(wanted any) Plan {
-	b.plan.Basis = basis(b.plan.Seen, b.plan.App, wanted, b.opts.Digests)
+func (b *builder) done() Plan {
 	if b.plan.Steps == nil {
 		b.plan.Steps = []Step{}
 	}

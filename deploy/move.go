@@ -40,7 +40,7 @@ func Move(have State, what Moving, pace Pace) Plan {
 	for _, group := range sortedKeys(s.units) {
 		b.moveGroup(s.units[group], &what, pace, why)
 	}
-	return b.done(what)
+	return b.done()
 }
 
 // move is one machine that goes, and what takes its place.

@@ -22,10 +22,7 @@ type Plan struct {
 	Release release.ID     `json:"release,omitempty"` // that its machines will be of
 	// What is the kind of the plan, for a reader: "rolling", "bluegreen", "scale", "move".
 	What string `json:"what,omitempty"`
-	// Basis identifies what the plan was made of: another of the same state and wishes
-	// has the same. A saved plan whose basis is not that of today does not fit any more.
-	Basis string `json:"basis"`
-	// Seen is what the plan's makers knew of each machine; see [Plan.Check].
+	// Seen is what is known of each machine that counts.
 	Seen  map[bourse.MachineID]Seen `json:"seen,omitempty"`
 	Steps []Step                    `json:"steps"`
 	// Reserve says that room for all that the steps take is held before the first of them.
@@ -64,10 +61,9 @@ type Step struct {
 	// StandbyOf is the MakeMachine step whose machine this one stands by for: its ID
 	// is appended to config.standbys of a MakeMachine or UpdateMachine.
 	StandbyOf *int            `json:"standby_of,omitempty"`
-	Wait      bourse.Duration `json:"wait,omitempty"`    // of AwaitReady and RunCommand: how long it may take; 0: the executor's default
-	Smoke     bool            `json:"smoke,omitempty"`   // of AwaitReady: a machine that has ended soon after its start has failed
-	NoRoom    string          `json:"no_room,omitempty"` // why no worker would take it, where quotes said so
-	Why       string          `json:"why"`               // for a reader: "image changed from a to b"
+	Wait      bourse.Duration `json:"wait,omitempty"`  // of AwaitReady and RunCommand: how long it may take; 0: the executor's default
+	Smoke     bool            `json:"smoke,omitempty"` // of AwaitReady: a machine that has ended soon after its start has failed
+	Why       string          `json:"why"`             // for a reader: "image changed from a to b"
 }
 
 // Seen is what is known of a machine when a plan is made. Of a machine that is not what
@@ -75,13 +71,9 @@ type Step struct {
 type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
-	Group    string            `json:"group,omitempty"`
-	Region   bourse.Region     `json:"region"`
 	Worker   bourse.WorkerID   `json:"worker,omitempty"`
-	Down     bool              `json:"down,omitempty"`     // stopped or suspended
 	Cordoned bool              `json:"cordoned,omitempty"` // not served
 	Lost     bool              `json:"lost,omitempty"`     // its worker does not answer
-	Replaces bourse.MachineID  `json:"replaces,omitempty"` // see KeyReplaces
 	Marks    string            `json:"marks,omitempty"`    // see [Marks]
 }
 

@@ -1,8 +1,6 @@
 package deploy_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,49 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
-
-// TestCheck: a saved plan that does not fit any more says what has changed.
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
-	s.there(in(web("shop:1"), "fra", 7), db("shop:1"))
-	p := s.make(app(deploy.Rolling, in(web("shop:2"), "fra", 7), in(db("shop:1"), "fra", 1)))
-	if said := p.Check(s.state()); len(said) > 0 {
-		t.Fatalf("nothing has changed, and it says %q", said)
-	}
-	s.nth(1).InstanceID = "other"
-	s.nth(2).State = bourse.StateStopped
-	s.nth(3).Cordoned = true
-	s.nth(4).HostStatus = machinesapi.HostUnreachable
-	s.nth(5).Config.Metadata[deploy.KeyReplaces] = "00000000000001"
-	s.nth(6).Config.Metadata[deploy.KeyGroup] = "worker"
-	s.destroy(s.nth(7).ID)
-	c := config("shop:1", true)
-	c.Metadata = map[string]string{deploy.KeyGroup: "web", deploy.KeyPlatform: deploy.Platform}
-	s.add(&c, "gru", bourse.StateStarted, false)
-	want := []string{
-		"machine 00000100000004 (m4) cannot be reached: its worker does not answer",
-		"machine 00000200000001 (m1) has been updated: its version is other, was i1",
-		`machine 00000200000005 (m5) takes the place of "00000000000001", was of ""`,
-		"machine 00000300000002 (m2) has been stopped",
-		"machine 00000300000006 (m6) is of group worker, was of web",
-		"machine 00000400000003 (m3) has been cordoned",
-		"machine 00000400000007 (m7) of group web in fra is gone",
-		"machine 0000030000000a (m10) of group web in gru is new",
-	}
-	if diff := cmp.Diff(want, p.Check(s.state())); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if again := s.make(app(deploy.Rolling, in(web("shop:2"), "fra", 7), in(db("shop:1"), "fra", 1))); again.Basis == p.Basis {
-		t.Error("another state has the same basis")
-	}
-}
 
 // TestScaleDownLeavesMachinesApart: what stays is not the oldest, when these are on one worker.
 func TestScaleDownLeavesMachinesApart(t *testing.T) {
@@ -72,42 +31,6 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	slices.Sort(gone)
 	if want := []string{"m2", "m4", "m5"}; !slices.Equal(gone, want) {
 		t.Errorf("%v go, want %v: m1 on worker a and m3 on worker b stay", gone, want)
-	}
-}
-
-// TestValidateRefuses: what no executor should begin.
-func TestValidateRefuses(t *testing.T) {
-	t.Parallel()
-	zero, one, two := 0, 1, 2
-	c := config("shop:1", false)
-	const id = "00000100000001"
-	for want, steps := range map[string][]deploy.Step{
-		"by a plan which reserves":           {{Do: deploy.MakeMachine, Config: &c, On: "w1"}},
-		"its id is 3":                        {{ID: 3, Do: deploy.AwaitProxies}},
-		"which is not before it":             {{Do: deploy.AwaitProxies, After: []int{0}}},
-		"not before it":                      {{Do: deploy.AwaitProxies, After: []int{-1}}},
-		"are not in order":                   {{Do: deploy.AwaitProxies}, {ID: 1, Do: deploy.AwaitProxies, After: []int{0, 0}}},
-		"no such act":                        {{Do: "format disk"}},
-		"machine id":                         {{Do: deploy.StopMachine}},
-		"exclude each other":                 {{Do: deploy.MakeMachine, Config: &c}, {ID: 1, Do: deploy.StopMachine, Machine: id, Of: &zero, After: []int{0}}},
-		"step 1 is no earlier one":           {{Do: deploy.StopMachine, Of: &one}},
-		"and is not after it":                {{Do: deploy.MakeMachine, Config: &c}, {ID: 1, Do: deploy.StopMachine, Of: &zero}},
-		"has no config":                      {{Do: deploy.MakeMachine}},
-		"no config to return to":             {{Do: deploy.UpdateMachine, Machine: id, Config: &c}},
-		"done to no machine":                 {{Do: deploy.MakeMachine, Machine: id, Config: &c}},
-		"no metadata":                        {{Do: deploy.SetMetadata, Machine: id}},
-		"no volume to make":                  {{Do: deploy.MakeVolume}},
-		"invalid size_gb":                    {{Do: deploy.MakeVolume, Volume: &deploy.VolumeWant{Name: "data"}}},
-		"volume id":                          {{Do: deploy.DestroyVolume}},
-		"volume_of: step 2":                  {{Do: deploy.MakeMachine, Config: &c, VolumeOf: &two}},
-		"config.image":                       {{Do: deploy.MakeMachine, Config: &bourse.Config{}}},
-		"a negative time":                    {{Do: deploy.AwaitReady, Machine: id, Wait: -1}},
-		"after step 0, which nothing undoes": {{Do: deploy.DestroyMachine, Machine: id}, {ID: 1, Do: deploy.AwaitProxies, After: []int{0}}},
-	} {
-		p := deploy.Plan{App: "shop", Steps: steps}
-		if err := p.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
 	}
 }
 
@@ -244,50 +167,6 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	s := &stage{world: newWorld(f), opts: deploy.Options{Release: second, Version: 2}}
-	s.there(web("shop:1"), worker("shop:1"), db("shop:1"))
-	for _, strategy := range strategies {
-		p := s.make(app(strategy, web("shop:2"), worker("shop:2")))
-		raw, err := json.Marshal(p)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
-	p := deploy.Move(s.state(), deploy.Moving{Machines: []bourse.MachineID{s.nth(1).ID}}, quick)
-	raw, err := json.Marshal(p)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(raw)
-	f.Add([]byte(`{"app":"a","steps":[{"id":0,"do":"make machine","config":{"image":"host","init":{"exec":["true"]},"metadata":{"bourse_replaces":"x"}},"volume_of":0}]}`))
-	f.Add([]byte(`{"app":"a","steps":[{"id":0,"do":"await ready","of":-1}],"seen":{"":{}}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := deploy.Read(bytes.NewReader(raw))
-		if err != nil {
-			return
-		}
-		_ = p.Text(40)
-		_ = p.Summary()
-		_ = p.Orders()
-		_ = p.WithQuotes([]deploy.Quote{{}})
-		_ = p.Check(deploy.State{})
-		begun := make([]bool, len(p.Steps))
-		for i := range begun {
-			begun[i] = i%3 > 0
-		}
-		_ = p.Undoable(begun)
-		again, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := deploy.Parse(again); err != nil {
-			t.Fatalf("written and read again: %v", err)
-		}
-	})
-}
-
 // many is a world of n machines in three regions.
 func many(tb testing.TB, n int) *stage {
 	s := &stage{world: newWorld(tb), opts: deploy.Options{Release: second, Version: 2}}
@@ -312,7 +191,7 @@ func BenchmarkMake(b *testing.B) {
 					next := wanted
 					next.Config.Image = "shop:2"
 					p := deploy.Make(app(s, next), have, deploy.Options{Release: second})
-					if err := p.Validate(); err != nil {
+					if err := sound(&p); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -28,7 +28,7 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 		app.Groups = append(app.Groups, *g)
 	}
 	if len(b.plan.Refused) > 0 || !b.sensible(app) {
-		return b.done(counts)
+		return b.done()
 	}
 	var works []*work
 	for i := range app.Groups {
@@ -36,7 +36,7 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	}
 	b.shape(app, works)
 	b.finish()
-	return b.done(counts)
+	return b.done()
 }
 
 // template returns the group that the machines are of, as the newest one that can be
@@ -96,7 +96,7 @@ func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
 	guest = guest.WithDefaults()
 	if err := guest.Validate(); err != nil {
 		b.refuse("%v", err)
-		return b.done(guest)
+		return b.done()
 	}
 	for _, name := range b.chosen(groups) {
 		w := &work{group: &Group{Name: name, Smoke: pace.Smoke}, limit: pace.MaxUnavailable, made: map[bourse.MachineID]int{}}
@@ -107,7 +107,7 @@ func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
 		}
 		b.rolling(w, nil, true)
 	}
-	return b.done([]any{groups, guest})
+	return b.done()
 }
 
 func (b *builder) resize(w *work, m *machine, guest bourse.Guest) {

@@ -24,12 +24,11 @@ type Summary struct {
 
 // change is what a plan does with one machine.
 type change struct {
-	group  string
-	in     bourse.Region
-	kind   kind
-	name   string // of the machine; "" of one that is made
-	why    string
-	noRoom string
+	group string
+	in    bourse.Region
+	kind  kind
+	name  string // of the machine; "" of one that is made
+	why   string
 }
 
 type kind int
@@ -113,7 +112,7 @@ func (p *Plan) change(s *Step, said map[bourse.MachineID]bool) (change, bool) {
 }
 
 func (p *Plan) changed(s *Step, k kind) change {
-	return change{s.Group, s.In, k, p.nameOf(s.Machine), s.Why, s.NoRoom}
+	return change{s.Group, s.In, k, p.nameOf(s.Machine), s.Why}
 }
 
 func (p *Plan) destroyed(id bourse.MachineID) bool {
@@ -227,14 +226,11 @@ func (p *Plan) groups(t *text) {
 		if len(names) > 0 {
 			t.line(4, strings.Join(bounded(names, maxNames), ", "))
 		}
-		if c.noRoom != "" {
-			t.line(4, "no room: "+c.noRoom)
-		}
 	}
 }
 
 func (c change) alike(d change) bool {
-	return c.group == d.group && c.in == d.in && c.kind == d.kind && c.why == d.why && c.noRoom == d.noRoom
+	return c.group == d.group && c.in == d.in && c.kind == d.kind && c.why == d.why
 }
 
 // namesOf returns the names of machines that have one.

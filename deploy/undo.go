@@ -18,7 +18,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
 	if id == "" {
 		b.refuse("no release is named: which one is to be undone?")
-		return b.done(id)
+		return b.done()
 	}
 	for _, m := range s.leftovers {
 		b.retire(m, leftoverOf(m))
@@ -38,7 +38,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 		b.rolling(w, nil, true)
 	}
 	b.finish()
-	return b.done(id)
+	return b.done()
 }
 
 // undoUnit says what becomes of a machine and of those made to take its place.
@@ -163,7 +163,7 @@ func Restart(have State, groups []string, pace Pace) Plan {
 			return []int{b.await(on(running[i], "", "it has started again"), pace.Smoke, id)}
 		})
 	}
-	return b.done(groups)
+	return b.done()
 }
 
 // chosen returns the groups to work on, in order: all of them where none is named.

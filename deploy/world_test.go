@@ -121,7 +121,7 @@ func (w *world) start(p *deploy.Plan) *run {
 	if len(p.Refused) > 0 {
 		w.t.Fatalf("the plan is refused: %v", p.Refused)
 	}
-	if err := p.Validate(); err != nil {
+	if err := sound(p); err != nil {
 		w.t.Fatalf("invalid plan: %v\n%s", err, dump(p))
 	}
 	return &run{w: w, plan: p, begun: make([]bool, len(p.Steps)), ids: map[int]bourse.MachineID{}, vols: map[int]bourse.VolumeID{}}

@@ -89,9 +89,6 @@ func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config,
 			"there is none in %s, or [build] names an image; name one with --dockerfile", dir)
 	case !wanted:
 		return "", false, nil
-	case f.only && f.out != "":
-		err := bourse.Errorf(bourse.CodeFailedPrecondition, "the plan is not saved: its image is not built yet, and --apply could not know which one was meant")
-		return "", false, cli.Hint(err, "build and push the image first, then the same with --image NAME", "see the plan without saving it: the same without --out")
 	case f.only:
 		return cmp.Or(name, unbuilt), true, nil
 	}

@@ -64,7 +64,7 @@ func TestBuildFlags(t *testing.T) {
 	}
 }
 
-// TestPlanOfUnbuilt: what is not built yet is planned without asking what it is, and is not saved.
+// TestPlanOfUnbuilt: what is not built yet is planned without asking what it is.
 func TestPlanOfUnbuilt(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)
@@ -72,7 +72,6 @@ func TestPlanOfUnbuilt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM scratch\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	saved := filepath.Join(t.TempDir(), "shop.plan")
 	other := filepath.Join(dir, "Dockerfile")
 	for name, tt := range map[string]struct {
 		args []string
@@ -81,7 +80,6 @@ func TestPlanOfUnbuilt(t *testing.T) {
 	}{
 		"shown":                        {[]string{"--plan", "--push-to", "r.test/shop:2"}, 2, "image changed from host to r.test/shop:2"},
 		"another file":                 {[]string{"--plan", "--dockerfile", other, "--push-to", "r.test/shop:3", "--build-arg", "A=1"}, 2, "r.test/shop:3"},
-		"saved":                        {[]string{"--plan", "--push-to", "r.test/shop:2", "--out", saved}, 1, "the plan is not saved: its image is not built yet"},
 		"nothing to build":             {[]string{"--plan", "--build-arg", "A=1"}, 1, "--build-target and --build-arg are for a Dockerfile"},
 		"no argument":                  {[]string{"--plan", "--push-to", "r.test/shop:2", "--build-arg", "A"}, 1, "--build-arg"},
 		"an image and what makes one":  {[]string{"--image", "r.test/shop:2", "--dockerfile", other}, 2, "use one or the other"},
@@ -92,8 +90,5 @@ func TestPlanOfUnbuilt(t *testing.T) {
 		if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {
 			t.Errorf("%s: want %d and %q, got %+v", name, tt.code, tt.want, got)
 		}
-	}
-	if _, err := os.Stat(saved); err == nil {
-		t.Error("the plan was saved")
 	}
 }

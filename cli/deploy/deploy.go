@@ -7,7 +7,6 @@ package deploy
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,9 +40,8 @@ type deployFlags struct {
 
 // planFlags say what becomes of a plan.
 type planFlags struct {
-	only       bool   // it is printed, and nothing is touched
-	out, apply string // files
-	watch      time.Duration
+	only  bool // it is printed, and nothing is touched
+	watch time.Duration
 }
 
 // New returns the command deploy.
@@ -60,8 +58,7 @@ the failed machine wrote last is shown first. The app is made if there is none.
 The configuration is fly.toml, fly.json, fly.yaml or bourse.toml, here or where
 --config says. What a deploy would do is shown by --plan, which touches nothing
 and ends with 0 when there is nothing to do, 2 when there are changes and 1 when
-it cannot be. A plan that was saved (--plan --out FILE) is carried out by --apply
-FILE, if all is still as it was then.
+it cannot be.
 
 A deploy that was broken off is gone on with by --resume, and undone by bourse
 rollback. docs/deploy.md tells more.`,
@@ -69,7 +66,6 @@ rollback. docs/deploy.md tells more.`,
   bourse deploy --plan
   bourse deploy --image registry.example.com/shop:2 --strategy bluegreen
   bourse deploy -c worker.toml -e MODE=fast --wait-timeout 1m
-  bourse deploy --plan --out shop.plan && bourse deploy --apply shop.plan
   bourse deploy --resume`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -93,8 +89,6 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	cli.CompleteFlag(c, "app", s.Apps)
 	f.bindConfig(c)
 	f.planFlags.bind(c)
-	f.bindWatch(c)
-	flags.StringVar(&f.apply, "apply", "", "carry out the plan that this `file` has")
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
 	f.build.bind(c)
 	f.registry.Bind(flags)
@@ -117,19 +111,13 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags.StringVar(&f.org, "org", "", "`organisation` of an app that is made (default personal)")
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "strategy", string(deploy.Rolling), string(deploy.Immediate), string(deploy.Canary), string(deploy.BlueGreen))
-	c.MarkFlagsMutuallyExclusive("apply", "resume")
-	c.MarkFlagsMutuallyExclusive("apply", "plan")
-}
-
-func (f *planFlags) bind(c *cobra.Command) {
-	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
-	c.Flags().StringVarP(&f.out, "out", "o", "", "save the plan in this `file`, for deploy --apply; with --plan")
 }
 
 // watchFor is the default of --watch-for, the same as in flyctl.
 const watchFor = 10 * time.Second
 
-func (f *planFlags) bindWatch(c *cobra.Command) {
+func (f *planFlags) bind(c *cobra.Command) {
+	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "how `long` each machine is watched after it became ready; one that crashes in that time has failed")
 }
 
@@ -195,12 +183,3 @@ func (t *target) name() (bourse.AppName, error) {
 
 // vName is how a release is called.
 func vName(r *release.Release) string { return fmt.Sprintf("v%d", r.Version) }
-
-// readFile reads what a person has named.
-func readFile(name string) ([]byte, error) {
-	raw, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "%w", err)
-	}
-	return raw, err
-}

@@ -3,7 +3,6 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -211,74 +210,6 @@ func TestNoRoom(t *testing.T) {
 	got := line.Against(t, f, "deploy", shopFile(t, ""))
 	if got.Code != 6 || len(f.releases) > 0 || len(f.made) > 0 || !strings.Contains(got.Err, "gru-1: it is too large") || !strings.Contains(got.Err, "--vm-memory") {
 		t.Errorf("%+v: apps %q, %d releases", got, f.made, len(f.releases))
-	}
-}
-
-// TestSavedPlan: a plan that was saved is carried out where all is as it was, and refused
-// with what is not.
-func TestSavedPlan(t *testing.T) {
-	file := shopFile(t, "")
-	have := deployed(t, file)
-	saved := filepath.Join(t.TempDir(), "shop.plan")
-	if got := line.Against(t, newFake(t, have), "deploy", "--plan", file, "-e", "MODE=fast", "--out", saved); got.Code != 2 {
-		t.Fatalf("%+v", got)
-	}
-	if info, err := os.Stat(saved); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	f := newFake(t, have)
-	line.Against(t, f, "deploy", "--apply", saved)
-	if len(f.releases) != 1 {
-		t.Errorf("%d releases", len(f.releases))
-	}
-	for name, change := range map[string]func(*there4) string{
-		"a machine is gone": func(h *there4) string {
-			h.machines = h.machines[1:]
-			return "machine 148e21ea1d53a0 (m1) of group web in gru is gone"
-		},
-		"a machine is new": func(h *there4) string {
-			m := h.machines[0]
-			m.ID = "148e21ea1d53f0"
-			h.machines = append(h.machines, m)
-			return "machine 148e21ea1d53f0 (m1) of group web in gru is new"
-		},
-		"a machine's version": func(h *there4) string {
-			h.machines[0].InstanceID = "01JD3V7K7Y5C5ZQ7W1R2M3N4P9"
-			return "its version is 01JD3V7K7Y5C5ZQ7W1R2M3N4P9, was 01JD3V7K7Y5C5ZQ7W1R2M3N4P6"
-		},
-		"a machine's state": func(h *there4) string { h.machines[0].State = bourse.StateStopped; return "has been stopped" },
-		"another plan": func(h *there4) string {
-			config := *h.machines[0].Config
-			config.Metadata = maps.Clone(config.Metadata)
-			config.Metadata[deploy.KeyPaused] = "true"
-			h.machines[0].Config = &config
-			return "another plan was at work on it"
-		},
-	} {
-		other := have
-		other.machines = append([]machinesapi.Machine{}, have.machines...)
-		want := change(&other)
-		f := newFake(t, other)
-		got := line.Against(t, f, "deploy", "--apply", saved)
-		if got.Code != 5 || !strings.Contains(got.Err, want) || !strings.Contains(got.Err, "try: a new plan: bourse deploy --plan") || len(f.releases) > 0 {
-			t.Errorf("%s: want %q in %+v", name, want, got)
-		}
-	}
-}
-
-// TestNoRoomForSavedPlan: the room that there was when a plan was saved is gone when it is applied: nothing is
-// recorded, and no machine asked for.
-func TestNoRoomForSavedPlan(t *testing.T) {
-	file := shopFile(t, "")
-	saved := filepath.Join(t.TempDir(), "shop.plan")
-	have := there4{app: true, quote: quoted}
-	if got := line.Against(t, newFake(t, have), "deploy", "--plan", file, "--out", saved); got.Code != 2 {
-		t.Fatalf("%+v", got)
-	}
-	have.quote = bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory"}}}}}
-	f := newFake(t, have)
-	if got := line.Against(t, f, "deploy", "--apply", saved); got.Code != 6 || len(f.releases) > 0 || !strings.Contains(got.Err, "no worker would take a machine of group web in gru: nothing was changed") {
-		t.Errorf("%+v: %d releases", got, len(f.releases))
 	}
 }
 
@@ -504,22 +435,6 @@ func TestTheURLIsPrinted(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, got, tt.want)
 		}
 	}
-}
-
-// FuzzSavedPlan: whatever a file has, it is a plan that was saved or an error.
-func FuzzSavedPlan(f *testing.F) {
-	f.Add([]byte(`{"plan":{"app":"shop","basis":"b","steps":[]},"want":{"app":"shop"}}`))
-	f.Add([]byte(`{"plan":{"app":"shop"}}`))
-	f.Add([]byte(`[]`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		s, err := parseSaved("x", raw)
-		if (s == nil) == (err == nil) {
-			t.Fatalf("%v, %v", s, err)
-		}
-		if err == nil && s.Plan.App != s.Want.Name {
-			t.Fatalf("a plan of %s with what %s is to be", s.Plan.App, s.Want.Name)
-		}
-	})
 }
 
 // FuzzRelease: whatever a release says of what an app was to be, it is that or an error, and a plan can be made of

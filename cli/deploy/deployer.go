@@ -20,9 +20,8 @@ type deployer struct {
 	client *machinesapi.Client
 	target *target
 	planFlags
-	keep  bool         // what was changed stays when a machine fails
-	again []string     // what goes on with a plan that is broken off; nil: see goOn
-	saved *deploy.Plan // that is applied; nil: none
+	keep  bool     // what was changed stays when a machine fails
+	again []string // what goes on with a plan that is broken off; nil: see goOn
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
@@ -45,13 +44,7 @@ func (d *deployer) goOn() []string {
 }
 
 func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
-	if d.out != "" && !d.only {
-		return bourse.Errorf(bourse.CodeInvalid, "--out saves what --plan shows: use both")
-	}
-	switch {
-	case d.apply != "":
-		return d.applySaved(ctx)
-	case f.resume:
+	if f.resume {
 		return d.resume(ctx)
 	}
 	w, err := f.want(ctx, d.shell)
@@ -78,11 +71,8 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 		}
 	}
 	p := deploy.Make(w.App, have.State, o)
-	if err := d.fit(&p, have.State); err != nil {
-		return err
-	}
 	if d.only {
-		return d.show(ctx, &saved{Plan: p, Want: w.App, Definition: w.Definition, Image: w.Image, Description: w.Description}, have)
+		return d.show(ctx, &p, have)
 	}
 	if err := refused(&p); err != nil {
 		return err
@@ -107,13 +97,8 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 		return err
 	}
 	o.Release, o.Version = r.ID, r.Version
-	plan := func(have *there) (deploy.Plan, error) {
-		p := deploy.Make(w.App, have.State, o)
-		return p, d.fit(&p, have.State)
-	}
-	if p, err = plan(have); err != nil {
-		return err
-	}
+	plan := func(have *there) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
+	p = deploy.Make(w.App, have.State, o)
 	title := "release " + vName(&r) + " of " + string(p.App)
 	if w.Description != "" {
 		title += " (" + w.Description + ")"
@@ -227,18 +212,12 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 
 // show prints a plan and touches nothing. Its error is errChanges when there is something
 // to do.
-func (d *deployer) show(ctx context.Context, s *saved, have *there) error {
-	p := &s.Plan
+func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error {
 	var fits []plans.Fit
 	if len(p.Refused) == 0 {
 		end := cli.Spin(d.shell.Err, "asking for quotes")
 		fits = plans.Fits(ctx, d.quotes(have), p)
 		end()
-	}
-	if d.out != "" {
-		if err := s.save(d.out); err != nil {
-			return err
-		}
 	}
 	if err := d.print(p, fits, have); err != nil {
 		return err

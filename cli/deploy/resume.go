@@ -46,7 +46,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	plan := func(have *there) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
 	p := deploy.Make(w.App, have.State, o)
 	if d.only {
-		return d.show(ctx, &saved{Plan: p, Want: w.App, Definition: w.Definition, Image: w.Image}, have)
+		return d.show(ctx, &p, have)
 	}
 	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
 	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})

@@ -43,8 +43,7 @@ rollback to a former release is a new one, with that one's configuration and ima
 		},
 	}
 	t.bind(s, c)
-	f.bindWatch(c)
-	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
+	f.bind(c)
 	return c
 }
 
@@ -125,7 +124,7 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 		return err
 	}
 	if d.only {
-		return d.show(ctx, &saved{Plan: p}, have)
+		return d.show(ctx, &p, have)
 	}
 	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
 	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {

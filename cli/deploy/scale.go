@@ -118,9 +118,8 @@ type workFlags struct {
 
 func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	app := f.target.bind(s, c)
-	f.bindWatch(c)
+	f.planFlags.bind(c)
 	flags := c.Flags()
-	flags.BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
 	flags.StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")
 	flags.StringVar(&f.group, "process-group", "", "the same, as flyctl calls it")
 	_ = flags.MarkHidden("process-group") // fails for an unknown flag only
@@ -168,7 +167,7 @@ func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (de
 		return err
 	}
 	if d.only {
-		return d.show(ctx, &saved{Plan: p}, have)
+		return d.show(ctx, &p, have)
 	}
 	if err := refused(&p); err != nil {
 		return err

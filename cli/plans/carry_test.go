@@ -67,7 +67,7 @@ func cordons() *deploy.Plan {
 	step := deploy.Step{Do: deploy.CordonMachine, Machine: "148e21ea1d5301", Name: "quiet-river-1234", In: "gru", Why: "a test"}
 	second := step
 	second.ID, second.After = 1, []int{0}
-	return &deploy.Plan{App: "shop", Basis: "b", Steps: []deploy.Step{step, second}}
+	return &deploy.Plan{App: "shop", Steps: []deploy.Step{step, second}}
 }
 
 // watched is what a person has before them; noted is closed once an interrupt was noted.
@@ -128,7 +128,7 @@ func TestCarryWell(t *testing.T) {
 func TestCarryLeavesVolumes(t *testing.T) {
 	t.Parallel()
 	former := &bourse.Config{Mounts: []bourse.Mount{{Volume: "vol_1"}, {Volume: "vol_2"}}}
-	p := &deploy.Plan{App: "shop", Basis: "b", Steps: []deploy.Step{{Do: deploy.DestroyMachine, Machine: "148e21ea1d5301", Former: former}}}
+	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine, Machine: "148e21ea1d5301", Former: former}}}
 	out, _, err := carried(t.Context(), t, p, &watched{}, &oneMachine{}, nil, false)
 	if want := "\n2 volumes are left, with their data; to remove them: bourse volume destroy -a shop vol_1 vol_2\n"; err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%v\n%s\nwant %q at its end", err, out, want)

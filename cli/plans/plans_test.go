@@ -28,7 +28,7 @@ func shop() *deploy.Plan {
 	made := 6
 	volume := 5
 	why := "image changed from registry.example.com/shop:1 to registry.example.com/shop:2"
-	return &deploy.Plan{App: "shop", Basis: "b", Steps: []deploy.Step{
+	return &deploy.Plan{App: "shop", Steps: []deploy.Step{
 		{ID: 0, Do: deploy.RunCommand, Group: "web", In: "gru", Config: config, Why: "the release command"},
 		{ID: 1, Do: deploy.UpdateMachine, After: []int{0}, Group: "web", In: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234", Config: config, Why: why},
 		{ID: 2, Do: deploy.AwaitReady, After: []int{1}, Group: "web", In: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234"},

@@ -402,3 +402,14 @@ func (l *leases) end() {
 		one.lose(errStopped)
 	}
 }
+
+// touches reports whether a step changes a machine that is there, so that its lease is needed.
+func touches(s *deploy.Step) bool {
+	switch s.Do {
+	case deploy.UpdateMachine, deploy.RestartMachine, deploy.UncordonMachine, deploy.CordonMachine, deploy.StopMachine, deploy.StartMachine,
+		deploy.SetMetadata, deploy.DestroyMachine:
+		return true
+	case deploy.RunCommand, deploy.MakeVolume, deploy.MakeMachine, deploy.AwaitReady, deploy.AwaitProxies, deploy.DestroyVolume:
+	}
+	return false
+}

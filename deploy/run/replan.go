@@ -42,7 +42,7 @@ func (r *runner) replan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sound(&p); err != nil {
+		if err := canRun(&p); err != nil {
 			return err
 		}
 		r.use(&p)

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,14 +16,22 @@ import (
 // Run carries out a plan and returns when everything it started has ended. It returns an error
 // unless all steps were done: that of the step that failed first, or that ctx has ended (canceled).
 // With [Options].Replan it makes the plan again once it holds the leases of all machines.
-// Codes: invalid (the plan is none, or is refused), conflict (another holds a lease, or a machine was changed
+// Codes: invalid (the plan is refused), conflict (another holds a lease, or a machine was changed
 // since the plan was made), insufficient_capacity, failed_precondition (a machine failed), timeout,
 // unavailable, canceled.
 func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, error) {
-	if err := sound(&plan); err != nil {
+	if err := canRun(&plan); err != nil {
 		return Result{Plan: plan}, err
 	}
 	return newRunner(api, &plan, opts.withDefaults()).run(ctx)
+}
+
+// canRun returns CodeInvalid for a plan that is refused.
+func canRun(p *deploy.Plan) error {
+	if len(p.Refused) == 0 {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeInvalid, "the plan is refused: %s", strings.Join(p.Refused, "; "))
 }
 
 // errStopped ends what waits when nothing more is to begin.

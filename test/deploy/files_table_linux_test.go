@@ -10,7 +10,7 @@ type file struct {
 	page     string   // how what its users get begins, after the app's name; "": it has no page
 	line     string   // of shell, in a machine that runs, of its first group
 	writes   string   // what that writes, or the release command
-	again    bool     // it is changed without -all, too: deployed a second time, from a saved plan
+	again    bool     // it is changed without -all, too: deployed a second time
 	refused  string   // what it is refused with, instead of all that
 	host     bool     // it runs commands of the workers' hosts, and no image
 	regions  bool     // its groups say where they are

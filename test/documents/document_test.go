@@ -75,7 +75,6 @@ var notRun = map[string]string{
 	"bin/bourse machine run nginx --region gru --port 80": "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
 	"bourse credentials cert --role proxy edge-1":         "credentials.txtar and TestAProxyIsAMember make and use such certificates",
 	"bourse deploy --plan":                                typedByDeploy,
-	"bourse deploy --plan --out shop.plan":                typedByDeploy,
 	"bourse deploy --resume":                              typedByDeploy,
 	"bourse releases":                                     typedByDeploy,
 	"bourse scale show":                                   typedByDeploy,
