@@ -73,7 +73,7 @@ func TestShow(t *testing.T) {
 	t.Parallel()
 	file := written(t, "app = \"shop\"\nprimary_region = \"gru\"\n[http_service]\n[[files]]\nguest_path = \"/etc/motd\"\nlocal_path = \"fly.toml\"\n")
 	got := line.Run(t, "config", "show", "-c", file, "--image", "registry.example.com/shop:7")
-	for _, want := range []string{"app = \"shop\"\n", "strategy = \"rolling\"\n", "[[groups]]\n", "internal_port = 8080\n", "image = \"registry.example.com/shop:7\"\n"} {
+	for _, want := range []string{"app = 'shop'\n", "strategy = 'rolling'\n", "[[groups]]\n", "internal_port = 8080\n", "image = 'registry.example.com/shop:7'\n"} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("it lacks %q: %+v", want, got)
 		}
@@ -100,17 +100,17 @@ func TestSave(t *testing.T) {
 	})
 	const want = `# Release v2 of app shop (complete), image registry.example.com/shop:2.
 
-app = "shop"
-primary_region = "gru"
+app = 'shop'
+primary_region = 'gru'
 
 [http_service]
 internal_port = 8080
 
 [[http_service.checks]]
-path = "/up"
+path = '/up'
 
 [[vm]]
-memory = "1gb"
+memory = '1gb'
 `
 	if got := line.Against(t, h, "config", "save", "shop"); got.Code != 0 || got.Out != "fly.toml  written\n" {
 		t.Fatalf("%+v", got)

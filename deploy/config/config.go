@@ -71,7 +71,7 @@ func Parse(name string, text []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}, unacted: map[string]bool{}}
+	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}, unacted: map[string]bool{}, file: name}
 	c := &Config{file: name, at: d.at}
 	d.fields(root, where{}, reflect.ValueOf(&c.Definition).Elem())
 	if len(d.problems) == 0 {

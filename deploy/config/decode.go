@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agnivade/levenshtein"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -21,7 +22,10 @@ type decoder struct {
 	unacted  map[string]bool     // fields that a warning names as not acted on
 	warnings []Warning
 	problems Problems
+	file     string
 }
+
+func (d *decoder) position(n *yaml.Node) Position { return Position{d.file, n.Line, n.Column} }
 
 // where is a place in a definition: as it is shown, services[0].ports, and as
 // [Fields] has it, services.ports.
@@ -41,27 +45,27 @@ func (w where) below(name, field string) where {
 
 func (w where) item(i int) where { return where{w.path + "[" + strconv.Itoa(i) + "]", w.field} }
 
-func (d *decoder) problem(at Position, field, format string, args ...any) {
+func (d *decoder) problem(n *yaml.Node, field, format string, args ...any) {
 	if len(d.problems) <= maxProblems {
-		d.problems = append(d.problems, Problem{at, field, fmt.Sprintf(format, args...)})
+		d.problems = append(d.problems, Problem{d.position(n), field, fmt.Sprintf(format, args...)})
 	}
 }
 
 // wrong says that a value is not what is allowed.
-func (d *decoder) wrong(n *node, w where, allowed string) {
-	d.problem(n.at, w.path, "%s: use %s", n.shown(), allowed)
+func (d *decoder) wrong(n *yaml.Node, w where, allowed string) {
+	d.problem(n, w.path, "%s: use %s", shown(n), allowed)
 }
 
 // value decodes n into v, a field with these tags.
-func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag) {
-	if n.kind == null {
+func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
+	if kindOf(n) == null {
 		return
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	d.at[w.path] = n.at
+	d.at[w.path] = d.position(n)
 	if !d.may(n, w) {
 		return
 	}
@@ -78,8 +82,8 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 		d.duration(n, w, p, tag)
 		return
 	case *Concurrency:
-		if n.kind == text {
-			if allowed := p.limits(n); allowed != "" {
+		if kindOf(n) == text {
+			if allowed := p.limits(n.Value); allowed != "" {
 				d.wrong(n, w, allowed)
 			}
 			return
@@ -91,7 +95,9 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 		}
 		return
 	case *any:
-		*p = plain(n)
+		if n.Decode(p) != nil {
+			d.wrong(n, w, "a value that JSON has")
+		}
 		return
 	}
 	switch v.Kind() {
@@ -107,53 +113,52 @@ func (d *decoder) value(n *node, w where, v reflect.Value, tag reflect.StructTag
 }
 
 // scalar decodes what is one word or number.
-func (d *decoder) scalar(n *node, w where, v reflect.Value, tag reflect.StructTag) {
+func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	in := tag.Get("in")
 	switch v.Kind() { //nolint:exhaustive // a Definition has no others
 	case reflect.String:
 		words := strings.Split(in, "|")
 		switch {
-		case n.kind != text && in == "":
+		case kindOf(n) != text && in == "":
 			d.wrong(n, w, "a text")
-		case n.kind != text || in != "" && !slices.Contains(words, n.text):
-			d.wrong(n, w, oneOf(words)+near(n.text, words))
+		case kindOf(n) != text || in != "" && !slices.Contains(words, n.Value):
+			d.wrong(n, w, oneOf(words)+near(n.Value, words))
 		default:
-			v.SetString(n.text)
+			v.SetString(n.Value)
 		}
 	case reflect.Bool:
-		if n.kind != truth {
+		if kindOf(n) != truth {
 			d.wrong(n, w, "true or false")
 			return
 		}
-		v.SetBool(n.truth)
+		v.SetBool(isTrue(n))
 	case reflect.Int64:
 		low, high, _ := strings.Cut(in, "..")
 		least, _ := strconv.ParseInt(low, 10, 64)
 		most, _ := strconv.ParseInt(high, 10, 64)
-		if tag.Get("quoted") != "" && n.kind == text {
-			if number, err := strconv.ParseInt(n.text, 10, 64); err == nil {
-				n = &node{kind: whole, at: n.at, text: n.text, whole: number}
-			}
+		number, ok := integer(n)
+		if tag.Get("quoted") != "" && kindOf(n) == text {
+			var err error
+			number, err = strconv.ParseInt(n.Value, 10, 64)
+			ok = err == nil
 		}
-		if n.kind != whole || n.whole < least || n.whole > most {
+		if !ok || number < least || number > most {
 			d.wrong(n, w, "a whole number from "+low+" to "+high)
 			return
 		}
-		v.SetInt(n.whole)
+		v.SetInt(number)
 	case reflect.Float64:
-		switch n.kind {
-		case whole:
-			v.SetFloat(float64(n.whole))
-		case fraction:
-			v.SetFloat(n.real)
-		case null, text, truth, date, list, table:
+		number, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
+		if k := kindOf(n); err != nil || k != whole && k != fraction {
 			d.wrong(n, w, "a number")
+			return
 		}
+		v.SetFloat(number)
 	}
 }
 
 // amount looks whether a size is in its range.
-func (d *decoder) amount(n *node, w where, v reflect.Value, in string) {
+func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
 		return
@@ -162,15 +167,15 @@ func (d *decoder) amount(n *node, w where, v reflect.Value, in string) {
 	if v.Type() == reflect.TypeFor[GB]() {
 		unit = 1024
 	}
-	least, _ := mebibytes(&node{kind: text, text: low}, unit)
-	most, _ := mebibytes(&node{kind: text, text: high}, unit)
+	least, _ := mebibytes(low, unit)
+	most, _ := mebibytes(high, unit)
 	if v.Int()*unit < least || v.Int()*unit > most {
 		d.wrong(n, w, low+" to "+high)
 	}
 }
 
 // duration decodes a time: a text with a unit, or a number where its unit is known.
-func (d *decoder) duration(n *node, w where, into *bourse.Duration, tag reflect.StructTag) {
+func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
 	most, _ := time.ParseDuration(high)
@@ -181,18 +186,18 @@ func (d *decoder) duration(n *node, w where, into *bourse.Duration, tag reflect.
 	}
 	var t time.Duration
 	var err error
+	number, isWhole := integer(n)
 	switch {
-	case n.kind == text && n.text == "": // old files have it for a time that is not set
+	case kindOf(n) == text && n.Value == "": // old files have it for a time that is not set
 		return
-	case n.kind == text:
-		if t, err = time.ParseDuration(n.text); err != nil && bare > 0 { // a number as a text
-			var number int64
-			if number, err = strconv.ParseInt(n.text, 10, 32); err == nil {
+	case kindOf(n) == text:
+		if t, err = time.ParseDuration(n.Value); err != nil && bare > 0 { // a number as a text
+			if number, err = strconv.ParseInt(n.Value, 10, 32); err == nil {
 				t = time.Duration(number) * bare
 			}
 		}
-	case n.kind == whole && bare > 0 && n.whole <= int64(most/bare) && n.whole >= 0:
-		t = time.Duration(n.whole) * bare
+	case isWhole && bare > 0 && number <= int64(most/bare) && number >= 0:
+		t = time.Duration(number) * bare
 	default:
 		err = strconv.ErrSyntax
 	}
@@ -204,16 +209,16 @@ func (d *decoder) duration(n *node, w where, into *bourse.Duration, tag reflect.
 }
 
 // list decodes a list; one table may stand for a list of tables.
-func (d *decoder) list(n *node, w where, v reflect.Value, tag reflect.StructTag) {
-	items := n.items
+func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
+	items := n.Content
 	tables := v.Type().Elem().Kind() == reflect.Struct
 	switch {
-	case n.kind == table && tables:
-		items = []*node{n}
-	case n.kind != list && tables:
+	case kindOf(n) == table && tables:
+		items = []*yaml.Node{n}
+	case kindOf(n) != list && tables:
 		d.wrong(n, w, "a list of tables: [["+w.field+"]]")
 		return
-	case n.kind != list:
+	case kindOf(n) != list:
 		d.wrong(n, w, "a list of texts")
 		return
 	}
@@ -225,27 +230,27 @@ func (d *decoder) list(n *node, w where, v reflect.Value, tag reflect.StructTag)
 }
 
 // names decodes a table whose names are the author's.
-func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag) {
+func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	switch {
-	case n.kind == list && len(n.items) == 0: // old files have it
+	case kindOf(n) == list && len(n.Content) == 0: // old files have it
 		return
-	case n.kind == list && w.field == "processes":
+	case kindOf(n) == list && w.field == "processes":
 		if asks(n) {
-			d.warn(n.at, w.path, "a list of processes is ignored, as flyctl does: write [processes], with the command of each group")
+			d.warn(n, w.path, "a list of processes is ignored, as flyctl does: write [processes], with the command of each group")
 		}
 		return
-	case n.kind == list && v.Type().Elem() == reflect.TypeFor[Values]():
+	case kindOf(n) == list && v.Type().Elem() == reflect.TypeFor[Values]():
 		n = headersOf(n)
 	}
-	if n.kind != table {
+	if kindOf(n) != table {
 		d.wrong(n, w, "a table")
 		return
 	}
 	out := reflect.MakeMap(v.Type())
-	for _, m := range n.members {
+	for name, n := range members(n) {
 		value := reflect.New(v.Type().Elem()).Elem()
-		d.value(m.value, w.named(m.name), value, tag)
-		out.SetMapIndex(reflect.ValueOf(m.name), value)
+		d.value(n, w.named(name.Value), value, tag)
+		out.SetMapIndex(reflect.ValueOf(name.Value), value)
 	}
 	v.Set(out)
 }
@@ -253,23 +258,21 @@ func (d *decoder) names(n *node, w where, v reflect.Value, tag reflect.StructTag
 // headersOf returns the table that a list of headers stands for in old files: each
 // item has a name with its value or values, or is a table of headers itself. It
 // returns n if it is another list.
-func headersOf(n *node) *node {
-	out := &node{kind: table, at: n.at}
-	for _, item := range n.items {
-		if item.kind != table {
+func headersOf(n *yaml.Node) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
+	for _, item := range n.Content {
+		if kindOf(item) != table {
 			return n
 		}
-		name, value := item.member("name"), item.member("value")
+		name, value := member(item, "name"), member(item, "value")
 		if value == nil {
-			value = item.member("values")
+			value = member(item, "values")
 		}
-		if name == nil || name.kind != text || value == nil {
-			for _, m := range item.members {
-				out.put(m.name, m.at, m.value)
-			}
+		if name == nil || kindOf(name) != text || value == nil {
+			out.Content = append(out.Content, item.Content...)
 			continue
 		}
-		out.put(name.text, name.at, value)
+		out.Content = append(out.Content, name, value)
 	}
 	return out
 }
@@ -278,27 +281,28 @@ func headersOf(n *node) *node {
 var formerly = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
 
 // fields decodes a table whose names are the fields of a struct.
-func (d *decoder) fields(n *node, w where, v reflect.Value) {
-	if n.kind != table {
+func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
+	if kindOf(n) != table {
 		d.wrong(n, w, "a table")
 		return
 	}
 	known := fieldsOf(v.Type())
-	for _, m := range n.members {
+	for key, value := range members(n) {
+		name := key.Value
 		if len(d.problems) > maxProblems {
 			return
 		}
-		if name := formerly[w.member(m.name).field]; name != "" && n.member(name) == nil {
-			m.name = name
+		if now := formerly[w.member(name).field]; now != "" && member(n, now) == nil {
+			name = now
 		}
-		if index, ok := known[m.name]; ok {
+		if index, ok := known[name]; ok {
 			field := v.Type().FieldByIndex(index)
-			d.value(m.value, w.member(m.name), v.FieldByIndex(index), field.Tag)
+			d.value(value, w.member(name), v.FieldByIndex(index), field.Tag)
 			continue
 		}
-		if f := fieldAt(w.member(m.name).field); f != nil && f.Treatment == Ignored {
-			if asks(m.value) {
-				d.warn(m.at, w.member(m.name).path, f.Text)
+		if f := fieldAt(w.member(name).field); f != nil && f.Treatment == Ignored {
+			if asks(value) {
+				d.warn(key, w.member(name).path, f.Text)
 			}
 			continue
 		}
@@ -306,10 +310,10 @@ func (d *decoder) fields(n *node, w where, v reflect.Value) {
 			f := fieldAt(w.member(name).field)
 			return f != nil && f.Ours && !d.ours
 		})
-		if hint := near(m.name, names); hint != "" {
-			d.problem(m.at, w.member(m.name).path, "there is no such field%s", hint)
+		if hint := near(name, names); hint != "" {
+			d.problem(key, w.member(name).path, "there is no such field%s", hint)
 		} else {
-			d.problem(m.at, w.member(m.name).path, "there is no such field: use %s", oneOf(names))
+			d.problem(key, w.member(name).path, "there is no such field: use %s", oneOf(names))
 		}
 	}
 }

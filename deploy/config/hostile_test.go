@@ -34,7 +34,7 @@ func TestHostileFiles(t *testing.T) {
 		"many values":          {"fly.json", `{"env":[` + strings.Repeat("1,", n) + `1]}`, "more than 10000 values"},
 		"too many fields":      {"fly.toml", manyFields(20_000), "more than 10000 values"},
 		"many unknown fields":  {"fly.toml", manyFields(2_000), "and more"},
-		"a number of a number": {"fly.json", `{"swap_size_mb":1` + strings.Repeat("0", n) + `}`, "out of range"},
+		"a number of a number": {"fly.json", `{"swap_size_mb":1` + strings.Repeat("0", n) + `}`, "use a whole number"},
 		"aliases of aliases": {
 			"fly.yaml", "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
 				"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n", "more than 10000 values",

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/shlex"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -14,19 +15,19 @@ import (
 // reader is a value that can be written in more than one way. read returns what is
 // allowed when the node is none of them.
 type reader interface {
-	read(n *node) (allowed string)
+	read(n *yaml.Node) (allowed string)
 }
 
 // Texts are texts by name; numbers and truths are taken as they are written.
 type Texts map[string]string
 
-func (t *Texts) read(n *node) string {
+func (t *Texts) read(n *yaml.Node) string {
 	if *t == nil {
 		*t = Texts{}
 	}
-	if n.kind == list { // of tables, one over the other
-		for _, item := range n.items {
-			if item.kind != table {
+	if kindOf(n) == list { // of tables, one over the other
+		for _, item := range n.Content {
+			if kindOf(item) != table {
 				return "a table of texts"
 			}
 			if allowed := t.read(item); allowed != "" {
@@ -35,18 +36,15 @@ func (t *Texts) read(n *node) string {
 		}
 		return ""
 	}
-	if n.kind != table {
+	if kindOf(n) != table {
 		return "a table of texts"
 	}
-	for _, m := range n.members {
-		switch m.value.kind {
-		case text, whole, fraction, truth, date:
-			(*t)[m.name] = m.value.text
-		case null:
-			(*t)[m.name] = ""
-		case list, table:
-			return "a text for " + bourse.Quoted(m.name)
+	for name, value := range members(n) {
+		written, ok := word(value)
+		if !ok {
+			return "a text for " + bourse.Quoted(name.Value)
 		}
+		(*t)[name.Value] = written
 	}
 	return ""
 }
@@ -54,24 +52,24 @@ func (t *Texts) read(n *node) string {
 // Words are a command: a list, or one text, which is one word.
 type Words []string
 
-func (w *Words) read(n *node) string {
+func (w *Words) read(n *yaml.Node) string {
 	const allowed = "a list of texts"
-	switch n.kind {
+	items := n.Content
+	switch kindOf(n) {
 	case text:
-		*w = Words{n.text}
-		return ""
+		items = []*yaml.Node{n}
 	case list:
-		*w = make(Words, 0, len(n.items))
-		for _, item := range n.items {
-			if item.kind != text {
-				return allowed
-			}
-			*w = append(*w, item.text)
-		}
-		return ""
-	case null, whole, fraction, truth, date, table:
+	default:
+		return allowed
 	}
-	return allowed
+	*w = make(Words, 0, len(items))
+	for _, item := range items {
+		if kindOf(item) != text {
+			return allowed
+		}
+		*w = append(*w, item.Value)
+	}
+	return ""
 }
 
 // Split splits a command line into words as a POSIX shell would, without
@@ -95,15 +93,15 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(v))
 }
 
-func (v *Values) read(n *node) string {
-	if n.kind == list {
+func (v *Values) read(n *yaml.Node) string {
+	if kindOf(n) == list {
 		return (*Words)(v).read(n)
 	}
-	var one Texts
-	if one.read(&node{kind: table, members: []member{{value: n}}}) != "" {
+	written, ok := word(n)
+	if !ok {
 		return "a text, or a list of them"
 	}
-	*v = Values{one[""]}
+	*v = Values{written}
 	return ""
 }
 
@@ -118,12 +116,12 @@ func (e Edit) MarshalJSON() ([]byte, error) {
 	return Values(e).MarshalJSON()
 }
 
-func (e *Edit) read(n *node) string {
-	if n.kind == truth && !n.truth {
+func (e *Edit) read(n *yaml.Node) string {
+	if kindOf(n) == truth && !isTrue(n) {
 		*e = Edit{}
 		return ""
 	}
-	if n.kind == truth || (*Values)(e).read(n) != "" {
+	if kindOf(n) == truth || (*Values)(e).read(n) != "" {
 		return "a text, a list of them, or false to remove the header"
 	}
 	return ""
@@ -133,14 +131,14 @@ func (e *Edit) read(n *node) string {
 // "suspend"; false and true mean the first two.
 type Autostop string
 
-func (a *Autostop) read(n *node) string {
+func (a *Autostop) read(n *yaml.Node) string {
 	switch {
-	case n.kind == truth && n.truth:
+	case isTrue(n):
 		*a = "stop"
-	case n.kind == truth:
+	case kindOf(n) == truth:
 		*a = "off"
-	case n.kind == text && (n.text == "off" || n.text == "stop" || n.text == "suspend"):
-		*a = Autostop(n.text)
+	case kindOf(n) == text && (n.Value == "off" || n.Value == "stop" || n.Value == "suspend"):
+		*a = Autostop(n.Value)
 	default:
 		return `"off", "stop" or "suspend" (false and true mean the first two)`
 	}
@@ -148,8 +146,8 @@ func (a *Autostop) read(n *node) string {
 }
 
 // limits reads what files had before there were tables for it: "soft,hard".
-func (c *Concurrency) limits(n *node) string {
-	soft, hard, _ := strings.Cut(n.text, ",")
+func (c *Concurrency) limits(written string) string {
+	soft, hard, _ := strings.Cut(written, ",")
 	low, err := strconv.ParseUint(strings.TrimSpace(soft), 10, 30)
 	high, err2 := strconv.ParseUint(strings.TrimSpace(hard), 10, 30)
 	if err != nil || err2 != nil {
@@ -167,8 +165,8 @@ func (m MB) MarshalJSON() ([]byte, error) {
 	return json.Marshal(strconv.FormatInt(int64(m), 10) + "mb")
 }
 
-func (m *MB) read(n *node) string {
-	mib, ok := mebibytes(n, 1)
+func (m *MB) read(n *yaml.Node) string {
+	mib, ok := sizeOf(n, 1)
 	if !ok {
 		return `a size such as "512mb" or "2gb", or a number of megabytes`
 	}
@@ -184,8 +182,8 @@ func (g GB) MarshalJSON() ([]byte, error) {
 	return json.Marshal(strconv.FormatInt(int64(g), 10) + "gb")
 }
 
-func (g *GB) read(n *node) string {
-	mib, ok := mebibytes(n, 1024)
+func (g *GB) read(n *yaml.Node) string {
+	mib, ok := sizeOf(n, 1024)
 	if !ok || mib%1024 != 0 {
 		return `whole gigabytes, "10gb" or 10`
 	}
@@ -193,16 +191,19 @@ func (g *GB) read(n *node) string {
 	return ""
 }
 
-// mebibytes reads a size; a number without a unit is of bare MiB.
-func mebibytes(n *node, bare int64) (int64, bool) {
-	written := n.text
-	switch n.kind {
-	case text:
-	case whole:
-		written = strconv.FormatInt(n.whole, 10)
-	case null, fraction, truth, date, list, table:
+// sizeOf reads a size, a text or a whole number; see [mebibytes].
+func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
+	if number, ok := integer(n); ok {
+		return mebibytes(strconv.FormatInt(number, 10), bare)
+	}
+	if kindOf(n) != text {
 		return 0, false
 	}
+	return mebibytes(n.Value, bare)
+}
+
+// mebibytes reads a size; a number without a unit is of bare MiB.
+func mebibytes(written string, bare int64) (int64, bool) {
 	digits := strings.TrimRight(strings.ToLower(strings.TrimSpace(written)), "bi")
 	unit := bare
 	for suffix, mib := range map[string]int64{"m": 1, "g": 1024, "t": 1024 * 1024} {
@@ -220,14 +221,12 @@ func mebibytes(n *node, bare int64) (int64, bool) {
 }
 
 // requirement is a [bourse.Requirement] in a file.
-func requirement(n *node) (bourse.Requirement, string) {
-	switch {
-	case n.kind == text:
-		return bourse.Requirement{Label: n.text}, ""
-	case n.kind == truth:
-		return bourse.Requirement{Label: n.text}, ""
-	case n.kind == whole && n.whole >= 1 && n.whole <= bourse.MaxAmount:
-		return bourse.Requirement{Count: n.whole}, ""
+func requirement(n *yaml.Node) (bourse.Requirement, string) {
+	if k := kindOf(n); k == text || k == truth {
+		return bourse.Requirement{Label: n.Value}, ""
+	}
+	if number, ok := integer(n); ok && number >= 1 && number <= bourse.MaxAmount {
+		return bourse.Requirement{Count: number}, ""
 	}
 	return bourse.Requirement{}, fmt.Sprintf("a text (a label's value) or a whole number from 1 to %d", int64(bourse.MaxAmount))
 }

@@ -1,0 +1,317 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Bounds of a file.
+const (
+	MaxBytes = 1 << 20
+	maxDepth = 32     // of tables and lists
+	maxNodes = 10_000 // values, those that YAML's aliases repeat included; the time that TOML takes grows with their square
+)
+
+// source is a file that is being read. Whatever its syntax, it becomes a tree of YAML nodes, which
+// have positions.
+type source struct {
+	name  string
+	text  []byte
+	made  int // nodes
+	nodes int // of those that [source.bounded] has seen
+}
+
+// full reports whether there are so many nodes that the file will be refused.
+func (s *source) full() bool { return s.made > 4*maxNodes }
+
+// read makes the tree of a file by the syntax that its name says; TOML when it says none.
+func read(name string, raw []byte) (*yaml.Node, error) {
+	s := &source{name: name, text: raw}
+	if len(raw) > MaxBytes {
+		return nil, Problem{Position{File: name}, "", strconv.Itoa(len(raw)) + " bytes, at most " + strconv.Itoa(MaxBytes)}
+	}
+	for rest := raw; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 || r == 0 {
+			return nil, s.problem(s.node("", "", len(raw)-len(rest)), "no text: use UTF-8 without NUL bytes")
+		}
+		rest = rest[size:]
+	}
+	switch path.Ext(name) {
+	case ".json":
+		return s.json()
+	case ".yaml", ".yml":
+		return s.yaml()
+	}
+	return s.toml()
+}
+
+// node makes a node that is written at an offset of the text.
+func (s *source) node(tag, value string, offset int) *yaml.Node {
+	n := &yaml.Node{Tag: tag, Value: value, Kind: yaml.ScalarNode}
+	if s.made++; !s.full() { // finding a position takes long
+		before := s.text[:min(max(offset, 0), len(s.text))]
+		n.Line = 1 + bytes.Count(before, []byte("\n"))
+		n.Column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	}
+	switch tag {
+	case "!!map":
+		n.Kind = yaml.MappingNode
+	case "!!seq":
+		n.Kind = yaml.SequenceNode
+	}
+	return n
+}
+
+func (s *source) problem(n *yaml.Node, message string) error {
+	return Problem{Position{s.name, n.Line, n.Column}, "", message}
+}
+
+// bounded reports a tree that is too large or too deep, and a name that is in a table twice. It
+// puts what YAML's aliases stand for in their places, and makes all names texts.
+func (s *source) bounded(n *yaml.Node, depth int) error {
+	if s.nodes++; s.nodes > maxNodes {
+		return s.problem(n, "more than "+strconv.Itoa(maxNodes)+" values")
+	}
+	if depth > maxDepth {
+		return s.problem(n, "nested deeper than "+strconv.Itoa(maxDepth))
+	}
+	seen := map[string]bool{}
+	for i, below := range n.Content {
+		if below.Kind == yaml.AliasNode {
+			below = below.Alias
+			n.Content[i] = below
+		}
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			switch {
+			case below.Kind != yaml.ScalarNode:
+				return s.problem(below, "a name is a text")
+			case seen[below.Value]:
+				return s.problem(below, brief(below.Value)+" is there twice")
+			}
+			seen[below.Value] = true
+			n.Content[i] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: below.Value, Line: below.Line, Column: below.Column}
+			continue
+		}
+		if err := s.bounded(below, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+
+// yaml reads one document of YAML.
+func (s *source) yaml() (*yaml.Node, error) {
+	d := yaml.NewDecoder(bytes.NewReader(s.text))
+	var doc, more yaml.Node
+	err := d.Decode(&doc)
+	if errors.Is(err, io.EOF) { // nothing but comments
+		return s.node("!!map", "", 0), nil
+	}
+	if err == nil {
+		err = d.Decode(&more)
+	}
+	if err == nil {
+		return nil, s.problem(&more, "one document only")
+	}
+	if !errors.Is(err, io.EOF) {
+		message, at := err.Error(), Position{File: s.name}
+		if m := yamlLine.FindStringSubmatch(message); m != nil {
+			at.Line, _ = strconv.Atoi(m[1])
+			at.Column = 1
+			message = message[len(m[0]):]
+		}
+		return nil, Problem{at, "", "no YAML: " + strings.TrimPrefix(message, "yaml: ")}
+	}
+	return doc.Content[0], s.bounded(doc.Content[0], 0)
+}
+
+// json reads JSON, strictly.
+func (s *source) json() (*yaml.Node, error) {
+	d := json.NewDecoder(bytes.NewReader(s.text))
+	d.UseNumber()
+	n, err := s.jsonValue(d, 0)
+	if err != nil {
+		return nil, err
+	}
+	end := int(d.InputOffset())
+	if more := bytes.TrimSpace(s.text[end:]); len(more) > 0 {
+		return nil, s.problem(s.node("", "", end+bytes.Index(s.text[end:], more)), "no JSON: more after the first value")
+	}
+	return n, s.bounded(n, 0)
+}
+
+func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
+	offset := int(d.InputOffset())
+	offset += len(s.text[offset:]) - len(bytes.TrimLeft(s.text[offset:], " \t\r\n,:"))
+	t, err := d.Token()
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, s.problem(s.node("", "", int(syntax.Offset)-1), "no JSON: "+syntax.Error())
+	}
+	if err != nil {
+		return nil, s.problem(s.node("", "", offset), "no JSON: it ends too soon")
+	}
+	if depth > maxDepth || s.full() {
+		return nil, s.problem(s.node("", "", offset), "more than "+strconv.Itoa(maxNodes)+" values, or nested deeper than "+strconv.Itoa(maxDepth))
+	}
+	switch t := t.(type) {
+	case string:
+		return s.node("!!str", t, offset), nil
+	case bool:
+		return s.node("!!bool", strconv.FormatBool(t), offset), nil
+	case json.Number:
+		if _, err := t.Int64(); err == nil {
+			return s.node("!!int", t.String(), offset), nil
+		}
+		return s.node("!!float", t.String(), offset), nil
+	case json.Delim:
+		n := s.node(map[json.Delim]string{'{': "!!map", '[': "!!seq"}[t], "", offset)
+		for d.More() {
+			below, err := s.jsonValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, below)
+		}
+		if _, err := d.Token(); err != nil {
+			return nil, s.problem(s.node("", "", len(s.text)), "no JSON: it ends too soon")
+		}
+		return n, nil
+	}
+	return s.node("!!null", "", offset), nil
+}
+
+// toml reads TOML: the library's syntax tree has the positions, and its decoder says what is defined
+// twice.
+func (s *source) toml() (*yaml.Node, error) {
+	root := s.node("!!map", "", 0)
+	t := tomlReader{source: s}
+	t.Reset(s.text)
+	into := root
+	for !s.full() && t.NextExpression() {
+		switch e := t.Expression(); e.Kind { //nolint:exhaustive // the others are no expressions
+		case unstable.Table, unstable.ArrayTable:
+			into = t.header(root, e)
+		case unstable.KeyValue:
+			t.set(into, e)
+		}
+	}
+	if parsed, ok := errors.AsType[*unstable.ParserError](t.Error()); ok {
+		return nil, s.problem(s.node("", "", int(t.Range(parsed.Highlight).Offset)), "no TOML: "+parsed.Message)
+	}
+	if err := s.bounded(root, 0); err != nil {
+		return nil, err
+	}
+	err := toml.Unmarshal(s.text, new(map[string]any))
+	if decoded, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, column := decoded.Position()
+		return nil, Problem{Position{s.name, row, column}, "", strings.TrimPrefix(decoded.Error(), "toml: ")}
+	}
+	if err != nil {
+		return nil, Problem{Position{File: s.name}, "", err.Error()}
+	}
+	return root, nil
+}
+
+type tomlReader struct {
+	*source
+	unstable.Parser
+}
+
+func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
+	return t.node("!!str", string(k.Data), int(k.Raw.Offset))
+}
+
+// header returns the table that what follows a header is written into. What it makes of a file
+// that defines a name twice does not matter: the file is refused.
+func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
+	for keys := e.Key(); keys.Next(); {
+		offset := int(keys.Node().Raw.Offset)
+		next := member(into, string(keys.Node().Data))
+		if next == nil {
+			next = t.node("!!map", "", offset)
+			if keys.IsLast() && e.Kind == unstable.ArrayTable {
+				next = t.node("!!seq", "", offset)
+			}
+			into.Content = append(into.Content, t.key(keys.Node()), next)
+		}
+		if next.Kind == yaml.SequenceNode {
+			if n := len(next.Content); n == 0 || keys.IsLast() {
+				next.Content = append(next.Content, t.node("!!map", "", offset))
+			}
+			next = next.Content[len(next.Content)-1]
+		}
+		into = next
+	}
+	return into
+}
+
+// set writes key = value into a table; the key may have dots.
+func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
+	for keys := e.Key(); keys.Next(); {
+		key := keys.Node()
+		next := member(into, string(key.Data))
+		if keys.IsLast() {
+			next = t.value(e.Value(), int(key.Raw.Offset))
+			into.Content = append(into.Content, t.key(key), next)
+		} else if next == nil {
+			next = t.node("!!map", "", int(key.Raw.Offset))
+			into.Content = append(into.Content, t.key(key), next)
+		}
+		into = next
+	}
+}
+
+// tomlTags are the tags of values; those of dates are texts.
+var tomlTags = map[unstable.Kind]string{
+	unstable.Array: "!!seq", unstable.InlineTable: "!!map", unstable.Bool: "!!bool", unstable.Float: "!!float", unstable.Integer: "!!int",
+	unstable.String: "!!str", unstable.LocalDate: "!!str", unstable.LocalTime: "!!str", unstable.LocalDateTime: "!!str", unstable.DateTime: "!!str",
+}
+
+// value reads a value; near is the offset of its key, for those without one of their own.
+func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
+	if v.Raw.Length > 0 {
+		near = int(v.Raw.Offset)
+	}
+	n := t.node(tomlTags[v.Kind], string(v.Data), near)
+	for items := v.Children(); !t.full() && items.Next(); {
+		if n.Kind == yaml.MappingNode {
+			t.set(n, items.Node())
+		} else {
+			n.Content = append(n.Content, t.value(items.Node(), near))
+		}
+	}
+	return n
+}
+
+// TOML returns a JSON object as TOML: what a release keeps as its definition, or what
+// [Config.JSON] returns, as the file that a person writes. Nulls of tables are left out.
+// CodeInvalid for what is no JSON object, or has no TOML.
+func TOML(object []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	var members map[string]any
+	if err := d.Decode(&members); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "a configuration is a JSON object: %w", err)
+	}
+	var out bytes.Buffer
+	if err := toml.NewEncoder(&out).SetMarshalJSONNumbers(true).Encode(members); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	return out.Bytes(), nil
+}
