@@ -30,12 +30,29 @@ const (
 type source struct {
 	name  string
 	text  []byte
-	made  int // nodes
-	nodes int // of those that [source.bounded] has seen
+	made  int                                 // nodes
+	nodes int                                 // of those that [source.bounded] has seen
+	last  struct{ offset, lines, column int } // of the position that was asked for last
 }
 
 // full reports whether there are so many nodes that the file will be refused.
 func (s *source) full() bool { return s.made > 4*maxNodes }
+
+// position returns the line and the column at an offset. It counts from the last one, since a file
+// may be one long line.
+func (s *source) position(offset int) (line, column int) {
+	offset = min(max(offset, 0), len(s.text))
+	if offset < s.last.offset {
+		s.last.offset, s.last.lines, s.last.column = 0, 0, 0
+	}
+	between := s.text[s.last.offset:offset]
+	if lines := bytes.Count(between, []byte("\n")); lines > 0 {
+		s.last.lines, s.last.column = s.last.lines+lines, 0
+		between = between[bytes.LastIndexByte(between, '\n')+1:]
+	}
+	s.last.offset, s.last.column = offset, s.last.column+utf8.RuneCount(between)
+	return s.last.lines + 1, s.last.column + 1
+}
 
 // read makes the tree of a file by the syntax that its name says; TOML when it says none.
 func read(name string, raw []byte) (*yaml.Node, error) {
@@ -61,12 +78,9 @@ func read(name string, raw []byte) (*yaml.Node, error) {
 
 // node makes a node that is written at an offset of the text.
 func (s *source) node(tag, value string, offset int) *yaml.Node {
+	s.made++
 	n := &yaml.Node{Tag: tag, Value: value, Kind: yaml.ScalarNode}
-	if s.made++; !s.full() { // finding a position takes long
-		before := s.text[:min(max(offset, 0), len(s.text))]
-		n.Line = 1 + bytes.Count(before, []byte("\n"))
-		n.Column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	}
+	n.Line, n.Column = s.position(offset)
 	switch tag {
 	case "!!map":
 		n.Kind = yaml.MappingNode
@@ -267,8 +281,9 @@ func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 		key := keys.Node()
 		next := member(into, string(key.Data))
 		if keys.IsLast() {
+			name := t.key(key)
 			next = t.value(e.Value(), int(key.Raw.Offset))
-			into.Content = append(into.Content, t.key(key), next)
+			into.Content = append(into.Content, name, next)
 		} else if next == nil {
 			next = t.node("!!map", "", int(key.Raw.Offset))
 			into.Content = append(into.Content, t.key(key), next)
