@@ -32,7 +32,7 @@ man: build ## write the manual, bin/man/*.1
 	bin/bourse man bin/man
 
 demo: build ## run the main job from beginning to end, with a worker killed in between
-	$(GO) run ./scripts/demo -binary bin/bourse
+	scripts/demo bin/bourse
 
 test: ## run the tests, with race detector and shuffled (make check vets them)
 	@scripts/need-host

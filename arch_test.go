@@ -52,7 +52,6 @@ var floors = map[string]int{
 	"cmd":                     5,
 	"examples":                5,
 	"internal/servertest":     5,
-	"scripts":                 5,
 	"test":                    5,
 }
 
