@@ -2,106 +2,126 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
+	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/image/registrytest"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchContainer: create + start of a cached image through the public API
-// against "ctr run -d" of the same image on the same containerd, one after the
-// other and by 16 at once. Rounds alternate.
+// benchContainer measures the creation and start of a container of a cached
+// image through the API, over "ctr run -d" of the same image on the same
+// containerd. Rounds alternate.
 func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
-	return inHarness(ctx, lab, func(h *harness) error {
-		y, err := yardOf(h, lab, 1)
+	return withTB(ctx, lab, func(tb testing.TB) error {
+		containerd, registry := containerdtest.New(tb), registrytest.Start(tb, registrytest.Options{})
+		image := registry.Push(tb, "busybox:1", registrytest.Image{Layers: []registrytest.Layer{registrytest.Busybox(tb)}}).Ref()
+		client, workers, err := lab.market(ctx, []string{"gru"}, "--registry-private", "--containerd", containerd.Address, "--containerd-namespace", "bench")
 		if err != nil {
 			return err
 		}
-		if err := y.prepare(); err != nil {
+		tb.Cleanup(workers[0].stop) // before its containerd
+		ctr := func(args ...string) error {
+			c := exec.CommandContext(ctx, "ctr", append([]string{"-a", containerd.Address, "-n", "floor"}, args...)...)
+			if text, err := c.CombinedOutput(); err != nil {
+				return fmt.Errorf("ctr %v: %w: %s", args, err, text)
+			}
+			return nil
+		}
+		if err := ctr("images", "pull", "--plain-http", image); err != nil {
 			return err
 		}
 		var ours, theirs samples
-		for i := range 32 {
-			var id bourse.MachineID
-			if err := ours.measure(func() (err error) { id, err = y.create(y.small.Ref()); return }); err != nil {
+		for i := range 33 {
+			if i == 1 {
+				ours, theirs = nil, nil // the first one pulled the image
+			}
+			var m machinesapi.Created
+			if err := ours.measure(func() (err error) {
+				m, err = client.Create(ctx, app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
+					Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Cmd: sleeper},
+					Restart: &bourse.Restart{Policy: bourse.RestartNo},
+				}}, "")
+				return err
+			}); err != nil {
 				return err
 			}
-			if err := y.destroy(id); err != nil {
+			if m.State != bourse.StateStarted {
+				return fmt.Errorf("the machine is %s, not started", m.State)
+			}
+			if err := destroy(ctx, client, m.ID); err != nil {
 				return err
 			}
 			breathe(ctx)
 			name := fmt.Sprintf("floor-%d", i)
-			if err := theirs.measure(func() error { return y.ctrRun(name) }); err != nil {
+			if err := theirs.measure(func() error {
+				return ctr(append([]string{"run", "-d", "--memory-limit", "67108864", image, name}, sleeper...)...)
+			}); err != nil {
 				return err
 			}
-			if err := y.ctrRemove(name); err != nil {
+			if err := errors.Join(ctr("tasks", "rm", "-f", name), ctr("containers", "rm", name)); err != nil {
 				return err
 			}
 			breathe(ctx)
 		}
-		out["container_start_ms"] = ms(ours.quantile(0.5))
-		out["floor_ctr_run_ms"] = ms(theirs.quantile(0.5))
-		out["container_start_ratio"] = ms(ours.quantile(0.5)) / ms(theirs.quantile(0.5))
-		return y.atOnce(out)
+		out["container_start_ms"], out["floor_ctr_run_ms"] = ours.median(), theirs.median()
+		out["container_start_ratio"] = ours.median() / theirs.median()
+		return nil
 	})
 }
 
-// atOnce starts 16 at a time.
-func (y *yard) atOnce(out Figures) error {
-	const many, rounds = 16, 12
-	var ours, theirs []float64
-	for round := range rounds {
-		ids := make([]bourse.MachineID, many)
-		rate, err := together(many, many, func(i int) (err error) { ids[i], err = y.create(y.small.Ref()); return })
-		if err != nil {
-			return err
-		}
-		ours = append(ours, rate)
-		if _, err := together(4, many, func(i int) error { return y.destroy(ids[i]) }); err != nil {
-			return err
-		}
-		name := func(i int) string { return fmt.Sprintf("many-%d-%d", round, i) }
-		if rate, err = together(many, many, func(i int) error { return y.ctrRun(name(i)) }); err != nil {
-			return err
-		}
-		theirs = append(theirs, rate)
-		if _, err := together(4, many, func(i int) error { return y.ctrRemove(name(i)) }); err != nil {
-			return err
-		}
-	}
-	out["container_16_rps"] = median(ours)
-	out["floor_ctr_16_rps"] = median(theirs)
-	out["container_16_ratio"] = median(ours) / median(theirs)
-	return nil
+// benchTB lets a benchmark use the containerd and the registry that tests run.
+// A fatal error is a panic that withTB recovers.
+type benchTB struct {
+	testing.TB                 // nil: other methods are not needed
+	ctx        context.Context //nolint:containedctx // as a test's
+	dir        string
+	cleanups   []func()
+	err        error
 }
 
-// prepare has both sides pull the image before anything is measured.
-func (y *yard) prepare() error {
-	if err := y.ctr("images", "pull", "--plain-http", y.small.Ref()); err != nil {
-		return err
-	}
-	id, err := y.create(y.small.Ref())
+type fatal struct{ error }
+
+// withTB calls do, and then the cleanups it registered.
+func withTB(ctx context.Context, lab *Lab, do func(testing.TB) error) (err error) {
+	tb := &benchTB{ctx: ctx, dir: lab.dir}
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(fatal)
+			if !ok {
+				panic(r)
+			}
+			err = f.error
+		}
+		for _, clean := range slices.Backward(tb.cleanups) {
+			clean()
+		}
+		err = errors.Join(err, tb.err)
+	}()
+	return do(tb)
+}
+
+func (*benchTB) Helper()                           {}
+func (tb *benchTB) Context() context.Context       { return tb.ctx }
+func (tb *benchTB) Cleanup(f func())               { tb.cleanups = append(tb.cleanups, f) }
+func (tb *benchTB) Fatal(args ...any)              { panic(fatal{errors.New(fmt.Sprint(args...))}) }
+func (tb *benchTB) Fatalf(format string, a ...any) { panic(fatal{fmt.Errorf(format, a...)}) }
+func (tb *benchTB) Skip(args ...any)               { tb.Fatal(args...) }
+func (*benchTB) Logf(format string, a ...any)      { fmt.Fprintf(os.Stderr, format+"\n", a...) }
+func (tb *benchTB) Errorf(format string, a ...any) {
+	tb.err = errors.Join(tb.err, fmt.Errorf(format, a...))
+}
+
+func (tb *benchTB) TempDir() string {
+	dir, err := os.MkdirTemp(tb.dir, "t")
 	if err != nil {
-		return err
+		tb.Fatal(err)
 	}
-	return y.destroy(id)
-}
-
-func (y *yard) ctrRun(name string) error {
-	return y.ctr(append([]string{"run", "-d", "--memory-limit", "67108864", y.small.Ref(), name}, sleeper...)...)
-}
-
-func (y *yard) ctrRemove(name string) error {
-	if err := y.ctr("tasks", "rm", "-f", name); err != nil {
-		return err
-	}
-	return y.ctr("containers", "rm", name)
-}
-
-func (y *yard) ctr(args ...string) error {
-	c := exec.CommandContext(y.ctx, "ctr", append([]string{"-a", y.containerd.Address, "-n", "floor"}, args...)...)
-	if text, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("ctr %v: %w: %s", args, err, text)
-	}
-	return nil
+	return dir
 }

@@ -1,15 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -18,93 +19,115 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-const (
-	bootVariable = "BOURSE_BENCH_BOOT" // how long the program needs before it listens
-	boots        = time.Second         // as servers of some size do
-)
+// bootVariable is how long the program of a machine waits before it listens.
+const bootVariable = "BOURSE_BENCH_BOOT"
 
-// benchDeploy: a rolling update of 20 machines over 4 workers, 5 at a time, over what the
-// same program needs to stop, to start and to listen, as often as one update waits for
-// another.
+// greeting is the response of a machine's program.
+var greeting = []byte(strings.Repeat("hello from a machine\n", 12))
+
+// serve is the program of a machine: it serves HTTP at $PORT.
+func serve() error {
+	boot, _ := time.ParseDuration(os.Getenv(bootVariable)) // 0 if it is not set
+	time.Sleep(boot)
+	s := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(greeting)
+	})}
+	return s.ListenAndServe()
+}
+
+// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a
+// time, over its critical path: how often one update waits for another, times
+// what the program needs to stop, start and listen.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
-	client, _, err := lab.market(ctx, "gru", "gru", "gru", "gru")
-	self, unnamed := os.Executable()
-	if err := errors.Join(err, unnamed); err != nil {
+	const machines, lanes, boot = 20, 5, time.Second
+	client, _, err := lab.market(ctx, []string{"gru", "gru", "gru", "gru"})
+	if err != nil {
 		return err
 	}
-	const machines, lanes = 20, 5
-	carryOut := func(version string) (time.Duration, error) {
-		begin := time.Now()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	update := func(version int) error {
 		c := bourse.Config{
-			Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{self, "-answer"}},
-			Env: map[string]string{"VERSION": version, bootVariable: boots.String()},
+			Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{self, "-serve"}},
+			Env: map[string]string{"VERSION": fmt.Sprint(version), bootVariable: boot.String()},
 		}
 		c.Checks = json.RawMessage(`{"listens":{"type":"tcp","interval":"1s","timeout":"1s"}}`)
 		list, _, err := client.Machines(ctx, app, machinesapi.ListMachines{})
 		if err != nil {
-			return 0, err
+			return err
 		}
 		plan := deploy.Make(deploy.App{
 			Name: app, Strategy: deploy.Rolling, MaxUnavailable: lanes, Wait: bourse.Duration(time.Minute),
 			Groups: []deploy.Group{{Name: "app", Config: c, Smoke: true, Counts: []deploy.Count{{Region: "gru", Count: machines}}}},
 		}, deploy.State{App: app, Machines: list}, deploy.Options{})
 		_, err = carry.Run(ctx, carry.Over(client, app), plan, carry.Options{})
-		return time.Since(begin), err
-	}
-	_, err = carryOut("0")
-	if err := errors.Join(err, os.Setenv(bootVariable, boots.String())); err != nil {
 		return err
 	}
-	defer os.Unsetenv(bootVariable)
-	var took, own samples
+	if err := update(0); err != nil {
+		return err
+	}
+	var rolling, restart samples
 	for n := range 5 {
-		whole, err := carryOut(fmt.Sprint(n + 1))
-		alone, unmeasured := byItself(ctx, self)
-		if err := errors.Join(err, unmeasured); err != nil {
+		if err := rolling.measure(func() error { return update(n + 1) }); err != nil {
 			return err
 		}
-		took, own = append(took, whole), append(own, alone)
+		took, err := restartAlone(ctx, self, boot)
+		if err != nil {
+			return err
+		}
+		restart = append(restart, took)
 	}
-	path := 1 + math.Ceil(float64(machines-1)/lanes) // the first goes alone
-	out["deploy_ms"], out["deploy_ratio"] = ms(took.quantile(0.5)), ms(took.quantile(0.5))/(path*ms(own.quantile(0.5)))
+	path := 1 + math.Ceil(float64(machines-1)/lanes) // the first machine goes alone
+	out["deploy_ms"], out["floor_restart_ms"] = rolling.median(), restart.median()
+	out["deploy_ratio"] = rolling.median() / (path * restart.median())
 	return nil
 }
 
-// benchDeploySame: the command line, from its start to its end: a deploy of 100 machines that are as they are wanted,
-// and the plan of a change of 1 000, which are stopped.
-func benchDeploySame(ctx context.Context, lab *Lab, out Figures) error {
-	client, _, err := lab.market(ctx, "gru", "gru", "gru", "gru")
-	file := filepath.Join(lab.dir, "fly.toml")
-	unwritten := os.WriteFile(file, []byte("primary_region = \"gru\"\nbuild = { image = \"host\" }\nprocesses = { app = \"sleep 600\" }\n"), 0o600)
-	if err := errors.Join(err, unwritten); err != nil {
-		return err
+// restartAlone returns the time from the signal that ends the program until
+// the next one listens at its port, without Bourse.
+func restartAlone(ctx context.Context, self string, boot time.Duration) (time.Duration, error) {
+	at, err := freeAddress(ctx)
+	if err != nil {
+		return 0, err
 	}
-	deploy := func(says string, flags ...string) func() error {
-		return func() error {
-			c := exec.CommandContext(ctx, lab.binary, append([]string{"deploy", "--api", client.BaseURL, "--config", file}, flags...)...)
-			if said, err := c.CombinedOutput(); !bytes.Contains(said, []byte(says)) { // a plan of changes ends with status 2
-				return fmt.Errorf("%s: %w: %s", c, err, said)
-			}
-			return nil
-		}
+	_, port, _ := net.SplitHostPort(at)
+	start := func() (*exec.Cmd, error) {
+		cmd := exec.CommandContext(ctx, self, "-serve")
+		cmd.Env = append(os.Environ(), "PORT="+port, bootVariable+"="+boot.String())
+		return cmd, errors.Join(cmd.Start(), until(ctx, 10*time.Second, "the program listens", func() bool { return accepts(at) }))
 	}
-	for app, machines := range map[bourse.AppName]int{"hundred": 100, "thousand": 1000} {
-		err := deploy("complete", "--ha=false", "--app", string(app))()
-		list, _, unread := client.Machines(ctx, app, machinesapi.ListMachines{})
-		if err := errors.Join(err, unread); err != nil {
-			return err
-		}
-		one := machinesapi.CreateMachine{Region: "gru", Config: list[0].Config, SkipLaunch: machines > 100}
-		if _, err := together(8, machines-1, func(int) error { _, err := client.Create(ctx, app, one, ""); return err }); err != nil {
-			return err
-		}
+	cmd, err := start()
+	if err != nil {
+		return 0, err
 	}
-	var same, plan samples
-	for range 9 {
-		if err := errors.Join(same.measure(deploy("nothing to do", "--app", "hundred")), plan.measure(deploy("1000 to update", "--app", "thousand", "--plan", "-e", "MODE=fast"))); err != nil {
-			return err
-		}
+	from := time.Now()
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait() // ended by the signal
+	if cmd, err = start(); err != nil {
+		return 0, err
 	}
-	out["deploy_same_100_ms"], out["deploy_plan_1000_ms"] = ms(same.quantile(0.5)), ms(plan.quantile(0.5))
-	return nil
+	took := time.Since(from)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return took, nil
+}
+
+// freeAddress returns an address on which nobody listens.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func accepts(at string) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", at)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
 }

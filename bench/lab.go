@@ -15,20 +15,35 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	cliserve "github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Lab is a temporary directory and the servers started in it.
-type Lab struct {
-	binary   string
-	dir      string
-	protocol bourse.TaskProtocol // of warm programs
-	servers  []*Server
-	more     []string // flags of workers that are started from now on
+// app is the app of all machines.
+const app = bourse.AppName("default")
+
+// sleeper is the program that machines run, and that the floors start.
+var sleeper = []string{"/bin/sleep", "1000"}
+
+// order is an order for a machine that runs the sleeper.
+func order(region string, memory bourse.MiB) machinesapi.CreateMachine {
+	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: memory}, Init: bourse.Init{Exec: sleeper},
+	}}
 }
 
-// Server is one process of the program.
+// Lab is a temporary directory and the servers started in it.
+type Lab struct {
+	binary  string
+	dir     string
+	servers []*Server
+}
+
+// Server is one bourse process.
 type Server struct {
 	Name  string
 	Ready Ready
@@ -38,14 +53,13 @@ type Server struct {
 	ready string
 }
 
-// Ready is what a server writes into its ready file.
+// Ready is the content of a server's ready file.
 type Ready struct {
-	ID     string `json:"id"`
-	API    string `json:"api"`
-	Gossip string `json:"gossip"`
-	PID    int    `json:"pid"`
-
-	HTTP []string `json:"http"` // where a proxy serves it
+	ID     string   `json:"id"`
+	API    string   `json:"api"`
+	Gossip string   `json:"gossip"`
+	PID    int      `json:"pid"`
+	HTTP   []string `json:"http"` // a proxy's listeners
 }
 
 func newLab(binary string) (*Lab, error) {
@@ -62,53 +76,49 @@ func newLab(binary string) (*Lab, error) {
 
 func (l *Lab) close() {
 	for _, s := range l.servers {
-		s.end()
+		s.stop()
 	}
 	_ = os.RemoveAll(l.dir) // a temporary directory
 }
 
-// worker starts a worker in a region, with room for thousands of machines.
-func (l *Lab) worker(ctx context.Context, name, region string, join ...string) (*Server, error) {
+// worker starts a worker with room for thousands of machines. more are
+// additional arguments.
+func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (*Server, error) {
 	args := []string{
 		"serve", "worker", "--region", region, "--name", name, "--data", filepath.Join(l.dir, name),
-		"--cpus", "4000", "--memory", "4TiB", "--disk", "1TiB", "--ephemeral", "--log-level", "warn",
+		"--cpus", "4000", "--memory", "4TiB", "--disk", "1TiB", "--ephemeral", "--log-level", "error",
 	}
 	if onlyV1() {
 		args = append(args, "--no-limits")
 	}
-	args = append(args, l.more...)
-	return l.start(ctx, name, append(args, "--join", strings.Join(join, ","))...)
+	return l.start(ctx, name, append(args, more...)...)
 }
 
-// onlyV1 reports whether this host's limits are those of cgroup v1, which costs
-// a start 10 to 20 ms that no user of v2 sees: machines have none then, as the
-// floors have none.
+// onlyV1 reports whether this host's limits are those of cgroup v1, which add
+// 10 to 20 ms to each start. Machines and floors then run without limits.
 func onlyV1() bool {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	return err == nil && strings.Contains(string(mounts), " - cgroup ")
 }
 
 // broker starts a broker on a free port.
-func (l *Lab) broker(ctx context.Context, name string, join ...string) (*Server, error) {
-	return l.start(ctx, name, "serve", "broker", "--listen", "127.0.0.1:0", "--log-level", "warn", "--join", strings.Join(join, ","))
+func (l *Lab) broker(ctx context.Context, name string, more ...string) (*Server, error) {
+	return l.start(ctx, name, append([]string{"serve", "broker", "--listen", "127.0.0.1:0", "--log-level", "error"}, more...)...)
 }
 
 func (l *Lab) start(ctx context.Context, name string, args ...string) (*Server, error) {
-	s := &Server{Name: name, args: args, ready: filepath.Join(l.dir, name+".ready")}
-	if args[len(args)-1] == "" { // no one to join
-		s.args = args[:len(args)-2]
-	}
-	s.args = append(s.args, "--ready-file", s.ready)
+	s := &Server{Name: name, ready: filepath.Join(l.dir, name+".ready")}
+	s.args = append(args, "--ready-file", s.ready)
 	l.servers = append(l.servers, s)
 	return s, s.begin(ctx, l.binary)
 }
 
-// begin starts the process and waits until it says that it is ready.
+// begin starts the process and waits until it is ready.
 func (s *Server) begin(ctx context.Context, binary string) error {
 	if err := os.Remove(s.ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // its life is the lab's
+	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // it lives as long as the lab
 	s.cmd.Stderr = os.Stderr
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
@@ -125,23 +135,23 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	return fmt.Errorf("%s is not ready after %s", s.Name, time.Since(begin))
 }
 
-// kill ends the process at once, as a crash does.
+// kill ends the process as a crash would.
 func (s *Server) kill() {
-	_ = s.cmd.Process.Kill() // ended already: fine
+	_ = s.cmd.Process.Kill() // it may have exited
 	_ = s.cmd.Wait()
 }
 
-func (s *Server) end() {
-	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // it could not be started, or has ended
+func (s *Server) stop() {
+	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // not started, or exited
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // ended already: fine
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	_ = s.cmd.Wait()
 }
 
-// market starts workers and a broker that knows them all, and returns the
-// broker's client.
-func (l *Lab) market(ctx context.Context, regions ...string) (*machinesapi.Client, []*Server, error) {
+// market starts a broker and workers, waits until all of them quote, and
+// returns the broker's client.
+func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*machinesapi.Client, []*Server, error) {
 	broker, err := l.broker(ctx, "broker")
 	if err != nil {
 		return nil, nil, err
@@ -149,18 +159,18 @@ func (l *Lab) market(ctx context.Context, regions ...string) (*machinesapi.Clien
 	client := clientOf(broker)
 	var workers []*Server
 	for i, region := range regions {
-		w, err := l.worker(ctx, region+"-"+strconv.Itoa(i), region, broker.Ready.Gossip)
+		w, err := l.worker(ctx, region+"-"+strconv.Itoa(i), region, append([]string{"--join", broker.Ready.Gossip}, more...)...)
 		if err != nil {
 			return nil, nil, err
 		}
 		workers = append(workers, w)
 	}
-	return client, workers, takeOrders(ctx, client, len(workers))
+	return client, workers, awaitQuotes(ctx, client, len(workers))
 }
 
-// takeOrders waits until so many workers answer with a quote.
-func takeOrders(ctx context.Context, client *machinesapi.Client, workers int) error {
-	return until(ctx, 10*time.Second, "all workers take orders", func() bool {
+// awaitQuotes waits until this many workers answer with a quote.
+func awaitQuotes(ctx context.Context, client *machinesapi.Client, workers int) error {
+	return until(ctx, 10*time.Second, "all workers quote", func() bool {
 		known := 0
 		d, err := client.Quote(ctx, app, order("any", 1))
 		for _, r := range d.Rounds {
@@ -171,19 +181,81 @@ func takeOrders(ctx context.Context, client *machinesapi.Client, workers int) er
 }
 
 func clientOf(broker *Server) *machinesapi.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	api := "http://" + broker.Ready.API
-	return &machinesapi.Client{BaseURL: api, Token: loopback.Find(os.Getenv, api), HTTP: &http.Client{Transport: transport}}
+	return &machinesapi.Client{
+		BaseURL: api, Token: loopback.Find(os.Getenv, api),
+		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	}
 }
 
-// until waits for something that only time brings.
-func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
-	begin := time.Now()
-	for !done() {
-		if time.Since(begin) > limit || ctx.Err() != nil {
-			return fmt.Errorf("after %s not yet: %s", time.Since(begin).Round(time.Millisecond), what)
-		}
-		time.Sleep(2 * time.Millisecond)
+// startedOn asks a worker for its started machines.
+func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot, error) {
+	proof, err := proofOf(cliserve.DefaultCluster)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	caller := direct.NewOver(direct.TCP, nil, proof)
+	defer caller.Close()
+	id := bourse.WorkerID(w.Ready.ID)
+	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // its tag unless another worker has it
+	machines, err := fabric.MachineList.Call(ctx, caller, worker, fabric.MachinesQuery{})
+	if err != nil {
+		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)
+	}
+	started := map[bourse.MachineID]bourse.Boot{}
+	for _, m := range machines {
+		if m.State == bourse.StateStarted {
+			started[m.ID] = m.Boot
+		}
+	}
+	return started, nil
+}
+
+// proofOf returns the credentials of a cluster's servers on loopback.
+func proofOf(cluster string) (admission.Proof, error) {
+	secret, err := loopback.SecretOf(os.Getenv, cluster)
+	return admission.Proof{Cluster: cluster, Bearer: string(secret)}, err
+}
+
+// supervisor returns the PID of a worker's supervisor process.
+func (s *Server) supervisor() (int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, bad := strconv.Atoi(e.Name())
+		cmdline, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		words := strings.Split(string(cmdline), "\x00")
+		if err == nil && bad == nil && len(words) > 2 && words[1] == "supervisor" && strings.Contains(string(cmdline), "/"+s.Name+"/") {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("found no supervisor of %s", s.Name)
+}
+
+// anonymous returns the bytes of anonymous memory of a worker's daemon and
+// supervisor. Pages of the program's file are shared and not counted.
+func (s *Server) anonymous() (total int64, err error) {
+	supervisor, err := s.supervisor()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range []int{s.Ready.PID, supervisor} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			return 0, err
+		}
+		_, rest, _ := strings.Cut(string(text), "\nAnonymous:")
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			return 0, fmt.Errorf("no anonymous memory is shown for process %d", pid)
+		}
+		kib, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		total += kib << 10
+	}
+	return total, nil
 }

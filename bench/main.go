@@ -1,7 +1,7 @@
-// Command bench measures what users of Bourse feel, each figure beside the
-// floor it is divided by, in one run: machines are shared and noisy, ratios
-// are not. It drives real processes of bin/bourse on loopback, prints one flat
-// JSON object and writes it to -out.
+// Command bench measures what users of Bourse notice. It starts real bin/bourse
+// processes on loopback and measures each figure next to a floor or a peer in
+// the same run: hosts are shared and noisy, so only the ratios are comparable.
+// It prints the figures as one flat JSON object and writes it to -out.
 package main
 
 import (
@@ -15,92 +15,108 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/query"
 )
 
-// Figures are the run's results by name.
+// Figures holds a run's results by name.
 type Figures map[string]float64
 
-type benchmark struct {
+// benchmarks lists what is measured, in order.
+var benchmarks = []struct {
 	name string
 	run  func(context.Context, *Lab, Figures) error
+}{
+	{"fsm", benchFSM},
+	{"ready", benchReady},
+	{"memory", benchMemory},
+	{"place", benchPlace},
+	{"throughput", benchThroughput},
+	{"refuse", benchRefuse},
+	{"api", benchAPI},
+	{"deploy", benchDeploy},
+	{"proxy", benchProxy},
+	{"cold", benchCold},
+	{"failover", benchFailover},
+	{"standby", benchStandby},
+	{"recover", benchRecover},
+	{"lost", benchLost},
+	{"container", benchContainer},
+	{"task", benchTask},
+	{"visible", benchVisible},
+}
+
+// goals are printed next to the figures. "<" limits a figure from above, ">"
+// from below. Floors and absolute times have no goal.
+var goals = map[string]struct {
+	sign  string
+	limit float64
+}{
+	"place_p50_ratio":       {"<", 2.2},
+	"place_rps_ratio":       {">", 0.5},
+	"refuse_p99_ratio":      {"<", 4},
+	"fsm_c16_gain":          {">", 5},
+	"task_p50_ratio":        {"<", 5},
+	"task_c16_ratio":        {">", 0.3},
+	"api_get_ratio":         {"<", 3},
+	"api_list_ratio":        {"<", 8},
+	"recover_2000_s":        {"<", 1},
+	"lost_worker_s":         {"<", 5},
+	"view_p99_ms":           {"<", 1000},
+	"view_unseen":           {"<", 0},
+	"anon_idle_mib":         {"<", 25},
+	"anon_per_machine_kib":  {"<", 1024},
+	"ready_s":               {"<", 0.3},
+	"container_start_ratio": {"<", 1.15},
+	"proxy_rps_ratio":       {">", 0.7},
+	"proxy_p99_ratio":       {"<", 1.5},
+	"cold_start_added_ms":   {"<", 2},
+	"failover_gap_ms":       {"<", 1000},
+	"failover_failed":       {"<", 0},
+	"standby_s":             {"<", 5},
+	"deploy_ratio":          {"<", 1.2},
 }
 
 func main() {
-	out := flag.String("out", "", "write the figures to this file, as JSON")
-	binary := flag.String("binary", "bin/bourse", "the program to measure")
-	only := flag.String("only", "", "comma list of benchmarks to run; default all")
-	protocol := flag.String("task-protocol", string(bourse.TaskFrames), "what warm programs speak: frames, or http to compare")
-	echoAt := flag.String("echo", "", "be the responder of a floor, at the NATS server with this `URL`, until standard input ends")
-	answering := flag.Bool("answer", false, "be the program of a machine: serve HTTP at $PORT")
+	out := flag.String("out", "", "write the figures to this `file` as JSON")
+	binary := flag.String("binary", "bin/bourse", "the `program` to measure")
+	only := flag.String("only", "", "comma-separated `list` of benchmarks to run (default all)")
+	echoAt := flag.String("echo", "", "answer requests at the NATS server with this `URL` until standard input ends (internal)")
+	serving := flag.Bool("serve", false, "serve HTTP at $PORT, as a machine's program (internal)")
 	flag.Parse()
-	if *answering {
-		fmt.Fprintln(os.Stderr, "bench:", answer())
-		os.Exit(1)
-	}
-	if *echoAt != "" {
-		if err := echo(*echoAt); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *binary, *only, *out, bourse.TaskProtocol(*protocol)); err != nil {
+	var err error
+	switch {
+	case *serving:
+		err = serve()
+	case *echoAt != "":
+		err = echo(*echoAt)
+	default:
+		err = run(ctx, *binary, *only, *out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProtocol) error {
-	if err := query.BoundMemory(); err != nil { // as servers do, before the first view is opened
-		return err
-	}
+func run(ctx context.Context, binary, only, out string) error {
 	figures := Figures{}
 	if onlyV1() {
-		fmt.Fprintln(os.Stderr, "this host has only cgroup v1: machines are placed without limits")
+		fmt.Fprintln(os.Stderr, "this host only has cgroup v1: machines run without limits")
 	}
-	for _, b := range []benchmark{
-		{"rank", benchRank},
-		{"fsm", benchFSM},
-		{"ready", benchReady},
-		{"memory", benchMemory},
-		{"place", benchPlace},
-		{"throughput", benchThroughput},
-		{"overload", benchOverload},
-		{"refuse", benchRefuse},
-		{"api", benchAPI},
-		{"update", benchUpdate},
-		{"deploy", benchDeploy},
-		{"same", benchDeploySame},
-		{"proxy", benchProxy},
-		{"cold", benchCold},
-		{"failover", benchFailover},
-		{"standby", benchStandby},
-		{"websockets", benchWebSockets},
-		{"recover", benchRecover},
-		{"lost", benchLost},
-		{"container", benchContainer},
-		{"image", benchImage},
-		{"volume", benchVolume},
-		{"match", benchMatch},
-		{"slots", benchSlots},
-		{"visible", benchVisible},
-		{"apply", benchApply},
-		{"query", benchQuery},
-		{"join", benchJoin},
-		{"thousand", benchThousand},
-		{"tiers", benchTiers},
-	} {
+	for _, b := range benchmarks {
 		if only != "" && !slices.Contains(strings.Split(only, ","), b.name) {
 			continue
 		}
 		begin := time.Now()
-		if err := inLab(ctx, binary, protocol, figures, b); err != nil {
-			show(figures) // those before it are good
+		lab, err := newLab(binary)
+		if err != nil {
+			return err
+		}
+		err = b.run(ctx, lab, figures)
+		lab.close()
+		if err != nil {
+			show(figures) // the earlier ones are valid
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%-12s %s\n", b.name, time.Since(begin).Round(time.Millisecond))
@@ -117,19 +133,16 @@ func run(ctx context.Context, binary, only, out string, protocol bourse.TaskProt
 	return os.WriteFile(out, append(text, '\n'), 0o644)
 }
 
-// show prints figures for people.
+// show prints the figures and their goals.
 func show(figures Figures) {
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
-		fmt.Fprintf(os.Stderr, "  %-28s %10.3f  %s\n", name, figures[name], verdict(name, figures[name]))
+		value, verdict := figures[name], ""
+		if g, ok := goals[name]; ok {
+			verdict = fmt.Sprintf("missed (goal %s= %g)", g.sign, g.limit)
+			if value == g.limit || (value < g.limit) == (g.sign == "<") {
+				verdict = fmt.Sprintf("ok (goal %s= %g)", g.sign, g.limit)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "  %-24s %10.3f  %s\n", name, value, verdict)
 	}
-}
-
-func inLab(ctx context.Context, binary string, protocol bourse.TaskProtocol, figures Figures, b benchmark) error {
-	lab, err := newLab(binary)
-	if err != nil {
-		return err
-	}
-	defer lab.close()
-	lab.protocol = protocol
-	return b.run(ctx, lab, figures)
 }

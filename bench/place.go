@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
@@ -13,22 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-const app = bourse.AppName("default")
-
-// sleeper is the program that machines run, and that the floor starts.
-var sleeper = []string{"/bin/sleep", "1000"}
-
-func order(region string, memory bourse.MiB) machinesapi.CreateMachine {
-	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
-		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: memory}, Init: bourse.Init{Exec: sleeper},
-	}}
-}
-
-// benchPlace: create + start of a host process through the public API, one
-// client, against one fsynced bbolt update + fork/exec of the same program +
-// two loopback round trips.
+// benchPlace measures the creation and start of a host process through the API
+// by one client, over one synced bbolt update, one fork and exec of the same
+// program, and two round trips.
 func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
-	client, _, err := lab.market(ctx, "gru", "gru")
+	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
 		return err
 	}
@@ -38,22 +29,22 @@ func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 	}
 	defer db.Close()
 	var place, sync, fork, trip samples
-	const rounds = 400
-	for i := range rounds {
+	for i := range 400 {
 		var m machinesapi.Created
 		var pid int
 		if err := place.measure(func() (err error) { m, err = client.Create(ctx, app, order("gru", 1), ""); return }); err != nil {
 			return err
 		}
 		if m.State != bourse.StateStarted {
-			return fmt.Errorf("the reply says %s, not started", m.State)
+			return fmt.Errorf("the machine is %s, not started", m.State)
 		}
 		breathe(ctx)
-		if err := sync.measure(func() error { return update(db, i) }); err != nil {
+		if err := sync.measure(func() error { return syncedUpdate(db, i) }); err != nil {
 			return err
 		}
 		breathe(ctx)
-		if err := fork.measure(func() (err error) { pid, err = spawn(); return }); err != nil {
+		attr := &syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}}
+		if err := fork.measure(func() (err error) { pid, err = syscall.ForkExec(sleeper[0], sleeper, attr); return }); err != nil {
 			return err
 		}
 		reap(pid)
@@ -62,33 +53,19 @@ func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 				return err
 			}
 		}
-		if err := client.Destroy(ctx, app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
+		if err := destroy(ctx, client, m.ID); err != nil {
 			return err
 		}
 		breathe(ctx)
 	}
-	floor := sync.quantile(0.5) + fork.quantile(0.5) + 2*trip.quantile(0.5)
-	out["place_p50_ms"] = ms(place.quantile(0.5))
-	out["place_p99_ms"] = ms(place.quantile(0.99))
-	out["floor_fsync_ms"] = ms(sync.quantile(0.5))
-	out["floor_fork_ms"] = ms(fork.quantile(0.5))
-	out["floor_trip_ms"] = ms(trip.quantile(0.5))
-	out["place_p50_ratio"] = ms(place.quantile(0.5)) / ms(floor)
+	out["place_p50_ms"], out["place_p99_ms"] = place.median(), place.quantile(0.99)
+	out["floor_fsync_ms"], out["floor_fork_ms"], out["floor_trip_ms"] = sync.median(), fork.median(), trip.median()
+	out["place_p50_ratio"] = place.median() / (sync.median() + fork.median() + 2*trip.median())
 	return nil
 }
 
-func update(db *bolt.DB, i int) error {
-	return db.Update(func(tx *bolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists([]byte("floor"))
-		if err != nil {
-			return err
-		}
-		return b.Put(fmt.Appendf(nil, "%08d", i), make([]byte, 512))
-	})
-}
-
-func spawn() (int, error) {
-	return syscall.ForkExec(sleeper[0], sleeper, &syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}})
+func destroy(ctx context.Context, client *machinesapi.Client, id bourse.MachineID) error {
+	return client.Destroy(ctx, app, id, machinesapi.DestroyMachine{Force: true}, "")
 }
 
 func reap(pid int) {
@@ -96,17 +73,16 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput: the same with 16 clients, in machines a second, against
-// what one process reaches by 16 at once that starts the same program with a
-// directory and limits of its own and does nothing else. Rounds alternate, so
-// that a noisy moment falls on both.
+// benchThroughput measures machines per second with 16 clients, over one
+// process that starts the same program 16 at a time, each with a directory and
+// limits of its own, and does nothing else. Rounds alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
-	client, _, err := lab.market(ctx, "gru", "gru")
+	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
 		return err
 	}
 	const clients, machines, rounds = 16, 500, 3
-	bare, err := openKernel(lab.dir)
+	bare, err := newKernel(lab.dir)
 	if err != nil {
 		return err
 	}
@@ -122,31 +98,70 @@ func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 			return err
 		}
 		placed = append(placed, rate)
-		if _, err := together(clients, machines, func(i int) error {
-			return client.Destroy(ctx, app, ids[i], machinesapi.DestroyMachine{Force: true}, "")
-		}); err != nil {
+		if _, err := together(clients, machines, func(i int) error { return destroy(ctx, client, ids[i]) }); err != nil {
 			return err
 		}
 		pids := make([]int, machines)
-		rate, err = together(clients, machines, func(i int) (err error) { pids[i], err = bare.spawn(i); return })
-		if err != nil {
+		if rate, err = together(clients, machines, func(i int) (err error) { pids[i], err = bare.start(i); return }); err != nil {
 			return err
 		}
 		started = append(started, rate)
 		for i, pid := range pids {
-			bare.reap(i, pid)
+			bare.remove(i, pid)
 		}
 	}
-	out["place_rps"] = median(placed)
-	out["floor_kernel_rps"] = median(started)
+	out["place_rps"], out["floor_kernel_rps"] = median(placed), median(started)
 	out["place_rps_ratio"] = median(placed) / median(started)
 	return nil
 }
 
-// benchRefuse: an order that fits nowhere, p99, against the p99 of a loopback
-// round trip to the same broker.
+// kernel starts sleepers with what the kernel provides for a machine: a
+// directory and, on hosts with cgroup v2, limits.
+type kernel struct{ dir, group string }
+
+func newKernel(dir string) (*kernel, error) {
+	k := &kernel{dir: filepath.Join(dir, "kernel")}
+	if !onlyV1() {
+		k.group = "/sys/fs/cgroup/bourse-bench"
+	}
+	return k, os.MkdirAll(k.dir, 0o755)
+}
+
+func (k *kernel) start(n int) (pid int, err error) {
+	name := strconv.Itoa(n)
+	attr := &syscall.ProcAttr{Dir: filepath.Join(k.dir, name), Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}}
+	if err := os.Mkdir(attr.Dir, 0o755); err != nil {
+		return 0, err
+	}
+	if k.group == "" {
+		return syscall.ForkExec(sleeper[0], sleeper, attr)
+	}
+	group := filepath.Join(k.group, name)
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		return 0, err
+	}
+	for file, value := range map[string]string{"memory.max": "16777216", "memory.swap.max": "0", "pids.max": "1000", "cpu.weight": "100"} {
+		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // its controller is not enabled
+			return 0, err
+		}
+	}
+	return startInGroup(group, attr)
+}
+
+// remove ends what start has started.
+func (k *kernel) remove(n, pid int) {
+	reap(pid)
+	_ = os.Remove(filepath.Join(k.dir, strconv.Itoa(n)))
+	if k.group != "" {
+		_ = os.Remove(filepath.Join(k.group, strconv.Itoa(n)))
+		_ = os.Remove(k.group) // succeeds with the last one
+	}
+}
+
+// benchRefuse measures the refusal of an order that fits nowhere, p99, over the
+// p99 of a round trip to the same broker.
 func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
-	client, _, err := lab.market(ctx, "gru", "gru")
+	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
 		return err
 	}
@@ -167,10 +182,8 @@ func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 			breathe(ctx)
 		}
 	}
-	out["refuse_p50_ms"] = ms(refuse.quantile(0.5))
-	out["refuse_p99_ms"] = ms(refuse.quantile(0.99))
-	out["floor_trip_p99_ms"] = ms(trip.quantile(0.99))
-	out["refuse_p50_ratio"] = ms(refuse.quantile(0.5)) / ms(trip.quantile(0.5))
-	out["refuse_p99_ratio"] = ms(refuse.quantile(0.99)) / ms(trip.quantile(0.99))
+	out["refuse_p50_ms"], out["refuse_p99_ms"] = refuse.median(), refuse.quantile(0.99)
+	out["floor_trip_p99_ms"] = trip.quantile(0.99)
+	out["refuse_p99_ratio"] = refuse.quantile(0.99) / trip.quantile(0.99)
 	return nil
 }

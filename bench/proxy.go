@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -17,33 +18,28 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// web is a market with a proxy before it.
+// web is a market with a proxy in front of it.
 type web struct {
 	client  *machinesapi.Client
 	workers []*Server
-	proxy   *Server
-	at      string // of the proxy, host:port
-	http    *http.Client
+	http    *http.Client // sends every request to the proxy
 }
 
-// site is the host name of the machines' app.
-const site = string(app) + ".localhost"
-
-// web starts workers and a broker as market does, and a proxy.
-func (l *Lab) web(ctx context.Context, regions ...string) (*web, error) {
-	client, workers, err := l.market(ctx, regions...)
+// web starts what market starts, and a proxy.
+func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, error) {
+	client, workers, err := l.market(ctx, regions, more...)
 	if err != nil {
 		return nil, err
 	}
 	proxy, err := l.start(ctx, "proxy", "serve", "proxy", "--http", "127.0.0.1:0=any", "--connections", "1000000",
-		"--log-level", "warn", "--join", l.servers[0].Ready.Gossip)
+		"--log-level", "error", "--join", l.servers[0].Ready.Gossip)
 	if err != nil {
 		return nil, err
 	}
-	return &web{client, workers, proxy, proxy.Ready.HTTP[0], clientTo(proxy.Ready.HTTP[0])}, nil
+	return &web{client, workers, clientTo(proxy.Ready.HTTP[0])}, nil
 }
 
-// clientTo makes a client whose requests for any host go to one address.
+// clientTo returns a client that sends requests for any host to one address.
 func clientTo(at string) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -53,9 +49,9 @@ func clientTo(at string) *http.Client {
 	}}
 }
 
-// ask sends one request and reads the reply.
+// ask sends one request for the app and reads the response.
 func ask(ctx context.Context, c *http.Client) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+site+"/", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(app)+".localhost/", http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -66,64 +62,64 @@ func ask(ctx context.Context, c *http.Client) error {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && (resp.StatusCode != http.StatusOK || len(text) != len(greeting)) {
-		err = fmt.Errorf("the reply is %s: %s", resp.Status, text)
+		err = fmt.Errorf("response %s: %s", resp.Status, text)
 	}
 	return err
 }
 
-// served is an order for a machine that serves HTTP.
-func served(region string) (machinesapi.CreateMachine, error) {
+// serverOrder is an order for a machine that serves HTTP.
+func serverOrder(region string) (machinesapi.CreateMachine, error) {
 	self, err := os.Executable()
 	c := &bourse.Config{
-		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{self, "-answer"}},
+		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{self, "-serve"}},
 		Restart: &bourse.Restart{Policy: bourse.RestartNo},
 	}
 	c.Services = []byte(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}],"autostart":true,"concurrency":{"type":"requests","soft_limit":1000}}]`)
 	return machinesapi.CreateMachine{Region: region, Config: c}, err
 }
 
-// serve creates a machine in gru that serves HTTP, and waits until the proxy answers.
-func (w *web) serve(ctx context.Context) (machinesapi.Created, error) {
-	in, err := served("gru")
+// serve creates a machine in gru that serves HTTP on the worker's address at,
+// and waits until the proxy answers.
+func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err error) {
+	in, err := serverOrder("gru")
 	if err != nil {
-		return machinesapi.Created{}, err
+		return "", "", err
 	}
 	m, err := w.client.Create(ctx, app, in, "")
 	if err != nil {
-		return m, err
+		return "", "", err
 	}
-	return m, until(ctx, 10*time.Second, "the proxy answers", func() bool { return ask(ctx, w.http) == nil })
+	if err := until(ctx, 10*time.Second, "the proxy answers", func() bool { return ask(ctx, w.http) == nil }); err != nil {
+		return "", "", err
+	}
+	started, err := startedOn(ctx, w.workers[0])
+	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy: requests to one machine through the proxy, beside nginx before the same
-// one, in turn.
+// benchProxy measures requests through the proxy to one machine by 32 clients,
+// over nginx in front of the same machine. Rounds alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
-	w, err := lab.web(ctx, "gru")
+	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
 		return err
 	}
-	m, err := w.serve(ctx)
+	_, at, err := w.serve(ctx)
 	if err != nil {
 		return err
 	}
-	ports, err := processPorts(ctx, w.workers[0])
-	if err != nil {
-		return err
-	}
-	nginx, stop, err := startNginx(ctx, lab, ports[m.ID])
+	nginx, stop, err := startNginx(ctx, lab, at)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	const clients, rounds = 32, 4
 	var rates, p99s [2][]float64
-	for range rounds {
+	for range 4 {
 		for i, c := range []*http.Client{w.http, nginx} {
-			rate, all, err := flood(ctx, clients, 3*time.Second, c)
+			rate, all, err := flood(ctx, 32, 3*time.Second, c)
 			if err != nil {
 				return err
 			}
-			rates[i], p99s[i] = append(rates[i], rate), append(p99s[i], ms(all.quantile(0.99)))
+			rates[i], p99s[i] = append(rates[i], rate), append(p99s[i], all.quantile(0.99))
 		}
 	}
 	out["proxy_rps"], out["floor_nginx_rps"] = median(rates[0]), median(rates[1])
@@ -133,8 +129,8 @@ func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// flood has clients ask for so long, and tells how many requests a second were
-// answered.
+// flood sends requests from several clients for a time. It returns the
+// requests per second and the duration of each.
 func flood(ctx context.Context, clients int, long time.Duration, c *http.Client) (float64, samples, error) {
 	var (
 		wg    sync.WaitGroup
@@ -162,15 +158,13 @@ func flood(ctx context.Context, clients int, long time.Duration, c *http.Client)
 	return float64(len(all)) / time.Since(begin).Seconds(), all, first
 }
 
-// startNginx starts nginx before a port, as people set it up, and returns a client
-// to it.
-func startNginx(ctx context.Context, lab *Lab, port int) (*http.Client, func(), error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+// startNginx starts nginx in front of an address, as people set it up, and
+// returns a client to it.
+func startNginx(ctx context.Context, lab *Lab, upstream string) (*http.Client, func(), error) {
+	at, err := freeAddress(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	at := l.Addr().String()
-	_ = l.Close()
 	dir := filepath.Join(lab.dir, "nginx")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
@@ -181,14 +175,14 @@ events { worker_connections 4096; }
 http {
   access_log off;
   client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
-  upstream machine { server 127.0.0.1:%[2]d; keepalive 64; }
+  upstream machine { server %[2]s; keepalive 64; }
   server {
     listen %[3]s;
     location / { proxy_pass http://machine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
   }
 }
-`, dir, port, at)
+`, dir, upstream, at)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, nil, err
 	}
@@ -198,7 +192,7 @@ http {
 		return nil, nil, err
 	}
 	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // ended already: fine
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		_ = cmd.Wait()
 	}
 	client := clientTo(at)
@@ -209,28 +203,24 @@ http {
 	return client, stop, nil
 }
 
-// benchCold: a request for an app at zero until its reply, over the start of the
-// same machine through the API until it listens.
+// benchCold measures a request for an app without a running machine until its
+// response, minus the start of the same machine through the API until it
+// listens.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
-	w, err := lab.web(ctx, "gru")
+	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
 		return err
 	}
-	m, err := w.serve(ctx)
+	id, at, err := w.serve(ctx)
 	if err != nil {
 		return err
 	}
-	ports, err := processPorts(ctx, w.workers[0])
-	if err != nil {
-		return err
-	}
-	at := fmt.Sprintf("127.0.0.1:%d", ports[m.ID])
 	stop := func() error {
-		if err := w.client.Stop(ctx, app, m.ID, machinesapi.StopMachine{Signal: "SIGKILL"}, ""); err != nil {
+		if err := w.client.Stop(ctx, app, id, machinesapi.StopMachine{Signal: "SIGKILL"}, ""); err != nil {
 			return err
 		}
-		_, err := w.client.Wait(ctx, app, m.ID, machinesapi.WaitMachine{States: []string{"stopped"}})
-		time.Sleep(20 * time.Millisecond) // so that the proxy has heard
+		_, err := w.client.Wait(ctx, app, id, machinesapi.WaitMachine{States: []string{"stopped"}})
+		time.Sleep(20 * time.Millisecond) // until the proxy knows
 		return err
 	}
 	var cold, own samples
@@ -245,21 +235,121 @@ func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 			return err
 		}
 		if err := own.measure(func() error {
-			if _, err := w.client.Start(ctx, app, m.ID, ""); err != nil {
-				return err
+			_, err := w.client.Start(ctx, app, id, "")
+			for err == nil && !accepts(at) {
+				err = ctx.Err()
 			}
-			for !accepts(at) {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-			}
-			return nil
+			return err
 		}); err != nil {
 			return err
 		}
 	}
-	out["cold_start_ms"], out["floor_start_ms"] = ms(cold.quantile(0.5)), ms(own.quantile(0.5))
-	out["cold_start_added_ms"] = ms(cold.quantile(0.5) - own.quantile(0.5))
-	out["cold_start_added_p99"] = ms(cold.quantile(0.99) - own.quantile(0.99))
+	out["cold_start_ms"], out["floor_start_ms"] = cold.median(), own.median()
+	out["cold_start_added_ms"] = cold.median() - own.median()
+	return nil
+}
+
+// lose ends a worker as the loss of its host would: its daemon, supervisor and
+// machines at once.
+func lose(ctx context.Context, w *Server) error {
+	started, err := startedOn(ctx, w)
+	if err != nil {
+		return err
+	}
+	supervisor, err := w.supervisor()
+	if err != nil {
+		return err
+	}
+	_ = syscall.Kill(supervisor, syscall.SIGKILL)
+	for _, boot := range started {
+		_ = syscall.Kill(boot.PID, syscall.SIGKILL)
+	}
+	w.kill()
+	return nil
+}
+
+// benchFailover loses one of two workers with a machine each at 200 requests
+// per second, and measures the longest time without a response.
+func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
+	w, err := lab.web(ctx, []string{"gru", "gru"})
+	if err != nil {
+		return err
+	}
+	for range 2 { // on different workers: an app's machines are spread
+		if _, _, err := w.serve(ctx); err != nil {
+			return err
+		}
+	}
+	for _, x := range w.workers {
+		if list, err := startedOn(ctx, x); err != nil || len(list) != 1 {
+			return fmt.Errorf("%s has %d machines, want 1 (%w)", x.Name, len(list), err)
+		}
+	}
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		last    = time.Now()
+		longest time.Duration
+		failed  int
+	)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	begin, lost := time.Now(), false
+	for time.Since(begin) < 8*time.Second {
+		<-tick.C
+		wg.Go(func() {
+			err := ask(ctx, w.http)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed++
+				return
+			}
+			longest, last = max(longest, time.Since(last)), time.Now()
+		})
+		if !lost && time.Since(begin) > 2*time.Second {
+			lost = true
+			if err := lose(ctx, w.workers[0]); err != nil {
+				return err
+			}
+		}
+	}
+	wg.Wait()
+	out["failover_gap_ms"], out["failover_failed"] = ms(longest), float64(failed)
+	return nil
+}
+
+// benchStandby loses a worker with an app's only machine, and measures the
+// time until the standby answers. It waits for 2 s here, not for the default
+// of 10 s, in which a host may return.
+func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
+	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
+	if err != nil {
+		return err
+	}
+	id, _, err := w.serve(ctx)
+	if err != nil {
+		return err
+	}
+	in, err := serverOrder("mad")
+	if err != nil {
+		return err
+	}
+	if in.Config.Standbys, err = json.Marshal([]bourse.MachineID{id}); err != nil {
+		return err
+	}
+	in.SkipLaunch = true
+	if _, err := w.client.Create(ctx, app, in, ""); err != nil {
+		return err
+	}
+	breathe(ctx)
+	if err := lose(ctx, w.workers[0]); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := until(ctx, 60*time.Second, "the standby answers", func() bool { return ask(ctx, w.http) == nil }); err != nil {
+		return err
+	}
+	out["standby_s"] = time.Since(begin).Seconds()
 	return nil
 }

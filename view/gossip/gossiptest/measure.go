@@ -20,9 +20,6 @@ type Load struct {
 	Settle  time.Duration // how long the last ones may take; default 10 s
 	// Dice draws the nodes, and pauses of Every on average; default: none.
 	Dice *rand.Rand
-	// Row is what a node publishes for the nth time, from 0, no two alike;
-	// default: a small machine.
-	Row func(n *Node, nth int) wire.Row
 }
 
 // next returns the node that makes the ith change, and the pause before it.
@@ -64,9 +61,6 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second
 	}
-	if load.Row == nil {
-		load.Row = func(n *Node, nth int) wire.Row { return inventory.MachineRow(machine(n, nth)) }
-	}
 	before, nth := traffic(group), make([]int, len(group))
 	began := time.Now()
 	due := began
@@ -82,7 +76,7 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 		}
 		n := group[by]
 		at := time.Now()
-		p, err := n.View.Publish(ctx, load.Row(n, nth[by]))
+		p, err := n.View.Publish(ctx, inventory.MachineRow(machine(n, nth[by])))
 		nth[by]++
 		if err != nil {
 			return Measured{}, err
@@ -113,18 +107,22 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// machine is a node's machine in its nth state: one row that changes as a
-// machine's does when it is started and stopped.
+// machine returns a node's machine after its nth start or stop, with the events
+// that such a change adds: about 800 bytes.
 func machine(n *Node, nth int) *bourse.Machine {
-	states := []bourse.State{bourse.StateCreated, bourse.StateStarted, bourse.StateStopped}
-	created := time.Unix(1_800_000_000, 0)
-	return &bourse.Machine{
-		ID:     bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, 1)),
-		App:    "web",
-		Name:   fmt.Sprintf("web-%d", n.Number),
-		Region: "gru", Worker: n.ID, State: states[nth%len(states)], CreatedAt: created,
-		UpdatedAt: created.Add(time.Duration(nth+1) * time.Second),
+	at := time.Unix(1_800_000_000+int64(nth), 0)
+	m := &bourse.Machine{
+		ID: bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, 1)), App: "web", Name: fmt.Sprintf("web-%d", n.Number), Region: "gru", Worker: n.ID,
+		State: []bourse.State{bourse.StateStarted, bourse.StateStopped}[nth%2], Boot: bourse.Boot{Number: nth, PID: 1000 + nth, Port: 20000},
+		Instance: "01HZZZZZZZ0000000000000000", UpdatedAt: at,
 	}
+	for i := range byte(4) {
+		m.LastEvents = append(m.LastEvents, bourse.Event{
+			ID: bourse.EventIDAt(at, [10]byte{byte(n.Number), byte(nth), i}), Type: bourse.EventStart, From: bourse.StateStarting,
+			State: m.State, Source: bourse.SourceUser, At: at, Instance: m.Instance,
+		})
+	}
+	return m
 }
 
 // change is one that not all have seen.

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// samples are durations of one operation.
+type samples []time.Duration
+
+// measure runs fn and adds its duration.
+func (s *samples) measure(fn func() error) error {
+	begin := time.Now()
+	err := fn()
+	*s = append(*s, time.Since(begin))
+	return err
+}
+
+// quantile returns the q-quantile in milliseconds, for q from 0 to 1.
+func (s samples) quantile(q float64) float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return ms(sorted[min(len(sorted)-1, int(q*float64(len(sorted))))])
+}
+
+func (s samples) median() float64 { return s.quantile(0.5) }
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// breathe pauses for a random moment. Fixed pauses would fall into step with
+// timers of the measured program.
+func breathe(ctx context.Context) {
+	timer := time.NewTimer(time.Duration(rand.Int64N(int64(4 * time.Millisecond))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// together calls do for 0 to n-1 from several clients at once. It returns the
+// calls per second and the first error.
+func together(clients, n int, do func(i int) error) (float64, error) {
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+		next  = make(chan int)
+	)
+	begin := time.Now()
+	for range clients {
+		wg.Go(func() {
+			for i := range next {
+				if err := do(i); err != nil {
+					once.Do(func() { first = err })
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return float64(n) / time.Since(begin).Seconds(), first
+}
+
+// until polls done every 2 ms until it returns true.
+func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	begin := time.Now()
+	for !done() {
+		if time.Since(begin) > limit || ctx.Err() != nil {
+			return fmt.Errorf("after %s not yet: %s", time.Since(begin).Round(time.Millisecond), what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil
+}
